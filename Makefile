@@ -1,0 +1,94 @@
+# Every command of the project. On a machine with Python 3.11 or newer and make, `make test` and `make demo` do all
+# their own set-up: a virtual environment in .venv, uv in it, and exactly what requirements/dev.txt pins and hashes.
+#
+# The set-up has two stages, each with a stamp, so that it runs again only when what it was made from has changed:
+#   .venv/.uv      the environment itself and requirements/bootstrap.txt (enough to re-make a lock)
+#   .venv/.ready   requirements/dev.txt and this project, editable
+# .venv/.uv holds the path it was made at: scripts in an environment that was moved or copied point elsewhere, so
+# such an environment is made anew. uv comes from the lock, not from PATH: the same version writes the same lock.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+VENV := .venv
+PY := $(VENV)/bin/python
+UV := $(PY) -m uv
+LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(if $(UPGRADE),--upgrade)
+PYTHON ?= python3 python3.13 python3.12 python3.11 python
+
+ifneq ($(shell cat $(VENV)/.uv 2>/dev/null),$(CURDIR))
+.PHONY: $(VENV)/.uv
+endif
+
+.PHONY: help
+help:  ## Print this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r target text; do \
+	  printf '  make %-12s %s\n' "$$target" "$$text"; done
+
+.PHONY: test
+test: lint types imports unit  ## All that must pass before a change goes in: lint, types, imports, unit
+
+.PHONY: lint
+lint: $(VENV)/.ready  ## Format and lint rules (ruff)
+	$(PY) -m ruff format --check
+	$(PY) -m ruff check
+
+.PHONY: types
+types: $(VENV)/.ready  ## Types (mypy, strict)
+	$(PY) -m mypy
+
+.PHONY: imports
+imports: $(VENV)/.ready  ## Floors: who may import whom (import-linter)
+	$(VENV)/bin/lint-imports
+
+.PHONY: unit
+unit: $(VENV)/.ready  ## Tests (pytest on all cores; ends with how many passed and were skipped)
+	$(PY) -m pytest -n auto
+
+.PHONY: demo
+demo: $(VENV)/.ready  ## A gang trains, yields to an urgent job, resumes; checks itself
+	$(PY) examples/demo/demo.py
+
+.PHONY: crash-demo
+crash-demo: $(VENV)/.ready  ## The demo with the daemon killed at 20 random moments
+	$(PY) examples/demo/crash.py
+
+.PHONY: bench
+bench: $(VENV)/.ready  ## Measure: every script in benchmarks/, one after the other
+	for script in benchmarks/*.py; do echo "== $$script"; $(PY) "$$script"; done
+
+.PHONY: lock
+lock: $(VENV)/.uv  ## Re-make requirements/*.txt; UPGRADE=1 moves to the newest versions
+	$(LOCK) pyproject.toml -o requirements/run.txt
+	$(LOCK) pyproject.toml requirements/build.in --group dev -c requirements/run.txt -o requirements/dev.txt
+	$(LOCK) requirements/bootstrap.in -c requirements/dev.txt -o requirements/bootstrap.txt
+
+.PHONY: clean
+clean:  ## Remove caches, builds and demo state
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build .demo .crash-demo
+	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
+
+.PHONY: distclean
+distclean: clean  ## Remove the virtual environment too
+	rm -rf $(VENV)
+
+# The first of $(PYTHON) that runs and is new enough makes the environment.
+$(VENV)/.uv: requirements/bootstrap.txt
+	@found=; for name in $(PYTHON); do \
+	  if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$name; break; fi; done; \
+	if [ -z "$$found" ]; then \
+	  echo "gantree needs Python 3.11 or newer; none of these is: $(PYTHON)." >&2; \
+	  echo "Install one, or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; fi; \
+	echo "Setting up $(VENV) with $$("$$found" -V)"; \
+	if ! "$$found" -m venv --clear $(VENV); then rm -rf $(VENV); \
+	  echo "That Python cannot make a virtual environment; on Debian and Ubuntu, install python3-venv." >&2; exit 1; fi
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
+	@echo "$(CURDIR)" > $@
+
+$(VENV)/.ready: $(VENV)/.uv pyproject.toml requirements/dev.txt
+	$(UV) pip sync --quiet --python $(PY) --require-hashes --no-build-isolation requirements/dev.txt
+	$(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
+	@touch $@
