@@ -1,0 +1,92 @@
+"""What must be true of every ledger at every moment. Tests check it after every step; so may a daemon.
+
+Each check is written from the words, not from the code that keeps it true.
+"""
+
+from collections.abc import Iterator
+
+from gantree.core.ledger import CLAIM, JobState, Ledger
+from gantree.model.phases import ENDED, HOLDING, Phase
+
+
+def violations(ledger: Ledger) -> list[str]:
+    """Every broken invariant in words; empty if the ledger is sound."""
+    checks = (_one_owner, _whole_gangs, _occupancy_agrees, _collections_agree, _claims_agree)
+    return [violation for check in checks for violation in check(ledger)]
+
+
+def check(ledger: Ledger) -> None:
+    """Fail with all broken invariants, if there are any."""
+    broken = violations(ledger)
+    assert not broken, "; ".join(broken)
+    if ledger.occupancy is not None:
+        ledger.occupancy.check()
+
+
+def _one_owner(ledger: Ledger) -> Iterator[str]:
+    """No GPU and no NIC has two owners."""
+    owner_of_device: dict[tuple[str, str | int], str] = {}
+    for state in ledger.holding.values():
+        for member in state.placement.members if state.placement else ():
+            for device in (*member.gpus, *member.nics):
+                other = owner_of_device.setdefault((member.node, device), state.job)
+                if other != state.job:
+                    yield f"{member.node} {device} belongs to {other} and to {state.job}"
+
+
+def _whole_gangs(ledger: Ledger) -> Iterator[str]:
+    """A gang has all its members or none."""
+    for state in ledger.jobs.values():
+        if (state.phase in HOLDING) != (state.placement is not None and state.phase not in ENDED):
+            yield f"{state.job} is {state.phase} with placement {state.placement}"
+        if state.phase in HOLDING and state.placement is not None:
+            yield from _missing_members(state)
+
+
+def _missing_members(state: JobState) -> Iterator[str]:
+    assert state.placement is not None
+    placed = sorted((member.role, member.rank) for member in state.placement.members)
+    wanted = sorted((role.name, rank) for role in state.spec.roles for rank in range(role.members))
+    if placed != wanted:
+        yield f"{state.job} has members {placed}, its gang is {wanted}"
+    shapes = {role.name: role.shape for role in state.spec.roles}
+    for member in state.placement.members:
+        if len(member.gpus) != shapes[member.role].gpus:
+            yield f"{state.job} {member.role} {member.rank} holds GPUs {member.gpus}"
+
+
+def _occupancy_agrees(ledger: Ledger) -> Iterator[str]:
+    """The occupancy holds exactly what the ledger says is held."""
+    if ledger.occupancy is None:
+        return
+    held = {
+        owner: members
+        for owner, members in ledger.occupancy.owners.items()
+        if not owner.startswith((CLAIM, "site:"))
+    }
+    for job in sorted(held.keys() | ledger.holding.keys()):
+        state = ledger.holding.get(job)
+        expected = None if state is None or state.placement is None else state.placement.members
+        if expected is None or tuple(held.get(job, ())) != expected:
+            yield f"{job} holds {held.get(job)} in the occupancy, {expected} in the ledger"
+
+
+def _collections_agree(ledger: Ledger) -> Iterator[str]:
+    """Derived collections are what a fresh count gives."""
+    holding = {job for job, state in ledger.jobs.items() if state.phase in HOLDING}
+    if holding != set(ledger.holding):
+        yield f"holding is {sorted(ledger.holding)}, a count gives {sorted(holding)}"
+    waiting = {job for job, state in ledger.jobs.items() if state.phase is Phase.PENDING}
+    in_line = {position.job for _, position in ledger.lines.walk(lambda _, __: True)}
+    if waiting != in_line:
+        yield f"in line are {sorted(in_line)}, a count gives {sorted(waiting)}"
+    priorities = [state.priority for state in ledger.holding.values()]
+    if priorities and min(priorities) != ledger.lowest_priority():
+        yield f"lowest priority is {ledger.lowest_priority()}, a count gives {min(priorities)}"
+
+
+def _claims_agree(ledger: Ledger) -> Iterator[str]:
+    """Only waiting jobs have claims."""
+    for job in ledger.claims:
+        if ledger.jobs[job].phase is not Phase.PENDING:
+            yield f"{job} has a claim and is {ledger.jobs[job].phase}"

@@ -1,0 +1,83 @@
+"""Orders made from the state of a job. Equal states give equal orders, so an order can be sent again at any time."""
+
+from gantree.core.ledger import JobState
+from gantree.model.jobs import Role
+from gantree.model.orders import MemberLaunch, Order, SaveCheckpoint, StartGang, StopGang
+from gantree.model.phases import Phase
+from gantree.model.placements import MemberPlacement
+
+
+def start_order(state: JobState) -> StartGang:
+    """The order that starts the current attempt at its place."""
+    assert state.placement is not None
+    place_of_member = {(place.role, place.rank): place for place in state.placement.members}
+    launches = tuple(
+        _launch(role, place_of_member[role.name, member], node_rank, first_rank)
+        for role, member, node_rank, first_rank in state.spec.each_member()
+    )
+    checkpoint = state.spec.checkpoint
+    return StartGang(
+        id=f"{state.job}/{state.attempt}/start",
+        job=state.job,
+        attempt=state.attempt,
+        world_size=state.spec.processes,
+        members=launches,
+        checkpoint_signal=checkpoint.signal if checkpoint else None,
+        checkpoint_every_s=checkpoint.every_s if checkpoint else None,
+        checkpoint_path=checkpoint.path if checkpoint else None,
+        array_index=state.spec.array_index,
+    )
+
+
+def _launch(role: Role, place: MemberPlacement, node_rank: int, first_rank: int) -> MemberLaunch:
+    return MemberLaunch(
+        role=role.name,
+        rank=place.rank,
+        node=place.node,
+        node_rank=node_rank,
+        first_rank=first_rank,
+        processes=role.processes,
+        gpus=place.gpus,
+        nics=place.nics,
+        run=role.run,
+        env=role.env,
+        workdir=role.workdir,
+        image=role.image,
+        cpus=place.cpus,
+        memory_GiB=place.memory_GiB,
+    )
+
+
+def save_order(state: JobState) -> SaveCheckpoint:
+    """The order that asks the ranks for the checkpoint that was requested last."""
+    assert state.request is not None and state.deadline_at is not None
+    return SaveCheckpoint(
+        id=f"{state.request}/save",
+        job=state.job,
+        attempt=state.attempt,
+        request=state.request,
+        deadline_at=state.deadline_at,
+    )
+
+
+def stop_order(state: JobState) -> StopGang:
+    """The order that stops the current attempt."""
+    return StopGang(
+        id=f"{state.job}/{state.attempt}/stop",
+        job=state.job,
+        attempt=state.attempt,
+        grace_s=state.stop_grace_s,
+    )
+
+
+def standing_orders(state: JobState) -> tuple[Order, ...]:
+    """The orders that must be in force for a job in its present phase, in the order in which they were given."""
+    match state.phase:
+        case Phase.STARTING | Phase.RUNNING:
+            return (start_order(state),)
+        case Phase.SAVING:
+            return (start_order(state), save_order(state))
+        case Phase.STOPPING:
+            return (stop_order(state),)
+        case _:
+            return ()

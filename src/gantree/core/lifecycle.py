@@ -1,0 +1,329 @@
+"""What becomes of a job when something happens to it: one function per event type.
+
+Nothing here looks for room; that is `cycle`. Each function reads the ledger, records facts and gives orders. An
+event that no longer matters (of an older attempt, of a job that has ended) is passed over: sources may tell late
+and twice.
+
+How an attempt ends. `GangEnded` is the only thing that frees a place, because only then is nothing of the gang
+left. Why it was told to stop (`StopCause`) decides what comes next: preempted gangs wait again, failed ones too
+until their restarts are used up, the others are over. A gang that ended by itself with 0 before it was told to
+stop has succeeded, whatever was about to happen to it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from gantree.core.draft import Draft
+from gantree.core.launch import save_order, stop_order
+from gantree.core.ledger import JobState
+from gantree.model.errors import BadInput
+from gantree.model.events import (
+    CancelRequested,
+    CheckpointSaved,
+    ClusterObserved,
+    Event,
+    GangEnded,
+    GangStarted,
+    GangStartFailed,
+    JobSubmitted,
+    MemberLost,
+    NodeLost,
+    NodeReturned,
+    RankExited,
+    TimePassed,
+)
+from gantree.model.facts import (
+    AttemptEnded,
+    CheckpointRecorded,
+    CheckpointRequested,
+    ClaimDropped,
+    FabricDefined,
+    GangRunning,
+    JobAccepted,
+    JobEnded,
+    JobRejected,
+    JobRequeued,
+    NodeMarked,
+    StopDecided,
+)
+from gantree.model.phases import ENDED, HOLDING, Phase, StopCause
+from gantree.policy.preset import Policy
+
+FAILURES = frozenset({StopCause.RANK_FAILED, StopCause.START_FAILED, StopCause.MEMBER_LOST})
+
+
+def react(draft: Draft, event: Event, policy: Policy) -> None:
+    """Record what follows from an event by itself."""
+    _REACTIONS[type(event)](draft, event, policy)
+
+
+def stop(draft: Draft, state: JobState, cause: StopCause, policy: Policy, reason: str = "") -> None:
+    """Tell the attempt to stop."""
+    draft.record(
+        StopDecided(
+            at=draft.now,
+            job=state.job,
+            attempt=state.attempt,
+            cause=cause,
+            grace_s=policy.grace_s,
+            reason=reason,
+        )
+    )
+    draft.order(stop_order(state))
+
+
+def save_then_stop(draft: Draft, state: JobState, cause: StopCause, policy: Policy) -> None:
+    """Ask a running gang that declared checkpoints to save first; tell any other to stop."""
+    checkpoint = state.spec.checkpoint
+    if checkpoint is None or state.phase is not Phase.RUNNING:
+        stop(draft, state, cause, policy)
+        return
+    draft.record(
+        CheckpointRequested(
+            at=draft.now,
+            job=state.job,
+            attempt=state.attempt,
+            request=f"{state.job}/{state.attempt}/checkpoint",
+            deadline_at=draft.now + checkpoint.grace_s,
+            cause=cause,
+        )
+    )
+    draft.order(save_order(state))
+
+
+def time_is_up(draft: Draft, state: JobState, policy: Policy) -> None:
+    """Act on a moment of `timers.due_moment` that has come."""
+    if state.phase is Phase.SAVING:
+        assert state.stop_cause is not None
+        stop(draft, state, state.stop_cause, policy)
+    elif state.phase is Phase.RUNNING:
+        stop(draft, state, StopCause.TIME_LIMIT, policy)
+
+
+def end_job(draft: Draft, state: JobState, outcome: Phase, code: int | None, reason: str) -> None:
+    """Record a job's end; what it held for later is dropped, and what waits for it in vain fails with it."""
+    if state.job in draft.ledger.claims:
+        draft.record(ClaimDropped(at=draft.now, job=state.job, reason="the job has ended"))
+    draft.record(
+        JobEnded(at=draft.now, job=state.job, outcome=outcome, exit_code=code, reason=reason)
+    )
+    if outcome is Phase.SUCCEEDED:
+        return
+    for dependent in draft.ledger.dependents.get(state.job, ()):
+        waiting = draft.ledger.jobs[dependent]
+        if waiting.phase is Phase.PENDING:
+            end_job(
+                draft, waiting, Phase.FAILED, None, f"{state.job}, which it comes after, {outcome}"
+            )
+
+
+def _cluster_observed(draft: Draft, event: ClusterObserved, policy: Policy) -> None:
+    fabric = draft.ledger.fabric
+    if fabric is None or fabric.cluster != event.cluster:
+        draft.record(FabricDefined(at=draft.now, cluster=event.cluster))
+
+
+def _job_submitted(draft: Draft, event: JobSubmitted, policy: Policy) -> None:
+    if event.job in draft.ledger.jobs or event.job in draft.ledger.rejected:
+        return
+    reason, priority = "", 0
+    try:
+        priority = policy.priority_of(event.spec.priority)
+    except BadInput as error:
+        reason = str(error)
+    predecessors = [draft.ledger.jobs.get(name) for name in event.spec.after]
+    for name, predecessor in zip(event.spec.after, predecessors, strict=True):
+        if predecessor is None:
+            reason = f"it comes after {name}, and there is no such job"
+        elif predecessor.phase in ENDED - {Phase.SUCCEEDED}:
+            reason = f"it comes after {name}, which {predecessor.phase}"
+    if reason:
+        draft.record(JobRejected(at=draft.now, job=event.job, reason=reason))
+        return
+    seq = draft.ledger.next_seq
+    draft.record(
+        JobAccepted(at=draft.now, job=event.job, spec=event.spec, priority=priority, seq=seq)
+    )
+
+
+def _cancel_requested(draft: Draft, event: CancelRequested, policy: Policy) -> None:
+    state = draft.ledger.jobs.get(event.job)
+    if state is None or state.phase in ENDED:
+        return
+    if state.phase is Phase.PENDING:
+        end_job(draft, state, Phase.CANCELLED, None, "cancelled while it waited")
+    elif state.stop_cause is not StopCause.CANCELLED:
+        stop(draft, state, StopCause.CANCELLED, policy)
+
+
+def _current(draft: Draft, job: str, attempt: int) -> JobState | None:
+    """The job, if this attempt of it still holds its place."""
+    state = draft.ledger.jobs.get(job)
+    if state is None or state.attempt != attempt or state.phase not in HOLDING:
+        return None
+    return state
+
+
+def _gang_started(draft: Draft, event: GangStarted, policy: Policy) -> None:
+    state = _current(draft, event.job, event.attempt)
+    if state is not None and state.phase is Phase.STARTING:
+        draft.record(GangRunning(at=draft.now, job=state.job, attempt=state.attempt))
+
+
+def _stop_after_failure(
+    draft: Draft,
+    event: GangStartFailed | RankExited | MemberLost,
+    cause: StopCause,
+    policy: Policy,
+    reason: str,
+) -> None:
+    state = _current(draft, event.job, event.attempt)
+    if state is not None and state.phase is not Phase.STOPPING:
+        stop(draft, state, cause, policy, reason)
+
+
+def _gang_start_failed(draft: Draft, event: GangStartFailed, policy: Policy) -> None:
+    _stop_after_failure(draft, event, StopCause.START_FAILED, policy, event.reason)
+
+
+def _rank_exited(draft: Draft, event: RankExited, policy: Policy) -> None:
+    if event.exit_code != 0:
+        reason = f"rank {event.rank} ended with {event.exit_code}"
+        _stop_after_failure(draft, event, StopCause.RANK_FAILED, policy, reason)
+
+
+def _member_lost(draft: Draft, event: MemberLost, policy: Policy) -> None:
+    reason = f"member {event.member} of {event.role} was lost: {event.reason}"
+    _stop_after_failure(draft, event, StopCause.MEMBER_LOST, policy, reason)
+
+
+def _checkpoint_saved(draft: Draft, event: CheckpointSaved, policy: Policy) -> None:
+    state = _current(draft, event.job, event.attempt)
+    if state is None:
+        return
+    draft.record(
+        CheckpointRecorded(
+            at=draft.now,
+            job=state.job,
+            attempt=state.attempt,
+            step=event.step,
+            request=event.request,
+        )
+    )
+    if state.phase is Phase.SAVING and event.request == state.request:
+        assert state.stop_cause is not None
+        stop(draft, state, state.stop_cause, policy)
+
+
+def _gang_ended(draft: Draft, event: GangEnded, policy: Policy) -> None:
+    state = _current(draft, event.job, event.attempt)
+    if state is None:
+        return
+    cause = _cause_of_end(state, event)
+    lost = state.gpu_s_at_stake(draft.now) if cause in FAILURES | {StopCause.PREEMPTED} else 0.0
+    draft.record(
+        AttemptEnded(
+            at=draft.now,
+            job=state.job,
+            attempt=state.attempt,
+            exit_code=event.exit_code,
+            gpu_s_lost=lost,
+        )
+    )
+    _after_attempt(draft, state, cause, event.exit_code)
+
+
+def _cause_of_end(state: JobState, event: GangEnded) -> StopCause | None:
+    """Why the attempt ended; None if by itself and well.
+
+    A script may end with 0 as soon as it has answered a checkpoint request: that is no success either.
+    """
+    ended_at = event.observed_at if event.occurred_at is None else event.occurred_at
+    told_to_stop = state.stop_decided_at is not None and ended_at >= state.stop_decided_at
+    if event.exit_code == 0 and not told_to_stop and not state.answered:
+        return None
+    if state.stop_decided_at is None and not state.answered:
+        return StopCause.RANK_FAILED
+    return state.stop_cause
+
+
+def _after_attempt(draft: Draft, state: JobState, cause: StopCause | None, code: int) -> None:
+    """Decide what comes after an attempt that is over."""
+    if cause is None:
+        end_job(draft, state, Phase.SUCCEEDED, 0, "all ranks ended with 0")
+    elif cause is StopCause.CANCELLED:
+        end_job(draft, state, Phase.CANCELLED, code, "cancelled")
+    elif cause is StopCause.TIME_LIMIT:
+        limit = f"ran longer than its limit of {state.spec.time_limit_s:g} s"
+        end_job(draft, state, Phase.TIMED_OUT, code, limit)
+    elif cause is StopCause.PREEMPTED:
+        _requeue(draft, state, cause, draft.now, state.failures)
+    else:
+        _restart_or_fail(draft, state, cause, code)
+
+
+def _restart_or_fail(draft: Draft, state: JobState, cause: StopCause, code: int) -> None:
+    """Wait and start again, or give up. A node that was lost is not the job's failure, so it does not count."""
+    restarts = state.spec.restarts
+    assert state.placement is not None
+    blameless = any(member.node in draft.ledger.unusable for member in state.placement.members)
+    failures = state.failures if blameless else state.failures + 1
+    if failures > restarts.limit:
+        why = state.reason or f"{cause} (exit code {code})"
+        if restarts.limit:
+            why += f", after {restarts.limit} restarts"
+        end_job(draft, state, Phase.FAILED, code, why)
+        return
+    doublings = max(0, failures - 1)
+    backoff_s = min(restarts.backoff_max_s, restarts.backoff_s * 2**doublings)
+    _requeue(draft, state, cause, draft.now + backoff_s, failures)
+
+
+def _requeue(
+    draft: Draft, state: JobState, cause: StopCause, not_before: float, failures: int
+) -> None:
+    draft.record(
+        JobRequeued(
+            at=draft.now, job=state.job, cause=cause, not_before=not_before, failures=failures
+        )
+    )
+
+
+def _node_lost(draft: Draft, event: NodeLost, policy: Policy) -> None:
+    if event.node in draft.ledger.unusable or not _known(draft, event.node):
+        return
+    draft.record(NodeMarked(at=draft.now, node=event.node, usable=False, reason=event.reason))
+    for state in list(draft.ledger.holding.values()):
+        assert state.placement is not None
+        there = any(member.node == event.node for member in state.placement.members)
+        if there and state.phase is not Phase.STOPPING:
+            stop(draft, state, StopCause.MEMBER_LOST, policy, f"node {event.node} was lost")
+
+
+def _node_returned(draft: Draft, event: NodeReturned, policy: Policy) -> None:
+    if event.node in draft.ledger.unusable and _known(draft, event.node):
+        draft.record(NodeMarked(at=draft.now, node=event.node, usable=True))
+
+
+def _known(draft: Draft, node: str) -> bool:
+    return draft.ledger.fabric is not None and node in draft.ledger.fabric.index_of_node
+
+
+def _time_passed(draft: Draft, event: TimePassed, policy: Policy) -> None:
+    """Nothing by itself: `Scheduler.handle` looks at the timers on every call."""
+
+
+_REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {
+    ClusterObserved: _cluster_observed,
+    JobSubmitted: _job_submitted,
+    CancelRequested: _cancel_requested,
+    GangStarted: _gang_started,
+    GangStartFailed: _gang_start_failed,
+    RankExited: _rank_exited,
+    MemberLost: _member_lost,
+    CheckpointSaved: _checkpoint_saved,
+    GangEnded: _gang_ended,
+    NodeLost: _node_lost,
+    NodeReturned: _node_returned,
+    TimePassed: _time_passed,
+}

@@ -1,0 +1,104 @@
+"""The one seam: a batch of events in, a decision out. Everything that waits, fails or talks is a driver.
+
+`handle` is a pure function of the ledger and the batch: no clock (time is the last event's observed_at), no
+randomness, no files. Two drivers use it alike: the simulator's heap and `control.turn`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gantree.core.cycle import Cycle
+from gantree.core.draft import Draft
+from gantree.core.launch import standing_orders
+from gantree.core.ledger import Ledger
+from gantree.core.lifecycle import react, time_is_up
+from gantree.core.timers import Timers
+from gantree.model.cluster import Cluster
+from gantree.model.events import Event
+from gantree.model.facts import Fact
+from gantree.model.orders import Order
+from gantree.policy.preset import Policy
+from gantree.topology.fabric import Fabric
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided: facts to record, orders to carry out after that, and when to ask again at the latest."""
+
+    facts: tuple[Fact, ...]
+    orders: tuple[Order, ...]
+    wake_at: float | None
+
+
+class Scheduler:
+    """The decision core around one ledger."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.ledger = Ledger()
+        self._cycle = Cycle(policy)
+        self._timers = Timers(self.ledger, 0.0)
+        self._now = 0.0
+
+    def recover(self, facts: Iterable[Fact]) -> None:
+        """Fold recorded facts into the ledger; nothing is decided again."""
+        for fact in facts:
+            self.ledger.apply(fact)
+            self._now = max(self._now, fact.at)
+        self._timers = Timers(self.ledger, self._now)
+
+    def handle(self, events: Sequence[Event]) -> Decision:
+        """Decide what follows from a batch of events; the ledger is changed accordingly.
+
+        observed_at must not decrease, within a batch and between batches. An AssertionError is a bug: then the
+        scheduler must be thrown away and rebuilt from the recorded facts.
+        """
+        draft = Draft(self.ledger, self._now)
+        for event in events:
+            assert event.observed_at >= draft.now, f"{event.id} was observed before {draft.now}"
+            draft.now = event.observed_at
+            react(draft, event, self.policy)
+        self._now = draft.now
+        for state in self._timers.take_due(draft.now):
+            time_is_up(draft, state, self.policy)
+        self._cycle.run(draft)
+        self._watch(draft)
+        return Decision(tuple(draft.facts), tuple(draft.orders), self.wake_at())
+
+    def _watch(self, draft: Draft) -> None:
+        """Set the timers of every job that a fact of this decision is about."""
+        touched = dict.fromkeys(getattr(fact, "job", None) for fact in draft.facts)
+        for job in touched:
+            state = None if job is None else self.ledger.jobs.get(job)
+            if state is not None:
+                self._timers.watch(state, draft.now)
+
+    def wake_at(self) -> float | None:
+        """The next moment at which time alone could change an answer, in seconds."""
+        moments = (self._timers.next_moment(), self._cycle.wake_at(self.ledger, self._now))
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def standing_orders(self) -> tuple[Order, ...]:
+        """The orders that must be in force for the present state; carrying one out again does no harm."""
+        return tuple(
+            order for state in self.ledger.holding.values() for order in standing_orders(state)
+        )
+
+    def conflicts(self, cluster: Cluster) -> tuple[str, ...]:
+        """Jobs that run where this other description of the site has nothing for them, in words."""
+        fabric = Fabric.build(cluster)
+        taken = {
+            (allocation.node, gpu) for allocation in cluster.allocations for gpu in allocation.gpus
+        }
+        return tuple(
+            f"{state.job} holds GPUs {list(gpus)} of {node}"
+            for state in self.ledger.holding.values()
+            if state.placement is not None
+            for node, gpus in state.placement.gpus_of_node().items()
+            if node not in fabric.index_of_node
+            or any(
+                gpu >= fabric.machine_of_node(fabric.index_of_node[node]).gpus
+                or (node, gpu) in taken
+                for gpu in gpus
+            )
+        )

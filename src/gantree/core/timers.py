@@ -1,0 +1,59 @@
+"""The moments at which time alone could change an answer: a heap of (when, job), checked lazily.
+
+A timer may be out of date; whoever is woken by it looks at the job and decides. `due_moment` is the one place
+that says what a job waits for.
+"""
+
+from heapq import heappop, heappush
+
+from gantree.core.ledger import JobState, Ledger
+from gantree.model.phases import Phase
+
+
+def due_moment(state: JobState) -> float | None:
+    """The next moment at which this job needs a decision by time alone, in seconds; None if there is none."""
+    if state.phase is Phase.SAVING:
+        return state.deadline_at
+    if state.phase is Phase.RUNNING and state.spec.time_limit_s is not None:
+        assert state.running_at is not None
+        return state.running_at + state.spec.time_limit_s
+    if state.phase is Phase.PENDING and state.not_before > 0.0:
+        return state.not_before
+    return None
+
+
+class Timers:
+    """Pending moments of all jobs. Derived from the ledger, so it can be rebuilt at any time."""
+
+    def __init__(self, ledger: Ledger, now: float) -> None:
+        self._ledger = ledger
+        self._heap: list[tuple[float, str]] = []
+        for state in ledger.jobs.values():
+            self.watch(state, now)
+
+    def watch(self, state: JobState, now: float) -> None:
+        """Remember the job's next moment, if it has one. A backoff that is over at `now` is no moment any more."""
+        moment = due_moment(state)
+        if moment is None or (state.phase is Phase.PENDING and moment <= now):
+            return
+        heappush(self._heap, (moment, state.job))
+
+    def take_due(self, now: float) -> list[JobState]:
+        """Remove all moments that have come and give their jobs, each once, in order."""
+        due: dict[str, JobState] = {}
+        while self._heap and self._heap[0][0] <= now:
+            _, job = heappop(self._heap)
+            state = self._ledger.jobs[job]
+            moment = due_moment(state)
+            if moment is not None and moment <= now:
+                due[job] = state
+        return list(due.values())
+
+    def next_moment(self) -> float | None:
+        """The earliest moment that is still true, in seconds; None if there is none."""
+        while self._heap:
+            moment, job = self._heap[0]
+            if due_moment(self._ledger.jobs[job]) == moment:
+                return moment
+            heappop(self._heap)
+        return None

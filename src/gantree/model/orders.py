@@ -1,0 +1,73 @@
+"""Orders are imperatives for a cluster. Carrying one out twice is the same as once.
+
+Each has its own id and the leader's epoch; an executor refuses an order of an older epoch. An order holds all
+that the executor needs: it never looks anything up in the core.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What all orders have. The core leaves epoch 0; the turn stamps it."""
+
+    id: str
+    job: str
+    attempt: int
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLaunch:
+    """One member to start: `processes` OS processes of `run` on `node`.
+
+    rank is the member's number in its role, node_rank its number in the gang, first_rank the global rank of its
+    first process. gpus are indices on the node in link order, nics device names.
+    """
+
+    role: str
+    rank: int
+    node: str
+    node_rank: int
+    first_rank: int
+    processes: int
+    gpus: tuple[int, ...]
+    nics: tuple[str, ...]
+    run: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    workdir: str | None = None
+    image: str | None = None
+    cpus: float = 0.0
+    memory_GiB: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartGang(Order):
+    """Start all members of an attempt, or none."""
+
+    world_size: int
+    members: tuple[MemberLaunch, ...]
+    checkpoint_signal: str | None = None
+    checkpoint_every_s: float | None = None
+    checkpoint_path: str | None = None
+    array_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopGang(Order):
+    """Stop all processes of an attempt: SIGTERM, after grace_s SIGKILL. An attempt not yet started never starts."""
+
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveCheckpoint(Order):
+    """Ask the ranks to agree on a step and save; the answer is `CheckpointSaved` with this request."""
+
+    request: str
+    deadline_at: float
+
+
+ORDERS: dict[str, type[Order]] = {
+    kind.__name__: kind for kind in (StartGang, StopGang, SaveCheckpoint)
+}

@@ -1,0 +1,60 @@
+"""The three-valued answer of a search: a placement, or a refusal that explains itself. Never an exception."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Gate(StrEnum):
+    """The first gate that said no."""
+
+    LIMIT = "LIMIT"
+    """An admission limit or a budget."""
+    QUOTA = "QUOTA"
+    """The queue's quota is used up."""
+    SHAPE = "SHAPE"
+    """A member is larger than every machine that its model and labels admit."""
+    ROOM = "ROOM"
+    """Fewer of the scarcest resource are free than asked."""
+    CONTIGUITY = "CONTIGUITY"
+    """The resources are free, but not together: not in one domain, in slices, or on one node."""
+    HARM = "HARM"
+    """It would need an eviction that policy forbids."""
+    RESERVATION = "RESERVATION"
+    """It would take room that is held for another gang."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """How much more of which resource is needed."""
+
+    resource: str
+    amount: float
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxation:
+    """A patch to the job (dotted field -> value) under which it fits now, and what it costs.
+
+    comm_ratio is predicted communication time over that of the best place the wish as written could have on
+    the empty fabric; None where there is nothing to compare with.
+    """
+
+    patch: tuple[tuple[str, str | int | None], ...]
+    comm_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a gang does not start now.
+
+    never: the empty, healthy fabric could not hold it either. nearest: the domain with the most room, with how
+    much it has. wakes_on: the resources whose release could change the answer.
+    """
+
+    gate: Gate
+    sentence: str
+    never: bool = False
+    short_by: Shortage | None = None
+    nearest: tuple[str, int] | None = None
+    wakes_on: tuple[str, ...] = ()
+    would_fit_if: tuple[Relaxation, ...] = ()

@@ -1,0 +1,119 @@
+"""A real daemon in a process of its own, for tests: started, killed, stopped, started again.
+
+    with Daemon(tmp_path / "state", CLUSTER) as daemon:
+        daemon.client.submit("name: a\\n...")
+        daemon.kill()
+        daemon.start()
+
+At the end of the block every job is cancelled and waited for, so that no process outlives the test.
+"""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from gantree.api.client import Client
+from gantree.model.errors import GantreeError
+
+READY_WITHIN_S = 30.0
+ENDED_PHASES = frozenset({"succeeded", "failed", "cancelled", "timed-out"})
+
+_RUN = """
+import sys
+from pathlib import Path
+from gantree.api.daemon import run_daemon
+text = Path(sys.argv[2]).read_text() if len(sys.argv) > 2 else None
+run_daemon(Path(sys.argv[1]), text, "cluster.yaml")
+"""
+
+
+class Daemon:
+    """A daemon on a state directory. output is everything that all its processes have printed, in a file."""
+
+    def __init__(self, state_dir: Path, cluster_text: str) -> None:
+        state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.state_dir = state_dir
+        self.client = Client(state_dir)
+        self.output = state_dir / "daemon.out"
+        self._cluster_file = state_dir / "cluster-of-test.yaml"
+        self._cluster_file.write_text(cluster_text)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._printed_before = 0
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process that was started last."""
+        assert self._process is not None, "the daemon was never started"
+        return self._process
+
+    def start(self, *, with_cluster: bool = True) -> None:
+        """Start a process and wait until it is ready. RuntimeError, with what it printed, if it ends instead."""
+        self.spawn(with_cluster=with_cluster)
+        deadline = time.monotonic() + READY_WITHIN_S
+        while b" ready: " not in (printed := self.output.read_bytes()[self._printed_before :]):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(printed.decode(errors="replace"))
+            time.sleep(0.005)
+
+    def spawn(self, *, with_cluster: bool = True) -> None:
+        """Start a process and do not wait for it."""
+        cluster = [str(self._cluster_file)] if with_cluster else []
+        with self.output.open("ab") as output:
+            self._printed_before = output.tell()
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _RUN, str(self.state_dir), *cluster],
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+            )
+
+    def kill(self) -> None:
+        """kill -9, at once."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; give the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=READY_WITHIN_S)
+
+    def wait(self, job: str, until: str = "ended", within_s: float = 30.0) -> dict[str, object]:
+        """Wait for a job; AssertionError, with the job as it is, if it takes longer."""
+        detail = self.client.job(job, wait_s=within_s, until=until)
+        if until == "ended":
+            assert detail["phase"] in ENDED_PHASES, detail
+        else:
+            assert detail["phase"] not in ("pending", "starting"), detail
+        return detail
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.process.poll() is not None:
+            self.start(with_cluster=False)
+        try:
+            self._cancel_all()
+        finally:
+            self.stop()
+
+    def _cancel_all(self) -> None:
+        left = [row["job"] for row in self.client.jobs() if row["phase"] not in ENDED_PHASES]
+        for job in left:
+            try:
+                self.client.cancel(job)
+            except GantreeError:
+                continue  # it ended by itself in between
+        for job in left:
+            self.wait(job)

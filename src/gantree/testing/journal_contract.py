@@ -1,0 +1,214 @@
+"""The tests that every journal passes. A journal's own test module subclasses `JournalContract` and says how to open.
+
+    class TestSqlite(JournalContract):
+        def open(self, place: Path) -> Journal:
+            return SqliteJournal(place)
+
+What is particular to one database (locks, files, damage) is tested beside it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from gantree.journal.contract import Journal
+from gantree.model.errors import BadInput, JournalError
+from gantree.model.events import CancelRequested, ClusterObserved, JobSubmitted, TimePassed
+from gantree.model.facts import FabricDefined, JobAccepted, JobEnded
+from gantree.model.orders import MemberLaunch, StartGang, StopGang
+from gantree.model.phases import Phase
+from gantree.testing.builders import cluster, job
+
+
+def tick(number: int, at: float = 1.0) -> TimePassed:
+    """An event without content."""
+    return TimePassed(id=f"t{number}", observed_at=at)
+
+
+def stop(number: int, epoch: int) -> StopGang:
+    """An order."""
+    return StopGang(id=f"a/{number}/stop", job="a", attempt=number, epoch=epoch, grace_s=30)
+
+
+def ended(number: int) -> JobEnded:
+    """A fact."""
+    return JobEnded(at=number, job=f"j{number}", outcome=Phase.FAILED, exit_code=1, reason="é ✓")
+
+
+class JournalContract:
+    """Subclass and define `open`."""
+
+    def open(self, place: Path) -> Journal:
+        """Open the journal that lives at a place, anew or again."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def journal(self, tmp_path: Path) -> Iterator[Journal]:
+        """A fresh journal."""
+        journal = self.open(tmp_path)
+        yield journal
+        journal.close()
+
+    def test_a_fresh_journal_is_empty(self, journal: Journal) -> None:
+        assert journal.read_inbox(0, 10) == ()
+        assert (list(journal.facts()), list(journal.orders())) == ([], [])
+        assert journal.cursor() == journal.turns() == 0
+        assert journal.last_observed_at() == 0.0
+        assert journal.all_set_aside() == ()
+
+    def test_the_inbox_keeps_order_and_counts_from_one(self, journal: Journal) -> None:
+        journal.append_inbox([tick(5), tick(3)])
+        journal.append_inbox([tick(4)])
+        assert [(entry.seq, entry.event.id) for entry in journal.read_inbox(0, 10)] == [
+            (1, "t5"),
+            (2, "t3"),
+            (3, "t4"),
+        ]
+
+    def test_reading_respects_place_and_limit(self, journal: Journal) -> None:
+        journal.append_inbox([tick(number) for number in range(5)])
+        assert [entry.seq for entry in journal.read_inbox(1, 2)] == [2, 3]
+        assert journal.read_inbox(5, 2) == ()
+
+    def test_an_id_that_was_ever_appended_is_dropped(self, journal: Journal) -> None:
+        journal.append_inbox([tick(1), tick(1), tick(2)])
+        journal.append_inbox([replace(tick(1), observed_at=9.0), tick(3)])
+        entries = journal.read_inbox(0, 10)
+        assert [entry.event.id for entry in entries] == ["t1", "t2", "t3"]
+        assert entries[0].event.observed_at == 1.0
+        assert journal.seen("t1")
+        assert not journal.seen("t4")
+
+    def test_ids_are_dropped_after_reopening_too(self, tmp_path: Path) -> None:
+        first = self.open(tmp_path)
+        first.append_inbox([tick(1)])
+        first.close()
+        again = self.open(tmp_path)
+        again.append_inbox([tick(1)])
+        assert len(again.read_inbox(0, 10)) == 1
+        again.close()
+
+    def test_everything_comes_back_equal_after_reopening(self, tmp_path: Path) -> None:
+        spec = job("a", members=2, gpus=8, slices=(2, "leaf"), time_limit_s=5)
+        events = [
+            ClusterObserved(id="c", observed_at=1, occurred_at=0.5, cluster=cluster(nics=4)),
+            JobSubmitted(id="s", observed_at=1.1, job="a", spec=spec),
+            TimePassed(id="for ever", observed_at=inf),
+        ]
+        facts = [
+            FabricDefined(at=1, cluster=cluster()),
+            JobAccepted(at=1.1, job="a", spec=spec, priority=200, seq=0),
+            ended(3),
+        ]
+        launch = MemberLaunch("w", 0, "n0", 0, 0, 8, (0, 1), ("mlx5_0",), ("true",), (("A", "é"),))
+        journal = self.open(tmp_path)
+        orders = [
+            StartGang(id="a/1/start", job="a", attempt=1, epoch=1, world_size=8, members=(launch,)),
+            stop(1, journal.next_epoch()),
+        ]
+        journal.append_inbox(events)
+        journal.commit_turn(3, facts, orders, 1)
+        journal.close()
+        again = self.open(tmp_path)
+        assert [entry.event for entry in again.read_inbox(0, 9)] == events
+        assert [recorded.fact for recorded in again.facts()] == facts
+        assert [order for _, order in again.orders()] == orders
+        again.close()
+
+    def test_a_turn_is_cursor_facts_and_orders_together(self, journal: Journal) -> None:
+        epoch = journal.next_epoch()
+        journal.append_inbox([tick(1), tick(2)])
+        journal.commit_turn(1, [ended(1), ended(2)], [stop(1, epoch)], epoch)
+        journal.commit_turn(2, [ended(3)], [], epoch)
+        assert journal.cursor() == 2
+        assert journal.turns() == 2
+        assert [(fact.seq, fact.fact) for fact in journal.facts()] == [
+            (1, ended(1)),
+            (2, ended(2)),
+            (3, ended(3)),
+        ]
+        assert [fact.seq for fact in journal.facts(after=2)] == [3]
+        assert [order for _, order in journal.orders()] == [stop(1, epoch)]
+
+    def test_a_turn_that_cannot_be_written_down_leaves_nothing(self, journal: Journal) -> None:
+        epoch = journal.next_epoch()
+        journal.append_inbox([tick(1)])
+        unwritable = replace(ended(2), reason="\ud800")
+        with pytest.raises(BadInput):
+            journal.commit_turn(1, [ended(1), unwritable], [stop(1, epoch)], epoch)
+        assert journal.cursor() == journal.turns() == 0
+        assert (list(journal.facts()), list(journal.orders())) == ([], [])
+
+    def test_an_event_that_cannot_be_written_down_takes_its_batch_with_it(
+        self, journal: Journal
+    ) -> None:
+        unwritable = CancelRequested(id="x", observed_at=1, job="\udc80")
+        with pytest.raises(BadInput):
+            journal.append_inbox([tick(1), unwritable])
+        assert journal.read_inbox(0, 10) == ()
+
+    def test_the_cursor_never_goes_back(self, journal: Journal) -> None:
+        epoch = journal.next_epoch()
+        journal.append_inbox([tick(1), tick(2)])
+        journal.commit_turn(2, [], [], epoch)
+        with pytest.raises(AssertionError):
+            journal.commit_turn(1, [ended(1)], [], epoch)
+        assert list(journal.facts()) == []
+
+    def test_epochs_grow_over_reopening(self, tmp_path: Path) -> None:
+        epochs = []
+        for _ in range(3):
+            journal = self.open(tmp_path)
+            epochs += [journal.next_epoch(), journal.next_epoch()]
+            journal.close()
+        assert epochs == sorted(set(epochs))
+        assert epochs[0] > 0
+
+    def test_a_leader_whose_epoch_is_over_commits_nothing(self, journal: Journal) -> None:
+        old = journal.next_epoch()
+        journal.next_epoch()
+        with pytest.raises(JournalError, match="epoch"):
+            journal.commit_turn(0, [ended(1)], [], old)
+        assert list(journal.facts()) == []
+        assert journal.turns() == 0
+
+    def test_what_was_set_aside_is_read_no_more_and_kept(self, tmp_path: Path) -> None:
+        journal = self.open(tmp_path)
+        journal.append_inbox([tick(1), tick(2), tick(3)])
+        journal.set_aside(2, "AssertionError: no")
+        journal.close()
+        again = self.open(tmp_path)
+        assert [entry.seq for entry in again.read_inbox(0, 10)] == [1, 3]
+        assert [(aside.seq, aside.event, aside.error) for aside in again.all_set_aside()] == [
+            (2, tick(2), "AssertionError: no")
+        ]
+        again.append_inbox([tick(2)])
+        assert len(again.read_inbox(0, 10)) == 2
+        again.close()
+
+    def test_the_last_time_is_that_of_the_last_event(self, journal: Journal) -> None:
+        journal.append_inbox([tick(1, at=5.0), tick(2, at=7.25)])
+        assert journal.last_observed_at() == 7.25
+
+    def test_facts_can_be_read_while_others_are_written(self, journal: Journal) -> None:
+        epoch = journal.next_epoch()
+        for number in range(3):
+            journal.commit_turn(0, [ended(number)], [], epoch)
+        seen = []
+        for recorded in journal.facts():
+            seen.append(recorded.seq)
+            if recorded.seq == 1:
+                journal.commit_turn(0, [ended(9)], [], epoch)
+        assert seen[:3] == [1, 2, 3]
+
+    def test_many_facts_come_back_in_order_over_pages(self, journal: Journal) -> None:
+        epoch = journal.next_epoch()
+        journal.commit_turn(0, [ended(number) for number in range(2500)], [], epoch)
+        assert [recorded.seq for recorded in journal.facts()] == list(range(1, 2501))
+
+    def test_closing_twice_is_closing_once(self, journal: Journal) -> None:
+        journal.close()
+        journal.close()

@@ -1,0 +1,53 @@
+"""A cluster that only writes down what it is told. For tests of what control says to a cluster, and when."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from gantree.executors.inventory import Inventory, Status
+from gantree.model.cluster import Cluster
+from gantree.model.events import Event
+from gantree.model.orders import Order
+
+
+class RecordingCluster:
+    """Carries nothing out. `told` is what it was told; the test says through `emit` what has come of it."""
+
+    def __init__(
+        self, cluster: Cluster, emit: Callable[[Event], None], clock: Callable[[], float]
+    ) -> None:
+        self.cluster = cluster
+        self.emit = emit
+        self.clock = clock
+        self.told: list[Order] = []
+        self.attempts: dict[tuple[str, int], Status] = {}
+        self.to_adopt: list[Event] = []
+        self.logs = Path("/nonexistent")
+        self.closed = False
+
+    def carry_out(self, order: Order) -> None:
+        """Write the order down."""
+        self.told.append(order)
+
+    def inventory(self) -> Inventory:
+        """What the test says that runs."""
+        return Inventory(dict(self.attempts))
+
+    def poll(self) -> None:
+        """Nothing is ever new."""
+
+    def adopt(self) -> None:
+        """Tell what the test says that happened meanwhile."""
+        for event in self.to_adopt:
+            self.emit(event)
+
+    def settle(self, job: str, attempt: int) -> None:
+        """Forget the attempt."""
+        del self.attempts[job, attempt]
+
+    def log_path(self, job: str, attempt: int, rank: int) -> Path:
+        """A folder an attempt below `logs`, which the test may set."""
+        return self.logs / job / str(attempt) / str(rank)
+
+    def close(self) -> None:
+        """Remember that it was let go."""
+        self.closed = True

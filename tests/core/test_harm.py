@@ -1,0 +1,47 @@
+"""What policy forbids: stopping gangs too early, too often, or at all."""
+
+import pytest
+
+from gantree.model.facts import GangPreempted
+from gantree.policy.preset import Policy
+from gantree.testing.builders import cluster, job
+from gantree.testing.stage import Stage
+
+
+def preempted(stage: Stage, name: str) -> bool:
+    """Whether an urgent gang that wants everything has the running one stopped."""
+    decision = stage.submit(job(name, gpus=8, priority="serving"))
+    return any(isinstance(fact, GangPreempted) for fact in decision.facts)
+
+
+@pytest.mark.parametrize(("ran_s", "stopped"), [(599, False), (600, True)])
+def test_a_gang_runs_its_minimum_before_it_may_be_stopped(ran_s: float, stopped: bool) -> None:
+    stage = Stage(cluster(leaves=1, nodes=1), Policy(min_run_s=600))
+    stage.submit(job("low", gpus=8))
+    stage.started("low")
+    stage.now = ran_s
+    assert preempted(stage, "urgent") is stopped
+
+
+def test_a_gang_that_became_old_enough_is_stopped_without_anything_else_happening() -> None:
+    stage = Stage(cluster(leaves=1, nodes=1), Policy(min_run_s=600))
+    stage.submit(job("low", gpus=8))
+    stage.started("low")
+    assert not preempted(stage, "urgent")
+    assert stage.scheduler.wake_at() == 600
+    decision = stage.wait(600)
+    assert any(isinstance(fact, GangPreempted) for fact in decision.facts)
+
+
+@pytest.mark.parametrize(("pause_s", "stopped"), [(3_600, False), (90_000, True)])
+def test_a_gang_is_preempted_only_so_often_a_day(pause_s: float, stopped: bool) -> None:
+    stage = Stage(cluster(leaves=1, nodes=1), Policy(evictions_per_day=1))
+    stage.submit(job("low", gpus=8))
+    stage.started("low")
+    assert preempted(stage, "first")
+    stage.ended("low", exit_code=143)
+    stage.started("first")
+    stage.ended("first")
+    stage.started("low")
+    stage.now += pause_s
+    assert preempted(stage, "second") is stopped

@@ -1,0 +1,204 @@
+"""What becomes of a job: its end, restarts, limits, dependencies, lost nodes."""
+
+import pytest
+
+from gantree.model.events import (
+    CancelRequested,
+    GangEnded,
+    GangStartFailed,
+    JobSubmitted,
+    MemberLost,
+    NodeLost,
+    NodeReturned,
+)
+from gantree.model.jobs import Checkpoint
+from gantree.model.orders import StartGang, StopGang
+from gantree.model.phases import Phase
+from gantree.testing.builders import cluster, job
+from gantree.testing.stage import Stage
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """One leaf of two 8-GPU nodes."""
+    return Stage(cluster(leaves=1, nodes=2))
+
+
+def test_a_gang_whose_ranks_all_end_with_0_has_succeeded(stage: Stage) -> None:
+    stage.submit(job("a"))
+    stage.started("a")
+    stage.ended("a")
+    assert (stage.phase("a"), stage.state("a").exit_code) == (Phase.SUCCEEDED, 0)
+
+
+def test_a_gang_that_ends_before_its_start_was_told_has_succeeded_too(stage: Stage) -> None:
+    stage.submit(job("a"))
+    stage.ended("a")
+    assert stage.phase("a") is Phase.SUCCEEDED
+
+
+def test_one_failed_rank_stops_the_gang_once(stage: Stage) -> None:
+    stage.submit(job("a", members=2, gpus=8))
+    stage.started("a")
+    assert [type(order) for order in stage.rank_failed("a", rank=1).orders] == [StopGang]
+    assert stage.rank_failed("a", rank=0).orders == ()
+
+
+def test_restarts_back_off_double_and_end(stage: Stage) -> None:
+    stage.submit(job("a", restarts=2, backoff_s=10))
+    for wait_s in (10, 20):
+        stage.started("a")
+        stage.rank_failed("a")
+        decision = stage.ended("a", exit_code=1)
+        assert decision.wake_at == stage.now + wait_s
+        assert stage.wait(wait_s - 0.5).orders == ()
+        assert [type(order) for order in stage.wait(0.5).orders] == [StartGang]
+    stage.started("a")
+    stage.rank_failed("a", exit_code=7)
+    stage.ended("a", exit_code=7)
+    state = stage.state("a")
+    assert (state.phase, state.exit_code, state.attempt) == (Phase.FAILED, 7, 3)
+    assert "rank 0 ended with 7" in state.reason
+
+
+def test_a_gang_that_cannot_be_started_fails_in_words(stage: Stage) -> None:
+    stage.submit(job("a"))
+    stage.tell(GangStartFailed, job="a", attempt=1, reason="no such command: pyhton")
+    stage.ended("a", exit_code=127)
+    assert (stage.phase("a"), stage.state("a").reason) == (
+        Phase.FAILED,
+        "no such command: pyhton",
+    )
+
+
+def test_a_job_over_its_limit_is_stopped_and_timed_out(stage: Stage) -> None:
+    stage.submit(job("a", time_limit_s=100))
+    stage.now = 5
+    stage.started("a")
+    assert stage.scheduler.wake_at() == 105
+    assert [type(order) for order in stage.wait(100).orders] == [StopGang]
+    stage.ended("a", exit_code=143)
+    assert stage.phase("a") is Phase.TIMED_OUT
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_cancelled_gang_is_stopped_and_then_over(stage: Stage, started: bool) -> None:
+    stage.submit(job("a"))
+    if started:
+        stage.started("a")
+    assert [type(order) for order in stage.cancel("a").orders] == [StopGang]
+    assert stage.cancel("a").orders == ()
+    stage.ended("a", exit_code=143)
+    assert stage.phase("a") is Phase.CANCELLED
+
+
+def test_cancelling_a_waiting_job_ends_it_at_once(stage: Stage) -> None:
+    stage.submit(job("a", members=2, gpus=8), job("b", gpus=8))
+    assert stage.cancel("b").orders == ()
+    assert stage.phase("b") is Phase.CANCELLED
+
+
+def test_cancelling_a_gang_that_is_being_preempted_ends_it(stage: Stage) -> None:
+    stage.submit(job("low", members=2, gpus=8, priority="research"))
+    stage.started("low")
+    stage.submit(job("high", gpus=8))
+    stage.cancel("low")
+    stage.ended("low", exit_code=143)
+    assert stage.phases() == {"low": "cancelled", "high": "starting"}
+
+
+def test_a_gang_that_ended_well_before_it_was_told_to_stop_has_succeeded(stage: Stage) -> None:
+    stage.submit(job("low", members=2, gpus=8, priority="research"))
+    stage.started("low")
+    stage.now = 50
+    stage.submit(job("high", gpus=8))
+    stage.now = 51
+    stage.tell(GangEnded, job="low", attempt=1, exit_code=0, occurred_at=49.0)
+    assert stage.phase("low") is Phase.SUCCEEDED
+
+
+def test_a_script_that_ends_with_0_after_answering_the_request_is_requeued(stage: Stage) -> None:
+    """Both are seen in one look, so the end lies before the moment at which the stop was decided."""
+    save = Checkpoint()
+    stage.submit(job("low", members=2, gpus=8, priority="research", checkpoint=save))
+    stage.started("low")
+    stage.now = 50
+    stage.submit(job("high", gpus=8))
+    stage.now = 51
+    stage.saved("low", step=9)
+    stage.tell(GangEnded, job="low", attempt=1, exit_code=0, occurred_at=50.5)
+    assert stage.phases() == {"low": "pending", "high": "starting"}
+
+
+def test_a_job_starts_after_those_it_comes_after(stage: Stage) -> None:
+    stage.submit(job("data"), job("train", after=("data",)))
+    assert stage.phase("train") is Phase.PENDING
+    stage.ended("data")
+    assert stage.phase("train") is Phase.STARTING
+
+
+def test_a_job_fails_with_the_one_it_comes_after(stage: Stage) -> None:
+    stage.submit(job("data"), job("train", after=("data",)), job("eval", after=("train",)))
+    stage.ended("data", exit_code=3)
+    assert stage.phases() == {"data": "failed", "train": "failed", "eval": "failed"}
+    assert stage.state("eval").reason == "train, which it comes after, failed"
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (job("b", after=("nobody",)), "no such job"),
+        (job("b", priority="urgnet"), "urgnet"),
+    ],
+)
+def test_a_job_that_could_never_start_is_rejected_in_words(
+    stage: Stage, spec: object, words: str
+) -> None:
+    stage.tell(JobSubmitted, job="b", spec=spec)
+    assert words in stage.scheduler.ledger.rejected["b"]
+
+
+def test_the_same_submission_told_twice_is_one_job(stage: Stage) -> None:
+    stage.submit(job("a"))
+    assert stage.submit(job("a")).facts == ()
+
+
+def test_a_lost_member_restarts_the_gang(stage: Stage) -> None:
+    stage.submit(job("a", members=2, gpus=8, restarts=1, backoff_s=0))
+    stage.started("a")
+    stage.tell(MemberLost, job="a", attempt=1, role="worker", member=1, reason="shim gone")
+    stage.ended("a", exit_code=137)
+    assert (stage.phase("a"), stage.state("a").attempt) == (Phase.STARTING, 2)
+
+
+def test_a_lost_node_is_avoided_and_not_the_jobs_fault(stage: Stage) -> None:
+    stage.submit(job("a", gpus=8, restarts=0, backoff_s=0))
+    stage.started("a")
+    (node,) = stage.nodes("a")
+    stage.tell(NodeLost, node=node, reason="power")
+    stage.ended("a", exit_code=137)
+    assert stage.phase("a") is Phase.STARTING
+    assert stage.nodes("a") != [node]
+    assert stage.state("a").failures == 0
+
+
+def test_a_node_that_returns_is_used_again(stage: Stage) -> None:
+    stage.tell(NodeLost, node="n0")
+    stage.tell(NodeLost, node="n1")
+    stage.submit(job("a"))
+    assert stage.phase("a") is Phase.PENDING
+    stage.tell(NodeReturned, node="n1")
+    assert stage.nodes("a") == ["n1"]
+
+
+def test_news_of_older_attempts_and_unknown_jobs_is_passed_over(stage: Stage) -> None:
+    stage.submit(job("a", restarts=1, backoff_s=0))
+    stage.ended("a", exit_code=1)
+    assert stage.state("a").attempt == 2
+    for old in (
+        stage.event(GangEnded, job="a", attempt=1, exit_code=0),
+        stage.event(GangEnded, job="nobody", attempt=1, exit_code=0),
+        stage.event(CancelRequested, job="nobody"),
+        stage.event(NodeLost, node="nowhere"),
+    ):
+        assert stage.handle([old]).facts == ()
