@@ -1,0 +1,121 @@
+"""The output of a job's ranks as one stream of bytes.
+
+One rank alone comes as it was written. All ranks together come line by line, each with "[rank] " before it; a
+last line without an end gets one. While a job is followed, the stream goes over from attempt to attempt, and it
+ends when the job has ended and everything was passed on. An attempt counts as read to its end only if it was
+over *before* its files were looked at for the last time.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+CHUNK_BYTES = 1 << 20
+LOOK_EVERY_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What a reader needs to know of a job: its attempts so far, and whether the last of them is over."""
+
+    attempt: int
+    attempt_over: bool
+    job_over: bool
+
+
+class RankLog:
+    """Reads on in one rank's log file, which need not be there yet."""
+
+    def __init__(self, path: Path, prefix: bytes) -> None:
+        self._path = path
+        self._prefix = prefix
+        self._offset = 0
+        self._unfinished = b""
+
+    def read_on(self) -> bytes:
+        """What has been written since, at most a chunk of it; whole lines only where they get a prefix."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                new = file.read(CHUNK_BYTES)
+        except FileNotFoundError:
+            return b""
+        self._offset += len(new)
+        return self._prefixed(new) if self._prefix else new
+
+    def rest(self) -> bytes:
+        """The last line, if it was never ended."""
+        rest, self._unfinished = self._unfinished, b""
+        return self._prefix + rest + b"\n" if rest else b""
+
+    def _prefixed(self, new: bytes) -> bytes:
+        *lines, unfinished = (self._unfinished + new).split(b"\n")
+        if len(unfinished) > CHUNK_BYTES:  # a line without an end must not fill the memory
+            lines.append(unfinished)
+            unfinished = b""
+        self._unfinished = unfinished
+        return b"".join(self._prefix + line + b"\n" for line in lines)
+
+
+def rank_logs(
+    path_of_rank: Callable[[int], Path], processes: int, rank: int | None
+) -> tuple[RankLog, ...]:
+    """Readers for one rank of an attempt, or for all of them with prefixes."""
+    if rank is not None:
+        return (RankLog(path_of_rank(rank), b""),)
+    return tuple(RankLog(path_of_rank(each), b"[%d] " % each) for each in range(processes))
+
+
+def _read_all(logs: Sequence[RankLog]) -> bytes:
+    return b"".join(log.read_on() for log in logs)
+
+
+async def stream_attempt(
+    logs: Sequence[RankLog], is_over: Callable[[], Awaitable[bool]]
+) -> AsyncIterator[bytes]:
+    """Everything that the ranks of one attempt write, until it is over."""
+    while True:
+        over = await is_over()
+        quiet = True
+        while new := await asyncio.to_thread(_read_all, logs):
+            quiet = False
+            yield new
+        if over:
+            break
+        if quiet:
+            await asyncio.sleep(LOOK_EVERY_S)
+    if rest := b"".join(log.rest() for log in logs):
+        yield rest
+
+
+async def stream_job(
+    state: Callable[[], Awaitable[LogState]],
+    logs_of_attempt: Callable[[int], Sequence[RankLog]],
+    *,
+    follow: bool,
+) -> AsyncIterator[bytes]:
+    """The attempts of a job one after the other; where follow, also those that are still to come."""
+    attempt = 0
+    while True:
+        now = await state()
+        if attempt < now.attempt:
+            attempt += 1
+            async for new in stream_attempt(
+                logs_of_attempt(attempt), _is_over(state, attempt, follow=follow)
+            ):
+                yield new
+        elif not follow or now.job_over:
+            return
+        else:
+            await asyncio.sleep(LOOK_EVERY_S)
+
+
+def _is_over(
+    state: Callable[[], Awaitable[LogState]], attempt: int, *, follow: bool
+) -> Callable[[], Awaitable[bool]]:
+    async def is_over() -> bool:
+        now = await state()
+        return not follow or now.attempt > attempt or now.attempt_over
+
+    return is_over

@@ -1,0 +1,55 @@
+"""Errors on the wire: application/problem+json (RFC 9457), with enough data to raise the same error again.
+
+Standard library only: server and client both import it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from gantree.model.errors import (
+    BadFields,
+    BadInput,
+    Conflict,
+    GantreeError,
+    JournalError,
+    NotFound,
+    Problem,
+    Unreachable,
+    Unsupported,
+)
+
+MEDIA_TYPE = "application/problem+json"
+
+STATUS: dict[type[GantreeError], int] = {
+    BadFields: 422,
+    BadInput: 422,
+    Unsupported: 422,
+    NotFound: 404,
+    Conflict: 409,
+    Unreachable: 503,
+    JournalError: 503,
+    GantreeError: 500,
+}
+"""HTTP status of each error."""
+
+_KIND_OF_NAME = {kind.__name__: kind for kind in STATUS}
+
+
+def problem_of(error: GantreeError) -> tuple[int, dict[str, Any]]:
+    """HTTP status and body for an error."""
+    kind = next(kind for kind in type(error).__mro__ if kind in STATUS)
+    status = STATUS[kind]
+    body: dict[str, Any] = {"title": kind.__name__, "status": status, "detail": str(error)}
+    if isinstance(error, BadFields):
+        body["problems"] = [asdict(problem) for problem in error.problems]
+    return status, body
+
+
+def error_of(status: int, body: Mapping[str, Any]) -> GantreeError:
+    """The error that a body was made of; a GantreeError for a body that is none of ours."""
+    detail = str(body.get("detail", f"the daemon answered with status {status}"))
+    if body.get("title") == "BadFields" and body.get("problems"):
+        return BadFields([Problem(**problem) for problem in body["problems"]])
+    kind = _KIND_OF_NAME.get(str(body.get("title")), GantreeError)
+    return GantreeError(detail) if kind is BadFields else kind(detail)

@@ -1,0 +1,124 @@
+"""What the daemon knows, as plain JSON values. Functions of a ledger only; no HTTP here."""
+
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from gantree.core.explain import Explanation
+from gantree.core.ledger import JobState, Ledger
+from gantree.journal.contract import RecordedFact
+from gantree.model.phases import Phase
+from gantree.model.placements import Domain
+from gantree.model.verdicts import Refused
+
+Json = dict[str, Any]
+
+
+def plain(value: object) -> Any:
+    """Dataclasses, enums, tuples and mappings as JSON values."""
+    return to_jsonable_python(value, inf_nan_mode="strings")
+
+
+def job_row(state: JobState) -> Json:
+    """One job in a list: all that a table shows. Times in seconds since 1970."""
+    return {
+        "job": state.job,
+        "name": state.spec.name,
+        "phase": state.phase.value,
+        "queue": state.spec.queue,
+        "priority": state.priority,
+        "gpus": state.spec.gpus,
+        "members": state.spec.members,
+        "processes": state.spec.processes,
+        "attempt": state.attempt,
+        "domain": None if state.placement is None else _domain(state.placement.domain),
+        "submitted_at": state.submitted_at,
+        "started_at": state.started_at,
+        "ended_at": state.ended_at,
+        "exit_code": state.exit_code,
+        "reason": state.reason,
+        "checkpoint_step": state.checkpoint_step,
+        "preemptions": state.preemptions,
+        "failures": state.failures,
+    }
+
+
+def rejected_row(job: str, reason: str) -> Json:
+    """A job that was taken and could not be queued; of it only the reason is kept."""
+    gone = dict.fromkeys(
+        ("queue", "priority", "gpus", "members", "processes", "attempt", "domain", "submitted_at",
+         "started_at", "ended_at", "exit_code", "checkpoint_step")
+    )  # fmt: skip
+    known = {"job": job, "name": job, "phase": Phase.FAILED.value, "reason": f"rejected: {reason}"}
+    return {**gone, **known, "preemptions": 0, "failures": 0}
+
+
+def job_rows(ledger: Ledger) -> list[Json]:
+    """All jobs in order of arrival, then the rejected ones."""
+    rows = [job_row(state) for state in ledger.jobs.values()]
+    return rows + [rejected_row(job, reason) for job, reason in ledger.rejected.items()]
+
+
+def job_detail(ledger: Ledger, job: str) -> Json:
+    """One job with its specification and its place."""
+    state = ledger.jobs.get(job)
+    if state is None:
+        return {**rejected_row(job, ledger.rejected[job]), "spec": None, "placement": None}
+    return {
+        **job_row(state),
+        "spec": plain(state.spec),
+        "placement": plain(state.placement),
+        "not_before": state.not_before,
+        "preempted_by": state.preempted_by,
+    }
+
+
+def _domain(domain: Domain) -> Json:
+    return {"tier": domain.tier, "name": domain.name}
+
+
+def explanation(explained: Explanation) -> Json:
+    """The answer to why."""
+    return {
+        "job": explained.job,
+        "phase": explained.phase.value,
+        "sentence": explained.sentence,
+        "refused": None if explained.refused is None else refusal(explained.refused),
+        "ahead": list(explained.ahead),
+        "ahead_count": explained.ahead_count,
+    }
+
+
+def refusal(refused: Refused) -> Json:
+    """A refusal with its patches as objects: {"patch": {field: value}, "comm_ratio": number or null}."""
+    near = refused.nearest
+    return {
+        **plain(refused),
+        "nearest": None if near is None else {"domain": near[0], "room": near[1]},
+        "would_fit_if": [
+            {"patch": dict(patch.patch), "comm_ratio": patch.comm_ratio}
+            for patch in refused.would_fit_if
+        ],
+    }
+
+
+def cluster(ledger: Ledger) -> Json:
+    """The site, who holds each GPU of each node (null: free), and the nodes that may not be used."""
+    if ledger.occupancy is None:
+        return {"cluster": None, "owners": {}, "unusable": {}}
+    site = ledger.occupancy.fabric.cluster
+    holders: dict[str, list[str | None]] = {
+        node.name: [None] * site.machines[node.machine].gpus for node in site.nodes
+    }
+    for owner, members in ledger.occupancy.owners.items():
+        for member in members:
+            for gpu in member.gpus:
+                holders[member.node][gpu] = owner
+    return {"cluster": plain(site), "owners": holders, "unusable": dict(ledger.unusable)}
+
+
+def fact(recorded: RecordedFact) -> Json:
+    """One line of the timeline."""
+    data = plain(recorded.fact)
+    kind = type(recorded.fact).__name__
+    return {"seq": recorded.seq, "fact": kind, "at": data.pop("at"), "data": data}

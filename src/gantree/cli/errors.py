@@ -1,0 +1,23 @@
+"""What errors and warnings look like to the caller: sentences on stderr, and an exit status."""
+
+import typer
+
+from gantree.model.errors import BadInput, GantreeError, Unsupported
+
+BAD_INPUT = 2
+FAILURE = 1
+
+
+def told(error: GantreeError) -> str:
+    """The error as lines for people."""
+    return "\n".join(f"gantree: {line}" for line in str(error).splitlines() or [repr(error)])
+
+
+def exit_code_of(error: GantreeError) -> int:
+    """2 where the input is at fault, 1 where the world is."""
+    return BAD_INPUT if isinstance(error, BadInput | Unsupported) else FAILURE
+
+
+def warn(sentence: str) -> None:
+    """Print something that the caller should know, on stderr."""
+    typer.echo(f"gantree: warning: {sentence}", err=True)

@@ -1,0 +1,60 @@
+"""`gantree jobs`: the queue as a table."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.daemon import client
+from gantree.cli.options import JsonOption, StateOption, new_app
+from gantree.cli.printing import columns, print_json, span
+from gantree.model.phases import ENDED
+
+app = new_app()
+
+HEAD = ("JOB", "PHASE", "QUEUE", "PRIORITY", "GPUS", "MEMBERS", "PLACE", "FOR", "NOTE")
+
+
+@app.command()
+def jobs(
+    all_jobs: Annotated[bool, typer.Option("--all", help="Also those that have ended.")] = False,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the jobs that wait or run."""
+    rows = [job for job in client(state).jobs() if all_jobs or job["phase"] not in ENDED]
+    if as_json:
+        print_json({"jobs": rows})
+    elif rows:
+        typer.echo(columns(HEAD, [_cells(row, time.time()) for row in rows]))
+    else:
+        typer.echo("No jobs." if all_jobs else "No jobs wait or run; --all shows those that ended.")
+
+
+def _cells(row: dict[str, Any], now: float) -> tuple[str, ...]:
+    domain = row["domain"]
+    place = "" if domain is None else domain["name"] or domain["tier"]
+    numbers = [_or_nothing(row[field]) for field in ("queue", "priority", "gpus", "members")]
+    return (row["job"], row["phase"], *numbers, place, _for(row, now), _note(row))
+
+
+def _or_nothing(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _for(row: dict[str, Any], now: float) -> str:
+    """How long the job has been waiting or running, or took."""
+    since = row["started_at"] or row["submitted_at"]
+    return "" if since is None else span((row["ended_at"] or now) - since)
+
+
+def _note(row: dict[str, Any]) -> str:
+    """What is unusual about the job."""
+    parts = [row["reason"]] if row["reason"] else []
+    if row["exit_code"] and row["phase"] in ENDED:
+        parts.append(f"exit code {row['exit_code']}")
+    if row["preemptions"]:
+        parts.append(f"preempted {row['preemptions']} x")
+    if row["checkpoint_step"] is not None:
+        parts.append(f"checkpoint at step {row['checkpoint_step']}")
+    return "; ".join(parts)

@@ -1,0 +1,59 @@
+"""`gantree logs`: the output of a job's processes, byte by byte as it was written, or as JSON lines."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+import typer
+
+from gantree.cli.daemon import client
+from gantree.cli.options import StateOption, new_app
+
+app = new_app()
+
+
+@app.command()
+def logs(
+    job: Annotated[str, typer.Argument(help="Job id or name.")],
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")
+    ] = False,
+    rank: Annotated[
+        int | None, typer.Option(min=0, help="Only this rank; its lines get no prefix.")
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option(min=1, help="Only this attempt. [default: all]")
+    ] = None,
+    state: StateOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
+) -> None:
+    """Print what the processes of a job wrote."""
+    chunks = client(state).logs(job, rank=rank, follow=follow, attempt=attempt)
+    pour(_json_lines(chunks, rank) if as_json else chunks)
+
+
+def pour(chunks: Iterable[bytes]) -> None:
+    """Write chunks to stdout as they come."""
+    for chunk in chunks:
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+
+
+def _json_lines(chunks: Iterable[bytes], rank: int | None) -> Iterator[bytes]:
+    """Each line as {"rank": its rank, "line": its text}, all of a chunk's lines at once."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield b"".join(_json_line(line, rank) for line in lines)
+    if rest:
+        yield _json_line(rest, rank)
+
+
+def _json_line(line: bytes, rank: int | None) -> bytes:
+    """Without a rank the daemon has put "[rank] " before the line."""
+    text = line.decode(errors="replace")
+    if rank is None:
+        number, _, text = text.removeprefix("[").partition("] ")
+        rank = int(number)
+    return json.dumps({"rank": rank, "line": text}, ensure_ascii=False).encode() + b"\n"

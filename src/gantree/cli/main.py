@@ -1,0 +1,75 @@
+"""The program `gantree`: its list of commands, and what becomes of an error. What a command does is not here."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
+
+import typer
+
+from gantree import __version__
+from gantree.cli.errors import exit_code_of, told
+from gantree.cli.lazy import LazyGroup, Listed
+from gantree.model.errors import GantreeError
+
+
+class Commands(LazyGroup):
+    """All commands; those for the daemon first."""
+
+    LISTED: ClassVar = {
+        "up": Listed(
+            "gantree.cli.up", "Run the daemon in the foreground until it is told to stop."
+        ),
+        "submit": Listed("gantree.cli.submit", "Hand in jobs; prints the id of each."),
+        "run": Listed("gantree.cli.run", "Run a command as a gang and follow it to its end."),
+        "jobs": Listed("gantree.cli.jobs", "List the jobs that wait or run."),
+        "why": Listed("gantree.cli.why", "Explain why a job is where it is."),
+        "logs": Listed("gantree.cli.logs", "Print what the processes of a job wrote."),
+        "cancel": Listed("gantree.cli.cancel", "Cancel jobs, whether they wait or run."),
+        "place": Listed(
+            "gantree.cli.place", "Say where jobs would go on a cluster; start nothing."
+        ),
+        "topo": Listed("gantree.cli.topo", "Draw a cluster, or import a machine's topology."),
+        "simulate": Listed(
+            "gantree.cli.simulate", "Replay a trace of jobs through the real scheduler."
+        ),
+        "bench": Listed("gantree.cli.bench", "Measure this program on this machine."),
+    }
+
+
+app = typer.Typer(
+    cls=Commands,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gantree {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def gantree(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and leave."
+        ),
+    ] = False,
+) -> None:
+    """Schedule gangs of GPU processes onto a topology tree, and explain every decision."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command line (the process's own if None) and exit.
+
+    Exit status: 0 success, 2 bad input, 1 any other error; `place`, `run` and Ctrl-C add their own. A traceback
+    is printed only for our own bugs.
+    """
+    try:
+        app(arguments, prog_name="gantree")
+    except GantreeError as error:
+        typer.echo(told(error), err=True)
+        sys.exit(exit_code_of(error))

@@ -1,0 +1,49 @@
+"""What the commands share: how their Typer applications are set up, common options and what these stand for."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def new_app(**settings: Any) -> typer.Typer:
+    """A Typer application with plain help and errors, which start fast and read well in logs."""
+    return typer.Typer(
+        rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False, **settings
+    )
+
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+StateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        envvar="GANTREE_STATE",
+        metavar="DIR",
+        help="The daemon's directory: journal, socket, logs. [default: ~/.local/state/gantree]",
+    ),
+]
+
+PolicyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--policy", metavar="NAME|FILE", help="A preset (gantree, fifo) or a policy file."
+    ),
+]
+
+
+def state_dir(chosen: Path | None) -> Path:
+    """The state directory: the one chosen, else `gantree` under $XDG_STATE_HOME or ~/.local/state."""
+    if chosen is not None:
+        return chosen.absolute()
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "gantree"
+
+
+def class_or_number(priority: str | None) -> str | int | None:
+    """A priority on the command line as a job file would hold it."""
+    if priority is None or not priority.removeprefix("-").isdecimal():
+        return priority
+    return int(priority)

@@ -1,0 +1,83 @@
+"""`gantree simulate`: a trace of jobs on a described cluster, decided by the scheduler that the daemon runs."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.errors import warn
+from gantree.cli.options import JsonOption, PolicyOption, new_app
+from gantree.cli.policies import policy_of
+from gantree.cli.printing import print_json, span
+from gantree.cli.progress import progress
+from gantree.cli.reading import read_text, source_of
+from gantree.formats import read_cluster, read_trace
+from gantree.model.errors import BadInput
+from gantree.sim import files
+from gantree.sim.run import simulate as replay
+
+app = new_app()
+
+
+@app.command()
+def simulate(
+    cluster: Annotated[str, typer.Option("--cluster", metavar="FILE", help="Cluster file.")],
+    trace: Annotated[
+        Path, typer.Option("--trace", metavar="FILE", help="CSV of jobs; .gz is read too.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="DIR", help="For summary.json, jobs.csv and report.html."),
+    ],
+    policy: PolicyOption = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only so many jobs of the trace.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Replay a trace of jobs through the real scheduler."""
+    site = read_cluster(read_text(cluster), source_of(cluster))
+    chosen = policy_of(policy)
+    _make(out)
+    with progress("Simulating") as advance:
+        result = replay(site, read_trace(trace), chosen, progress=advance, limit=limit)
+    files.write(result, out)
+    summary = result.summary()
+    if as_json:
+        print_json(summary)
+    else:
+        typer.echo(_text(summary, out))
+    if summary["finished"] < summary["jobs"]:
+        left = summary["jobs"] - summary["finished"]
+        warn(f"{left} of {summary['jobs']} jobs did not finish; {out / 'jobs.csv'} says why")
+
+
+def _make(out: Path) -> None:
+    """Before the work, so that it is not done in vain."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"--out {out}: {error.strerror}") from None
+
+
+def _text(summary: dict[str, Any], out: Path) -> str:
+    spanned = ", ".join(
+        f"{mean:.2f} {tier}" for tier, mean in summary["domains_spanned"].items() if mean is not None
+    )
+    lines = {
+        "jobs": f"{summary['finished']} of {summary['jobs']} finished",
+        "wait": _times(summary["wait_s"]),
+        "completion": _times(summary["jct_s"]),
+        "makespan": span(summary["makespan_s"]),
+        "GPU utilisation": f"{summary['gpu_utilisation']:.1%}",
+        "domains a gang": spanned or "no gang of two or more members",
+        "preemptions": f"{summary['preemptions']}, {summary['gpu_hours_lost']:g} GPU hours lost",
+        "written to": str(out),
+    }
+    return "\n".join(f"{name:16}{value}" for name, value in lines.items())
+
+
+def _times(seconds: dict[str, float | None]) -> str:
+    """Mean, median and 99th percentile, or that there are none."""
+    told = [f"{name} {span(value)}" for name, value in seconds.items() if value is not None]
+    return ", ".join(told) or "none"

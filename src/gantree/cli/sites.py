@@ -1,0 +1,55 @@
+"""A cluster with who holds what on it, from a cluster file or from the daemon's answer."""
+
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
+
+from gantree.model.cluster import Cluster
+from gantree.model.errors import NotFound
+from gantree.model.placements import MemberPlacement
+from gantree.topology.fabric import Fabric
+from gantree.topology.occupancy import Occupancy
+
+
+class Site(NamedTuple):
+    """What is drawn."""
+
+    fabric: Fabric
+    occupancy: Occupancy
+
+    def holder_of_gpu_on_node(self) -> dict[str, list[str | None]]:
+        """For each node in topology order, who holds each of its GPUs; None where one is free."""
+        holders: dict[str, list[str | None]] = {
+            node.name: [None] * self.fabric.machine_of_node(index).gpus
+            for index, node in enumerate(self.fabric.nodes)
+        }
+        for owner, members in self.occupancy.owners.items():
+            for member in members:
+                for gpu in member.gpus:
+                    holders[member.node][gpu] = owner
+        return holders
+
+
+def described_site(cluster: Cluster) -> Site:
+    """The cluster as its description says, with the allocations in it."""
+    fabric = Fabric.build(cluster)
+    return Site(fabric, Occupancy(fabric))
+
+
+def answered_site(answer: dict[str, Any]) -> Site:
+    """The daemon's cluster as GET /v1/cluster tells it. Raises NotFound where the daemon has none yet."""
+    if answer["cluster"] is None:
+        raise NotFound("the daemon has no cluster yet")
+    fabric = Fabric.build(TypeAdapter(Cluster).validate_python(answer["cluster"]))
+    occupancy = Occupancy(fabric, empty=True)
+    gpus_held: dict[tuple[str, str], list[int]] = {}
+    for node, holders in answer["owners"].items():
+        for gpu, owner in enumerate(holders):
+            if owner is not None:
+                gpus_held.setdefault((owner, node), []).append(gpu)
+    for rank, ((owner, node), gpus) in enumerate(gpus_held.items()):
+        occupancy.take(owner, (MemberPlacement("", rank, node, tuple(gpus)),))
+    for node in answer["unusable"]:
+        if node in fabric.index_of_node:
+            occupancy.mark(node, usable=False)
+    return Site(fabric, occupancy)

@@ -1,0 +1,55 @@
+"""`gantree submit`: hand in job files.
+
+Files are read before the first is handed in. A file that the daemon refuses ends the command: what was handed in
+before it stays handed in, and has been printed.
+"""
+
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.daemon import client
+from gantree.cli.errors import warn
+from gantree.cli.options import JsonOption, StateOption, class_or_number, new_app
+from gantree.cli.printing import print_json
+from gantree.cli.reading import base_dir_of, read_text, source_of
+
+app = new_app()
+
+
+@app.command()
+def submit(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help='Job files; "-" is stdin.')],
+    name: Annotated[str | None, typer.Option(help="Another name than the file says.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Another queue than the file says.")] = None,
+    priority: Annotated[
+        str | None, typer.Option(help="Another priority (class or number) than the file says.")
+    ] = None,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hand in jobs; prints the id of each."""
+    given = {"name": name, "queue": queue, "priority": class_or_number(priority)}
+    overrides = {field: value for field, value in given.items() if value is not None}
+    texts = [(file, read_text(file)) for file in files]
+    daemon = client(state)
+    taken: dict[str, list[Any]] = {"jobs": [], "warnings": []}
+    try:
+        for file, text in texts:
+            answer = daemon.submit(
+                text, source_of(file), base_dir=str(base_dir_of(file)), overrides=overrides
+            )
+            taken["jobs"] += answer["jobs"]
+            taken["warnings"] += answer["warnings"]
+    finally:
+        _print(taken, as_json)
+
+
+def _print(taken: dict[str, list[Any]], as_json: bool) -> None:
+    if as_json:
+        print_json(taken)
+        return
+    for job in taken["jobs"]:
+        typer.echo(job["job"])
+    for warning in taken["warnings"]:
+        warn(warning)

@@ -1,0 +1,37 @@
+"""`gantree topo`: look at topologies.
+
+`gantree topo CLUSTER` draws a cluster file, `gantree topo` the daemon's cluster, `gantree topo --detect` this
+machine; all three are the subcommand `show`, which is put in where no other is named. `gantree topo import
+nvidia-smi FILE` reads what a machine printed.
+"""
+
+from typing import Any, ClassVar
+
+from gantree.cli.lazy import LazyGroup, Listed
+from gantree.cli.options import new_app
+
+SHOW = "show"
+
+
+class TopoCommands(LazyGroup):
+    """A group whose first word may also be a cluster file."""
+
+    LISTED: ClassVar = {
+        SHOW: Listed(
+            "gantree.cli.topo_show", "Draw a cluster and who holds its GPUs (the default)."
+        ),
+        "import": Listed("gantree.cli.topo_import", "Read a topology that a tool printed."),
+    }
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `show` before everything that is neither a subcommand nor a call for help."""
+        named = bool(args) and (args[0] in self.LISTED or args[0] == "--help")
+        return super().parse_args(ctx, args if named else [SHOW, *args])
+
+
+app = new_app(cls=TopoCommands)
+
+
+@app.callback()
+def topo() -> None:
+    """Draw a cluster, or import a machine's topology."""

@@ -1,0 +1,62 @@
+"""`gantree up`: the daemon in the foreground.
+
+Which cluster it gets: the file that --cluster names; else as many machines of the catalogue as --virtual asks
+for; else the one that the state directory has recorded; else this machine, if it has GPUs.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gantree.api.daemon import run_daemon
+from gantree.cli.clusters import this_machine_text, virtual_text
+from gantree.cli.options import PolicyOption, StateOption, new_app, state_dir
+from gantree.cli.policies import policy_of
+from gantree.cli.reading import read_text, source_of
+from gantree.journal.sqlite import FILE as JOURNAL_FILE
+from gantree.model.errors import BadInput, Unreachable
+
+app = new_app()
+
+
+@app.command()
+def up(
+    cluster: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Cluster file. [default: as last time]")
+    ] = None,
+    virtual: Annotated[
+        str | None,
+        typer.Option(metavar="MACHINE:COUNT", help="Pretend to have machines, like dgx-h100:2."),
+    ] = None,
+    policy: PolicyOption = None,
+    state: StateOption = None,
+) -> None:
+    """Run the daemon in the foreground until it is told to stop.
+
+    Ctrl-C and SIGTERM stop it; what runs goes on running and is adopted at the next start.
+    """
+    if cluster is not None and virtual is not None:
+        raise BadInput("--cluster and --virtual exclude each other")
+    directory = state_dir(state)
+    text, source = _site(cluster, virtual, directory)
+    run_daemon(directory, text, source, policy_of(policy))
+
+
+def _site(cluster: str | None, virtual: str | None, directory: Path) -> tuple[str | None, str]:
+    """The text of a cluster file and its name in messages; None: the recorded cluster."""
+    if cluster is not None:
+        return read_text(cluster), source_of(cluster)
+    if virtual is not None:
+        return virtual_text(virtual), f"--virtual {virtual}"
+    if (directory / JOURNAL_FILE).exists():
+        return None, "the recorded cluster"
+    return _this_machine(), "this machine"
+
+
+def _this_machine() -> str:
+    try:
+        return this_machine_text()
+    except Unreachable as error:
+        offer = "or pretend to have machines: gantree up --virtual dgx-h100:2"
+        raise Unreachable(f"{error}\nName a cluster file with --cluster, {offer}") from None

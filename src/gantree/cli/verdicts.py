@@ -1,0 +1,51 @@
+"""A refusal as JSON, and that JSON as lines for people (the daemon answers `why` in the same form)."""
+
+from typing import Any
+
+from gantree.model.verdicts import Refused
+
+
+def refusal_of(refused: Refused) -> dict[str, Any]:
+    """A refusal as JSON values; a patch is an object of dotted fields to values."""
+    short, near = refused.short_by, refused.nearest
+    return {
+        "gate": refused.gate.value,
+        "never": refused.never,
+        "sentence": refused.sentence,
+        "short_by": short and {"resource": short.resource, "amount": short.amount},
+        "nearest": near and {"domain": near[0], "room": near[1]},
+        "wakes_on": list(refused.wakes_on),
+        "would_fit_if": [
+            {"patch": dict(relaxation.patch), "comm_ratio": relaxation.comm_ratio}
+            for relaxation in refused.would_fit_if
+        ],
+    }
+
+
+def refusal_lines(refused: dict[str, Any]) -> list[str]:
+    """Gate, shortage, nearest domain and what would help, a line each; not the sentence."""
+    gate = f"gate: {refused['gate']}"
+    lines = [gate + " (the empty cluster could not hold it either)" if refused["never"] else gate]
+    if refused["short_by"] is not None:
+        lines.append(
+            f"short by: {refused['short_by']['amount']:g} {refused['short_by']['resource']}"
+        )
+    if refused["nearest"] is not None:
+        lines.append(f"nearest: {refused['nearest']['domain']}, room {refused['nearest']['room']}")
+    return lines + [f"fits now if: {relaxation_text(each)}" for each in refused["would_fit_if"]]
+
+
+def relaxation_text(relaxation: dict[str, Any]) -> str:
+    """One patch and its cost: "topology.required: spine (communication 7 % slower)"."""
+    patch = ", ".join(f"{field}: {_value(value)}" for field, value in relaxation["patch"].items())
+    ratio = relaxation["comm_ratio"]
+    if ratio is None:
+        return patch
+    percent = round((ratio - 1) * 100)
+    if percent == 0:
+        return f"{patch} (communication as fast)"
+    return f"{patch} (communication {abs(percent)} % {'slower' if percent > 0 else 'faster'})"
+
+
+def _value(value: object) -> str:
+    return "none" if value is None else str(value)

@@ -1,0 +1,38 @@
+"""`gantree why`: the answer to the question that everybody asks a scheduler."""
+
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.daemon import client
+from gantree.cli.options import JsonOption, StateOption, new_app
+from gantree.cli.printing import print_json
+from gantree.cli.verdicts import refusal_lines
+
+app = new_app()
+
+
+@app.command()
+def why(
+    job: Annotated[str, typer.Argument(help="Job id or name.")],
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Explain why a job is where it is."""
+    answer = client(state).why(job)
+    if as_json:
+        print_json(answer)
+        return
+    typer.echo(answer["sentence"])
+    for line in _details(answer):
+        typer.echo(f"  {line}")
+
+
+def _details(answer: dict[str, Any]) -> list[str]:
+    """The numbers behind the sentence."""
+    lines = [] if answer["refused"] is None else refusal_lines(answer["refused"])
+    if answer["ahead_count"]:
+        more = answer["ahead_count"] - len(answer["ahead"])
+        names = ", ".join(answer["ahead"]) + (f" and {more} more" if more else "")
+        lines.append(f"goes first: {names}")
+    return lines

@@ -1,0 +1,35 @@
+"""When the core wants to be woken: turns a moment into one `TimePassed` event.
+
+A moment that has passed and is asked for again at once would wake the core in a tight loop, which could only
+come of a bug; it is told again after a second, so that such a bug costs little and is survived.
+"""
+
+from gantree.model.events import TimePassed
+
+AGAIN_AFTER_S = 1.0
+
+
+class Alarm:
+    """Makes TimePassed events with ids that are unique in the journal: by epoch and number."""
+
+    def __init__(self, epoch: int) -> None:
+        self._epoch = epoch
+        self._rung = 0
+        self._rung_for: float | None = None
+        self._rung_at = 0.0
+
+    def seconds_left(self, wake_at: float | None, now: float) -> float | None:
+        """Seconds until the next ring, 0 if it is due; None where there is nothing to wait for."""
+        if wake_at is None:
+            return None
+        if wake_at == self._rung_for:
+            return max(0.0, self._rung_at + AGAIN_AFTER_S - now)
+        return max(0.0, wake_at - now)
+
+    def ring(self, wake_at: float | None, now: float) -> TimePassed | None:
+        """The event if the moment has come."""
+        if self.seconds_left(wake_at, now) != 0.0:
+            return None
+        self._rung += 1
+        self._rung_for, self._rung_at = wake_at, now
+        return TimePassed(id=f"time-passed/{self._epoch}/{self._rung}", observed_at=now)

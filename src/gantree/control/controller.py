@@ -1,0 +1,202 @@
+"""The whole control plane as one synchronous object: journal, intake, turns, cluster, alarm.
+
+All methods are called from one thread; only the cluster's `emit` and `wake` may come from others. `loop` calls
+it from asyncio, tests call it directly.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gantree.control.alarm import Alarm
+from gantree.control.clock import SteadyClock
+from gantree.control.intake import Intake
+from gantree.control.ports import Clock, MakeCluster
+from gantree.control.recovery import site_on_record, to_settle, vanished
+from gantree.control.submission import (
+    JobIds,
+    Receipt,
+    job_of,
+    overridden,
+    warnings_of,
+    with_absolute_paths,
+    with_predecessors,
+)
+from gantree.control.turn import Turns
+from gantree.core.ledger import Ledger
+from gantree.core.scheduler import Scheduler
+from gantree.journal.contract import Journal
+from gantree.model.cluster import Cluster
+from gantree.model.errors import BadInput, Conflict, NotFound
+from gantree.model.events import CancelRequested, ClusterObserved, JobSubmitted
+from gantree.model.jobs import Job
+from gantree.model.phases import ENDED
+from gantree.policy.preset import Policy
+
+RECONCILE_EVERY_S = 30.0
+
+log = logging.getLogger(__name__)
+
+
+class Controller:
+    """Drives one scheduler on one cluster from one journal. `recover` must be called first."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        policy: Policy,
+        make_cluster: MakeCluster,
+        *,
+        site: Cluster | None = None,
+        wake: Callable[[], None] = lambda: None,
+        make_clock: Callable[[float], Clock] = SteadyClock,
+    ) -> None:
+        """site is the cluster as described now, None to go on with the one on record.
+
+        Raises BadInput if there is neither, JournalError if the journal cannot be read.
+        """
+        self.journal = journal
+        self.policy = policy
+        self.epoch = journal.next_epoch()
+        self.clock = make_clock(journal.last_observed_at())
+        self.intake = Intake(journal, wake)
+        folded = self._fold()
+        on_record = site_on_record(journal, folded.ledger)
+        known = site or on_record
+        if known is None:
+            raise BadInput("the first start on a state directory needs a cluster file")
+        self._new_site = site if site != on_record else None
+        self.cluster = make_cluster(known, self.intake.tell, self.clock)
+        self.turns = Turns(journal, self.cluster, self.epoch, self._fold, folded)
+        self._alarm = Alarm(self.epoch)
+        self._reconciled_at = self.clock()
+        self._ids = JobIds(self._id_is_taken)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger, equal to the fold of the journal's facts."""
+        return self.turns.scheduler.ledger
+
+    def recover(self) -> None:
+        """Go on where the last process stopped: adopt what runs, take the site as it is now, say orders again.
+
+        Raises Conflict if jobs run where the new description of the site has nothing for them.
+        """
+        self.cluster.adopt()
+        self._drain()
+        if self._new_site is not None:
+            self._observe(self._new_site)
+            self._drain()
+        self.reconcile()
+
+    def step(self) -> bool:
+        """Look at the cluster and the clock once, and decide what there is to decide; say whether there was."""
+        self.cluster.poll()
+        ring = self._alarm.ring(self.turns.scheduler.wake_at(), self.clock())
+        if ring is not None:
+            self.intake.append([ring])
+        progressed = self._drain()
+        if self.clock() - self._reconciled_at >= RECONCILE_EVERY_S:
+            self.reconcile()
+        return progressed
+
+    def seconds_to_alarm(self) -> float | None:
+        """Seconds until time alone could change an answer."""
+        return self._alarm.seconds_left(self.turns.scheduler.wake_at(), self.clock())
+
+    def reconcile(self) -> None:
+        """Make events of what the cluster lost, and tell the cluster again what must be in force."""
+        self._reconciled_at = self.clock()
+        inventory = self.cluster.inventory()
+        for job, attempt in to_settle(self.ledger, inventory):
+            self.cluster.settle(job, attempt)
+        lost = vanished(self.ledger, inventory, self.clock())
+        if lost:
+            log.error("vanished from the cluster: %s", ", ".join(event.id for event in lost))
+            self.intake.append(lost)
+            self._drain()
+        self.turns.send(self.turns.scheduler.standing_orders())
+
+    def submit(
+        self, jobs: Sequence[Job], base_dir: str | None, overrides: Mapping[str, Any]
+    ) -> Receipt:
+        """Make jobs durable under new ids; they are decided about in the next step.
+
+        Raises BadInput and Unsupported for what can be known to be wrong; then none of the jobs is taken.
+        """
+        if "name" in overrides and len(jobs) > 1:
+            raise BadInput(f"{len(jobs)} jobs cannot all be named {overrides['name']}")
+        asked = [with_absolute_paths(overridden(job, overrides), base_dir) for job in jobs]
+        for job in asked:
+            self.policy.priority_of(job.priority)
+        warnings = warnings_of(asked, self.ledger)
+        chosen = self._ids.choose(asked)
+        specs = with_predecessors(asked, chosen, self.ledger)
+        now = self.clock()
+        self.intake.append(
+            [
+                JobSubmitted(
+                    id=_submission(submitted.job), observed_at=now, job=submitted.job, spec=spec
+                )
+                for submitted, spec in zip(chosen, specs, strict=True)
+            ]
+        )
+        return Receipt(chosen, warnings)
+
+    def cancel(self, word: str) -> str:
+        """Ask for a job to be cancelled, by id or name; give its id. Asking twice is the same as once.
+
+        Raises NotFound, and Conflict for a job that has ended.
+        """
+        job = self.resolve(word)
+        state = self.ledger.jobs.get(job)
+        if state is None:
+            raise Conflict(f"{job} was rejected")
+        if state.phase in ENDED:
+            raise Conflict(f"{job} has ended: {state.phase}")
+        event_id = f"{job}/cancel-requested"
+        self.intake.append([CancelRequested(id=event_id, observed_at=self.clock(), job=job)])
+        return job
+
+    def resolve(self, word: str) -> str:
+        """The id of the job that a user means by an id or a name. Raises NotFound."""
+        job = job_of(self.ledger, word)
+        if job is not None:
+            return job
+        for poisoned in self.journal.all_set_aside():
+            if isinstance(poisoned.event, JobSubmitted) and poisoned.event.job == word:
+                raise Conflict(f"{word} was set aside, it broke the scheduler: {poisoned.error}")
+        raise NotFound(f"there is no job {word}")
+
+    def close(self) -> None:
+        """Let go of cluster and journal; what runs goes on running."""
+        self.cluster.close()
+        self.journal.close()
+
+    def _fold(self) -> Scheduler:
+        scheduler = Scheduler(self.policy)
+        scheduler.recover(recorded.fact for recorded in self.journal.facts())
+        return scheduler
+
+    def _drain(self) -> bool:
+        """Turn until neither the inbox nor what the cluster tells has anything left."""
+        progressed = False
+        while self.intake.flush() | self.turns.run():
+            progressed = True
+        return progressed
+
+    def _observe(self, site: Cluster) -> None:
+        conflicts = self.turns.scheduler.conflicts(site)
+        if conflicts:
+            raise Conflict("the changed cluster has no room for what runs: " + "; ".join(conflicts))
+        event_id = f"cluster-observed/{self.epoch}"
+        self.intake.append([ClusterObserved(id=event_id, observed_at=self.clock(), cluster=site)])
+
+    def _id_is_taken(self, job: str) -> bool:
+        """Ids on record, and those under which something ran that this journal knows nothing of."""
+        ran_here = self.cluster.log_path(job, 1, 0).parent.exists()
+        return ran_here or self.journal.seen(_submission(job))
+
+
+def _submission(job: str) -> str:
+    return f"{job}/submitted"

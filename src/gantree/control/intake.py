@@ -1,0 +1,56 @@
+"""The one door into the inbox. It keeps `observed_at` monotone and loses nothing that was told.
+
+Two kinds of callers: whoever needs to know that an event is durable calls `append`; the cluster calls `tell`,
+from any thread, and what it told is appended by the next `flush`. An event that was told is forgotten only
+after the journal has taken it, so a full disk delays events and loses none.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gantree.journal.contract import Journal
+from gantree.model.events import Event
+
+
+class Intake:
+    """Stamps events and appends them to the inbox of a journal. `wake` is called after every `tell`."""
+
+    def __init__(self, journal: Journal, wake: Callable[[], None]) -> None:
+        self._journal = journal
+        self._wake = wake
+        self._told: deque[Event] = deque()
+        self._last_observed_at = journal.last_observed_at()
+
+    def tell(self, event: Event) -> None:
+        """Take an event that its source will tell again after a crash; safe from any thread."""
+        self._told.append(_writable(event))
+        self._wake()
+
+    def flush(self) -> bool:
+        """Append what was told; say whether there was anything."""
+        told = tuple(self._told)
+        if told:
+            self.append(told)
+        for _ in told:
+            self._told.popleft()
+        return bool(told)
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Make events durable before returning. Raises JournalError, and BadInput for unwritable text."""
+        stamped, last = [], self._last_observed_at
+        for event in events:
+            last = max(last, event.observed_at)
+            stamped.append(replace(event, observed_at=last))
+        self._journal.append_inbox(stamped)
+        self._last_observed_at = last
+
+
+def _writable(event: Event) -> Event:
+    """Reasons may quote file names that are no Unicode; the odd bytes become question marks."""
+    reason: Any = getattr(event, "reason", None)
+    if reason is None or reason.isascii():
+        return event
+    readable: Any = {"reason": reason.encode(errors="replace").decode()}
+    return replace(event, **readable)

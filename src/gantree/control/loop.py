@@ -1,0 +1,101 @@
+"""Asyncio around the controller: one thread that it lives on, and one task that keeps it stepping.
+
+Everything that touches the controller, reading included, runs on that one thread in the order in which it was
+asked for, so there are no locks, and whoever asks after a step sees all of it. The event loop itself never
+waits for a disk.
+
+What is the world's fault (a full disk, no file descriptors left) is tried again every second; what the cluster
+tells is kept until then. Any other error is a bug that retrying would only repeat: it ends the loop, and with
+it the daemon.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from gantree.control.controller import Controller
+from gantree.model.errors import GantreeError
+
+POLL_S = 0.05
+"""How often the cluster is looked at."""
+RETRY_S = 1.0
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Changes:
+    """Lets any number of tasks wait for the next change. Take a ticket, look, and only then wait."""
+
+    def __init__(self) -> None:
+        self._next = asyncio.Event()
+
+    def ticket(self) -> asyncio.Event:
+        """Something that is set by the first change after now."""
+        return self._next
+
+    def tick(self) -> None:
+        """Say that something has changed."""
+        self._next.set()
+        self._next = asyncio.Event()
+
+
+class Loop:
+    """Runs a controller. Built inside a running event loop."""
+
+    def __init__(self) -> None:
+        self.changes = Changes()
+        self.stopping = False
+        self._engine = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
+        self._events = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+
+    async def call(self, work: Callable[[], T]) -> T:
+        """Run something on the controller's thread."""
+        return await self._events.run_in_executor(self._engine, work)
+
+    def wake(self) -> None:
+        """Let the next step begin now; safe from any thread."""
+        self._events.call_soon_threadsafe(self._woken.set)
+
+    async def advance(self, controller: Controller) -> float:
+        """One step; give the seconds that may pass until the next."""
+        try:
+            progressed, alarm_s = await self.call(
+                lambda: (controller.step(), controller.seconds_to_alarm())
+            )
+        except (GantreeError, OSError) as error:
+            log.error("no step was made, trying again: %s", error)
+            return RETRY_S
+        if progressed:
+            self.changes.tick()
+        return POLL_S if alarm_s is None else min(POLL_S, alarm_s)
+
+    async def run(self, controller: Controller) -> None:
+        """Step until `stop`."""
+        while not self.stopping:
+            self._woken.clear()
+            pause_s = await self.advance(controller)
+            await wait_until_set(self._woken, pause_s)
+
+    def stop(self) -> None:
+        """End `run` and everybody's waiting."""
+        self.stopping = True
+        self.wake()
+        self.changes.tick()
+
+    def close(self) -> None:
+        """End the controller's thread."""
+        self._engine.shutdown(wait=True)
+
+
+async def wait_until_set(event: asyncio.Event, timeout_s: float) -> bool:
+    """Wait for an event at most so long; say whether it came."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,54 @@
+"""What control needs of the world: a clock, and a cluster that carries out orders."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from gantree.executors.inventory import Inventory
+from gantree.model.cluster import Cluster
+from gantree.model.events import Event
+from gantree.model.orders import Order
+
+Clock = Callable[[], float]
+"""Seconds since 1970, never going back."""
+
+
+class ClusterPort(Protocol):
+    """A cluster: an executor. It tells of what happens through the `emit` it was handed when it was built.
+
+    It tells only of what is durable on its side, under ids that do not change when it tells again.
+    """
+
+    def carry_out(self, order: Order) -> None:
+        """Begin to carry out an order and return at once; never raises. Twice is the same as once."""
+        ...
+
+    def inventory(self) -> Inventory:
+        """What runs where now."""
+        ...
+
+    def poll(self) -> None:
+        """Look once, and emit what is new."""
+        ...
+
+    def adopt(self) -> None:
+        """At start: find what an earlier process started, and emit what has become of it."""
+        ...
+
+    def settle(self, job: str, attempt: int) -> None:
+        """The end of an attempt is on record: it need not be told again. Raises OSError."""
+        ...
+
+    def log_path(self, job: str, attempt: int, rank: int) -> Path:
+        """The file that a process's output goes to."""
+        ...
+
+    def close(self) -> None:
+        """Let go; what runs goes on running."""
+        ...
+
+
+Emit = Callable[[Event], None]
+"""Where a cluster tells what has happened; safe from any thread."""
+MakeCluster = Callable[[Cluster, Emit, Clock], ClusterPort]
+"""Builds the cluster from its description, the place to tell events to, and the clock to stamp them with."""

@@ -1,0 +1,169 @@
+"""From a job as a user wrote it to a job under an id: everything that is checked before it is taken.
+
+What is refused here is refused to the user's face. Once a submission is in the inbox it was acknowledged, so
+whatever can be known to be wrong (a priority class, a tier, a job that it comes after) is looked at before.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import PurePosixPath
+from typing import Any
+
+from gantree.core.ledger import Ledger
+from gantree.model.errors import BadInput
+from gantree.model.jobs import Job, Role
+from gantree.model.phases import ENDED, Phase
+from gantree.model.verdicts import Refused
+from gantree.placement.search import place, signature
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+"""What a job may be called, here and in job files; it becomes a directory name."""
+OVERRIDABLE = ("name", "queue", "priority")
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A job that was taken: the id that it goes by from now on, and the name that the user gave it."""
+
+    job: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Acknowledgement of a submission: the jobs are durable. warnings are sentences for the user."""
+
+    jobs: tuple[Submitted, ...]
+    warnings: tuple[str, ...]
+
+
+def overridden(job: Job, overrides: Mapping[str, Any]) -> Job:
+    """The job with some fields replaced. Raises BadInput for other fields, and for values that do not fit."""
+    for key, value in overrides.items():
+        if key not in OVERRIDABLE:
+            allowed = ", ".join(OVERRIDABLE)
+            raise BadInput(f"{key} cannot be overridden; allowed: {allowed}")
+        if not _fits(key, value):
+            raise BadInput(f"override of {key}: found {value!r}, which a job file could not hold")
+    changes: Any = dict(overrides)
+    return replace(job, **changes)
+
+
+def _fits(key: str, value: object) -> bool:
+    if key == "priority" and isinstance(value, int) and not isinstance(value, bool):
+        return True
+    parts = str(value).split("/") if key == "queue" else [str(value)]
+    return isinstance(value, str) and all(NAME.fullmatch(part) for part in parts)
+
+
+def with_absolute_paths(job: Job, base_dir: str | None) -> Job:
+    """The job with relative directories taken as relative to base_dir, which is also the default workdir.
+
+    Raises BadInput where there is something relative and nothing to take it as relative to.
+    """
+    roles = tuple(_absolute_role(role, base_dir) for role in job.roles)
+    checkpoint = job.checkpoint
+    if checkpoint is not None and checkpoint.path is not None:
+        checkpoint = replace(checkpoint, path=_absolute(checkpoint.path, base_dir))
+    return replace(job, roles=roles, checkpoint=checkpoint)
+
+
+def _absolute_role(role: Role, base_dir: str | None) -> Role:
+    if role.workdir is None:
+        return replace(role, workdir=base_dir)
+    return replace(role, workdir=_absolute(role.workdir, base_dir))
+
+
+def _absolute(path: str, base_dir: str | None) -> str:
+    if PurePosixPath(path).is_absolute():
+        return path
+    if base_dir is None or not PurePosixPath(base_dir).is_absolute():
+        raise BadInput(f"{path} is relative, and no absolute base_dir was given with it")
+    return str(PurePosixPath(base_dir) / path)
+
+
+class JobIds:
+    """Chooses ids that no job ever had: the name, else name-2, name-3 and so on."""
+
+    def __init__(self, is_taken: Callable[[str], bool]) -> None:
+        self._is_taken = is_taken
+        self._next_of_name: dict[str, int] = {}
+
+    def choose(self, jobs: Sequence[Job]) -> tuple[Submitted, ...]:
+        """One id for each job, different from each other too."""
+        chosen: dict[str, Submitted] = {}
+        for job in jobs:
+            job_id = self._free_id(job.name, chosen)
+            chosen[job_id] = Submitted(job_id, job.name)
+        return tuple(chosen.values())
+
+    def _free_id(self, name: str, chosen: Mapping[str, Submitted]) -> str:
+        for number in count(self._next_of_name.get(name, 1)):
+            candidate = name if number == 1 else f"{name}-{number}"
+            if candidate not in chosen and not self._is_taken(candidate):
+                self._next_of_name[name] = number
+                return candidate
+        raise AssertionError("unreachable: count() does not end")
+
+
+def job_of(ledger: Ledger, word: str) -> str | None:
+    """The job that a word means: the one with this id, else the newest of this name, else none."""
+    if word in ledger.jobs or word in ledger.rejected:
+        return word
+    return ledger.newest_of_name.get(word)
+
+
+def with_predecessors(
+    jobs: Sequence[Job], chosen: Sequence[Submitted], ledger: Ledger
+) -> list[Job]:
+    """The jobs with the names in `after` made into ids: of a job above in the same file, else of an older one.
+
+    Raises BadInput where there is no such job, where it stands below, and where it has ended without success.
+    """
+    above: dict[str, str] = {}
+    below = [submitted.name for submitted in chosen]
+    resolved = []
+    for job, submitted in zip(jobs, chosen, strict=True):
+        below.remove(job.name)
+        before = []
+        for name in job.after:
+            if name in below and name not in above:
+                raise BadInput(
+                    f"{job.name} comes after {name}, which stands below it; write it above"
+                )
+            before.append(above.get(name) or _predecessor(job.name, name, ledger))
+        above[job.name] = submitted.job
+        resolved.append(replace(job, after=tuple(before)))
+    return resolved
+
+
+def _predecessor(job: str, name: str, ledger: Ledger) -> str:
+    before = job_of(ledger, name)
+    if before is None or before in ledger.rejected:
+        raise BadInput(f"{job} comes after {name}, and there is no job {name}")
+    phase = ledger.jobs[before].phase
+    if phase in ENDED and phase is not Phase.SUCCEEDED:
+        raise BadInput(f"{job} comes after {name}, which has ended: {phase}")
+    return before
+
+
+def warnings_of(jobs: Sequence[Job], ledger: Ledger) -> tuple[str, ...]:
+    """Sentences on jobs that can never start as things are.
+
+    Raises BadInput and Unsupported for wishes that this cluster has no word for (an unknown tier).
+    """
+    if ledger.occupancy is None:
+        return ()
+    one_of_alike = {signature(job): job for job in jobs}
+    refusals = {
+        alike: verdict
+        for alike, job in one_of_alike.items()
+        if isinstance(verdict := place(ledger.occupancy, job), Refused) and verdict.never
+    }
+    return tuple(
+        f"{job.name}: {refusals[signature(job)].sentence}"
+        for job in jobs
+        if signature(job) in refusals
+    )

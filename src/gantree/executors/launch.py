@@ -1,0 +1,134 @@
+"""What one member is started with: its environment, its command, and the port its gang meets at.
+
+Which variables reach a process, weakest first:
+
+1. A short list of the daemon's own: where programs and libraries are found, locale, time zone, home. Nothing
+   else: the daemon's environment may hold secrets that are no business of a job.
+2. What gantree says of the place: devices, NICs, job, paths of the checkpoint protocol.
+3. The job's own `env`. It may overrule 1 and 2.
+4. The rank variables and the mark by which leftovers are found. Nothing overrules these.
+"""
+
+import errno
+import socket
+import zlib
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from gantree.executors.rundir import RunDirectory
+from gantree.model.cluster import Node
+from gantree.model.orders import MemberLaunch, StartGang
+
+GpuIds = Callable[[str, tuple[int, ...]], str]
+"""(node, GPU indices in link order) -> value of CUDA_VISIBLE_DEVICES."""
+
+_INHERITED = frozenset(
+    {
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERMINFO",
+        "LD_LIBRARY_PATH", "LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX",
+        "CUDA_HOME", "CUDA_PATH", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    }
+)  # fmt: skip
+_PORTS = range(20_000, 30_000)
+"""Below the range from which Linux gives out ports for outgoing connections (32768-60999), so that no
+connection of another rank takes the port between our look and the first member's bind."""
+
+
+def gpu_indices(node: str, gpus: tuple[int, ...]) -> str:
+    """Indices as the machine prints them; right for virtual nodes, and for real ones in PCI bus order."""
+    return ",".join(map(str, gpus))
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """The part of the daemon's environment that jobs get."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in _INHERITED or name.startswith("LC_")
+    }
+
+
+def free_port(job: str, attempt: int, taken: Collection[int]) -> int:
+    """A port nobody listens on, looked for from a place that differs between attempts. Raises OSError."""
+    first = zlib.crc32(f"{job}/{attempt}".encode())
+    for offset in range(len(_PORTS)):
+        port = _PORTS[(first + offset) % len(_PORTS)]
+        if port not in taken and _can_bind(port):
+            return port
+    raise OSError(errno.EADDRINUSE, f"no free port between {_PORTS.start} and {_PORTS.stop - 1}")
+
+
+def _can_bind(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        try:
+            listener.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def launch_record(
+    order: StartGang,
+    member: MemberLaunch,
+    nodes: Mapping[str, Node],
+    run: RunDirectory,
+    master_port: int,
+    base: Mapping[str, str],
+    gpu_ids: GpuIds,
+    failure_grace_s: float,
+) -> dict[str, Any]:
+    """What `shim` reads as launch.json. Every node that is named must be in nodes."""
+    first = min(order.members, key=lambda each: each.node_rank)
+    fixed = {
+        "WORLD_SIZE": str(order.world_size),
+        "LOCAL_WORLD_SIZE": str(member.processes),
+        "NODE_RANK": str(member.node_rank),
+        "MASTER_ADDR": nodes[first.node].address,
+        "MASTER_PORT": str(master_port),
+        "GANTREE_RUN": str(run.member(member.node_rank)),
+    }
+    place = _place_variables(order, member, run, gpu_ids)
+    return {
+        "argv": [*nodes[member.node].launch, *member.run],
+        "env": {**base, **place, **dict(member.env), **fixed},
+        "workdir": member.workdir or base.get("HOME", "/"),
+        "processes": [
+            _process_record(member, local_rank, run) for local_rank in range(member.processes)
+        ],
+        "checkpoint_signal": order.checkpoint_signal,
+        "checkpoint_request": str(run.checkpoint / "request.json"),
+        "failure_grace_s": failure_grace_s,
+    }
+
+
+def _place_variables(
+    order: StartGang, member: MemberLaunch, run: RunDirectory, gpu_ids: GpuIds
+) -> dict[str, str]:
+    optional = {
+        "NCCL_IB_HCA": "=" + ",".join(member.nics) if member.nics else None,
+        "GANTREE_ARRAY_INDEX": _text(order.array_index),
+        "GANTREE_CHECKPOINT_PATH": order.checkpoint_path,
+        "GANTREE_CHECKPOINT_EVERY_S": _text(order.checkpoint_every_s),
+    }
+    return {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": gpu_ids(member.node, member.gpus) if member.gpus else "",
+        "GANTREE_JOB": order.job,
+        "GANTREE_ATTEMPT": str(order.attempt),
+        "GANTREE_ROLE": member.role,
+        "GANTREE_MEMBER": str(member.rank),
+        "GANTREE_NODE": member.node,
+        "GANTREE_RUN_DIR": str(run.path),
+        "GANTREE_CHECKPOINT_ANSWER": str(run.checkpoint / "answer"),
+        **{name: value for name, value in optional.items() if value is not None},
+    }
+
+
+def _text(number: float | None) -> str | None:
+    return None if number is None else str(number)
+
+
+def _process_record(member: MemberLaunch, local_rank: int, run: RunDirectory) -> dict[str, Any]:
+    rank = member.first_rank + local_rank
+    env = {"RANK": str(rank), "LOCAL_RANK": str(local_rank)}
+    return {"rank": rank, "env": env, "log": str(run.log(rank))}

@@ -1,0 +1,243 @@
+"""The cluster on this machine: real processes, on one node or on several virtual ones.
+
+An order is carried out by putting it down in the attempt's run directory and starting or waking a shim; what
+happens is read from the same directory. So this object can go at any moment, by `close` or by kill -9, and the
+next one on the same state directory knows all that it knew. See docs/executor.md.
+
+`emit` is called from `poll` and `adopt` only, never from `carry_out`: an order may be given in the middle of a
+turn. Every event that is emitted can be derived again from disk, under the same id. Not safe for threads.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from gantree.executors import processes
+from gantree.executors.gang import Gang
+from gantree.executors.inventory import Inventory
+from gantree.executors.launch import GpuIds, free_port, gpu_indices, inherited, launch_record
+from gantree.executors.rundir import RunDirectory, order_to_json
+from gantree.executors.shim import boot_id, read_json, write_json
+from gantree.model.cluster import Cluster
+from gantree.model.errors import BadInput
+from gantree.model.events import Event, GangEnded, GangStartFailed
+from gantree.model.orders import Order, SaveCheckpoint, StartGang, StopGang
+
+FAILURE_GRACE_S = 10.0
+"""Seconds between SIGTERM and SIGKILL for the rest of a gang that broke, until a stop with its own grace comes."""
+
+log = logging.getLogger(__name__)
+
+
+class LocalCluster:
+    """Starts, watches and stops gangs on this machine, below state_dir.
+
+    clock gives seconds since 1970. gpu_ids turns GPU indices into CUDA_VISIBLE_DEVICES (UUIDs on real GPUs).
+    Raises OSError where state_dir cannot be made.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        cluster: Cluster,
+        emit: Callable[[Event], None],
+        clock: Callable[[], float],
+        *,
+        gpu_ids: GpuIds = gpu_indices,
+        failure_grace_s: float = FAILURE_GRACE_S,
+    ) -> None:
+        self._state_dir = state_dir.resolve()
+        self._state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._runs = self._state_dir / "runs"
+        self._node_of_name = {node.name: node for node in cluster.nodes}
+        self._emit = emit
+        self._clock = clock
+        self._gpu_ids = gpu_ids
+        self._failure_grace_s = failure_grace_s
+        self._boot_id = boot_id()
+        self._gangs: dict[tuple[str, int], Gang] = {}
+        self._active: dict[tuple[str, int], Gang] = {}
+        self._impossible: list[Event] = []
+        self._epoch: int = (read_json(str(self._epoch_path)) or {"epoch": 0})["epoch"]
+
+    @property
+    def _epoch_path(self) -> Path:
+        return self._state_dir / "epoch.json"
+
+    def carry_out(self, order: Order) -> None:
+        """Begin to carry out an order. What goes wrong becomes an event of a later poll, never an exception."""
+        try:
+            if self._admit(order):
+                self._carry_out(order)
+        except OSError:
+            log.exception("order %s could not be carried out", order.id)
+        except BadInput as error:
+            log.error("order %s could not be carried out: %s", order.id, error)
+            self._impossible += _failed_and_ended(order, self._clock(), str(error))
+
+    def _admit(self, order: Order) -> bool:
+        """Refuse a leader that has been replaced; remember the newest one, durably, before obeying it."""
+        if order.epoch < self._epoch:
+            log.warning(
+                "order %s has epoch %d, older than %d: refused", order.id, order.epoch, self._epoch
+            )
+            return False
+        if order.epoch > self._epoch:
+            write_json(str(self._epoch_path), {"epoch": order.epoch})
+            self._epoch = order.epoch
+        return True
+
+    def _carry_out(self, order: Order) -> None:
+        gang = self._gang(order.job, order.attempt)
+        try:
+            match order:
+                case StartGang():
+                    self._start(gang, order)
+                case StopGang():
+                    gang.stop(order)
+                case SaveCheckpoint():
+                    gang.save(order)
+                case _:
+                    raise AssertionError(f"no such order: {order}")
+        finally:
+            self._watch(gang)
+
+    def _gang(self, job: str, attempt: int) -> Gang:
+        """The gang, from memory or from its directory."""
+        known = self._gangs.get((job, attempt))
+        if known is not None:
+            return known
+        run = RunDirectory(self._runs, job, attempt)
+        return Gang(run, self._boot_id, self._failure_grace_s, time.time_ns)
+
+    def _watch(self, gang: Gang) -> None:
+        """Look at it from now on, if there is anything to look at that is not watched yet."""
+        key = (gang.run.job, gang.run.attempt)
+        if key not in self._gangs and gang.exists:
+            self._gangs[key] = self._active[key] = gang
+
+    def _start(self, gang: Gang, order: StartGang) -> None:
+        if gang.exists:
+            return
+        try:
+            obstacle = self._obstacle(order)
+            if obstacle is not None:
+                gang.fail(obstacle)
+                return
+            taken = {
+                each.master_port for each in self._active.values() if each.master_port is not None
+            }
+            port = free_port(order.job, order.attempt, taken)
+            gang.begin(order, port, order_to_json(order))
+            self._launch(gang)
+        except OSError as error:
+            gang.fail(f"the gang could not be started: {error}")
+
+    def _obstacle(self, order: StartGang) -> str | None:
+        """Why nothing of this order can be started here."""
+        for member in order.members:
+            if member.node not in self._node_of_name:
+                return f"the cluster has no node {member.node!r}"
+            if not member.run:
+                return f"role {member.role!r} has no command to run"
+        return None
+
+    def _launch(self, gang: Gang) -> None:
+        """Start the shim of every member that has none."""
+        order, port = gang.order, gang.master_port
+        assert order is not None and port is not None
+        base = inherited(os.environ)
+        for member in gang.members:
+            record = launch_record(
+                order, member.launch, self._node_of_name, gang.run, port, base,
+                self._gpu_ids, self._failure_grace_s,
+            )  # fmt: skip
+            member.start(record)
+
+    def poll(self) -> None:
+        """Look once at everything that is not over, and emit what is new. What emit raises goes through."""
+        while self._impossible:
+            self._emit(self._impossible[0])
+            del self._impossible[0]
+        self._look()
+        self._sweep()
+        for key, gang in list(self._active.items()):
+            gang.tell(self._emit, self._clock())
+            if gang.over:
+                del self._active[key]
+
+    def _look(self) -> None:
+        for gang in self._active.values():
+            try:
+                gang.look()
+            except OSError:
+                log.exception("job %s attempt %d", gang.run.job, gang.run.attempt)
+
+    def _sweep(self) -> None:
+        """Kill what dead shims left behind; a member is over once a pass finds nothing of it."""
+        members = [member for gang in self._active.values() for member in gang.to_sweep()]
+        if not members:
+            return
+        found = processes.sweep({str(member.folder): member.cgroup for member in members})
+        for member in members:
+            member.swept = str(member.folder) not in found
+
+    def adopt(self) -> None:
+        """Find every attempt on disk, finish what an earlier daemon had begun to start, emit what happened."""
+        for job, attempt in self._on_disk():
+            gang = self._gang(job, attempt)
+            self._watch(gang)
+            gang.look()
+            if gang.order is not None and gang.status() == "running":
+                self._launch_rest(gang)
+        self.poll()
+
+    def _launch_rest(self, gang: Gang) -> None:
+        try:
+            self._launch(gang)
+        except (OSError, KeyError) as error:
+            gang.fail(f"the gang could not be started: {error}")
+
+    def _on_disk(self) -> Iterator[tuple[str, int]]:
+        for path in sorted(self._runs.glob("*/*")):
+            if path.name.isdigit() and not (path / "settled").exists():
+                yield path.parent.name, int(path.name)
+
+    def settle(self, job: str, attempt: int) -> None:
+        """The end of this attempt is on record elsewhere: it is not told again at the next adopt.
+
+        Does nothing for an attempt that is not over. Raises OSError.
+        """
+        gang = self._gangs.get((job, attempt))
+        if gang is not None and gang.over and (job, attempt) not in self._active:
+            gang.run.settled.touch(mode=0o600)
+            del self._gangs[job, attempt]
+
+    def inventory(self) -> Inventory:
+        """What is there now, without telling anybody."""
+        self._look()
+        return Inventory({key: gang.status() for key, gang in sorted(self._gangs.items())})
+
+    def log_path(self, job: str, attempt: int, rank: int) -> Path:
+        """The file that a process's stdout and stderr go to. Raises BadInput for an impossible job id."""
+        return RunDirectory(self._runs, job, attempt).log(rank)
+
+    def close(self) -> None:
+        """Let go of everything; the gangs run on."""
+        self._gangs.clear()
+        self._active.clear()
+
+
+def _failed_and_ended(order: Order, now: float, reason: str) -> list[Event]:
+    """What a start that cannot even be put down comes to. Nothing of it exists."""
+    if not isinstance(order, StartGang):
+        return []
+    job, attempt, prefix = order.job, order.attempt, f"{order.job}/{order.attempt}"
+    return [
+        GangStartFailed(
+            id=f"{prefix}/start-failed", observed_at=now, job=job, attempt=attempt, reason=reason
+        ),
+        GangEnded(id=f"{prefix}/ended", observed_at=now, job=job, attempt=attempt, exit_code=126),
+    ]

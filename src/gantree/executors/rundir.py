@@ -1,0 +1,76 @@
+"""The run directory of one attempt: names of its files, and the order it was made from. Nothing is started here.
+
+    runs/<job>/<attempt>/
+      gang.json        master port, boot id and the StartGang order; durable before the first shim starts
+      stop.json        this attempt was told to stop (there may be no gang.json: then it never starts)
+      failed.json      the executor could not start it
+      settled          whoever was told of its end has it on record
+      m<node rank>/    one member: what `shim` writes, and launch.json, stop.json for it
+      log/             rank-<r>.log
+      checkpoint/      request.json, agreed-<step>.json, rank-<r>.json, answer, saved.json
+
+Job ids become folder names, so an id that could lead anywhere else is refused here.
+"""
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gantree.executors.shim import sync_folder
+from gantree.model.errors import BadInput
+from gantree.model.orders import MemberLaunch, StartGang
+
+_JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+
+
+class RunDirectory:
+    """Paths of one attempt. Raises BadInput for a job id that is no plain name."""
+
+    def __init__(self, runs: Path, job: str, attempt: int) -> None:
+        if not _JOB_ID.fullmatch(job) or attempt < 0:
+            raise BadInput(
+                f"{job!r} attempt {attempt}: a job id is letters, digits, '.', '_' and '-', at most 200,"
+                " and starts with no dot"
+            )
+        self.job, self.attempt = job, attempt
+        self.path = runs / job / str(attempt)
+        self.gang = self.path / "gang.json"
+        self.stop = self.path / "stop.json"
+        self.failed = self.path / "failed.json"
+        self.settled = self.path / "settled"
+        self.checkpoint = self.path / "checkpoint"
+
+    def member(self, node_rank: int) -> Path:
+        """The folder of one member."""
+        return self.path / f"m{node_rank}"
+
+    def log(self, rank: int) -> Path:
+        """The log file of one process."""
+        return self.path / "log" / f"rank-{rank}.log"
+
+    def make(self, node_ranks: range) -> None:
+        """Make all folders, readable by nobody else, their names durable."""
+        folders = [self.path, self.path / "log", self.checkpoint, *map(self.member, node_ranks)]
+        for folder in (self.path.parent.parent, self.path.parent, *folders):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.path.parent.parent, self.path.parent, self.path):
+            sync_folder(str(folder))
+
+
+def order_to_json(order: StartGang) -> dict[str, Any]:
+    """Plain data of an order."""
+    return asdict(order)
+
+
+def order_from_json(data: dict[str, Any]) -> StartGang:
+    """The order that `order_to_json` wrote down."""
+    members = tuple(_member_from_json(member) for member in data["members"])
+    return StartGang(**(data | {"members": members}))
+
+
+def _member_from_json(data: dict[str, Any]) -> MemberLaunch:
+    tuples = {name: tuple(data[name]) for name in ("gpus", "nics", "run")}
+    return MemberLaunch(
+        **(data | tuples | {"env": tuple((key, text) for key, text in data["env"])})
+    )

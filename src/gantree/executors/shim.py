@@ -1,0 +1,362 @@
+# Below: pathlib and contextlib cost 10 ms of every start, and this file runs before anything else of a gang does.
+# ruff: noqa: PTH102, PTH104, PTH106, PTH110, PTH118, PTH123, PTH208, SIM105
+"""The shim: a small process that owns the processes of one member, and outlives whoever started it.
+
+Run as `python -I -S shim.py MEMBER_DIRECTORY`; standard library only, nothing of gantree. What it must do is in
+`launch.json`; what it did is in files beside it, each written to a temporary name, flushed to disk and renamed:
+
+    lock              held while the shim lives; a second shim of the same member finds it and exits
+    shim.json         pid, start time in ticks, boot id, cgroup; written before the first process is started
+    started.json      every process has been started (its exec succeeded)
+    failed.json       some process could not be started; what had been started is being stopped
+    exit.<rank>.json  one process ended: exit code, when, in which order, and whether it was told to
+    ended.json        nothing of this member is left; written last
+    stop.json         written by the executor: stop, SIGTERM now and SIGKILL after grace_s
+
+How nothing is ever left over. The shim leads its own session, so neither the daemon's death nor its terminal's
+reaches it. It is a child subreaper: whatever its processes leave behind becomes its child, and it ends only
+when the kernel says that it has no child left. Should the shim itself be killed, each process that it started
+gets SIGKILL from the kernel (PR_SET_PDEATHSIG); their children carry GANTREE_RUN in their environment, and sit
+in a cgroup where one may be created, and the executor sweeps both.
+
+How nothing is started twice. Only the holder of the lock goes on, and only if there is no shim.json yet: a
+member that was started once is never started again.
+
+The shim is one thread around `sigtimedwait`: it sleeps until a child ends, the executor wakes it (SIGUSR1), or
+half a second has passed, and then looks at everything. Signals are blocked before shim.json appears, so whoever
+can find its pid can safely wake it. A checkpoint signal is held back until the process has a handler for it:
+a process that is still importing its libraries would be killed by it.
+"""
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any, NoReturn
+
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+PR_SET_NAME = 15
+PR_SET_CHILD_SUBREAPER = 36
+
+WAKE = signal.SIGUSR1
+_WAITED_FOR = (signal.SIGCHLD, WAKE, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Python ignores these, and a child would inherit that."""
+_LOOK_EVERY_S = 0.5
+_RETRY_EVERY_S = 0.02
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+"""As shells count."""
+
+
+def write_json(path: str, value: Any) -> None:
+    """Write a whole file or none, on disk when this returns."""
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, json.dumps(value).encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.rename(temporary, path)
+    sync_folder(folder)
+
+
+def sync_folder(folder: str) -> None:
+    """Make renames and new names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_json(path: str) -> Any:
+    """What write_json wrote, or None where there is no such file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except FileNotFoundError:
+        return None
+
+
+def boot_id() -> str:
+    """What the kernel calls this boot: pids mean nothing in another."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def process_stat(pid: int) -> tuple[str, int, int, int] | None:
+    """State letter, parent, process group and start time (ticks since boot) of a process; None if gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text[text.rindex(b")") + 2 :].split()
+    return fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[19])
+
+
+def _prctl(option: int, argument: Any) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, argument, 0, 0, 0)
+
+
+def _descendants(root: int) -> list[tuple[int, int]]:
+    """(pid, process group) of every living descendant of a process."""
+    children: dict[int, list[tuple[int, int]]] = {}
+    for name in os.listdir("/proc"):
+        stat = process_stat(int(name)) if name.isdigit() else None
+        if stat is not None and stat[0] not in "ZX":
+            children.setdefault(stat[1], []).append((int(name), stat[2]))
+    found: list[tuple[int, int]] = []
+    waiting = [root]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += [pid for pid, _ in below]
+    return found
+
+
+def _kill(pid: int, number: int) -> None:
+    """Signal a process, or a group where pid is negative; it may be gone already."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _handles(pid: int, number: int) -> bool:
+    """True if the process has installed a handler for the signal."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            caught = next(line for line in file if line.startswith(b"SigCgt:"))
+    except (FileNotFoundError, ProcessLookupError, StopIteration):
+        return False
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+
+
+def _make_cgroup(name: str) -> str | None:
+    """A cgroup (version 2) below our own, or None where that is not allowed."""
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            own = next(line[3:].strip() for line in file if line.startswith("0::"))
+        with open("/proc/self/mountinfo", encoding="utf-8") as file:
+            mounts = [line.split() for line in file if " - cgroup2 " in line]
+        root, mount = next((fields[3], fields[4]) for fields in mounts)
+        below_mount = os.path.relpath(own, root)
+        if below_mount.startswith(".."):
+            return None
+        path = os.path.join(mount, below_mount, name)
+        os.mkdir(path)
+    except (OSError, StopIteration):
+        return None
+    return path
+
+
+class Shim:
+    """One member: its launch record, its processes, and how far it has come."""
+
+    def __init__(self, folder: str, launch: dict[str, Any]) -> None:
+        self._folder = folder
+        self._launch = launch
+        self._rank_of_pid: dict[int, int] = {}
+        self._failed_ranks: set[int] = set()
+        self._ended = 0
+        self._exit_codes: dict[int, int] = {}
+        self._deadline: float | None = None
+        self._stop_seen: Any = None
+        self._unsaved: set[int] = set()
+        self._request_seen: str | None = None
+        self._cgroup: str | None = None
+
+    def run(self) -> None:
+        """Start everything, stay until nothing is left, and say so."""
+        self._introduce()
+        self._look_for_stop()
+        if self._deadline is None:
+            self._start()
+        while self._reap():
+            self._look_for_stop()
+            self._look_for_request()
+            if not self._rank_of_pid or self._past_deadline():
+                self._kill_all()
+            woken_by = signal.sigtimedwait(_WAITED_FOR, self._patience())
+            if woken_by is not None and woken_by.si_signo == signal.SIGTERM:
+                self._begin_stop(self._launch["failure_grace_s"])
+        if self._cgroup is not None:
+            try:
+                os.rmdir(self._cgroup)
+            except OSError:
+                pass  # a zombie of someone else's may still be counted there; the executor tries again
+        write_json(f"{self._folder}/ended.json", {"ended_at": time.time()})
+
+    def _introduce(self) -> None:
+        pid = os.getpid()
+        stat = process_stat(pid)
+        assert stat is not None
+        self._cgroup = _make_cgroup(f"gantree-{pid}-{stat[3]}")
+        me = {"pid": pid, "start_ticks": stat[3], "boot_id": boot_id(), "cgroup": self._cgroup}
+        write_json(f"{self._folder}/shim.json", me)
+
+    def _start(self) -> None:
+        """Fork all processes, then wait until each has become its command or has said why not."""
+        shim = os.getpid()
+        reader, writer = os.pipe()
+        for process in self._launch["processes"]:
+            pid = os.fork()
+            if pid == 0:
+                self._become(process, shim, writer)
+            self._rank_of_pid[pid] = process["rank"]
+        os.close(writer)
+        with os.fdopen(reader, "rb") as complaints:
+            failures = [json.loads(line) for line in complaints]
+        if not failures:
+            write_json(f"{self._folder}/started.json", {"started_at": time.time()})
+            return
+        self._failed_ranks = {failure["rank"] for failure in failures}
+        write_json(f"{self._folder}/failed.json", failures[0])
+        self._begin_stop(self._launch["failure_grace_s"])
+
+    def _become(self, process: dict[str, Any], shim: int, complaints: int) -> NoReturn:
+        """In the child: take on the identity of one rank and execute its command. Never returns."""
+        launch, doing, code, why = self._launch, "prepare its process", _NOT_EXECUTABLE, ""
+        try:
+            _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != shim:  # it died before the line above could take effect
+                os._exit(code)
+            os.setpgid(0, 0)
+            self._join_cgroup()
+            doing = f"open its log {process['log']}"
+            log = os.open(process["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            doing = f"enter its working directory {launch['workdir']}"
+            os.chdir(launch["workdir"])
+            doing = f"run the command {launch['argv'][0]!r}"
+            for number in _RESTORED:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            os.execvpe(launch["argv"][0], launch["argv"], launch["env"] | process["env"])  # noqa: S606  # no shell, on purpose
+        except FileNotFoundError as error:
+            code, why = _NOT_FOUND, error.strerror or ""
+        except BaseException as error:  # a child must never return into the shim's loop
+            why = getattr(error, "strerror", None) or str(error)
+        complaint = {"rank": process["rank"], "reason": f"could not {doing}: {why}", "code": code}
+        os.write(complaints, json.dumps(complaint).encode() + b"\n")
+        os._exit(code)
+
+    def _join_cgroup(self) -> None:
+        if self._cgroup is None:
+            return
+        try:
+            with open(f"{self._cgroup}/cgroup.procs", "w", encoding="ascii") as file:
+                file.write("0")
+        except OSError:
+            pass  # then the subreaper and the mark in the environment must do
+
+    def _reap(self) -> bool:
+        """Collect what has ended; False when no child is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            rank = self._rank_of_pid.pop(pid, None)
+            self._unsaved.discard(pid)
+            if rank is not None and rank not in self._failed_ranks:
+                self._record_exit(rank, os.waitstatus_to_exitcode(status))
+
+    def _record_exit(self, rank: int, code: int) -> None:
+        exit_code = code if code >= 0 else 128 - code
+        record = {
+            "rank": rank,
+            "exit_code": exit_code,
+            "ended_at": time.time(),
+            "order": self._ended,
+            "was_stopping": self._deadline is not None,
+        }
+        self._ended += 1
+        if exit_code != 0:
+            self._begin_stop(self._launch["failure_grace_s"])
+        write_json(f"{self._folder}/exit.{rank}.json", record)
+
+    def _look_for_stop(self) -> None:
+        stop = read_json(f"{self._folder}/stop.json")
+        if stop is not None and stop != self._stop_seen:
+            self._stop_seen = stop
+            self._begin_stop(stop["grace_s"])
+
+    def _begin_stop(self, grace_s: float) -> None:
+        """Ask everything to end; a later stop can only bring the end nearer."""
+        deadline = time.monotonic() + grace_s
+        if self._deadline is None:
+            self._terminate()
+        self._deadline = deadline if self._deadline is None else min(self._deadline, deadline)
+
+    def _terminate(self) -> None:
+        """SIGTERM, once, to the group of every rank and to what has left those groups."""
+        strays = [pid for pid, group in _descendants(os.getpid()) if group not in self._rank_of_pid]
+        for target in [-pid for pid in self._rank_of_pid] + strays:
+            _kill(target, signal.SIGTERM)
+            _kill(target, signal.SIGCONT)
+
+    def _kill_all(self) -> None:
+        if self._cgroup is not None:
+            try:
+                with open(f"{self._cgroup}/cgroup.kill", "w", encoding="ascii") as file:
+                    file.write("1")
+            except OSError:
+                pass  # a kernel before 5.14 has no cgroup.kill
+        for pid, _ in _descendants(os.getpid()):
+            _kill(pid, signal.SIGKILL)
+
+    def _look_for_request(self) -> None:
+        """Signal the ranks for a checkpoint, if the job declared a signal, each as soon as it has a handler."""
+        name = self._launch["checkpoint_signal"]
+        if name is None or self._deadline is not None:
+            return
+        request = read_json(self._launch["checkpoint_request"])
+        if request is not None and request["request"] != self._request_seen:
+            self._request_seen = request["request"]
+            self._unsaved = set(self._rank_of_pid)
+        number = signal.Signals[name]
+        for pid in [pid for pid in sorted(self._unsaved) if _handles(pid, number)]:
+            _kill(pid, number)
+            self._unsaved.discard(pid)
+
+    def _past_deadline(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    def _patience(self) -> float:
+        """Seconds to sleep until something must be done that no signal announces."""
+        if not self._rank_of_pid or self._past_deadline() or self._unsaved:
+            return _RETRY_EVERY_S
+        if self._deadline is None:
+            return _LOOK_EVERY_S
+        return max(0.0, min(_LOOK_EVERY_S, self._deadline - time.monotonic()))
+
+
+def main(folder: str) -> int:
+    """Own the member of this directory. 0: done or nothing to do."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
+    os.chdir("/")
+    lock = os.open(f"{folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return 0
+    if os.path.exists(f"{folder}/shim.json"):
+        return 0
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(PR_SET_NAME, b"gantree-shim")
+    Shim(folder, read_json(f"{folder}/launch.json")).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,41 @@
+"""YAML and CSV to and from the model, with errors that name file, line and field.
+
+Names are loaded on first use, so that a program which reads no file does not pay for Pydantic.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gantree.formats.clusters import read_cluster
+    from gantree.formats.document import read_text
+    from gantree.formats.jobs import read_job
+    from gantree.formats.machines import write_machine
+    from gantree.formats.policies import read_policy
+    from gantree.formats.traces import TraceJob, read_trace
+
+__all__ = [
+    "TraceJob",
+    "read_cluster",
+    "read_job",
+    "read_policy",
+    "read_text",
+    "read_trace",
+    "write_machine",
+]
+
+_HOME = {
+    "TraceJob": "traces",
+    "read_cluster": "clusters",
+    "read_job": "jobs",
+    "read_policy": "policies",
+    "read_text": "document",
+    "read_trace": "traces",
+    "write_machine": "machines",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"gantree.formats.{_HOME[name]}"), name)

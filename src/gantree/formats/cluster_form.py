@@ -1,0 +1,131 @@
+"""What cluster.yaml may hold, field by field. Rules that join fields stand in `cluster_rules`."""
+
+# ruff: noqa: RUF012 - Pydantic copies the default of a field for every form
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Discriminator, Field, PlainValidator, Tag, WithJsonSchema
+
+from gantree.formats.document import Rows
+from gantree.formats.fields import (
+    Amount,
+    AmountAboveZero,
+    Command,
+    Count,
+    Name,
+    NicName,
+    NodeNames,
+    Text,
+    TextValue,
+    Word,
+    wrong,
+)
+from gantree.formats.forms import Form
+from gantree.formats.words import did_you_mean
+from gantree.model.cluster import NO_LINK
+from gantree.topology.catalog import PATH_CLASSES, SELF, is_link_class
+
+MAX_TIERS = 32
+MAX_GPUS_OF_A_MACHINE = 1024
+MAX_NICS_OF_A_MACHINE = 1024
+
+
+def _link_class(value: Any) -> str:
+    if value is None or value == NO_LINK:
+        return NO_LINK
+    if isinstance(value, str) and (value == SELF or is_link_class(value)):
+        return value
+    words = [SELF, *PATH_CLASSES, "NV1"]
+    allowed = f"X on the diagonal, NV1, NV2..., {', '.join(PATH_CLASSES)}, or null where unknown"
+    raise wrong(allowed, did_you_mean(str(value), words))
+
+
+LinkClass = Annotated[
+    str, PlainValidator(_link_class), WithJsonSchema({"type": ["string", "null"]})
+]
+
+
+def _numa_node(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1024:
+        raise wrong("the number of a NUMA node, or null where unknown")
+    return int(value)
+
+
+NumaNode = Annotated[
+    int | None,
+    PlainValidator(_numa_node),
+    WithJsonSchema({"type": ["integer", "null"], "minimum": 0}),
+]
+
+
+class NicForm(Form):
+    """A network card of a machine."""
+
+    name: NicName
+    near: list[Count] = []
+    rail: Count | None = None
+
+
+def _count_or_list(value: Any) -> str:
+    return "(list)" if isinstance(value, Rows) else "(count)"
+
+
+class MachineForm(Form):
+    """A machine model: as counts, or in full with links, numa and nics."""
+
+    gpus: Count
+    gpu: Text | None = None
+    links: list[list[LinkClass]] = []
+    numa: list[NumaNode] = []
+    nics: Annotated[
+        Annotated[Count, Tag("(count)")] | Annotated[list[NicForm], Tag("(list)")],
+        Discriminator(_count_or_list),
+    ] = 0
+    cpus: Amount | None = None
+    memory_GiB: Amount | None = None
+
+
+class LinkForm(Form):
+    """What crossing a tier costs."""
+
+    bandwidth_GBps: AmountAboveZero
+    latency_us: Amount
+    uplink_GBps: AmountAboveZero | None = None
+
+
+class NodeForm(Form):
+    """One node, or many that differ in nothing but their name."""
+
+    names: NodeNames
+    machine: Word
+    at: dict[str, Word] = {}
+    labels: dict[Text, TextValue] = {}
+    launch: Command = []
+    address: Text = "127.0.0.1"
+
+
+class AllocationForm(Form):
+    """What is already taken on a node."""
+
+    job: Text
+    node: Word
+    gpus: list[Count] = []
+    cpus: Amount = 0.0
+    memory_GiB: Amount = 0.0
+    nics: Count = 0
+
+
+class ClusterForm(Form):
+    """cluster.yaml: a site's tiers, links, machines, nodes, and what is already taken."""
+
+    STAND_INS: ClassVar[Mapping[str, Any]] = {"name": "unnamed", "tiers": ["node"]}
+
+    name: Name
+    tiers: Annotated[list[Name], Field(min_length=1, max_length=MAX_TIERS)]
+    links: dict[str, LinkForm] = {}
+    machines: dict[Word, MachineForm] = {}
+    nodes: Annotated[list[NodeForm], Field(min_length=1)]
+    allocations: list[AllocationForm] = []

@@ -1,0 +1,77 @@
+"""cluster.yaml to a `Cluster`: all of it, or an error that names everything wrong with it."""
+
+from itertools import islice
+
+from gantree.formats.cluster_form import AllocationForm, ClusterForm, NodeForm
+from gantree.formats.cluster_rules import allocation_problems, cluster_problems, names_of_nodes
+from gantree.formats.document import read_documents
+from gantree.formats.forms import MAX_PROBLEMS, only_document, read_form, refuse
+from gantree.formats.machines import machine_of, machine_problems
+from gantree.model.cluster import Allocation, Cluster, Link, Machine, Node
+from gantree.model.errors import Problem
+from gantree.topology.catalog import MACHINES
+
+
+def read_cluster(text: str, source: str) -> Cluster:
+    """Read the text of a cluster file. source names it in errors. Raises BadFields."""
+    problems: list[Problem] = []
+    documents = read_documents(text, source, problems)
+    document = only_document(ClusterForm, documents, problems)
+    form = read_form(ClusterForm, document, problems) if document else None
+    machines: dict[str, Machine] = {}
+    names: list[list[str]] = []
+    if form is not None:
+        machines = _machines(form)
+        names = names_of_nodes(form)
+        machine_of_node = {
+            name: machines.get(node.machine)
+            for node, own in zip(form.nodes, names, strict=True)
+            for name in own
+        }
+        problems += islice(cluster_problems(form, names), MAX_PROBLEMS)
+        problems += islice(allocation_problems(form, machine_of_node), MAX_PROBLEMS)
+    refuse(problems, source)
+    assert form is not None
+    return _cluster(form, names, machines)
+
+
+def _machines(form: ClusterForm) -> dict[str, Machine]:
+    """Return the machines of the file that are whole, and those of the catalogue that its nodes name."""
+    own = {
+        name: machine_of(name, machine)
+        for name, machine in form.machines.items()
+        if not machine_problems(machine)
+    }
+    named = {node.machine for node in form.nodes} - form.machines.keys()
+    named -= form.names_lost("machines")
+    return own | {name: MACHINES[name] for name in sorted(named) if name in MACHINES}
+
+
+def _cluster(form: ClusterForm, names: list[list[str]], machines: dict[str, Machine]) -> Cluster:
+    outer = form.tiers[:-1]
+    return Cluster(
+        name=form.name,
+        tiers=tuple(form.tiers),
+        machines=machines,
+        nodes=tuple(
+            _node(name, node, tuple(node.at[tier] for tier in outer), tuple(node.labels.items()))
+            for node, own in zip(form.nodes, names, strict=True)
+            for name in own
+        ),
+        links={
+            tier: Link(link.bandwidth_GBps, link.latency_us, link.uplink_GBps)
+            for tier, link in form.links.items()
+        },
+        allocations=tuple(_allocation(allocation) for allocation in form.allocations),
+    )
+
+
+def _node(
+    name: str, form: NodeForm, at: tuple[str, ...], labels: tuple[tuple[str, str], ...]
+) -> Node:
+    launch = tuple(word.replace("{node}", name) for word in form.launch)
+    return Node(name, form.machine, at, labels, launch, form.address.replace("{node}", name))
+
+
+def _allocation(form: AllocationForm) -> Allocation:
+    return Allocation(form.job, form.node, tuple(form.gpus), form.cpus, form.memory_GiB, form.nics)

@@ -1,0 +1,333 @@
+"""From a `Table` to a validated form, and from whatever is wrong with it to Problems.
+
+`Form` is the base of all forms. A form remembers the Table it was read from, so that checks across fields, made
+after Pydantic's, can name line and field as well (`Form.problem`).
+
+All problems of a file are told at once. So when Pydantic refuses a file, what it refused is taken out of the
+tables (`_take_out`, which marks it as lost) and the rest is validated again, until a form stands or nothing is
+left. That form serves one purpose: to find what else is wrong. It is never handed out.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_before_validator_function
+
+from gantree.formats.document import Document, Rows, Table, written
+from gantree.formats.words import did_you_mean, shortened
+from gantree.model.errors import BadFields, Problem
+
+MAX_PROBLEMS = 100
+MAX_ERRORS_TO_READ_ON = 1000
+
+
+class Form(BaseModel):
+    """What one mapping of a file may hold. Unknown fields are errors."""
+
+    STAND_INS: ClassVar[Mapping[str, Any]] = {}
+    """What stands in for a required field that is wrong, while the rest of a bad file is looked at."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    _origin: Table = PrivateAttr(default_factory=lambda: Table("", 0))
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keep_origin(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        form = handler(data)
+        if isinstance(data, Table):
+            form._origin = data
+        return form
+
+    @property
+    def lost(self) -> set[str]:
+        """Fields that were wrong and were taken out before this form was made."""
+        return self._origin.lost
+
+    def names_lost(self, field: str) -> set[str]:
+        """Return the entries of a mapping field that were taken out."""
+        table = self._origin.get(field)
+        return table.lost if isinstance(table, Table) else set()
+
+    def any_lost(self, field: str) -> bool:
+        """Tell whether anything of a field was taken out: all of it, an item, or something in an item."""
+        return field in self._origin.lost or _is_damaged(self._origin.get(field))
+
+    def problem(
+        self, field: str, found: str, allowed: str, hint: str = "", at: tuple[Any, ...] = ()
+    ) -> Problem:
+        """Return a Problem of a field of this form, or of what lies at the end of the keys `at` below it."""
+        if field not in self._origin:
+            path, line = self._origin.path_of(field), self._origin.line
+        else:
+            path, line, _ = _locate(self._origin, (field, *at))
+        return Problem("", line, path, found, allowed, hint)
+
+    def written_fields(self) -> list[str]:
+        """Return the fields that the file gives a value, in the order written."""
+        return [field for field, value in self._origin.items() if value is not None]
+
+    def line_of(self, field: str) -> int:
+        """Return the line in which a field of this form is written."""
+        return self._origin.line_of(field)
+
+
+def _is_damaged(value: Any) -> bool:
+    if isinstance(value, Rows):
+        return value.lost or any(_is_damaged(item) for item in value)
+    if isinstance(value, Table):
+        return bool(value.lost) or any(_is_damaged(item) for item in value.values())
+    return False
+
+
+AnyForm = TypeVar("AnyForm", bound=Form)
+
+
+def one_or_many(value: Any) -> Any:
+    """Make a list of a single value, so that a field may hold one or several."""
+    if isinstance(value, Rows):
+        return value
+    rows = Rows(value.path if isinstance(value, Table) else "", 0)
+    rows.append(value)
+    return rows
+
+
+@dataclass(frozen=True)
+class AlsoWritten:
+    """A shorter way to write a field: what makes the long form of it, and its JSON schema (None: an item)."""
+
+    lengthen: Callable[[Any], Any]
+    schema: dict[str, Any] | None = None
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return no_info_before_validator_function(self.lengthen, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        long = handler(schema)
+        return {"anyOf": [self.schema or long["items"], long]}
+
+
+Item = TypeVar("Item")
+Listed = Annotated[list[Item], AlsoWritten(one_or_many)]
+"""A list, or a single value that stands for a list of one."""
+
+
+def only_document(
+    kind: type[Form], documents: list[Document], problems: list[Problem]
+) -> Document | None:
+    """Return the one document that a file should hold, None where it holds none."""
+    if not documents:
+        problems.append(empty_file(kind))
+        return None
+    if len(documents) > 1:
+        line = documents[1].line
+        problems.append(
+            Problem("", line, "document", "a second document", "one document in a file")
+        )
+    return documents[0]
+
+
+def empty_file(kind: type[Form]) -> Problem:
+    """Return the problem of a file without a document."""
+    return Problem("", 1, "document", "an empty file", _allowed_fields(kind))
+
+
+def refuse(problems: list[Problem], source: str) -> None:
+    """Raise BadFields with all problems (the first MAX_PROBLEMS), by line, if there are any."""
+    if problems:
+        problems.sort(key=lambda problem: problem.line or 0)
+        raise BadFields([_told(problem, source) for problem in problems[:MAX_PROBLEMS]])
+
+
+def _told(problem: Problem, source: str) -> Problem:
+    """Return a problem as it is told: with its source, and nothing in it that a terminal would act on."""
+    field, found = shortened(problem.field, 200), shortened(problem.found, 200)
+    allowed, hint = shortened(problem.allowed, 1000), shortened(problem.hint, 300)
+    return Problem(source, problem.line, field, found, allowed, hint)
+
+
+def read_form(kind: type[AnyForm], document: Document, problems: list[Problem]) -> AnyForm | None:
+    """Return the form of a document. What is wrong goes to problems (without a source), and then the form is
+    what is left of the document, None where nothing is.
+    """
+    data = document.value
+    if not isinstance(data, Table):
+        found = describe(data)
+        problems.append(Problem("", document.line, "document", found, _allowed_fields(kind)))
+        return None
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+    problems += [_problem(kind, data, found) for found in errors[:MAX_PROBLEMS]]
+    return _read_rest(kind, data, errors)
+
+
+def _read_rest(kind: type[AnyForm], data: Table, errors: list[Any]) -> AnyForm | None:
+    while 0 < len(errors) <= MAX_ERRORS_TO_READ_ON:
+        errors = [error for error in errors if not _stood_in(kind, data, error)]
+        paths = {_written_path(data, error["loc"]) for error in errors}
+        if not _take_out(data, paths):
+            return None
+        try:
+            return kind.model_validate(data)
+        except ValidationError as error:
+            errors = error.errors(include_url=False)
+    return None
+
+
+def _stood_in(kind: type[Form], data: Table, error: Any) -> bool:
+    """Put a stand-in where a required field of the file itself is missing, if there is one for it."""
+    field = str(error["loc"][0])
+    if error["type"] != "missing" or len(error["loc"]) > 1 or field not in kind.STAND_INS:
+        return False
+    data[field] = kind.STAND_INS[field]
+    data.lost.add(field)
+    return True
+
+
+def _written_path(data: Table, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Return as much of a location as is in the data, without the names of union branches."""
+    value: Any = data
+    path: list[int | str] = []
+    for key in location:
+        if isinstance(value, Table) and key in value:
+            value = value[str(key)]
+        elif isinstance(value, Rows) and isinstance(key, int) and key < len(value):
+            value = value[key]
+        elif _is_not_written(value, key):
+            continue
+        else:
+            break
+        path.append(key)
+    return tuple(path)
+
+
+def _is_not_written(value: Any, key: int | str) -> bool:
+    """Tell whether a key is Pydantic's own: a union branch "(list)", or 0 where one stands for a list of one."""
+    if isinstance(key, str):
+        return key.startswith("(")
+    return key == 0 and not isinstance(value, Rows)
+
+
+def _take_out(data: Table, paths: set[tuple[int | str, ...]]) -> bool:
+    """Delete what lies at paths, deepest and last first; False when that would be the file itself."""
+    if () in paths:
+        return False
+    for path in sorted(paths, key=lambda path: [(str(type(key)), key) for key in path])[::-1]:
+        parent: Any = data
+        for key in path[:-1]:
+            parent = parent[key]
+        if isinstance(parent, Table):
+            parent.pop(str(path[-1]), None)
+            parent.lost.add(str(path[-1]))
+        else:
+            _take_out_item(parent, int(path[-1]))
+    return True
+
+
+def _take_out_item(rows: Rows, index: int) -> None:
+    del rows[index], rows.lines[index], rows.numbers[index]
+    rows.lost = True
+
+
+def _problem(kind: type[Form], data: Table, error: Any) -> Problem:
+    location = error["loc"]
+    if error["type"] == "missing":
+        return _missing(data, location)
+    if error["type"] == "extra_forbidden":
+        return _unknown(kind, data, location)
+    path, line, _ = _locate(data, location)
+    context = error.get("ctx", {})
+    allowed = context.get("allowed") or _allowed(kind, error)
+    found = context.get("found") or describe(error["input"])
+    return Problem("", line, path or "document", found, allowed, context.get("hint", ""))
+
+
+def _allowed(kind: type[Form], error: Any) -> str:
+    """Return what Pydantic's own checks allow; fields check themselves (`fields.wrong`)."""
+    if error["type"] in {"model_type", "model_attributes_type"}:
+        return "a mapping with the fields " + ", ".join(_fields_at(kind, error["loc"]))
+    if error["type"] == "too_short":
+        return f"a list of at least {error['ctx']['min_length']}"
+    if error["type"] == "too_long":
+        return f"a list of at most {error['ctx']['max_length']}"
+    return {"dict_type": "a mapping", "list_type": "a list"}[error["type"]]
+
+
+def _missing(data: Table, location: tuple[Any, ...]) -> Problem:
+    path, line, _ = _locate(data, location[:-1])
+    field = f"{path}.{location[-1]}" if path else str(location[-1])
+    return Problem("", line, field, "nothing", f"a value; `{location[-1]}` is required")
+
+
+def _unknown(kind: type[Form], data: Table, location: tuple[Any, ...]) -> Problem:
+    path, line, _ = _locate(data, location)
+    fields = _fields_at(kind, location[:-1])
+    hint = did_you_mean(str(location[-1]), fields)
+    return Problem("", line, path, "an unknown field", ", ".join(fields), hint)
+
+
+def _locate(data: Table, location: tuple[Any, ...]) -> tuple[str, int, Any]:
+    """Return (dotted path, line, value) of a location, as far down as the file goes."""
+    value: Any = data
+    path, line = data.path, data.line
+    for key in _written_path(data, location):
+        path, line = value.path_of(key), value.line_of(key)
+        value = value[key]
+    return path, line, value
+
+
+def _fields_at(kind: type[Form], location: tuple[Any, ...]) -> list[str]:
+    """Return the fields that the form at a location has."""
+    annotation: Any = kind
+    for key in location:
+        if get_origin(annotation) is dict:
+            annotation = get_args(annotation)[1]
+            continue
+        form = _form_in(annotation)
+        if form is not None and key in form.model_fields:
+            annotation = form.model_fields[key].annotation
+    form = _form_in(annotation)
+    return list(form.model_fields) if form else []
+
+
+def _form_in(annotation: Any) -> type[Form] | None:
+    """Return the first form that an annotation names, however it is wrapped."""
+    if isinstance(annotation, type) and issubclass(annotation, Form):
+        return annotation
+    for part in get_args(annotation):
+        found = _form_in(part)
+        if found:
+            return found
+    return None
+
+
+def _allowed_fields(kind: type[Form]) -> str:
+    return "a mapping with the fields " + ", ".join(kind.model_fields)
+
+
+def describe(value: object) -> str:
+    """Return what was found, in a few words."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    return f"`{shortened(written(value) or '')}`" if value != "" else "an empty text"

@@ -1,0 +1,123 @@
+"""What must hold between the fields of a job file, with the line of whatever breaks it.
+
+Tiers are not checked here: a job is written without knowing the cluster.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from gantree.formats.job_form import EachForm, JobForm, RestartsForm, RoleForm, TopologyForm
+from gantree.formats.words import NAME_PATTERN, did_you_mean
+from gantree.model.errors import Problem
+
+
+def names_of(form: JobForm) -> list[tuple[str, int | None]]:
+    """Return (name, array index) of the jobs that a document stands for."""
+    if form.array is None:
+        return [(form.name, None)]
+    return [(f"{form.name}-{index}", index) for span in form.array for index in span]
+
+
+def job_problems(form: JobForm) -> list[Problem]:
+    """Return everything wrong between the fields of one job."""
+    return [
+        *_role_name_problems(form),
+        *(problem for role in form.gang for problem in _each_problems(role.each)),
+        *_slice_problems(form, form.topology, form.gang),
+        *(p for role in form.gang for p in _slice_problems(form, role.topology, [role])),
+        *_elastic_problems(form),
+        *_restart_problems(form.restarts),
+    ]
+
+
+def _role_name_problems(form: JobForm) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for role in form.gang:
+        if role.role in seen:
+            yield role.problem("role", f"`{role.role}` again", "each role once")
+        seen.add(role.role)
+
+
+def _each_problems(each: EachForm) -> Iterator[Problem]:
+    """A member has whole GPUs, or a MIG slice, or a share of a GPU."""
+    kinds = {"gpus": bool(each.gpus), "mig": bool(each.mig), "gpu_share": bool(each.gpu_share)}
+    chosen = [field for field, given in kinds.items() if given]
+    for field in chosen[1:]:
+        yield each.problem(field, f"{field} beside {chosen[0]}", "one of gpus, mig and gpu_share")
+    lost = "gpu_share" in each.lost
+    if each.gpu_memory_GiB is not None and each.gpu_share is None and not lost:
+        yield each.problem("gpu_memory_GiB", "it without gpu_share", "GPU memory of a gpu_share")
+
+
+def _slice_problems(
+    form: JobForm, topology: TopologyForm, roles: Sequence[RoleForm]
+) -> Iterator[Problem]:
+    """Slices may name only roles that their topology speaks of, and each layer divides the one around it."""
+    names = [role.role for role in roles]
+    for slices in topology.slices:
+        if slices.role is None or slices.role in names or form.any_lost("gang"):
+            continue
+        allowed = f"a role of this gang ({', '.join(names)})"
+        hint = did_you_mean(slices.role, names)
+        yield slices.problem("role", f"the unknown role `{slices.role}`", allowed, hint)
+    for outer, inner in pairwise(topology.slices):
+        if outer.role == inner.role and outer.members % inner.members:
+            found = f"`{inner.members}` inside slices of {outer.members}"
+            yield inner.problem("members", found, "a number that divides the slice around it")
+
+
+def _elastic_problems(form: JobForm) -> Iterator[Problem]:
+    elastic = form.elastic
+    if elastic is None:
+        return
+    if elastic.min > elastic.max:
+        yield elastic.problem("min", f"`{elastic.min}`", f"at most max, which is {elastic.max}")
+    elif not form.any_lost("gang"):
+        members = sum(role.members for role in form.gang)
+        if not elastic.min <= members <= elastic.max:
+            field = "min" if members < elastic.min else "max"
+            allowed = f"min and max around the {members} members of the gang"
+            yield elastic.problem(field, f"`{getattr(elastic, field)}`", allowed)
+
+
+def _restart_problems(form: RestartsForm) -> Iterator[Problem]:
+    if (
+        form.backoff is not None
+        and form.backoff_max is not None
+        and form.backoff_max < form.backoff
+    ):
+        found = f"{form.backoff_max:g} s"
+        yield form.problem("backoff_max", found, f"at least backoff, which is {form.backoff:g} s")
+
+
+def name_problems(forms: Sequence[JobForm], max_jobs: int) -> Iterator[Problem]:
+    """Yield what is wrong with the names of all jobs of a file, arrays spread out."""
+    line_of_name: dict[str, int] = {}
+    for form in forms:
+        if "name" in form.lost:
+            continue
+        names = [name for name, _ in names_of(form)]
+        longest = max(names, key=len)
+        if not re.fullmatch(NAME_PATTERN, longest, re.ASCII):
+            yield form.problem(
+                "name", f"`{longest}` in the array", "job names of at most 63 characters"
+            )
+        yield from _repeated(form, names, line_of_name)
+        if len(line_of_name) > max_jobs:
+            yield form.problem("name", f"job {max_jobs + 1}", f"at most {max_jobs} jobs in a file")
+            return
+        own = set(names)
+        for index, name in enumerate(form.after):
+            if name in own:
+                yield form.problem("after", f"the job `{name}` itself", "other jobs", at=(index,))
+
+
+def _repeated(form: JobForm, names: list[str], line_of_name: dict[str, int]) -> Iterator[Problem]:
+    line = form.line_of("name")
+    for name in names:
+        if name in line_of_name:
+            found = f"`{name}` again (first in line {line_of_name[name]})"
+            yield form.problem("name", found, "each job name once")
+            return
+    line_of_name.update((name, line) for name in names)

@@ -1,0 +1,113 @@
+"""job.yaml to `Job`s: one for each document, one for each index of an `array`."""
+
+from collections.abc import Iterator
+
+from gantree.formats.document import read_documents
+from gantree.formats.forms import empty_file, read_form, refuse
+from gantree.formats.job_form import (
+    MAX_JOBS,
+    CheckpointForm,
+    EachForm,
+    JobForm,
+    RestartsForm,
+    RoleForm,
+    TopologyForm,
+)
+from gantree.formats.job_rules import job_problems, name_problems, names_of
+from gantree.model.errors import Problem
+from gantree.model.jobs import (
+    Checkpoint,
+    Elastic,
+    Job,
+    Restarts,
+    Role,
+    Shape,
+    Slices,
+    TopologyWish,
+)
+
+MAX_JOB_FILE_BYTES = 1024 * 1024
+
+
+def read_job(text: str, source: str) -> tuple[Job, ...]:
+    """Read the text of a job file: its jobs in the order written, arrays spread out. Raises BadFields."""
+    problems: list[Problem] = []
+    documents = read_documents(text, source, problems, MAX_JOB_FILE_BYTES)
+    if not documents:
+        problems.append(empty_file(JobForm))
+    read = [read_form(JobForm, document, problems) for document in documents]
+    forms = [form for form in read if form is not None]
+    problems += [problem for form in forms for problem in job_problems(form)]
+    problems += name_problems(forms, MAX_JOBS)
+    refuse(problems, source)
+    return tuple(job for form in forms for job in _jobs(form))
+
+
+def _jobs(form: JobForm) -> Iterator[Job]:
+    roles = tuple(_role(role) for role in form.gang)
+    for name, index in names_of(form):
+        yield Job(
+            name=name,
+            roles=roles,
+            queue=form.queue,
+            priority=form.priority,
+            topology=_topology(form.topology),
+            parallelism=form.parallelism.axes(),
+            elastic=Elastic(form.elastic.min, form.elastic.max) if form.elastic else None,
+            checkpoint=_checkpoint(form.checkpoint) if form.checkpoint else None,
+            restarts=_restarts(form.restarts),
+            time_limit_s=form.time_limit,
+            after=tuple(form.after),
+            array_index=index,
+        )
+
+
+def _role(form: RoleForm) -> Role:
+    return Role(
+        name=form.role,
+        members=form.members,
+        shape=_shape(form.each, tuple(form.gpu), tuple(form.node_labels.items())),
+        processes=form.processes,
+        topology=_topology(form.topology),
+        image=form.image,
+        run=tuple(form.run),
+        env=tuple(form.env.items()),
+        workdir=form.workdir,
+    )
+
+
+def _shape(each: EachForm, models: tuple[str, ...], labels: tuple[tuple[str, str], ...]) -> Shape:
+    return Shape(
+        gpus=each.gpus,
+        cpus=each.cpus,
+        memory_GiB=each.memory_GiB,
+        nics=each.nics,
+        models=models,
+        labels=labels,
+        mig=each.mig,
+        gpu_share=each.gpu_share,
+        gpu_memory_GiB=each.gpu_memory_GiB,
+        devices=tuple(each.devices.items()),
+    )
+
+
+def _topology(form: TopologyForm) -> TopologyWish:
+    slices = tuple(Slices(part.members, part.required, part.role) for part in form.slices)
+    return TopologyWish(form.required, form.preferred, slices)
+
+
+def _checkpoint(form: CheckpointForm) -> Checkpoint:
+    default = Checkpoint()
+    grace_s = default.grace_s if form.grace is None else form.grace
+    return Checkpoint(form.every, form.signal, grace_s, form.path)
+
+
+def _restarts(form: RestartsForm) -> Restarts:
+    default = Restarts()
+    backoff_s = default.backoff_s if form.backoff is None else form.backoff
+    longest_s = max(default.backoff_max_s, backoff_s)
+    return Restarts(
+        limit=default.limit if form.limit is None else form.limit,
+        backoff_s=backoff_s,
+        backoff_max_s=longest_s if form.backoff_max is None else form.backoff_max,
+    )

@@ -1,0 +1,34 @@
+"""JSON schemas of the files users write, for editors. `python -m gantree.formats.schemas DIRECTORY` writes them.
+
+A schema knows the fields and their kinds, not the rules between them: what it accepts, the readers may refuse.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from gantree.formats.cluster_form import ClusterForm
+from gantree.formats.forms import Form
+from gantree.formats.job_form import JobForm
+from gantree.formats.policy_form import PolicyForm
+
+FORMS: dict[str, type[Form]] = {"cluster": ClusterForm, "job": JobForm, "policy": PolicyForm}
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """Return the JSON schema of cluster, job or policy."""
+    return {"$schema": DIALECT, **FORMS[name].model_json_schema()}
+
+
+def write_schemas(directory: Path) -> None:
+    """Write NAME.schema.json for each form into a directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in FORMS:
+        text = json.dumps(schema_of(name), indent=2) + "\n"
+        (directory / f"{name}.schema.json").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_schemas(Path(sys.argv[1]))

@@ -1,0 +1,22 @@
+"""What a name may look like, and the word that someone probably meant. Shared by YAML and CSV."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+"""Names of jobs, roles, queues: safe as a file name, whatever the user writes."""
+WORD_PATTERN = "[A-Za-z0-9_][A-Za-z0-9._:-]{0,252}"
+"""Names of nodes, machines and domains."""
+
+
+def did_you_mean(word: str, allowed: Iterable[str]) -> str:
+    """Return the hint for a near miss, empty where nothing is near."""
+    folded = {name.lower(): name for name in allowed}
+    near = get_close_matches(word.lower()[:100], folded, n=1, cutoff=0.6)
+    return f"Did you mean `{folded[near[0]]}`?" if near else ""
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """Return text short enough, and printable enough, for a line of an error message."""
+    shown = "".join(sign if sign.isprintable() else "?" for sign in text[:most])
+    return f"{shown}..." if len(text) > most else shown

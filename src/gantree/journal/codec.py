@@ -1,0 +1,93 @@
+"""Events, facts and orders to JSON text and back, each with its kind and the version of its kind.
+
+Decoding is strict about what it does not know: a kind or a version from the future is a JournalError, never a
+guess. Text of an older version goes through `facts.UPCASTERS`, one version at a time. Infinities survive
+(as JSON5 constants). Encoding is by inference on the dataclass, decoding by one pydantic adapter a kind: about
+7 and 17 us for a gang of two members.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
+
+from gantree.model.errors import BadInput, JournalError
+from gantree.model.events import EVENTS, Event
+from gantree.model.facts import FACTS, UPCASTERS, Fact
+from gantree.model.orders import ORDERS, Order
+
+T = TypeVar("T")
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A value as a journal keeps it: kind and version beside JSON text."""
+
+    kind: str
+    version: int
+    data: str
+
+
+def _as_dict(value: object) -> dict[Any, Any]:
+    """Mappings that pydantic does not know by name (proxies, chains)."""
+    assert isinstance(value, Mapping), f"{type(value)} cannot be kept in a journal"
+    return dict(value)
+
+
+class Codec(Generic[T]):
+    """Encodes and decodes one family of frozen dataclasses, named in a table."""
+
+    def __init__(
+        self, kinds: Mapping[str, type[T]], upcasters: Mapping[tuple[str, int], Upcaster]
+    ) -> None:
+        self._kinds = kinds
+        self._upcasters = upcasters
+        self._adapters: dict[str, TypeAdapter[T]] = {}
+
+    def encode(self, value: T) -> Encoded:
+        """Raises BadInput where a text in the value is no Unicode (a lone surrogate)."""
+        kind = type(value).__name__
+        assert kind in self._kinds, f"{kind} is in no table of kinds"
+        try:
+            data = to_json(value, inf_nan_mode="constants", fallback=_as_dict).decode()
+        except (PydanticSerializationError, UnicodeEncodeError) as error:
+            raise BadInput(f"{kind} cannot be written down: {error}") from error
+        return Encoded(kind, self._version(kind), data)
+
+    def decode(self, encoded: Encoded) -> T:
+        """Raises JournalError for damaged text, and for a kind or version newer than this program."""
+        if encoded.kind not in self._kinds or encoded.version > self._version(encoded.kind):
+            raise JournalError(
+                f"{encoded.kind} version {encoded.version} was written by a newer gantree; upgrade this one"
+            )
+        try:
+            return self._adapter(encoded.kind).validate_json(self._today(encoded))
+        except (ValidationError, ValueError, LookupError) as error:
+            raise JournalError(f"{encoded.kind} in the journal is damaged: {error}") from error
+
+    def _adapter(self, kind: str) -> TypeAdapter[T]:
+        if kind not in self._adapters:
+            self._adapters[kind] = TypeAdapter(self._kinds[kind])
+        return self._adapters[kind]
+
+    def _version(self, kind: str) -> int:
+        version: int = getattr(self._kinds[kind], "VERSION", 1)
+        return version
+
+    def _today(self, encoded: Encoded) -> str:
+        today = self._version(encoded.kind)
+        if encoded.version == today:
+            return encoded.data
+        plain = json.loads(encoded.data)
+        for version in range(encoded.version, today):
+            plain = self._upcasters[encoded.kind, version](plain)
+        return json.dumps(plain)
+
+
+EVENT_CODEC: Codec[Event] = Codec(EVENTS, {})
+FACT_CODEC: Codec[Fact] = Codec(FACTS, UPCASTERS)
+ORDER_CODEC: Codec[Order] = Codec(ORDERS, {})

@@ -1,0 +1,95 @@
+"""What a simulation leaves behind in a directory: summary.json, jobs.csv, report.html.
+
+Equal results give equal bytes: no dates, no machine names, one way to write each number.
+"""
+
+import csv
+import json
+from collections.abc import Iterable, Sequence
+from io import StringIO
+from itertools import groupby
+from pathlib import Path
+
+from gantree.model.errors import BadInput
+from gantree.sim.report import page
+from gantree.sim.results import DIGITS, JobRow, Result
+
+
+def write(result: Result, out: Path) -> None:
+    """Write the three files into a directory, made where it is missing. Raises BadInput if that cannot be."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "summary.json").write_text(summary_json(result), encoding="utf-8")
+        (out / "jobs.csv").write_text(jobs_csv(result), encoding="utf-8", newline="")
+        (out / "report.html").write_text(page(result), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{out}: results cannot be written there: {error.strerror}") from error
+
+
+def summary_json(result: Result) -> str:
+    """The text of summary.json."""
+    return json.dumps(result.summary(), indent=2) + "\n"
+
+
+def jobs_csv(result: Result) -> str:
+    """The text of jobs.csv: a header and a row a job, in the order of the trace; lines end with a line feed."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns(result.tiers))
+    writer.writerows(_cells(row, len(result.tiers)) for row in result.jobs)
+    return text.getvalue()
+
+
+def columns(tiers: Sequence[str]) -> list[str]:
+    """The header of jobs.csv."""
+    return [
+        *("job_id", "queue", "submit_s", "first_start_s", "end_s", "wait_s", "jct_s"),
+        *("attempts", "gpus"),
+        *(f"domains_{tier}" for tier in tiers),
+        *("placement", "members", "preemptions", "gpu_s_lost", "outcome", "reason"),
+    ]
+
+
+def _cells(row: JobRow, tiers: int) -> list[str | int]:
+    times = (row.submit_s, row.first_start_s, row.end_s, row.wait_s, row.jct_s)
+    return [
+        row.job_id,
+        row.queue,
+        *(seconds(time_s) for time_s in times),
+        row.attempts,
+        row.gpus,
+        *(row.domains or ("",) * tiers),
+        placement_text(row),
+        row.members,
+        row.preemptions,
+        seconds(row.gpu_s_lost),
+        row.outcome,
+        row.reason,
+    ]
+
+
+def seconds(time_s: float | None) -> str:
+    """A time with at most DIGITS decimal places and no trailing zeros; empty for none."""
+    if time_s is None:
+        return ""
+    text = f"{time_s:.{DIGITS}f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def placement_text(row: JobRow) -> str:
+    """Nodes and GPUs of the last attempt: "n0:0-7;n1:0-3,6"; a node alone where no GPU is held on it."""
+    if row.placement is None:
+        return ""
+    return ";".join(
+        f"{node}:{ranges(sorted(gpus))}" if gpus else node
+        for node, gpus in row.placement.gpus_of_node().items()
+    )
+
+
+def ranges(rising: Iterable[int]) -> str:
+    """Rising numbers as "0-3,6"."""
+    runs = []
+    for _, run in groupby(enumerate(rising), key=lambda pair: pair[1] - pair[0]):
+        numbers = [number for _, number in run]
+        runs.append(f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0]))
+    return ",".join(runs)

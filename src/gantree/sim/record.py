@@ -1,0 +1,56 @@
+"""What is noted down while a simulation runs: who was placed where, and how full the cluster was when.
+
+Everything comes from recorded facts; the ledger is asked only for counts that it keeps anyway.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gantree.core.ledger import Ledger
+from gantree.model.facts import AttemptEnded, Fact, GangPlaced, JobEnded
+from gantree.model.placements import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """From at_s on, until the next sample: GPUs that gangs hold, and jobs that wait."""
+
+    at_s: float
+    held_gpus: int
+    waiting_jobs: int
+
+
+class Record:
+    """Folds facts into placements, held GPU-seconds, and samples over time."""
+
+    def __init__(self) -> None:
+        self.newest_placement: dict[str, Placement] = {}
+        self.samples: list[Sample] = []
+        self.held_gpu_s = 0.0
+        self.ended = 0
+        self._held_gpus = 0
+        self._placed_at: dict[str, float] = {}
+
+    def note(self, facts: Iterable[Fact], ledger: Ledger, now: float) -> None:
+        """Take in what was decided at a moment in seconds."""
+        for fact in facts:
+            match fact:
+                case GangPlaced():
+                    self.newest_placement[fact.job] = fact.placement
+                    self._placed_at[fact.job] = fact.at
+                    self._held_gpus += ledger.jobs[fact.job].spec.gpus
+                case AttemptEnded():
+                    gpus = ledger.jobs[fact.job].spec.gpus
+                    self._held_gpus -= gpus
+                    self.held_gpu_s += (fact.at - self._placed_at.pop(fact.job)) * gpus
+                case JobEnded():
+                    self.ended += 1
+        waiting_jobs = len(ledger.jobs) - len(ledger.holding) - self.ended
+        self._sample(Sample(now, self._held_gpus, waiting_jobs))
+
+    def _sample(self, sample: Sample) -> None:
+        """Keep one sample a moment: the last."""
+        if self.samples and self.samples[-1].at_s == sample.at_s:
+            self.samples[-1] = sample
+        else:
+            self.samples.append(sample)

@@ -1,0 +1,224 @@
+"""What came out of a simulation: a row a job, and the summary over them.
+
+A job is *finished* if its gang ran to its end. Completion times are over finished jobs, waiting times over jobs
+that ever started. Percentiles are by nearest rank: the smallest value that at least p % of the values do not
+exceed. Where there is nothing to average, the value is None (null in JSON).
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import Any
+
+from gantree.core.explain import why
+from gantree.core.ledger import JobState, Ledger
+from gantree.formats.traces import TraceJob
+from gantree.model.phases import ENDED, Phase
+from gantree.model.placements import FABRIC_TIER, Placement
+from gantree.sim.cluster import Work
+from gantree.sim.record import Record, Sample
+from gantree.sim.workload import job_id
+from gantree.topology.fabric import Fabric
+
+REJECTED = "rejected"
+"""Outcome of a job that was not taken into the queue."""
+
+DIGITS = 6
+"""Decimal places of every number in the summary."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One job. Times are seconds on the trace's time line; domains[i] counts domains of Result.tiers[i].
+
+    placement and domains are of the last attempt; outcome is the phase at the end of the run ("succeeded",
+    "pending", ...) or REJECTED, with the reason in words where it is not "succeeded".
+    """
+
+    job_id: str
+    queue: str
+    submit_s: float
+    first_start_s: float | None
+    end_s: float | None
+    attempts: int
+    preemptions: int
+    members: int
+    gpus: int
+    gpu_s_lost: float
+    outcome: str
+    reason: str
+    domains: tuple[int, ...] = ()
+    placement: Placement | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the gang ran to its end."""
+        return self.outcome == Phase.SUCCEEDED
+
+    @property
+    def wait_s(self) -> float | None:
+        """From submission to the first start."""
+        return None if self.first_start_s is None else self.first_start_s - self.submit_s
+
+    @property
+    def jct_s(self) -> float | None:
+        """Job completion time: from submission to the end, however it ended."""
+        return None if self.end_s is None else self.end_s - self.submit_s
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A whole run. tiers are the cluster's, widest first; gpus are those that the site itself leaves free."""
+
+    cluster: str
+    tiers: tuple[str, ...]
+    gpus: int
+    held_gpu_s: float
+    jobs: tuple[JobRow, ...]
+    samples: tuple[Sample, ...]
+
+    @property
+    def makespan_s(self) -> float:
+        """From the first submission to the last end."""
+        ends_s = [row.end_s for row in self.jobs if row.end_s is not None]
+        return max(ends_s) - min(row.submit_s for row in self.jobs) if ends_s else 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of summary.json, rounded to DIGITS places."""
+        finished = [row for row in self.jobs if row.finished]
+        capacity_gpu_s = self.gpus * self.makespan_s
+        return {
+            "jobs": len(self.jobs),
+            "finished": len(finished),
+            "jct_s": statistics([row.jct_s for row in finished if row.jct_s is not None]),
+            "wait_s": statistics([row.wait_s for row in self.jobs if row.wait_s is not None]),
+            "makespan_s": round(self.makespan_s, DIGITS),
+            "gpu_utilisation": (
+                round(self.held_gpu_s / capacity_gpu_s, DIGITS) if capacity_gpu_s else 0.0
+            ),
+            "domains_spanned": self.domains_spanned(),
+            "preemptions": sum(row.preemptions for row in self.jobs),
+            "gpu_hours_lost": round(fsum(row.gpu_s_lost for row in self.jobs) / 3600, DIGITS),
+        }
+
+    def domains_spanned(self) -> dict[str, float | None]:
+        """Per tier, the mean number of domains over placed jobs of two or more members."""
+        gangs = [row.domains for row in self.jobs if row.members > 1 and row.placement is not None]
+        return {
+            tier: mean([float(domains[number]) for domains in gangs])
+            for number, tier in enumerate(self.tiers)
+        }
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The arithmetic mean; None of nothing."""
+    return round(fsum(values) / len(values), DIGITS) if values else None
+
+
+def nearest_rank(ordered: Sequence[float], percent: int) -> float | None:
+    """The smallest of the rising values that at least `percent` % of them do not exceed; None of nothing."""
+    if not ordered:
+        return None
+    return round(ordered[max(1, -(-percent * len(ordered) // 100)) - 1], DIGITS)
+
+
+def statistics(values: Sequence[float]) -> dict[str, float | None]:
+    """Mean, median and 99th percentile."""
+    ordered = sorted(values)
+    return {
+        "mean": mean(ordered),
+        "p50": nearest_rank(ordered, 50),
+        "p99": nearest_rank(ordered, 99),
+    }
+
+
+def gather(
+    trace: Sequence[TraceJob],
+    ledger: Ledger,
+    record: Record,
+    work_of_job: Mapping[str, Work],
+    now: float,
+) -> Result:
+    """Put together what the ledger, the record and the cluster know at a moment in seconds."""
+    fabric = ledger.fabric
+    assert fabric is not None, "a simulation begins with its cluster"
+    reasons = _Reasons(ledger, now)
+    return Result(
+        cluster=fabric.cluster.name,
+        tiers=tuple(tier for tier in fabric.tiers if tier != FABRIC_TIER),
+        gpus=_gpus_left_by_site(fabric),
+        held_gpu_s=record.held_gpu_s,
+        jobs=tuple(_row(row, fabric, record, work_of_job, reasons) for row in trace),
+        samples=tuple(record.samples),
+    )
+
+
+def _gpus_left_by_site(fabric: Fabric) -> int:
+    taken = sum(len(allocation.gpus) for allocation in fabric.cluster.allocations)
+    return int(fabric.gpus_of_node.sum()) - taken
+
+
+class _Reasons:
+    """Outcome and reason of every job. Gangs that are alike are refused alike, so each kind is explained once."""
+
+    def __init__(self, ledger: Ledger, now: float) -> None:
+        self.ledger = ledger
+        self._now = now
+        self._sentence_of_signature: dict[Hashable, str] = {}
+
+    def of(self, job: str) -> tuple[str, str]:
+        """(outcome, reason); the reason is empty for a job that has succeeded."""
+        state = self.ledger.jobs.get(job)
+        if state is None:
+            return REJECTED, self.ledger.rejected.get(job, "it was not submitted yet")
+        if state.phase is Phase.SUCCEEDED:
+            return state.phase.value, ""
+        if state.phase in ENDED:
+            return state.phase.value, state.reason
+        if state.phase is Phase.PENDING and not state.spec.after:
+            return state.phase.value, self._shared(state)
+        return state.phase.value, why(self.ledger, job, self._now).sentence
+
+    def _shared(self, state: JobState) -> str:
+        if state.signature not in self._sentence_of_signature:
+            sentence = why(self.ledger, state.job, self._now).sentence
+            self._sentence_of_signature[state.signature] = sentence
+        return self._sentence_of_signature[state.signature]
+
+
+def _row(
+    row: TraceJob,
+    fabric: Fabric,
+    record: Record,
+    work_of_job: Mapping[str, Work],
+    reasons: _Reasons,
+) -> JobRow:
+    job = job_id(row)
+    state, placement = reasons.ledger.jobs.get(job), record.newest_placement.get(job)
+    outcome, reason = reasons.of(job)
+    gpus = row.members * row.gpus_per_member
+    return JobRow(
+        job_id=row.job_id,
+        queue=row.queue,
+        submit_s=row.submit_s,
+        first_start_s=None if state is None else state.started_at,
+        end_s=None if state is None else state.ended_at,
+        attempts=0 if state is None else state.attempt,
+        preemptions=0 if state is None else state.preemptions,
+        members=row.members,
+        gpus=gpus,
+        gpu_s_lost=work_of_job[job].lost_s * gpus,
+        outcome=outcome,
+        reason=reason,
+        domains=() if placement is None else _domains(fabric, placement),
+        placement=placement,
+    )
+
+
+def _domains(fabric: Fabric, placement: Placement) -> tuple[int, ...]:
+    """How many domains of each tier below the fabric the members sit in."""
+    nodes = {fabric.index_of_node[member.node] for member in placement.members}
+    return tuple(
+        len({int(fabric.domain_of_node[tier][node]) for node in nodes})
+        for tier in range(1, len(fabric.tiers))
+    )

@@ -1,0 +1,132 @@
+"""The loop of a simulation: the next moment on the heap, one call of `Scheduler.handle`, its orders carried out.
+
+The scheduler is the one that the daemon runs. All events of one moment go into one batch. Time that alone could
+change an answer (`wake_at`) becomes a `TimePassed`. The run is over when nothing is foretold and nothing is
+waited for; what then still waits can never start, and the result says why. Nothing here asks a clock or draws
+lots, so equal input gives equal output, byte for byte.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+from gantree.core.scheduler import Decision, Scheduler
+from gantree.formats.traces import TraceJob
+from gantree.model.cluster import Cluster
+from gantree.model.events import ClusterObserved, Event, JobSubmitted, TimePassed
+from gantree.policy.preset import Policy
+from gantree.sim.cluster import Overheads, SimCluster
+from gantree.sim.heap import EventHeap
+from gantree.sim.record import Record
+from gantree.sim.results import Result, gather
+from gantree.sim.workload import check_trace, job_id, job_of
+
+ENDS_FIRST, SUBMISSIONS_NEXT = 0, 1
+"""Priorities within one moment: what leaves makes room for what comes."""
+
+PROGRESS_STEPS = 200
+"""How often progress is told over a whole run, at most."""
+
+
+def simulate(
+    cluster: Cluster,
+    trace: Iterable[TraceJob],
+    policy: Policy,
+    *,
+    overheads: Overheads | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    limit: int | None = None,
+) -> Result:
+    """Replay a trace (or its first `limit` rows) on a cluster, from its first submission to the end.
+
+    progress is told (jobs that have ended, jobs) now and then, and at the end. Raises BadInput for a trace or a
+    cluster that contradicts itself.
+    """
+    rows = tuple(islice(trace, limit))
+    simulation = Simulation(cluster, rows, policy, overheads or Overheads())
+    told = 0
+    while simulation.step():
+        ended = simulation.record.ended
+        if progress is not None and (ended - told) * PROGRESS_STEPS >= len(rows) and ended > told:
+            progress(ended, len(rows))
+            told = ended
+    if progress is not None:
+        progress(simulation.record.ended, len(rows))
+    return simulation.result()
+
+
+class Simulation:
+    """One run, step by step. now is the simulated time in seconds, on the time line of the trace."""
+
+    def __init__(
+        self, cluster: Cluster, trace: Sequence[TraceJob], policy: Policy, overheads: Overheads
+    ) -> None:
+        check_trace(trace)
+        self.now = min((row.submit_s for row in trace), default=0.0)
+        self.scheduler = Scheduler(policy)
+        self.record = Record()
+        self._trace = trace
+        self._heap = EventHeap()
+        self._batch: list[Event] = []
+        self.cluster = SimCluster(self._heap, self._batch.append, lambda: self.now, overheads)
+        self._wake_at: float | None = None
+        self._wakes = 0
+        self._handle([ClusterObserved(id="cluster", observed_at=self.now, cluster=cluster)])
+        for row in trace:
+            self._foretell(row)
+
+    def _foretell(self, row: TraceJob) -> None:
+        job = job_id(row)
+        self.cluster.expect(job, row.duration_s, row.checkpoint_s or None)
+        self._heap.push(
+            JobSubmitted(
+                id=f"{job}/submitted", observed_at=row.submit_s, job=job, spec=job_of(row)
+            ),
+            SUBMISSIONS_NEXT,
+        )
+
+    def step(self) -> bool:
+        """Go to the next moment and decide; False if nothing can happen any more."""
+        foretold_at = self._heap.next_moment()
+        if foretold_at is None and self._wake_at is None:
+            return False
+        if foretold_at is None or (self._wake_at is not None and self._wake_at < foretold_at):
+            self._wake()
+        else:
+            self._take_moment(foretold_at)
+        return True
+
+    def _take_moment(self, moment: float) -> None:
+        """Let everything happen that is foretold for a moment, and decide on all of it at once."""
+        self.now = moment
+        while self._heap.next_moment() == moment:
+            event = self._heap.pop()
+            if isinstance(event, JobSubmitted):
+                self._batch.append(event)
+            else:
+                self.cluster.happen(event)
+        batch = tuple(self._batch)
+        self._batch.clear()
+        self._handle(batch)
+
+    def _wake(self) -> None:
+        """Time alone has come to the moment that the last decision asked for."""
+        assert self._wake_at is not None
+        asked_at, self._wakes = self._wake_at, self._wakes + 1
+        self.now = max(self.now, asked_at)
+        decision = self._handle([TimePassed(id=f"wake-{self._wakes}", observed_at=self.now)])
+        asks_again = decision.wake_at is not None and decision.wake_at <= asked_at
+        assert decision.facts or not asks_again, f"nothing is decided at {asked_at}, yet asked for"
+
+    def _handle(self, events: Sequence[Event]) -> Decision:
+        decision = self.scheduler.handle(events)
+        self._wake_at = decision.wake_at
+        for order in decision.orders:
+            self.cluster.carry_out(order)
+        self.record.note(decision.facts, self.scheduler.ledger, self.now)
+        return decision
+
+    def result(self) -> Result:
+        """What has come out so far."""
+        return gather(
+            self._trace, self.scheduler.ledger, self.record, self.cluster.work_of_job, self.now
+        )

@@ -1,0 +1,47 @@
+"""Rows of a trace made into jobs that the scheduler knows: one role, of equal members.
+
+A trace says how long a job ran, not how it was placed, so nothing is wished of the topology. A job with a
+checkpoint interval can be asked to save; one without is only ever stopped.
+"""
+
+from collections.abc import Iterable
+from math import isfinite
+
+from gantree.formats.traces import TraceJob
+from gantree.model.errors import BadInput
+from gantree.model.jobs import Checkpoint, Job, Role, Shape
+
+ROLE = "worker"
+
+
+def job_id(row: TraceJob) -> str:
+    """The id under which the scheduler knows a row: names of jobs begin with a letter, ids in traces need not."""
+    return f"t{row.job_id}"
+
+
+def job_of(row: TraceJob) -> Job:
+    """The job that a row of a trace describes."""
+    models = (row.gpu,) if row.gpu else ()
+    shape = Shape(gpus=row.gpus_per_member, cpus=row.cpus_per_member, models=models)
+    return Job(
+        name=job_id(row),
+        roles=(Role(ROLE, row.members, shape),),
+        queue=row.queue,
+        priority=row.priority,
+        checkpoint=Checkpoint(every_s=row.checkpoint_s) if row.checkpoint_s else None,
+        time_limit_s=row.time_limit_s,
+    )
+
+
+def check_trace(trace: Iterable[TraceJob]) -> None:
+    """Raise BadInput for an id that comes twice and for times and numbers that cannot be."""
+    seen: set[str] = set()
+    for row in trace:
+        if row.job_id in seen:
+            raise BadInput(f"trace: job {row.job_id} is there twice")
+        seen.add(row.job_id)
+        times = (row.submit_s, row.duration_s, row.checkpoint_s or 0.0, row.time_limit_s or 0.0)
+        if not all(isfinite(time_s) and time_s >= 0 for time_s in times):
+            raise BadInput(f"trace: job {row.job_id}: times must be finite and at least 0 s")
+        if row.members < 1 or row.gpus_per_member < 0:
+            raise BadInput(f"trace: job {row.job_id}: needs 1 member or more, and no negative GPUs")

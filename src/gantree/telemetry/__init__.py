@@ -1,0 +1,1 @@
+"""What machines report of themselves: live probes through NVML and sysfs."""

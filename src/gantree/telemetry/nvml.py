@@ -1,0 +1,138 @@
+"""Readings of this machine's GPUs through NVML (nvidia-ml-py). What they mean is `readings`.
+
+NVML numbers GPUs by PCI address, as nvidia-smi prints them; CUDA may number them otherwise, which is why programs
+are given UUIDs. Links are counted one by one: each active NVLink leads to another GPU or to an NVSwitch.
+"""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pynvml
+
+from gantree.model.cluster import Machine
+from gantree.model.errors import Unreachable
+from gantree.telemetry import sysfs
+from gantree.telemetry.readings import GpuReading, Readings, machine_of
+
+MIB = 1 << 20
+_NO_ANSWER = (
+    pynvml.NVMLError_NotSupported,
+    pynvml.NVMLError_InvalidArgument,
+    pynvml.NVMLError_FunctionNotFound,
+)
+"""What NVML says of links that a GPU does not have, and of questions older than the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """This machine: its host name and its model."""
+
+    hostname: str
+    machine: Machine
+
+
+def detect(name: str = "this-machine") -> Detected:
+    """Read this machine; its model gets the name given. Unreachable where no NVIDIA driver answers."""
+    readings = read()
+    return Detected(readings.hostname, machine_of(readings, name))
+
+
+def uuids() -> tuple[str, ...]:
+    """Return the UUID of each GPU by index. Unreachable where no NVIDIA driver answers."""
+    with _driver():
+        return tuple(_text(pynvml.nvmlDeviceGetUUID(gpu)) for gpu in _handles())
+
+
+def read() -> Readings:
+    """Take all readings. Unreachable where no NVIDIA driver answers or a GPU fails while it is read."""
+    with _driver():
+        handles = _handles()
+        bus_ids = [_text(pynvml.nvmlDeviceGetPciInfo(gpu).busId) for gpu in handles]
+        gpus = tuple(_gpu(index, handles, bus_ids) for index in range(len(handles)))
+    return Readings(
+        hostname=socket.gethostname(),
+        gpus=gpus,
+        nics=sysfs.nics(),
+        cpus=len(os.sched_getaffinity(0)),
+        memory_GiB=sysfs.memory_GiB(),
+    )
+
+
+@contextmanager
+def _driver() -> Iterator[None]:
+    """Open NVML and close it again; its errors become Unreachable."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise Unreachable(
+            f"no NVIDIA driver answers here ({error}); use a virtual cluster: name a machine model in a "
+            "cluster file, for example dgx-h100"
+        ) from error
+    try:
+        yield
+    except pynvml.NVMLError as error:
+        raise Unreachable(f"the NVIDIA driver does not answer: {error}") from error
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _handles() -> list[Any]:
+    return [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+
+
+def _gpu(index: int, handles: list[Any], bus_ids: list[str]) -> GpuReading:
+    gpu = handles[index]
+    to_gpu, to_switch = _links(gpu, bus_ids)
+    return GpuReading(
+        uuid=_text(pynvml.nvmlDeviceGetUUID(gpu)),
+        name=_text(pynvml.nvmlDeviceGetName(gpu)),
+        memory_MiB=pynvml.nvmlDeviceGetMemoryInfo(gpu).total // MIB,
+        place=sysfs.gpu_place(sysfs.bus_id_of(bus_ids[index])),
+        levels=tuple(None if other is gpu else _level(gpu, other) for other in handles),
+        links_to_gpu=to_gpu,
+        links_to_switch=to_switch,
+    )
+
+
+def _level(gpu: Any, other: Any) -> int | None:
+    try:
+        return int(pynvml.nvmlDeviceGetTopologyCommonAncestor(gpu, other))
+    except _NO_ANSWER:
+        return None
+
+
+def _links(gpu: Any, bus_ids: list[str]) -> tuple[tuple[int, ...], int]:
+    """Count active NVLinks to each GPU and to switches."""
+    to_gpu, to_switch = [0] * len(bus_ids), 0
+    places = {sysfs.bus_id_of(bus_id): index for index, bus_id in enumerate(bus_ids)}
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            if not pynvml.nvmlDeviceGetNvLinkState(gpu, link):
+                continue
+            if _leads_to_switch(gpu, link):
+                to_switch += 1
+                continue
+            remote = _text(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu, link).busId)
+        except _NO_ANSWER:
+            continue
+        index = places.get(sysfs.bus_id_of(remote))
+        if index is not None:
+            to_gpu[index] += 1
+    return tuple(to_gpu), to_switch
+
+
+def _leads_to_switch(gpu: Any, link: int) -> bool:
+    try:
+        kind = int(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu, link))
+    except _NO_ANSWER:
+        return False
+    return kind == int(pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH)
+
+
+def _text(value: str | bytes) -> str:
+    """Return text; older versions of the binding return bytes."""
+    return value.decode() if isinstance(value, bytes) else value

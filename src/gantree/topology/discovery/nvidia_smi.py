@@ -1,0 +1,368 @@
+"""What an `nvidia-smi topo -m` print says about a machine. Finding the table in the text is `matrix_text`.
+
+Every cell is printed twice, in its row and in its mirror row. Where rows are missing or cut, the mirror fills in,
+and what neither gives stays unknown and is named in the warnings: nothing is guessed. Where both are given and
+differ, somebody edited the text, and it is refused. Old drivers print no NUMA column; CPU sets then tell
+which GPUs share a socket (`machine_from` uses them, the printed `numa` stays unknown).
+
+A NUMA cell may be "N/A" (a host with one node), a number, or a list: on Grace machines GPU memory is made of NUMA
+nodes too, so "0,2-17" is CPU node 0 and sixteen nodes of GPU memory.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
+
+from gantree.model.cluster import NO_LINK, Machine, Nic
+from gantree.model.errors import BadFields, Problem
+from gantree.topology.catalog import PATH_CLASSES, SELF, nvlink_width, weakness
+from gantree.topology.discovery.matrix_text import TITLES, Grid, Row, is_link_word, read_grid
+
+CPU_TITLE, NUMA_TITLE, GPU_NUMA_TITLE = TITLES
+_OLD_NAMES = {"SOC": "SYS"}
+"""Old drivers call the path between sockets SOC."""
+_ALLOWED = f"{SELF}, NV1, NV2..., {', '.join(PATH_CLASSES)}"
+_LIST = re.compile(r"[0-9]{1,6}(?:-[0-9]{1,6})?(?:,[0-9]{1,6}(?:-[0-9]{1,6})?)*")
+
+Cells = dict[tuple[str, str], tuple[str, int]]
+"""(row, column) -> link class and line."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTopology:
+    """What the print says. GPUs and NICs are numbered by column; None is what it does not say.
+
+    links[gpu][gpu] and nic_links[gpu][nic] are link classes; numa[gpu] the CPU node; cpu_sets[gpu] ranges of
+    CPUs (first, last); nics are column names, device_of_nic their devices where a legend told.
+    """
+
+    links: tuple[tuple[str | None, ...], ...]
+    nic_links: tuple[tuple[str | None, ...], ...]
+    numa: tuple[int | None, ...]
+    one_numa_node: bool
+    cpu_sets: tuple[tuple[tuple[int, int], ...] | None, ...]
+    nics: tuple[str, ...]
+    device_of_nic: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs the machine has."""
+        return len(self.links)
+
+    def nvlink_islands(self) -> tuple[tuple[int, ...], ...]:
+        """Return the sets of two or more GPUs that NVLinks join, directly or over others."""
+        island = list(range(self.gpus))
+        for a, b in combinations(range(self.gpus), 2):
+            if nvlink_width(self.links[a][b] or NO_LINK) and island[a] != island[b]:
+                old, new = max(island[a], island[b]), min(island[a], island[b])
+                island = [new if of == old else of for of in island]
+        groups = (
+            tuple(g for g in range(self.gpus) if island[g] == first)
+            for first in sorted(set(island))
+        )
+        return tuple(group for group in groups if len(group) > 1)
+
+    def nearest_nics(self) -> tuple[tuple[str, ...], ...]:
+        """Return per GPU the columns of its nearest NICs, all that tie; none where all NICs tie or one is unknown.
+
+        The only NIC of a machine has none to tie with, and is the nearest.
+        """
+        return tuple(self._nearest(row) for row in self.nic_links)
+
+    def _nearest(self, row: tuple[str | None, ...]) -> tuple[str, ...]:
+        if not row or None in row:
+            return ()
+        best = min(row, key=_weakness)
+        nearest = tuple(nic for nic, link in zip(self.nics, row, strict=True) if link == best)
+        return () if len(row) > 1 and len(nearest) == len(row) else nearest
+
+    def as_json(self) -> dict[str, object]:
+        """Return what `gantree topo import nvidia-smi --json` prints."""
+        return {
+            "gpus": self.gpus,
+            "links": [list(row) for row in self.links],
+            "nvlink_islands": [list(island) for island in self.nvlink_islands()],
+            "numa": list(self.numa),
+            "nearest_nics": [list(names) for names in self.nearest_nics()],
+            "warnings": list(self.warnings),
+        }
+
+
+def parse(text: str, source: str) -> GpuTopology:
+    """Read a print. `source` names the file in errors.
+
+    BadInput: the text holds no such matrix, or two. BadFields, with line numbers: cells that contradict each
+    other, that are no link class, rows that do not match the columns.
+    """
+    grid = read_grid(text, source)
+    problems = [*_column_problems(grid, source), *_row_problems(grid, source)]
+    if problems:
+        raise BadFields(problems)
+    cells, fragments = _cells(grid)
+    problems = _cell_problems(cells, source) + _tail_problems(grid, source)
+    if problems:
+        raise BadFields(problems)
+    row_of = {row.device: row for row in grid.rows}
+    numa_cells = [_tail(row_of.get(gpu), NUMA_TITLE) for gpu in grid.gpus]
+    found = GpuTopology(
+        links=_table(cells, grid.gpus, grid.gpus),
+        nic_links=_table(cells, grid.gpus, grid.nics),
+        numa=_numa(numa_cells, [_tail(row_of.get(gpu), GPU_NUMA_TITLE) for gpu in grid.gpus]),
+        one_numa_node=all(cell == "N/A" for cell in numa_cells),
+        cpu_sets=tuple(_ranges(_tail(row_of.get(gpu), CPU_TITLE)) for gpu in grid.gpus),
+        nics=grid.nics,
+        device_of_nic=grid.device_of_nic,
+    )
+    return replace(found, warnings=tuple(_warnings(grid, found, fragments)))
+
+
+def machine_from(topology: GpuTopology, name: str) -> Machine:
+    """Return a machine model of that name. The print names neither GPU model nor CPUs nor memory: they stay None.
+
+    A NIC is near to the GPUs that have the best path to it, unless that crosses sockets; those that are near to
+    some GPU are numbered as rails in column order. Sockets are NUMA nodes, or else CPU sets that do not overlap.
+    """
+    links = tuple(tuple(link or NO_LINK for link in row) for row in topology.links)
+    numa = topology.numa
+    if topology.one_numa_node:
+        numa = (0,) * topology.gpus
+    elif not any(node is not None for node in numa):
+        numa = _numa_of_cpu_sets(topology.cpu_sets)
+    known = any(link for row in topology.links for link in row if link != SELF)
+    return Machine(
+        name,
+        topology.gpus,
+        links=links if known else (),
+        numa=numa if any(node is not None for node in numa) else (),
+        nics=_nics(topology),
+    )
+
+
+def _column_problems(grid: Grid, source: str) -> list[Problem]:
+    line = grid.header_line
+    wanted = [f"GPU{i}" for i in range(len(grid.gpus))]
+    problems = []
+    if sorted(set(grid.devices)) != sorted(grid.devices):
+        problems.append(Problem(source, line, "header", "a column twice", "each column once"))
+    elif list(grid.gpus) != wanted:
+        problems.append(
+            Problem(
+                source,
+                line,
+                "header",
+                ", ".join(grid.gpus),
+                f"{wanted[0]} to {wanted[-1]} in order",
+            )
+        )
+    return problems
+
+
+def _row_problems(grid: Grid, source: str) -> list[Problem]:
+    """Rows of no column, rows that are there twice, cells that are no class, rows with too few cells."""
+    problems = []
+    first_line: dict[str, int] = {}
+    for row in grid.rows:
+        if row.device not in grid.devices:
+            problems.append(
+                Problem(
+                    source,
+                    row.line,
+                    f"row {row.device}",
+                    "a row without a column",
+                    "rows of columns",
+                )
+            )
+        elif row.device in first_line:
+            there = f"a second one (the first is in line {first_line[row.device]})"
+            problems.append(Problem(source, row.line, f"row {row.device}", there, "each row once"))
+        first_line.setdefault(row.device, row.line)
+        bad = next((i for i, word in enumerate(row.cells) if not _is_class(word)), None)
+        if bad is not None and not (row.cut and bad == len(row.cells) - 1):
+            where = f"row {row.device}, column {grid.devices[bad]}"
+            problems.append(Problem(source, row.line, where, repr(row.cells[bad]), _ALLOWED))
+    return problems
+
+
+def _is_class(word: str) -> bool:
+    return is_link_word(word) and (not word.startswith("NV") or nvlink_width(word) > 0)
+
+
+def _cells(grid: Grid) -> tuple[Cells, list[Row]]:
+    """Return all cells that are given, and the cut rows whose last word is only a fragment of a cell."""
+    cells: Cells = {}
+    fragments = []
+    for row in grid.rows:
+        for column, word in zip(grid.devices, row.cells, strict=False):
+            cells[row.device, column] = (_OLD_NAMES.get(word, word), row.line)
+    for row in grid.rows:
+        if not row.cut or not row.cells:
+            continue
+        last = grid.devices[len(row.cells) - 1]
+        mirror = cells.get((last, row.device))
+        if not _is_whole(row.cells[-1], mirror[0] if mirror else None):
+            del cells[row.device, last]
+            fragments.append(row)
+    return cells, fragments
+
+
+def _is_whole(word: str, mirror: str | None) -> bool:
+    """Tell whether the last word of a cut row is all of its cell: NV1 may be the beginning of NV18."""
+    if mirror is not None:
+        return _OLD_NAMES.get(word, word) == mirror
+    return _is_class(word) and nvlink_width(word) not in range(1, 10)
+
+
+def _cell_problems(cells: Cells, source: str) -> list[Problem]:
+    problems = []
+    for (row, column), (link, line) in cells.items():
+        where = f"row {row}, column {column}"
+        mirror = cells.get((column, row))
+        if (row == column) != (link == SELF):
+            allowed = f"{SELF} on the diagonal, and nowhere else"
+            problems.append(Problem(source, line, where, repr(link), allowed))
+        elif mirror and mirror[0] != link and (line, row) > (mirror[1], column):
+            allowed = f"{mirror[0]!r}, as row {column}, column {row} says in line {mirror[1]}"
+            problems.append(Problem(source, line, where, repr(link), allowed))
+    return problems
+
+
+def _tail_problems(grid: Grid, source: str) -> list[Problem]:
+    problems = []
+    for row in grid.rows:
+        for title, word in row.tail.items():
+            if row.device in grid.gpus and word != "N/A" and _ranges(word) is None:
+                allowed = "N/A, a number, or a list such as 0-23,48-71"
+                problems.append(
+                    Problem(
+                        source, row.line, f"row {row.device}, {title}", repr(word[:40]), allowed
+                    )
+                )
+    return problems
+
+
+def _table(
+    cells: Cells, rows: tuple[str, ...], columns: tuple[str, ...]
+) -> tuple[tuple[str | None, ...], ...]:
+    def link(row: str, column: str) -> str | None:
+        if row == column:
+            return SELF
+        given = cells.get((row, column)) or cells.get((column, row))
+        return given[0] if given else None
+
+    return tuple(tuple(link(row, column) for column in columns) for row in rows)
+
+
+def _tail(row: Row | None, title: str) -> str | None:
+    return row.tail.get(title) if row else None
+
+
+def _ranges(word: str | None) -> tuple[tuple[int, int], ...] | None:
+    """Read "0-23,48" as ((0, 23), (48, 48)); None for N/A, for nothing, and for what is no list of ranges."""
+    if word is None or not _LIST.fullmatch(word):
+        return None
+    parts = (part.partition("-") for part in word.split(","))
+    ranges = tuple((int(first), int(last or first)) for first, _, last in parts)
+    return ranges if all(first <= last for first, last in ranges) else None
+
+
+def _numa(cells: list[str | None], gpu_cells: list[str | None]) -> tuple[int | None, ...]:
+    """Return the CPU node of each GPU, given the cells of "NUMA Affinity" and of "GPU NUMA ID"."""
+    of_gpu_memory = {ranges[0][0] for ranges in map(_ranges, gpu_cells) if ranges}
+    sole = {ranges[0][0] for ranges in map(_ranges, cells) if ranges and _is_one(ranges)}
+    return tuple(_cpu_node(_ranges(cell), of_gpu_memory, sole) for cell in cells)
+
+
+def _is_one(ranges: tuple[tuple[int, int], ...]) -> bool:
+    return len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+
+
+def _cpu_node(
+    ranges: tuple[tuple[int, int], ...] | None, of_gpu_memory: set[int], sole: set[int]
+) -> int | None:
+    """Tell the CPU node of a list of NUMA nodes, where only one can be it.
+
+    That is the one that is left without the GPUs' own nodes, or a single number before runs of several: "0,2-17".
+    Where another GPU has its CPU node inside those runs, they are no GPU memory, and the list stays ambiguous.
+    """
+    if ranges is None:
+        return None
+    (first, last), *others = ranges
+    if _is_one(ranges):
+        return first
+    left = [part for part in ranges if not (_is_one((part,)) and part[0] in of_gpu_memory)]
+    if len(left) == 1 and _is_one(tuple(left)):
+        return left[0][0]
+    in_runs = any(begin <= node <= end for node in sole for begin, end in others)
+    if first == last and all(begin < end for begin, end in others) and not in_runs:
+        return first
+    return None
+
+
+def _warnings(grid: Grid, found: GpuTopology, fragments: Iterable[Row]) -> list[str]:
+    missing = [name for name in grid.devices if name not in {row.device for row in grid.rows}]
+    warnings = [f"no row for {', '.join(missing)}"] if missing else []
+    cut_in = {row.device: len(row.cells) for row in grid.rows if row.cut}
+    for row in grid.rows:
+        if row.device in cut_in:
+            told = f"line {row.line}: row {row.device} ends after {len(row.cells)} of {len(grid.devices)} cells"
+            warnings.append(told + (", the last of them a fragment" if row in fragments else ""))
+    pairs = sum(found.links[a][b] is None for a, b in combinations(range(found.gpus), 2))
+    if pairs:
+        warnings.append(f"the paths of {pairs} pairs of GPUs are not given")
+    if any(word in _OLD_NAMES for row in grid.rows for word in row.cells):
+        warnings.append("SOC is the old name of SYS, and is given as SYS")
+    if NUMA_TITLE not in grid.titles:
+        warnings.append("no NUMA column; sockets can only be told from CPU sets")
+    warnings += [
+        f"GPU{gpu}: NUMA {_tail(row, NUMA_TITLE)} does not tell which node is the CPU's"
+        for gpu, row in _gpu_rows(grid)
+        if found.numa[gpu] is None and _ranges(_tail(row, NUMA_TITLE))
+    ]
+    if grid.ignored_from_line is not None:
+        warnings.append(
+            f"the peer-to-peer matrix from line {grid.ignored_from_line} on is not read"
+        )
+    return warnings
+
+
+def _gpu_rows(grid: Grid) -> Iterable[tuple[int, Row]]:
+    number = {name: gpu for gpu, name in enumerate(grid.gpus)}
+    return ((number[row.device], row) for row in grid.rows if row.device in number)
+
+
+def _numa_of_cpu_sets(
+    cpu_sets: tuple[tuple[tuple[int, int], ...] | None, ...],
+) -> tuple[int | None, ...]:
+    """Number the distinct CPU sets from 0 by their lowest CPU; all None where two of them overlap."""
+    distinct = sorted({cpus for cpus in cpu_sets if cpus})
+    runs = sorted(run for cpus in distinct for run in cpus)
+    if any(begin <= last for (_, last), (begin, _) in pairwise(runs)):
+        return (None,) * len(cpu_sets)
+    return tuple(distinct.index(cpus) if cpus else None for cpus in cpu_sets)
+
+
+def _nics(topology: GpuTopology) -> tuple[Nic, ...]:
+    devices = [topology.device_of_nic.get(name, name) for name in topology.nics]
+    names = devices if len(set(devices)) == len(devices) else topology.nics
+    near = [_near_gpus([row[nic] for row in topology.nic_links]) for nic in range(len(names))]
+    rail = _counter(bool(gpus) for gpus in near)
+    return tuple(Nic(*fields) for fields in zip(names, near, rail, strict=True))
+
+
+def _near_gpus(column: list[str | None]) -> tuple[int, ...]:
+    """Return the GPUs with the best path to a NIC; while a path is unknown, only one behind its switch is sure."""
+    best = "PIX" if None in column else min(column, key=_weakness, default=None)
+    return tuple(gpu for gpu, link in enumerate(column) if link == best and best != "SYS")
+
+
+def _counter(counted: Iterable[bool]) -> list[int | None]:
+    numbers: list[int | None] = []
+    for each in counted:
+        numbers.append(sum(number is not None for number in numbers) if each else None)
+    return numbers
+
+
+def _weakness(link: str | None) -> int:
+    return weakness(link or NO_LINK)

@@ -1,0 +1,189 @@
+"""The topology tree of a cluster as arrays: what is fixed while a cluster description lives.
+
+Nodes are numbered so that the nodes of one domain of any tier are a contiguous range; a tier is then one array,
+`first_node_of_domain[tier][domain]`, with one more entry than it has domains. Domains of a tier are numbered in
+node order too, so the children of a domain are a contiguous range of the next tier. Order is that of the cluster
+file: a domain stands where its first node stood.
+
+Tier 0 is "fabric", whose one domain holds everything; the last tier is "node", whose domain d is node d.
+What is inside a node is in `topology.inside`; who holds what is in `topology.occupancy`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gantree.model.cluster import Cluster, Machine, Node
+from gantree.model.errors import BadInput
+from gantree.model.placements import FABRIC_TIER, Domain
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fabric:
+    """A cluster's tree. Build it with `Fabric.build`; nothing in it changes afterwards.
+
+    domain_of_node[tier][node] and first_node_of_domain[tier][domain] are inverse to each other;
+    first_child_of_domain[tier][domain] counts domains of tier + 1 and is missing for the node tier;
+    names_of_domain[tier][domain] are paths from the widest tier ("s0/l0"; "" for the fabric).
+    """
+
+    cluster: Cluster
+    tiers: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    index_of_node: dict[str, int]
+    machines: tuple[Machine, ...]
+    machine_index_of_node: IntArray
+    gpus_of_node: IntArray
+    domain_of_node: tuple[IntArray, ...]
+    first_node_of_domain: tuple[IntArray, ...]
+    first_child_of_domain: tuple[IntArray, ...]
+    names_of_domain: tuple[tuple[str, ...], ...]
+    _nodes_with: dict[tuple[Labels, tuple[str, ...]], BoolArray] = field(default_factory=dict)
+
+    @classmethod
+    def build(cls, cluster: Cluster) -> "Fabric":
+        """Number the nodes and domains of a cluster.
+
+        Raises BadInput where the cluster contradicts itself: an unknown machine, a node named twice, a place
+        with too few or too many names, tiers that do not end with "node".
+        """
+        _check(cluster)
+        nodes = _in_topology_order(cluster.nodes, len(cluster.tiers) - 1)
+        paths = [_paths(node) for node in nodes]
+        domain_of_node = tuple(
+            _number([path[tier] for path in paths]) for tier in range(len(cluster.tiers) + 1)
+        )
+        first_node = tuple(_firsts(domains) for domains in domain_of_node)
+        machines = tuple(cluster.machines.values())
+        number_of_machine = {name: number for number, name in enumerate(cluster.machines)}
+        machine_of_node = [number_of_machine[node.machine] for node in nodes]
+        return cls(
+            cluster=cluster,
+            tiers=(FABRIC_TIER, *cluster.tiers),
+            nodes=nodes,
+            index_of_node={node.name: index for index, node in enumerate(nodes)},
+            machines=machines,
+            machine_index_of_node=np.array(machine_of_node, dtype=np.int64),
+            gpus_of_node=np.array([machines[m].gpus for m in machine_of_node], dtype=np.int64),
+            domain_of_node=domain_of_node,
+            first_node_of_domain=first_node,
+            first_child_of_domain=tuple(
+                _first_children(first_node[tier], domain_of_node[tier + 1])
+                for tier in range(len(cluster.tiers))
+            ),
+            names_of_domain=tuple(
+                tuple("/".join(paths[node][tier]) for node in first_node[tier][:-1])
+                for tier in range(len(cluster.tiers) + 1)
+            ),
+        )
+
+    def machine_of_node(self, node: int) -> Machine:
+        """The machine model of a node, by index."""
+        return self.machines[self.machine_index_of_node[node]]
+
+    @property
+    def node_tier(self) -> int:
+        """Number of the node tier: the last."""
+        return len(self.tiers) - 1
+
+    def domains(self, tier: int) -> int:
+        """Number of domains of a tier."""
+        return len(self.names_of_domain[tier])
+
+    def domain(self, tier: int, number: int) -> Domain:
+        """A domain by tier and number, as people name it."""
+        return Domain(self.tiers[tier], self.names_of_domain[tier][number])
+
+    def narrowest_domain(self, nodes: Iterable[int]) -> tuple[int, int]:
+        """(tier, domain) of the narrowest domain that holds all the nodes; the fabric for none."""
+        indices = sorted(nodes)
+        if not indices:
+            return 0, 0
+        for tier in range(self.node_tier, 0, -1):
+            domains = self.domain_of_node[tier]
+            if domains[indices[0]] == domains[indices[-1]]:
+                return tier, int(domains[indices[0]])
+        return 0, 0
+
+    def nodes_with(self, labels: Labels, models: tuple[str, ...]) -> BoolArray:
+        """Mask of the nodes that carry all labels and, where models are named, one of these GPUs."""
+        key = (labels, models)
+        mask = self._nodes_with.get(key)
+        if mask is None:
+            mask = self._nodes_with[key] = self._admitted(labels, models)
+        return mask
+
+    def _admitted(self, labels: Labels, models: tuple[str, ...]) -> BoolArray:
+        wanted = set(labels)
+        return np.array(
+            [
+                wanted <= set(node.labels)
+                and (not models or self.cluster.machines[node.machine].gpu in models)
+                for node in self.nodes
+            ],
+            dtype=np.bool_,
+        )
+
+
+def _check(cluster: Cluster) -> None:
+    if not cluster.tiers or cluster.tiers[-1] != "node":
+        raise BadInput(f"cluster {cluster.name}: tiers must end with node, found {cluster.tiers}")
+    if len({FABRIC_TIER, *cluster.tiers}) != len(cluster.tiers) + 1:
+        raise BadInput(f"cluster {cluster.name}: a tier is named twice or {FABRIC_TIER!r}")
+    if not cluster.nodes:
+        raise BadInput(f"cluster {cluster.name}: has no nodes")
+    seen: set[str] = set()
+    for node in cluster.nodes:
+        if node.name in seen:
+            raise BadInput(f"cluster {cluster.name}: node {node.name} is there twice")
+        seen.add(node.name)
+        if node.machine not in cluster.machines:
+            raise BadInput(f"node {node.name}: unknown machine {node.machine}")
+        if len(node.at) != len(cluster.tiers) - 1:
+            raise BadInput(f"node {node.name}: place {node.at} does not name {cluster.tiers[:-1]}")
+
+
+def _paths(node: Node) -> list[tuple[str, ...]]:
+    """Paths of the node's domains, from the fabric's empty one to its own."""
+    full = (*node.at, node.name)
+    return [full[:tier] for tier in range(len(full) + 1)]
+
+
+def _in_topology_order(nodes: Sequence[Node], outer_tiers: int) -> tuple[Node, ...]:
+    """Nodes of one domain beside each other, each domain where its first node stood."""
+    first_seen: dict[tuple[str, ...], int] = {}
+    for position, node in enumerate(nodes):
+        for tier in range(1, outer_tiers + 1):
+            first_seen.setdefault(node.at[:tier], position)
+
+    def place(node: Node) -> tuple[int, ...]:
+        return tuple(first_seen[node.at[:tier]] for tier in range(1, outer_tiers + 1))
+
+    return tuple(sorted(nodes, key=place))
+
+
+def _number(paths: Sequence[tuple[str, ...]]) -> IntArray:
+    """Number equal neighbours alike, counting up."""
+    numbers: list[int] = []
+    for position, path in enumerate(paths):
+        new = position > 0 and path != paths[position - 1]
+        numbers.append((numbers[-1] if numbers else 0) + new)
+    return np.array(numbers, dtype=np.int64)
+
+
+def _firsts(domain_of_node: IntArray) -> IntArray:
+    """First node of each domain, and the number of nodes at the end."""
+    starts = np.flatnonzero(np.diff(domain_of_node, prepend=-1))
+    return np.append(starts, len(domain_of_node)).astype(np.int64)
+
+
+def _first_children(first_node: IntArray, domain_of_node_below: IntArray) -> IntArray:
+    """First child of each domain, and the number of all children at the end."""
+    children = int(domain_of_node_below[-1]) + 1
+    return np.append(domain_of_node_below[first_node[:-1]], children).astype(np.int64)

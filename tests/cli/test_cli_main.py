@@ -1,0 +1,148 @@
+"""The program around the commands: its list, its errors, its start."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from gantree import __version__
+from gantree.cli.lazy import LazyGroup
+from gantree.cli.main import app
+from gantree.cli.options import state_dir
+
+Gantree = Callable[..., Any]
+HEAVY = {"numpy", "pydantic", "yaml", "fastapi", "uvicorn", "rich", "pynvml"}
+
+
+PROGRAM = typer.main.get_command(app)
+COMMANDS = (
+    *PROGRAM.list_commands(None),
+    *("topo show", "topo import", "topo import nvidia-smi", "bench decisions"),
+)
+
+
+def loaded(name: str) -> tuple[str, Any]:
+    """A command's help line as its group lists it, and the command itself."""
+    group: Any = PROGRAM
+    for word in name.split():
+        listed = group.commands[word]
+        command = group.load(word) if isinstance(group, LazyGroup) else listed
+        group = command
+    return listed.help, command
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_says_the_first_line_of_each_help(name: str) -> None:
+    listed, command = loaded(name)
+    assert command.help.splitlines()[0] == listed.splitlines()[0]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(gantree: Gantree, name: str) -> None:
+    outcome = gantree(*name.split(), "--help")
+    assert outcome.code == 0
+    assert outcome.out.startswith(f"Usage: gantree {name} ")
+
+
+def mentions(page: str, option: str) -> bool:
+    """Whether a page has an option as a word of its own."""
+    return re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", page) is not None
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_in_the_docs(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    options = [option for parameter in loaded(name)[1].params for option in parameter.opts]
+    long_options = [option for option in options if option.startswith("--") and option != "--help"]
+    assert [option for option in long_options if not mentions(page, option)] == []
+
+
+def test_the_version_is_that_of_the_package(gantree: Gantree) -> None:
+    assert gantree("--version").out == f"gantree {__version__}\n"
+
+
+def test_without_a_word_the_help_is_printed(gantree: Gantree) -> None:
+    outcome = gantree()
+    assert outcome.code == 2
+    assert "Commands:" in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["jbos"], "Did you mean 'jobs'?"),
+        (["place"], "Missing argument 'CLUSTER'"),
+        (["jobs", "--al"], "No such option: --al"),
+        (["run", "-n", "0", "true"], "'--members' / '-n'"),
+        (["topo", "import", "lspci", "f"], "No such command 'lspci'"),
+    ],
+)
+def test_a_wrong_command_line_is_bad_input(gantree: Gantree, words: list[str], told: str) -> None:
+    outcome = gantree(*words)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert told in outcome.err
+
+
+@pytest.mark.parametrize(
+    "words", [["jobs"], ["why", "a"], ["logs", "a"], ["cancel", "a"], ["topo"], ["run", "true"]]
+)
+def test_without_a_daemon_a_sentence_says_how_to_start_one(
+    gantree: Gantree, tmp_path: Path, words: list[str]
+) -> None:
+    outcome = gantree(words[0], "--state", tmp_path, *words[1:])
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err == (
+        f"gantree: no daemon answers in {tmp_path}; start one: gantree up --state {tmp_path}\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["submit", "run", "jobs", "why", "logs", "cancel"])
+def test_what_talks_to_the_daemon_imports_nothing_heavy(name: str) -> None:
+    script = (
+        f"import sys, gantree.cli.main, gantree.cli.{name}, http.client\n"
+        f"print(*sorted({HEAVY!r} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
+
+
+def test_the_state_directory_follows_option_then_xdg_then_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    assert state_dir(None) == tmp_path / ".local/state/gantree"
+    monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
+    assert state_dir(None) == Path("/var/state/gantree")
+    assert state_dir(Path("/here")) == Path("/here")
+
+
+def test_the_state_directory_may_come_from_the_environment(
+    gantree: Gantree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GANTREE_STATE", str(tmp_path / "elsewhere"))
+    assert f"no daemon answers in {tmp_path / 'elsewhere'};" in gantree("jobs").err
+
+
+def test_bash_completes_the_commands_and_their_options() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gantree.cli"],
+        env={
+            "_GANTREE_COMPLETE": "complete_bash",
+            "COMP_WORDS": "gantree ca",
+            "COMP_CWORD": "1",
+            "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["cancel"]

@@ -1,0 +1,112 @@
+"""`gantree topo`: clusters drawn and told, topologies read."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Gantree = Callable[..., Any]
+Complaints = Callable[[Any, str], list[str]]
+MATRIX = """
+\tGPU0\tGPU1\tmlx5_0\tCPU Affinity\tNUMA Affinity
+GPU0\t X \tNV4\tPIX\t0-15\t0
+GPU1\tNV4\t X \tSYS\t16-31\t1
+mlx5_0\tPIX\tSYS\t X
+"""
+
+
+def test_a_cluster_file_is_drawn_with_what_is_taken(gantree: Gantree, cluster_file: Path) -> None:
+    outcome = gantree("topo", cluster_file)
+    assert outcome.code == 0
+    assert re.search(r"n0 .*aa\.\.", outcome.out)
+    assert re.search(r"n1 .*\.\.\.\.", outcome.out)
+    assert "old" in outcome.out
+
+
+def test_programs_get_the_holder_of_each_gpu(
+    gantree: Gantree, complaints: Complaints, cluster_file: Path
+) -> None:
+    answer = gantree("topo", cluster_file, "--json").json()
+    assert complaints(answer, "topo") == []
+    assert answer["tiers"] == ["spine", "leaf", "node"]
+    assert [(node["node"], node["at"]["leaf"], node["gpus"]) for node in answer["nodes"][:2]] == [
+        ("n0", "l0", ["site:old", "site:old", None, None]),
+        ("n1", "l0", [None] * 4),
+    ]
+
+
+def test_show_may_be_said(gantree: Gantree, cluster_file: Path) -> None:
+    assert gantree("topo", "show", cluster_file).out == gantree("topo", cluster_file).out
+
+
+def test_a_cluster_file_with_errors_names_them_all(gantree: Gantree, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("name: a\ntiers: [leaf]\nnodes: [{names: n0, machine: dgx-h1oo, at: {leaf: l0}}]\n")
+    outcome = gantree("topo", file)
+    assert outcome.code == 2
+    assert f"gantree: {file}:2: tiers" in outcome.err
+    assert "dgx-h100" in outcome.err
+
+
+def test_detect_and_a_file_exclude_each_other(gantree: Gantree, cluster_file: Path) -> None:
+    assert gantree("topo", cluster_file, "--detect").code == 2
+
+
+def test_an_imported_matrix_is_told_as_documented(
+    gantree: Gantree, complaints: Complaints, tmp_path: Path
+) -> None:
+    file = tmp_path / "matrix.txt"
+    file.write_text(MATRIX)
+    answer = gantree("topo", "import", "nvidia-smi", file, "--json").json()
+    assert complaints(answer, "topo-import") == []
+    assert answer == {
+        "gpus": 2,
+        "links": [["X", "NV4"], ["NV4", "X"]],
+        "nvlink_islands": [[0, 1]],
+        "numa": [0, 1],
+        "nearest_nics": [["mlx5_0"], ["mlx5_0"]],
+        "warnings": [],
+    }
+
+
+def test_an_imported_machine_serves_in_a_cluster_file(gantree: Gantree, tmp_path: Path) -> None:
+    (tmp_path / "matrix.txt").write_text(MATRIX)
+    machine = tmp_path / "pair.yaml"
+    written = gantree("topo", "import", "nvidia-smi", tmp_path / "matrix.txt", "-o", machine)
+    assert written.code == 0
+    assert str(machine) in written.out
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(
+        f"name: c\ntiers: [node]\n{machine.read_text()}nodes: [{{names: n0, machine: pair}}]\n"
+    )
+    assert gantree("topo", cluster, "--json").json()["nodes"][0]["gpus"] == [None, None]
+
+
+def test_people_read_the_matrix(gantree: Gantree, tmp_path: Path) -> None:
+    (tmp_path / "matrix.txt").write_text(MATRIX)
+    outcome = gantree("topo", "import", "nvidia-smi", tmp_path / "matrix.txt")
+    assert outcome.out == (
+        "2 GPUs\n"
+        "      GPU0  GPU1  NUMA  NEAREST NICS\n"
+        "GPU0  X     NV4   0     mlx5_0\n"
+        "GPU1  NV4   X     1     mlx5_0\n"
+        "NVLink islands: 0,1\n"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "hello", "GPU0 GPU1\n"])
+def test_what_is_no_matrix_is_bad_input(gantree: Gantree, tmp_path: Path, text: str) -> None:
+    (tmp_path / "matrix.txt").write_text(text)
+    outcome = gantree("topo", "import", "nvidia-smi", tmp_path / "matrix.txt", "--json")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("gantree: ")
+
+
+def test_a_machine_that_cannot_be_written_is_said(gantree: Gantree, tmp_path: Path) -> None:
+    (tmp_path / "matrix.txt").write_text(MATRIX)
+    target = tmp_path / "no" / "such" / "m.yaml"
+    outcome = gantree("topo", "import", "nvidia-smi", tmp_path / "matrix.txt", "-o", target)
+    assert outcome.code == 2
+    assert f"{target}: cannot be written" in outcome.err

@@ -1,0 +1,130 @@
+"""Time that never goes back, the door into the inbox, and the alarm."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gantree.control.alarm import AGAIN_AFTER_S, Alarm
+from gantree.control.clock import SteadyClock
+from gantree.control.intake import Intake
+from gantree.journal.sqlite import SqliteJournal
+from gantree.model.errors import JournalError
+from gantree.model.events import Event, GangStartFailed
+from gantree.testing.journal_contract import tick
+
+
+class Hands:
+    """Clock hands that a test moves."""
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def test_time_goes_on_with_the_steady_clock_whatever_the_wall_clock_does() -> None:
+    wall, steady = Hands(1000.0), Hands(5.0)
+    clock = SteadyClock(0.0, wall, steady)
+    assert clock() == 1000.0
+    wall.at, steady.at = 300.0, 7.5
+    assert clock() == 1002.5
+    wall.at = 9999.0
+    assert clock() == 1002.5
+
+
+@pytest.mark.parametrize(("wall", "newest", "now"), [(1000, 900, 1000), (1000, 1500, 1500)])
+def test_time_starts_at_the_wall_clock_but_never_before_the_newest_event(
+    wall: float, newest: float, now: float
+) -> None:
+    assert SteadyClock(newest, Hands(wall), Hands(0.0))() == now
+
+
+def test_the_real_clock_does_not_go_back() -> None:
+    clock = SteadyClock(0.0)
+    moments = [clock() for _ in range(1000)]
+    assert moments == sorted(moments)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.lists(st.floats(0, 1e6), max_size=4), max_size=4))
+def test_observed_at_is_monotone_over_batches_and_restarts(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[float]]
+) -> None:
+    place = tmp_path_factory.mktemp("journal")
+    number = 0
+    for batch in batches:
+        journal = SqliteJournal(place)
+        intake = Intake(journal, lambda: None)
+        for at in batch:
+            number += 1
+            intake.tell(tick(number, at))
+        assert intake.flush() == bool(batch)
+        entries = journal.read_inbox(0, 100)
+        journal.close()
+        stamps = [entry.event.observed_at for entry in entries]
+        assert stamps == sorted(stamps)
+        assert len(entries) == number
+
+
+def test_what_was_told_wakes_and_is_appended_once(tmp_path: Path) -> None:
+    journal, woken = SqliteJournal(tmp_path), []
+    intake = Intake(journal, lambda: woken.append(1))
+    intake.tell(tick(1))
+    assert woken == [1]
+    assert journal.read_inbox(0, 9) == ()
+    assert intake.flush()
+    assert not intake.flush()
+    assert len(journal.read_inbox(0, 9)) == 1
+    journal.close()
+
+
+def test_what_the_journal_did_not_take_is_kept(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path)
+    intake = Intake(journal, lambda: None)
+    intake.tell(tick(1))
+    pages = journal._db.execute("PRAGMA page_count").fetchone()[0]
+    journal._db.execute(f"PRAGMA max_page_count = {pages}")
+    intake.tell(replace(tick(2), id="x" * 50_000))
+    with pytest.raises(JournalError, match="full"):
+        intake.flush()
+    journal._db.execute("PRAGMA max_page_count = 100000")
+    assert intake.flush()
+    assert [len(entry.event.id) for entry in journal.read_inbox(0, 9)] == [2, 50_000]
+    journal.close()
+
+
+def test_a_reason_that_quotes_odd_bytes_is_made_readable(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path)
+    intake = Intake(journal, lambda: None)
+    reason = "no file " + b"\xff".decode(errors="surrogateescape")
+    intake.tell(GangStartFailed(id="f", observed_at=1, job="a", attempt=1, reason=reason))
+    intake.flush()
+    event: Event = journal.read_inbox(0, 9)[0].event
+    assert isinstance(event, GangStartFailed)
+    assert event.reason == "no file ?"
+    journal.close()
+
+
+def test_the_alarm_rings_once_a_moment() -> None:
+    alarm = Alarm(epoch=3)
+    assert alarm.seconds_left(None, 10.0) is None
+    assert alarm.ring(None, 10.0) is None
+    assert alarm.seconds_left(12.0, 10.0) == 2.0
+    assert alarm.ring(12.0, 10.0) is None
+    first = alarm.ring(12.0, 12.5)
+    assert first is not None
+    assert (first.id, first.observed_at) == ("time-passed/3/1", 12.5)
+    assert alarm.ring(12.0, 12.6) is None
+    second = alarm.ring(12.4, 12.6)
+    assert second is not None
+    assert second.id == "time-passed/3/2"
+
+
+def test_a_moment_that_stays_due_is_told_again_only_after_a_while() -> None:
+    alarm = Alarm(epoch=1)
+    rung = [at for at in range(30) if alarm.ring(0.0, 5.0 + at / 10 * AGAIN_AFTER_S) is not None]
+    assert rung == [0, 10, 20]

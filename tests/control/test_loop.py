@@ -1,0 +1,149 @@
+"""The loop: it steps when something comes, waits when nothing does, and survives the world but no bug."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from gantree.control.controller import Controller
+from gantree.control.loop import POLL_S, Changes, Loop, wait_until_set
+from gantree.core.ledger import JobState
+from gantree.journal.sqlite import SqliteJournal
+from gantree.model.events import GangEnded, GangStarted
+from gantree.model.phases import Phase
+from gantree.policy.preset import Policy
+from gantree.testing.builders import cluster, job
+from gantree.testing.recording import RecordingCluster
+
+Scene = Callable[[Loop, Controller], Awaitable[None]]
+
+
+def play(place: Path, scene: Scene) -> None:
+    """Run a loop on a recording cluster while the scene plays."""
+
+    async def live() -> None:
+        loop = Loop()
+        journal = SqliteJournal(place)
+
+        def build() -> Controller:
+            controller = Controller(
+                journal, Policy(), RecordingCluster, site=cluster(leaves=1), wake=loop.wake
+            )
+            controller.recover()
+            return controller
+
+        controller = await loop.call(build)
+        stepping = asyncio.create_task(loop.run(controller))
+        try:
+            await scene(loop, controller)
+        finally:
+            loop.stop()
+            try:
+                await stepping
+            finally:
+                await loop.call(controller.close)
+                loop.close()
+
+    asyncio.run(live())
+
+
+async def phase(loop: Loop, controller: Controller, name: str, wanted: Phase) -> JobState:
+    """Wait until a job is in a phase, by tickets alone."""
+    async with asyncio.timeout(5):
+        while True:
+            ticket = loop.changes.ticket()
+            state = await loop.call(lambda: controller.ledger.jobs.get(name))
+            if state is not None and state.phase is wanted:
+                return state
+            await ticket.wait()
+
+
+def test_a_submission_is_acted_on_at_once(tmp_path: Path) -> None:
+    async def scene(loop: Loop, controller: Controller) -> None:
+        await asyncio.sleep(2 * POLL_S)
+        times = []
+        for number in range(8):
+            name = f"j{number}"
+            await loop.call(lambda: controller.submit([job(name)], None, {}))  # noqa: B023 - awaited at once
+            began = time.perf_counter()
+            loop.wake()
+            await phase(loop, controller, name, Phase.STARTING)
+            times.append(time.perf_counter() - began)
+        assert min(times) < POLL_S / 2, "it must not wait for the next look at the cluster"
+
+    play(tmp_path, scene)
+
+
+def test_what_a_cluster_tells_from_another_thread_wakes_the_loop(tmp_path: Path) -> None:
+    async def scene(loop: Loop, controller: Controller) -> None:
+        await loop.call(lambda: controller.submit([job("a")], None, {}))
+        await phase(loop, controller, "a", Phase.STARTING)
+        now = controller.clock()
+        tell = controller.intake.tell
+        started = GangStarted(id="s", observed_at=now, job="a", attempt=1)
+        ended = GangEnded(id="e", observed_at=now, job="a", attempt=1, exit_code=0)
+        await asyncio.to_thread(tell, started)
+        await phase(loop, controller, "a", Phase.RUNNING)
+        await asyncio.to_thread(tell, ended)
+        await phase(loop, controller, "a", Phase.SUCCEEDED)
+
+    play(tmp_path, scene)
+
+
+def test_time_alone_ends_a_job_at_its_limit(tmp_path: Path) -> None:
+    async def scene(loop: Loop, controller: Controller) -> None:
+        await loop.call(lambda: controller.submit([job("a", time_limit_s=0.2)], None, {}))
+        await phase(loop, controller, "a", Phase.STARTING)
+        started = GangStarted(id="s", observed_at=controller.clock(), job="a", attempt=1)
+        controller.intake.tell(started)
+        state = await phase(loop, controller, "a", Phase.STOPPING)
+        assert state.running_at is not None
+        assert state.stop_decided_at is not None
+        assert 0.2 <= state.stop_decided_at - state.running_at < 0.2 + 1.0
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize("fault", [OSError(24, "Too many open files")])
+def test_a_fault_of_the_world_is_tried_again(
+    tmp_path: Path, fault: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(loop: Loop, controller: Controller) -> None:
+        looks = []
+
+        def poll() -> None:
+            looks.append(1)
+            if len(looks) == 1:
+                raise fault
+
+        controller.cluster.poll = poll  # type: ignore[method-assign]  # a cluster that fails once
+        await loop.call(lambda: controller.submit([job("a")], None, {}))
+        await phase(loop, controller, "a", Phase.STARTING)
+        assert "Too many open files" in caplog.text
+
+    play(tmp_path, scene)
+
+
+def test_a_bug_ends_the_loop(tmp_path: Path) -> None:
+    async def scene(loop: Loop, controller: Controller) -> None:
+        def poll() -> None:
+            raise AssertionError("a bug")
+
+        controller.cluster.poll = poll  # type: ignore[method-assign]  # a cluster with a bug
+        await asyncio.sleep(3 * POLL_S)
+
+    with pytest.raises(AssertionError, match="a bug"):
+        play(tmp_path, scene)
+
+
+def test_a_ticket_taken_before_a_look_misses_no_change() -> None:
+    async def scene() -> None:
+        changes = Changes()
+        ticket = changes.ticket()
+        changes.tick()
+        assert await wait_until_set(ticket, 0.01)
+        assert not await wait_until_set(changes.ticket(), 0.01)
+
+    asyncio.run(scene())

@@ -1,0 +1,198 @@
+"""Submission: ids, checks, paths; and what a user may ask of a job afterwards."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gantree.control.controller import Controller
+from gantree.control.submission import JobIds, overridden, with_absolute_paths
+from gantree.journal.sqlite import SqliteJournal
+from gantree.model.errors import BadInput, Conflict, NotFound, Unsupported
+from gantree.model.jobs import Checkpoint, Job
+from gantree.model.phases import Phase
+from gantree.policy.preset import Policy
+from gantree.testing.builders import cluster, job
+from gantree.testing.recording import RecordingCluster
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Iterator[Controller]:
+    journal = SqliteJournal(tmp_path)
+    site = cluster(leaves=1, nodes=2)
+    controller = Controller(journal, Policy(), RecordingCluster, site=site)
+    controller.recover()
+    yield controller
+    controller.close()
+
+
+def submit(controller: Controller, *jobs: Job, **overrides: Any) -> list[str]:
+    receipt = controller.submit(jobs, None, overrides)
+    controller.step()
+    return [submitted.job for submitted in receipt.jobs]
+
+
+@given(st.lists(st.lists(st.sampled_from(["a", "b", "a-2", "a-3", "b-2"]), max_size=5), max_size=5))
+def test_an_id_is_never_given_twice_and_begins_with_the_name(rounds: list[list[str]]) -> None:
+    used: set[str] = set()
+    ids = JobIds(used.__contains__)
+    for names in rounds:
+        chosen = [submitted.job for submitted in ids.choose([job(name) for name in names])]
+        assert not used & set(chosen)
+        assert len(set(chosen)) == len(names)
+        assert all(
+            job_id == name or job_id.startswith(f"{name}-")
+            for job_id, name in zip(chosen, names, strict=True)
+        )
+        used |= set(chosen)
+
+
+def test_ids_count_up_over_restarts_and_after_the_end_of_a_job(tmp_path: Path) -> None:
+    given_ids = []
+    for _ in range(3):
+        journal = SqliteJournal(tmp_path)
+        controller = Controller(journal, Policy(), RecordingCluster, site=cluster())
+        controller.recover()
+        given_ids += submit(controller, job("a"))
+        controller.cancel("a")
+        controller.step()
+        controller.close()
+    assert given_ids == ["a", "a-2", "a-3"]
+
+
+def test_a_submission_is_durable_before_any_step(controller: Controller) -> None:
+    controller.submit([job("a")], None, {})
+    entries = controller.journal.read_inbox(0, 10)
+    assert entries[-1].event.id == "a/submitted"
+
+
+def test_a_name_means_the_newest_job_of_that_name_unless_it_is_an_id(
+    controller: Controller,
+) -> None:
+    assert submit(controller, job("a"), job("a")) == ["a", "a-2"]
+    assert submit(controller, job("b-2"), job("b"), job("b")) == ["b-2", "b", "b-3"]
+    assert controller.resolve("a") == "a"
+    assert controller.resolve("a-2") == "a-2"
+    with pytest.raises(NotFound, match="there is no job zzz"):
+        controller.resolve("zzz")
+
+
+def test_after_names_become_ids(controller: Controller) -> None:
+    submit(controller, job("prepare"))
+    ids = submit(controller, job("prepare"), job("train", after=("prepare",)))
+    assert ids == ["prepare-2", "train"]
+    assert controller.ledger.jobs["train"].spec.after == ("prepare-2",)
+    assert submit(controller, job("test", after=("train",))) == ["test"]
+
+
+def test_after_may_name_an_older_job_of_the_same_name(controller: Controller) -> None:
+    submit(controller, job("nightly"))
+    assert submit(controller, job("nightly", after=("nightly",))) == ["nightly-2"]
+    assert controller.ledger.jobs["nightly-2"].spec.after == ("nightly",)
+
+
+def test_what_comes_after_must_stand_below_and_must_not_have_failed(controller: Controller) -> None:
+    submit(controller, job("prepare"))
+    with pytest.raises(BadInput, match="stands below it"):
+        controller.submit([job("train", after=("prepare",)), job("prepare")], None, {})
+    submit(controller, job("doomed", gpus=9))
+    controller.cancel("doomed")
+    controller.step()
+    with pytest.raises(BadInput, match="doomed, which has ended: cancelled"):
+        controller.submit([job("train", after=("doomed",))], None, {})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "says"),
+    [
+        (job("x", priority="bacth"), BadInput, "batch"),
+        (job("x", required="lief"), BadInput, "leaf"),
+        (job("x", after=("ghost",)), BadInput, "no job ghost"),
+        (replace(job("x"), roles=(replace(job("x").roles[0], workdir="here"),)), BadInput, "here"),
+    ],
+)
+def test_what_is_known_to_be_wrong_is_refused_before_it_is_taken(
+    controller: Controller, wrong: Job, error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        controller.submit([job("good"), wrong], None, {})
+    controller.step()
+    assert controller.ledger.jobs == {}
+    assert controller.journal.all_set_aside() == ()
+
+
+def test_a_wish_of_a_later_version_is_refused_before_it_is_taken(controller: Controller) -> None:
+    plain = job("x")
+    shape = replace(plain.roles[0].shape, mig="3g.40gb")
+    with pytest.raises(Unsupported):
+        controller.submit([replace(plain, roles=(replace(plain.roles[0], shape=shape),))], None, {})
+
+
+def test_a_job_that_can_never_start_is_taken_with_a_warning(controller: Controller) -> None:
+    receipt = controller.submit([job("a", gpus=9), job("b", gpus=8)], None, {})
+    (warning,) = receipt.warnings
+    assert warning.startswith("a: ")
+    controller.step()
+    assert controller.ledger.jobs["a"].phase is Phase.PENDING
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        ({"members": 3}, "allowed: name, queue, priority"),
+        ({"name": "../etc"}, "name"),
+        ({"queue": "a//b"}, "queue"),
+        ({"queue": 3}, "queue"),
+        ({"name": "x" * 64}, "name"),
+    ],
+)
+def test_overrides_are_as_strict_as_a_job_file(overrides: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        overridden(job("a"), overrides)
+
+
+def test_overrides_replace_fields(controller: Controller) -> None:
+    submit(controller, job("a"), name="b", queue="research/nlp", priority=7)
+    state = controller.ledger.jobs["b"]
+    assert (state.spec.queue, state.priority) == ("research/nlp", 7)
+    with pytest.raises(BadInput, match="2 jobs"):
+        controller.submit([job("a"), job("b")], None, {"name": "c"})
+
+
+@pytest.mark.parametrize(
+    ("workdir", "base", "expected"),
+    [
+        (None, None, None),
+        (None, "/home/u", "/home/u"),
+        ("/data", None, "/data"),
+        ("/data", "/home/u", "/data"),
+        ("run", "/home/u", "/home/u/run"),
+    ],
+)
+def test_directories_start_from_the_base(
+    workdir: str | None, base: str | None, expected: str | None
+) -> None:
+    plain = job("a", checkpoint=Checkpoint(path=workdir))
+    asked = replace(plain, roles=(replace(plain.roles[0], workdir=workdir),))
+    resolved = with_absolute_paths(asked, base)
+    assert resolved.roles[0].workdir == expected
+    assert resolved.checkpoint is not None
+    assert resolved.checkpoint.path == (expected if workdir else None)
+
+
+def test_cancelling_twice_is_cancelling_once_and_the_ended_cannot_be_cancelled(
+    controller: Controller,
+) -> None:
+    submit(controller, job("a", gpus=9))
+    before = len(controller.journal.read_inbox(0, 99))
+    assert [controller.cancel("a"), controller.cancel("a")] == ["a", "a"]
+    assert len(controller.journal.read_inbox(0, 99)) == before + 1
+    controller.step()
+    with pytest.raises(Conflict, match="a has ended: cancelled"):
+        controller.cancel("a")
+    with pytest.raises(NotFound):
+        controller.cancel("b")

@@ -1,0 +1,87 @@
+"""What the documentation shows is read as it stands; schemas are up to date; reading nothing costs nothing."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gantree.formats import read_cluster, read_job, read_policy
+from gantree.formats.cluster_form import ClusterForm
+from gantree.formats.forms import Form
+from gantree.formats.job_form import JobForm
+from gantree.formats.policy_form import PolicyForm
+from gantree.formats.schemas import FORMS, schema_of, write_schemas
+from gantree.formats.traces import OPTIONAL, REQUIRED, read_trace_text
+
+ROOT = Path(__file__).parents[2]
+CONFORMANCE = ROOT.parent / "shared" / "conformance" / "placement" / "cases.json"
+READERS: dict[str, Callable[[str, str], Any]] = {
+    "cluster": read_cluster,
+    "job": read_job,
+    "policy": read_policy,
+}
+DOCUMENT = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", sorted(READERS))
+def test_the_example_in_the_reference_is_read(kind: str) -> None:
+    (text,) = re.findall(rf"```yaml\n(# {kind}\n.*?)```", DOCUMENT, flags=re.DOTALL)
+    assert READERS[kind](text, "docs/files.md")
+
+
+def test_the_trace_in_the_reference_is_read() -> None:
+    (text,) = re.findall(r"```csv\n(.*?)```", DOCUMENT, flags=re.DOTALL)
+    assert len(read_trace_text(text.splitlines(keepends=True), "docs/files.md")) == 2
+
+
+def _all_fields(kind: type[Form]) -> set[str]:
+    schema = kind.model_json_schema()
+    forms = [schema, *schema["$defs"].values()]
+    return {field for form in forms for field in form["properties"]}
+
+
+@pytest.mark.parametrize("kind", [ClusterForm, JobForm, PolicyForm])
+def test_the_reference_names_every_field(kind: type[Form]) -> None:
+    named = set(re.findall(r"[A-Za-z_]+", " ".join(re.findall(r"`([^`\n]+)`", DOCUMENT))))
+    assert _all_fields(kind) - named == set()
+
+
+def test_the_reference_names_every_column_of_a_trace() -> None:
+    assert [column for column in (*REQUIRED, *OPTIONAL) if f"`{column}`" not in DOCUMENT] == []
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "examples").rglob("*.yaml")), ids=lambda path: path.stem
+)
+def test_every_example_file_is_read(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    kind = "cluster" if "\ntiers:" in text else "job" if "gang:" in text else "policy"
+    assert READERS[kind](text, str(path))
+
+
+@pytest.mark.parametrize("name", sorted(FORMS))
+def test_schemas_in_the_docs_are_up_to_date(name: str, tmp_path: Path) -> None:
+    """`python -m gantree.formats.schemas docs/schemas` writes them anew."""
+    write_schemas(tmp_path)
+    kept = (ROOT / "docs" / "schemas" / f"{name}.schema.json").read_text(encoding="utf-8")
+    assert kept == (tmp_path / f"{name}.schema.json").read_text(encoding="utf-8")
+    assert json.loads(kept) == schema_of(name)
+
+
+def test_importing_formats_does_not_import_pydantic_or_yaml() -> None:
+    code = "import sys, gantree.formats; print(sorted({'pydantic', 'yaml', 'hostlist'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(not CONFORMANCE.exists(), reason="the conformance cases are not at hand")
+def test_all_conformance_cases_are_read() -> None:
+    for case in json.loads(CONFORMANCE.read_text(encoding="utf-8")):
+        cluster = read_cluster(json.dumps(case["cluster"], indent=1), case["id"])
+        (job,) = read_job(json.dumps(case["job"], indent=1), case["id"])
+        assert (cluster.name, job.name) == (case["cluster"]["name"], case["job"]["name"])

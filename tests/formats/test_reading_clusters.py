@@ -1,0 +1,273 @@
+"""cluster.yaml: what a good file means, and where a bad one is wrong."""
+
+from pathlib import Path
+from time import process_time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gantree.formats import read_cluster, write_machine
+from gantree.model.cluster import NO_LINK, Allocation, Link, Machine, Nic
+from gantree.model.errors import BadFields
+from gantree.topology.catalog import MACHINES, PATH_CLASSES
+
+DATA = Path(__file__).parents[1] / "data" / "clusters"
+GOOD = (DATA / "two-leaves.yaml").read_text(encoding="utf-8")
+
+SMALL = """\
+name: small
+tiers: [leaf, node]
+machines:
+  m2: {gpus: 2, gpu: T4, cpus: 8, nics: 2}
+  p2:
+    gpus: 2
+    links: [[X, NV1], [NV1, X]]
+    numa: [0, 1]
+    nics: [{name: a, near: [0]}, {name: b, near: [1]}]
+nodes:
+  - {names: "n[0-3]", machine: m2, at: {leaf: l0}}
+  - {names: p0, machine: p2, at: {leaf: l1}}
+links:
+  leaf: {bandwidth_GBps: 50, latency_us: 6}
+allocations:
+  - {job: old, node: n0, gpus: [0]}
+"""
+
+
+def test_a_good_file_is_read_in_full() -> None:
+    cluster = read_cluster(GOOD, "two-leaves.yaml")
+    assert (cluster.name, cluster.tiers) == ("two-leaves", ("spine", "leaf", "node"))
+    assert cluster.links == {"spine": Link(25, 12, 800), "leaf": Link(50, 6)}
+    names = [node.name for node in cluster.nodes]
+    assert names[:4] == ["n0", "n1", "n2", "n3"]
+    assert names[4:7] == ["r0-n08", "r0-n09", "r0-n10"]
+    assert names[7:] == ["r1-n08", "r1-n09", "r1-n10", "w0", "007", "c0"]
+    assert cluster.nodes[0].at == ("s0", "00")
+    assert cluster.nodes[0].labels == (("pool", "a"), ("rank", "1"))
+    assert cluster.nodes[4].at == ("s0", "l1")
+    assert cluster.nodes[11].launch == ("ip", "netns", "exec", "007")
+    assert (cluster.nodes[11].address, cluster.nodes[0].address) == ("007.local", "127.0.0.1")
+    assert cluster.allocations == (
+        Allocation("old-1", "n0", (0, 1, 2, 3), 0.5, 0.0, 2),
+        Allocation("old-2", "n0", (4,)),
+    )
+
+
+def test_machines_of_the_file_and_of_the_catalogue_come_along() -> None:
+    machines = read_cluster(GOOD, "two-leaves.yaml").machines
+    assert sorted(machines) == ["cpu-only", "dgx-h100", "m8", "pairs4"]
+    assert machines["dgx-h100"] == MACHINES["dgx-h100"]
+    assert machines["m8"].nics[1] == Nic("mlx5_1", (1,), 1)
+    assert machines["cpu-only"] == Machine("cpu-only", 0, cpus=32.0)
+    assert machines["pairs4"] == Machine(
+        "pairs4",
+        4,
+        "A6000-48GB",
+        (
+            ("X", "NV4", "NODE", "NODE"),
+            ("NV4", "X", "NODE", "NODE"),
+            ("NODE", "NODE", "X", NO_LINK),
+            ("NODE", "NODE", NO_LINK, "X"),
+        ),
+        (0, 0, 1, None),
+        (Nic("mlx5_0", (0, 1), 0), Nic("mlx5_1", (2, 3))),
+        64.5,
+        512.0,
+    )
+
+
+WRONG = [
+    # what is replaced, by what, line, field, words of the message
+    ("name: small", "nam: small", 1, "nam", "Did you mean `name`?"),
+    ("name: small", "nam: small", 1, "name", "required"),
+    ("name: small", "name: ../../etc", 1, "name", "`../../etc`"),
+    ("name: small", "name: [a]", 1, "name", "a list"),
+    ("name: small", "name: true", 1, "name", "`true`"),
+    ("name: small", "name: small\nname: x", 2, "name", "first in line 1"),
+    ("[leaf, node]", "[leaf, node, leaf]", 2, "tiers[2]", "each tier once"),
+    ("[leaf, node]", "[node, leaf]", 2, "tiers", "end with `node`"),
+    ("[leaf, node]", "[leaf, gpu, node]", 2, "tiers[1]", "other than"),
+    ("[leaf, node]", "[]", 2, "tiers", "at least 1"),
+    ("[leaf, node]", "leaf", 2, "tiers", "a list"),
+    ("gpus: 2, gpu: T4", "gpus: 2, gpuz: T4", 4, "machines.m2.gpuz", "Did you mean `gpu"),
+    ("gpus: 2, gpu: T4", "gpus: -2, gpu: T4", 4, "machines.m2.gpus", "0 or more"),
+    ("gpus: 2, gpu: T4", "gpus: true, gpu: T4", 4, "machines.m2.gpus", "`true`"),
+    ("gpus: 2, gpu: T4", "gpus: 2.5, gpu: T4", 4, "machines.m2.gpus", "`2.5`"),
+    ("gpus: 2, gpu: T4", "gpus: '2', gpu: T4", 4, "machines.m2.gpus", "whole number"),
+    ("gpus: 2, gpu: T4", "gpus: 5000, gpu: T4", 4, "machines.m2.gpus", "at most 1024"),
+    ("cpus: 8", "cpus: .nan", 4, "machines.m2.cpus", "`.nan`"),
+    ("nics: 2}", "nics: x}", 4, "machines.m2.nics", "whole number"),
+    ("nics: 2}", "nics: 9000}", 4, "machines.m2.nics", "at most 1024"),
+    ("  m2: {", "  m 2: {", 4, "machines.m 2", "a name of"),
+    ("[[X, NV1], [NV1, X]]", "[[X, NV1], [NV2, X]]", 7, "machines.p2.links[0][1]", "NV2"),
+    ("[[X, NV1], [NV1, X]]", "[[NV1, NV1], [NV1, X]]", 7, "machines.p2.links[0][0]", "X, from"),
+    ("[[X, NV1], [NV1, X]]", "[[X, X], [X, X]]", 7, "machines.p2.links[1][0]", "diagonal only"),
+    ("[[X, NV1], [NV1, X]]", "[[X, PXI], [PIX, X]]", 7, "machines.p2.links[0][1]", "Did you mean `P"),
+    ("[[X, NV1], [NV1, X]]", "[[X, NV1]]", 7, "machines.p2.links", "2 rows"),
+    ("[[X, NV1], [NV1, X]]", "[[X, NV1], [NV1]]", 7, "machines.p2.links[1]", "2 columns"),
+    ("numa: [0, 1]", "numa: [0]", 8, "machines.p2.numa", "2 numbers"),
+    ("numa: [0, 1]", "numa: [0, -1]", 8, "machines.p2.numa[1]", "NUMA"),
+    ("{name: b,", "{name: a,", 9, "machines.p2.nics[1].name", "each NIC once"),
+    ("near: [1]", "near: [2]", 9, "machines.p2.nics[1].near[0]", "GPUs 0 to 1"),
+    ("{name: b,", "{nam: b,", 9, "machines.p2.nics[1].nam", "Did you mean `name`?"),
+    ("machine: m2", "machine: mm2", 11, "nodes[0].machine", "Did you mean `m2`?"),
+    ("machine: m2", "machine: dgx-h10", 11, "nodes[0].machine", "Did you mean `dgx-h100`?"),
+    ("n[0-3]", "n[0-3", 11, "nodes[0].names", "hostlist"),
+    ("n[0-3]", "n[3-0]", 11, "nodes[0].names", "backwards"),
+    ("n[0-3]", "n[0-[1-2]]", 11, "nodes[0].names", "hostlist"),
+    ("n[0-3]", "n[0-999999999]", 11, "nodes[0].names", "at most 100000"),
+    ("n[0-3]", "n[0-999][0-999][0-999]", 11, "nodes[0].names", "at most 100000"),
+    ("n[0-3]", "../n", 11, "nodes[0].names", "hostlist"),
+    ("n[0-3]", "n[0-3,2]", 11, "nodes[0].names", "`n2` again"),
+    ("names: p0", "names: n3", 12, "nodes[1].names", "first in line 11"),
+    ("names: p0", "names: []", 12, "nodes[1].names", "at least one"),
+    ("at: {leaf: l1}", "at: {}", 12, "nodes[1].at", "no `leaf`"),
+    ("at: {leaf: l1}", "labels: {a: b}", 12, "nodes[1].at", "no `leaf`"),
+    ("at: {leaf: l1}", "at: {leav: l1}", 12, "nodes[1].at.leav", "Did you mean `leaf`?"),
+    ("at: {leaf: l1}", "at: {leaf: l1, node: p}", 12, "nodes[1].at.node", "unknown tier"),
+    ("at: {leaf: l1}", "at: {leaf: a/b}", 12, "nodes[1].at.leaf", "`a/b`"),
+    ("at: {leaf: l1}", "at: l1", 12, "nodes[1].at", "a mapping"),
+    ("at: {leaf: l1}", "at: {leaf: l1}, launch: ip x", 12, "nodes[1].launch", "[ip, x]"),
+    ("leaf: {band", "leav: {band", 14, "links.leav", "Did you mean `leaf`?"),
+    ("bandwidth_GBps: 50", "bandwidth_Gbps: 50", 14, "links.leaf.bandwidth_Gbps", "GBps`?"),
+    ("bandwidth_GBps: 50", "bandwidth_GBps: 0", 14, "links.leaf.bandwidth_GBps", "above 0"),
+    ("node: n0", "node: n9", 16, "allocations[0].node", "unknown node"),
+    ("gpus: [0]}", "gpus: [2]}", 16, "allocations[0].gpus[0]", "GPUs 0 to 1"),
+    ("gpus: [0]}", "gpus: [1, 1]}", 16, "allocations[0].gpus[1]", "old holds"),
+    ("gpus: [0]}", "gpus: 0}", 16, "allocations[0].gpus", "a list"),
+    ("gpus: [0]}", "gpus: [0], cpus: 9}", 16, "allocations[0].cpus", "at most 8"),
+    ("gpus: [0]}", "gpus: [0], nics: 3}", 16, "allocations[0].nics", "at most 2"),
+    ("gpus: [0]}", "gpus: [0]}\n  - {job: b, node: n0, gpus: [0]}", 17, "allocations[1].gpus[0]", "old"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "line", "field", "words"), WRONG)
+def test_a_wrong_field_is_named_with_its_line(
+    old: str, new: str, line: int, field: str, words: str
+) -> None:
+    assert old in SMALL
+    with pytest.raises(BadFields) as caught:
+        read_cluster(SMALL.replace(old, new, 1), "c.yaml")
+    told = [problem for problem in caught.value.problems if problem.field == field]
+    assert told, str(caught.value)
+    assert told[0].line == line
+    assert words in str(told[0])
+    assert str(told[0]).startswith(f"c.yaml:{line}: {field}: found ")
+
+
+def test_a_wrong_field_makes_no_other_field_look_wrong() -> None:
+    """What could not be read must not be missed elsewhere: a node without machine is no unknown node."""
+    text = SMALL.replace("machine: m2", "machine: [m2]").replace("gpus: 2,", "gpus: x,")
+    text = text.replace("[leaf, node]", "[leaf, {}, node]")
+    with pytest.raises(BadFields) as caught:
+        read_cluster(text, "c.yaml")
+    fields = [problem.field for problem in caught.value.problems]
+    assert fields == ["tiers[1]", "machines.m2.gpus", "nodes[0].machine"]
+
+
+def test_all_problems_of_a_file_are_told_at_once_in_the_order_of_lines() -> None:
+    text = SMALL.replace("name: small", "nam: small").replace("machine: m2", "machine: m3")
+    text = text.replace("gpus: [0]}", "gpus: [7], node: n1}").replace("numa: [0, 1]", "numa: [0]")
+    with pytest.raises(BadFields) as caught:
+        read_cluster(text, "c.yaml")
+    found = [(problem.line, problem.field) for problem in caught.value.problems]
+    assert found == [
+        (1, "name"),
+        (1, "nam"),
+        (8, "machines.p2.numa"),
+        (11, "nodes[0].machine"),
+        (16, "allocations[0].node"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", "an empty file"),
+        ("# nothing\n", "an empty file"),
+        ("---\n...\n", "an empty file"),
+        ("- a\n", "a list"),
+        ("just text\n", "`just text`"),
+        (SMALL + "---\n" + SMALL, "a second document"),
+    ],
+)
+def test_a_file_of_another_shape_is_refused_as_a_whole(text: str, found: str) -> None:
+    with pytest.raises(BadFields) as caught:
+        read_cluster(text, "c.yaml")
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.found) == ("document", found)
+    assert problem.line
+
+
+def test_too_many_nodes_in_all_are_refused_without_building_them() -> None:
+    nodes = "".join(f'  - {{names: "a{n}-[0-99999]", machine: t4-4}}\n' for n in range(500))
+    with pytest.raises(BadFields) as caught:
+        read_cluster("name: c\ntiers: [node]\nnodes:\n" + nodes, "c.yaml")
+    assert "at most 200000 nodes" in str(caught.value)
+
+
+def test_thousands_of_errors_are_cut_to_a_hundred() -> None:
+    nodes = "".join(f"  - {{names: n{n}, machine: nope}}\n" for n in range(3000))
+    with pytest.raises(BadFields) as caught:
+        read_cluster("name: c\ntiers: [node]\nnodes:\n" + nodes, "c.yaml")
+    assert len(caught.value.problems) == 100
+
+
+def test_131072_gpus_are_read_in_about_a_second() -> None:
+    leaves = "".join(
+        f'  - {{names: "n[{32 * leaf}-{32 * leaf + 31}]", machine: dgx-h100, '
+        f"at: {{spine: s{leaf // 16}, leaf: l{leaf}}}}}\n"
+        for leaf in range(512)
+    )
+    text = "name: big\ntiers: [spine, leaf, node]\nnodes:\n" + leaves
+    before_s = process_time()
+    cluster = read_cluster(text, "big.yaml")
+    assert sum(cluster.machines[node.machine].gpus for node in cluster.nodes) == 131_072
+    assert process_time() - before_s < 3
+
+
+names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,20}", fullmatch=True)
+texts = st.text(
+    st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=20
+)
+amounts = st.none() | st.integers(0, 4096).map(float) | st.floats(0, 1e6, allow_subnormal=False)
+classes = st.sampled_from([NO_LINK, "NV1", "NV18", *PATH_CLASSES])
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Machine:
+    gpus = draw(st.integers(0, 6))
+    pairs = {(a, b): draw(classes) for a in range(gpus) for b in range(a)}
+    links = tuple(
+        tuple("X" if a == b else pairs[max(a, b), min(a, b)] for b in range(gpus))
+        for a in range(gpus)
+    )
+    near = st.lists(st.integers(0, gpus - 1), unique=True) if gpus else st.just([])
+    devices = draw(
+        st.lists(st.from_regex(r"[a-z0-9_:]{1,8}", fullmatch=True), max_size=4, unique=True)
+    )
+    nics = tuple(
+        Nic(name, tuple(draw(near)), draw(st.none() | st.integers(0, 9))) for name in devices
+    )
+    numa = draw(st.just(()) | st.tuples(*[st.none() | st.integers(0, 7)] * gpus))
+    kept = draw(st.booleans())
+    return Machine(
+        draw(names), gpus, draw(st.none() | texts), links if kept else (), numa, nics,
+        draw(amounts), draw(amounts),
+    )  # fmt: skip
+
+
+@given(machines())
+def test_a_written_machine_reads_back_as_the_same_machine(machine: Machine) -> None:
+    text = write_machine(machine) + "name: c\ntiers: [node]\nnodes: [{names: n0, machine: t4-4}]\n"
+    assert read_cluster(text, "c.yaml").machines[machine.name] == machine
+
+
+@pytest.mark.parametrize("name", sorted(MACHINES))
+def test_every_machine_of_the_catalogue_can_be_written_and_read(name: str) -> None:
+    text = (
+        write_machine(MACHINES[name])
+        + f"name: c\ntiers: [node]\nnodes: [{{names: n, machine: {name}}}]\n"
+    )
+    assert read_cluster(text, "c.yaml").machines == {name: MACHINES[name]}

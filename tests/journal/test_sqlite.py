@@ -1,0 +1,196 @@
+"""The SQLite journal: the contract, and what is particular to a file: locks, modes, versions, damage."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gantree.journal.contract import Journal
+from gantree.journal.sqlite import FILE, LOCK, SCHEMA_VERSION, SqliteJournal
+from gantree.model.errors import JournalError
+from gantree.testing.journal_contract import JournalContract, ended, stop, tick
+
+
+class TestSqlite(JournalContract):
+    def open(self, place: Path) -> Journal:
+        return SqliteJournal(place)
+
+
+def written(place: Path) -> Path:
+    """A journal with two events and two facts, closed."""
+    journal = SqliteJournal(place)
+    epoch = journal.next_epoch()
+    journal.append_inbox([tick(1), tick(2)])
+    journal.commit_turn(2, [ended(1), ended(2)], [], epoch)
+    journal.close()
+    return place / FILE
+
+
+def test_a_second_daemon_is_refused_and_told_who_is_there(tmp_path: Path) -> None:
+    first = SqliteJournal(tmp_path)
+    with pytest.raises(JournalError, match=f"in use by another daemon .process {os.getpid()}"):
+        SqliteJournal(tmp_path)
+    first.close()
+    SqliteJournal(tmp_path).close()
+
+
+def test_the_lock_ends_with_its_process_however_it_ends(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from gantree.journal.sqlite import SqliteJournal\n"
+        "journal = SqliteJournal(Path(sys.argv[1])); print('open', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"open\n"
+        with pytest.raises(JournalError, match=f"process {holder.pid}"):
+            SqliteJournal(tmp_path)
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    SqliteJournal(tmp_path).close()
+
+
+def test_files_belong_to_the_user_alone(tmp_path: Path) -> None:
+    place = tmp_path / "deep" / "state"
+    journal = SqliteJournal(place)
+    journal.append_inbox([tick(1)])
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in place.iterdir()}
+    assert set(modes) == {FILE, LOCK, f"{FILE}-wal", f"{FILE}-shm"}
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    journal.close()
+
+
+def test_commits_wait_for_the_disk(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path)
+    assert journal._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert journal._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    journal.close()
+
+
+def test_a_newer_journal_is_refused_unchanged(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    before = path.read_bytes()
+    with pytest.raises(JournalError, match="newer gantree"):
+        SqliteJournal(tmp_path)
+    assert path.read_bytes() == before
+    assert sorted(each.name for each in tmp_path.iterdir() if "-" not in each.name) == [LOCK, FILE]
+
+
+def test_a_refused_journal_gives_its_lock_back(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    for version, refused in ((99, True), (SCHEMA_VERSION, False)):
+        with closing(sqlite3.connect(path)) as db:
+            db.execute(f"PRAGMA user_version = {version}")
+        if refused:
+            with pytest.raises(JournalError):
+                SqliteJournal(tmp_path)
+        else:
+            SqliteJournal(tmp_path).close()
+
+
+def test_a_database_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE recipes (name TEXT)")
+    before = path.read_bytes()
+    with pytest.raises(JournalError, match="no journal of gantree"):
+        SqliteJournal(tmp_path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["fact", "event"])
+def test_a_kind_or_version_of_the_future_is_refused(tmp_path: Path, kind: str) -> None:
+    table = {"fact": "facts", "event": "inbox"}[kind]
+    path = written(tmp_path)
+    for change in ("version = 99", "version = 1, kind = 'MindRead'"):
+        with closing(sqlite3.connect(path)) as db:
+            db.execute(f"UPDATE {table} SET {change} WHERE seq = 2")
+            db.commit()
+        journal = SqliteJournal(tmp_path)
+        with pytest.raises(JournalError, match="newer gantree"):
+            list(journal.facts()) if kind == "fact" else journal.read_inbox(0, 9)
+        journal.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        'UPDATE facts SET data = \'{"at": "soon"}\' WHERE seq = 2',
+        "UPDATE facts SET data = 'rubbish' WHERE seq = 2",
+        "DELETE FROM facts WHERE seq = 1",
+        "DROP TABLE facts",
+    ],
+)
+def test_damaged_facts_are_a_journal_error(tmp_path: Path, damage: str) -> None:
+    path = written(tmp_path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(damage)
+        db.commit()
+    journal = SqliteJournal(tmp_path)
+    with pytest.raises(JournalError):
+        list(journal.facts())
+    journal.close()
+
+
+def test_a_file_that_is_no_database_is_a_journal_error(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"no database at all, " * 100)
+    with pytest.raises(JournalError, match="not a database"):
+        SqliteJournal(tmp_path)
+
+
+def test_a_page_of_rubbish_is_a_journal_error(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes()[:4096] + b"\xff" * (size - 4096))
+    with pytest.raises(JournalError):
+        journal = SqliteJournal(tmp_path)
+        try:
+            list(journal.facts())
+        finally:
+            journal.close()
+
+
+def test_a_start_that_was_cut_off_before_the_tables_is_finished(tmp_path: Path) -> None:
+    (tmp_path / FILE).touch(mode=0o600)
+    journal = SqliteJournal(tmp_path)
+    journal.append_inbox([tick(1)])
+    journal.close()
+
+
+@settings(max_examples=25, deadline=None)
+@given(cut=st.floats(0, 1))
+def test_a_log_that_was_torn_anywhere_leaves_whole_turns(
+    tmp_path_factory: pytest.TempPathFactory, cut: float
+) -> None:
+    """Power fails while the write-ahead log grows: what is left of it ends at some byte."""
+    place, copy = tmp_path_factory.mktemp("journal"), tmp_path_factory.mktemp("copy")
+    journal = SqliteJournal(place)
+    epoch = journal.next_epoch()
+    for turn in range(1, 5):
+        journal.append_inbox([tick(turn)])
+        journal.commit_turn(turn, [ended(turn), ended(-turn)], [stop(turn, epoch)], epoch)
+    for suffix in ("", "-wal"):
+        shutil.copy(place / f"{FILE}{suffix}", copy)
+    journal.close()
+    log = copy / f"{FILE}-wal"
+    os.truncate(log, int(cut * log.stat().st_size))
+    torn = SqliteJournal(copy)
+    turns = torn.turns()
+    assert torn.cursor() == turns
+    assert turns <= len(torn.read_inbox(0, 9)) <= turns + 1
+    assert len(list(torn.facts())) == 2 * turns
+    assert [order.attempt for _, order in torn.orders()] == list(range(1, turns + 1))
+    torn.close()

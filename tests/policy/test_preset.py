@@ -1,0 +1,43 @@
+"""Priority classes and presets."""
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from gantree.model.errors import BadInput
+from gantree.policy.preset import DEFAULT_PRIORITIES, PRESETS, Policy
+
+
+@pytest.mark.parametrize(
+    ("word", "number"),
+    [("research", 100), ("batch", 200), ("production", 300), ("serving", 400), (7, 7), (-3, -3), (0, 0)],
+)  # fmt: skip
+def test_a_class_or_a_number_is_a_priority(word: str | int, number: int) -> None:
+    assert Policy().priority_of(word) == number
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("bach", "Did you mean `batch`?"), ("Serving", "`serving`"), ("zzz", "batch")],
+)
+def test_an_unknown_class_names_the_known_ones_and_the_nearest(word: str, hint: str) -> None:
+    with pytest.raises(BadInput, match="found") as caught:
+        Policy().priority_of(word)
+    assert hint in str(caught.value)
+
+
+def test_a_truth_is_no_priority() -> None:
+    with pytest.raises(BadInput):
+        Policy().priority_of(True)
+
+
+def test_presets_differ_in_preemption_only() -> None:
+    assert PRESETS["gantree"] == Policy()
+    assert PRESETS["fifo"] == Policy(preempt=False)
+
+
+def test_presets_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        PRESETS["gantree"].preempt = False  # type: ignore[misc]  # that is what is tested
+    with pytest.raises(TypeError):
+        DEFAULT_PRIORITIES["batch"] = 1  # type: ignore[index]  # that is what is tested

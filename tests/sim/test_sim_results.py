@@ -1,0 +1,278 @@
+"""What comes out: statistics, utilisation and domains by hand, the files, and that equal input gives equal bytes."""
+
+import csv
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from io import StringIO
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gantree.formats.traces import TraceJob
+from gantree.model.cluster import Allocation
+from gantree.model.errors import BadInput
+from gantree.policy.preset import Policy
+from gantree.sim.files import columns, jobs_csv, ranges, seconds, summary_json, write
+from gantree.sim.report import columns_of, page
+from gantree.sim.results import Result, nearest_rank, statistics
+from gantree.sim.run import simulate
+from gantree.testing.builders import cluster
+
+SITE = cluster(leaves=2, nodes=2, gpus=4)
+
+
+def trace_job(name: str, submit_s: float, duration_s: float, members: int, gpus: int) -> TraceJob:
+    return TraceJob(
+        job_id=name,
+        submit_s=submit_s,
+        duration_s=duration_s,
+        members=members,
+        gpus_per_member=gpus,
+        queue="q",
+    )
+
+
+@pytest.fixture
+def result() -> Result:
+    """16 GPUs; a gang over two leaves for 10 s, one job behind it, one that never fits."""
+    trace = [
+        trace_job("wide", 100, 10, 3, 4),
+        trace_job("pair", 100, 20, 2, 4),
+        trace_job("never", 100, 1, 5, 4),
+    ]
+    return simulate(SITE, trace, Policy())
+
+
+# ----- numbers
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "expected"),
+    [
+        ([], 50, None),
+        ([7.0], 1, 7.0),
+        ([7.0], 99, 7.0),
+        ([1.0, 2.0], 50, 1.0),
+        ([1.0, 2.0, 3.0], 50, 2.0),
+        ([1.0, 2.0, 3.0], 99, 3.0),
+        ([float(n) for n in range(1, 101)], 50, 50.0),
+        ([float(n) for n in range(1, 101)], 99, 99.0),
+        ([float(n) for n in range(1, 102)], 99, 100.0),
+    ],
+)
+def test_percentiles_are_by_nearest_rank(
+    values: list[float], percent: int, expected: float | None
+) -> None:
+    assert nearest_rank(values, percent) == expected
+
+
+@given(st.lists(st.integers(0, 99), min_size=1).map(sorted), st.integers(1, 100))
+def test_a_percentile_is_the_smallest_value_that_enough_values_do_not_exceed(
+    values: list[int], percent: int
+) -> None:
+    enough = [v for v in values if 100 * sum(w <= v for w in values) >= percent * len(values)]
+    assert nearest_rank([float(v) for v in values], percent) == min(enough)
+
+
+def test_statistics_are_over_unsorted_values() -> None:
+    assert statistics([30.0, 10.0, 20.0]) == {"mean": 20.0, "p50": 20.0, "p99": 30.0}
+
+
+def test_the_summary_by_hand(result: Result) -> None:
+    """wide: 12 GPUs from 100 to 110. pair: 8 GPUs from 110 to 130, since only 4 are left beside wide."""
+    assert result.summary() == {
+        "jobs": 3,
+        "finished": 2,
+        "jct_s": {"mean": 20.0, "p50": 10.0, "p99": 30.0},
+        "wait_s": {"mean": 5.0, "p50": 0.0, "p99": 10.0},
+        "makespan_s": 30.0,
+        "gpu_utilisation": round((12 * 10 + 8 * 20) / (16 * 30), 6),
+        "domains_spanned": {"spine": 1.0, "leaf": 1.5, "node": 2.5},
+        "preemptions": 0,
+        "gpu_hours_lost": 0.0,
+    }
+
+
+def test_jobs_of_one_member_do_not_count_as_spanning_domains() -> None:
+    result = simulate(SITE, [trace_job("one", 0, 1, 1, 4), trace_job("two", 0, 1, 2, 4)], Policy())
+    assert result.summary()["domains_spanned"]["node"] == 2.0
+
+
+def test_gpus_that_the_site_itself_holds_are_no_capacity() -> None:
+    site = replace(SITE, allocations=(Allocation("old", "n0", (0, 1, 2, 3)),))
+    result = simulate(site, [trace_job("rest", 0, 10, 3, 4)], Policy())
+    assert (result.gpus, result.summary()["gpu_utilisation"]) == (12, 1.0)
+
+
+# ----- files
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(StringIO(text)))
+
+
+def test_a_row_of_jobs_csv_by_hand(result: Result) -> None:
+    text = jobs_csv(result)
+    assert text.splitlines()[0] == ",".join(columns(("spine", "leaf", "node")))
+    wide, pair, never = rows_of(text)
+    assert {key: pair[key] for key in list(pair)[:13]} == {
+        "job_id": "pair", "queue": "q", "submit_s": "100", "first_start_s": "110", "end_s": "130",
+        "wait_s": "10", "jct_s": "30", "attempts": "1", "gpus": "8", "domains_spine": "1",
+        "domains_leaf": "1", "domains_node": "2", "placement": "n0:0-3;n1:0-3",
+    }  # fmt: skip
+    assert wide["domains_leaf"] == "2"
+    assert (never["end_s"], never["placement"], never["outcome"]) == ("", "", "pending")
+    assert never["reason"].startswith("Never fits")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [([], ""), ([3], "3"), ([0, 1, 2, 3], "0-3"), ([0, 2, 3, 5], "0,2-3,5")],
+)
+def test_gpus_are_written_as_ranges(numbers: list[int], text: str) -> None:
+    assert ranges(numbers) == text
+
+
+@pytest.mark.parametrize(
+    ("time_s", "text"),
+    [(None, ""), (0.0, "0"), (-0.0, "0"), (100.0, "100"), (0.1 + 0.2, "0.3"), (1e-9, "0"), (1e7, "10000000")],
+)  # fmt: skip
+def test_times_are_written_plainly(time_s: float | None, text: str) -> None:
+    assert seconds(time_s) == text
+
+
+def test_the_three_files_are_written_where_nothing_was(result: Result, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "place"
+    write(result, out)
+    assert sorted(path.name for path in out.iterdir()) == [
+        "jobs.csv",
+        "report.html",
+        "summary.json",
+    ]
+    assert json.loads((out / "summary.json").read_text()) == result.summary()
+    assert b"\r" not in (out / "jobs.csv").read_bytes()
+
+
+def test_a_place_that_cannot_be_written_is_named(result: Result, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="file"):
+        write(result, tmp_path / "file")
+
+
+class Page(HTMLParser):
+    """Reads a page: whether every tag is closed, and what it would load from elsewhere."""
+
+    VOID = frozenset({"meta"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loaded: list[str] = []
+        self.seen: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.loaded += [value or "" for key, value in attrs if key in ("src", "href")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_stands_alone_and_says_what_did_not_finish(result: Result) -> None:
+    read = Page(page(result))
+    assert (read.open, read.loaded) == ([], [])
+    assert read.seen.count("svg") == 2 and "script" not in read.seen
+    assert result.jobs[2].reason in read.text
+
+
+def test_names_from_outside_cannot_become_markup() -> None:
+    site = replace(SITE, name="<script>alert(1)</script>")
+    trace = [replace(trace_job("a", 0, 1, 1, 1), priority="<script>")]
+    read = Page(page(simulate(site, trace, Policy())))
+    assert "script" not in read.seen
+    assert "<script>" in read.text
+
+
+def test_the_page_of_an_empty_run_has_no_charts() -> None:
+    read = Page(page(simulate(SITE, [], Policy())))
+    assert (read.open, read.seen.count("svg")) == ([], 0)
+
+
+STEPS = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 9)), min_size=2, max_size=20)
+
+
+@given(STEPS, st.integers(1, 12))
+def test_the_columns_of_a_chart_keep_the_area_the_least_and_the_most(
+    lengths: list[tuple[int, int]], count: int
+) -> None:
+    steps, at_s = [], 0.0
+    for length_s, value in lengths:
+        steps.append((at_s, float(value)))
+        at_s += length_s
+    columns = columns_of(steps, count)
+    end_s = steps[-1][0]
+    area = sum(v * (b - a) for (a, v), (b, _) in pairwise(steps))
+    assert sum(c.mean for c in columns) * end_s / count == pytest.approx(area, abs=1e-6)
+    seen = [value for _, value in steps[:-1]]
+    assert min(c.least for c in columns) == min(seen)
+    assert max(c.most for c in columns) == max(seen)
+    assert all(c.least - 1e-9 <= c.mean <= c.most + 1e-9 for c in columns)
+
+
+# ----- determinism
+
+RUN = """
+import sys
+from gantree.policy.preset import Policy
+from gantree.formats.traces import TraceJob
+from gantree.sim.files import jobs_csv, summary_json
+from gantree.sim.report import page
+from gantree.sim.run import simulate
+from gantree.testing.builders import cluster
+trace = [
+    TraceJob(job_id=f"j{n}", submit_s=float(n * 7 % 50), duration_s=float(5 + n * 13 % 40),
+             members=1 + n % 3, gpus_per_member=1 + n % 4, queue="q",
+             priority=("research", "batch", "serving")[n % 3],
+             checkpoint_s=10.0 if n % 2 else None)
+    for n in range(60)
+]
+result = simulate(cluster(leaves=2, nodes=2, gpus=4), trace, Policy())
+sys.stdout.write(summary_json(result) + jobs_csv(result) + page(result))
+"""
+
+
+def test_equal_input_gives_equal_bytes_whatever_the_hash_seed() -> None:
+    def run(seed: str) -> bytes:
+        environment: dict[str, Any] = {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}
+        done = subprocess.run(
+            [sys.executable, "-c", RUN], env=environment, check=True, capture_output=True
+        )
+        return done.stdout
+
+    first = run("1")
+    assert b'"preemptions": 0' not in first  # the trace does exercise preemption
+    assert run("2") == first
+
+
+def test_summary_json_has_its_keys_in_the_documented_order(result: Result) -> None:
+    assert list(json.loads(summary_json(result))) == [
+        "jobs", "finished", "jct_s", "wait_s", "makespan_s", "gpu_utilisation", "domains_spanned",
+        "preemptions", "gpu_hours_lost",
+    ]  # fmt: skip
