@@ -34,7 +34,9 @@ RANKS = 4
 
 
 # What a gang does: nobody goes on before everybody is there.
-_WAIT_FOR_ALL = f"""await() {{ until [ "$(grep -c "^$GANTREE_JOB " "$1")" -ge {RANKS} ]; do sleep 0.05; done; }}; await"""
+_WAIT_FOR_ALL = (
+    f'all() {{ until [ "$(grep -c "^$GANTREE_JOB " $1)" -ge {RANKS} ]; do sleep 0.05; done; }}; all'
+)
 
 
 class Submitter(threading.Thread):

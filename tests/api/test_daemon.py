@@ -135,7 +135,8 @@ def test_wrong_fields_come_with_file_line_and_hint(client: Client) -> None:
         (job_text("x", "true", more="topology: {required: leef}"), {}, "leaf"),
         (job_text("x", "true", more="after: [ghost]"), {}, "no job ghost"),
         (job_text("x", "true"), {"overrides": {"members": 2}}, "allowed: name"),
-        (job_text("x", "true", more='queue: "a\\ud800"'), {}, "queue"),
+        (job_text("x", "true", more='queue: "a\\ud800"'), {}, "Unicode"),
+        ("name: \ud800", {}, "unicode"),
     ],
 )
 def test_what_is_wrong_is_refused_and_nothing_is_taken(
@@ -204,6 +205,24 @@ def test_logs_can_be_followed_over_a_restart_to_the_end(daemon: Daemon, client: 
     assert followed == b"attempt 1\ndone\nattempt 2\ndone\n"
     assert client.job(job)["phase"] == "succeeded"
     assert b"".join(client.logs(job, rank=0, attempt=2)) == b"attempt 2\ndone\n"
+
+
+def test_an_urgent_job_takes_the_place_and_gives_it_back(daemon: Daemon, client: Client) -> None:
+    train = (
+        "trap 'echo 7 > $GANTREE_CHECKPOINT_ANSWER; exit 0' USR1; echo attempt $GANTREE_ATTEMPT;"
+        " test $GANTREE_ATTEMPT = 2 && exit 0; while :; do sleep 0.05; done"
+    )
+    saving = "checkpoint: {signal: SIGUSR1, grace: 20s}"
+    training = submit(client, job_text("training", train, members=2, gpus=8, more=saving))
+    daemon.wait(training, until="running")
+    urgent = submit(client, job_text("urgent", "sleep 0.3", gpus=8, more="priority: serving"))
+    assert daemon.wait(urgent)["phase"] == "succeeded"
+    ended = daemon.wait(training)
+    assert (ended["phase"], ended["attempt"], ended["preemptions"]) == ("succeeded", 2, 1)
+    assert ended["checkpoint_step"] == 7
+    kinds = [fact["fact"] for fact in client.facts() if fact["data"].get("job") == training]
+    wanted = ["GangPreempted", "CheckpointRequested", "CheckpointRecorded", "JobRequeued"]
+    assert [kind for kind in kinds if kind in wanted] == wanted
 
 
 def test_facts_can_be_followed(daemon: Daemon, client: Client) -> None:

@@ -7,15 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.api.logs import CHUNK_BYTES, LogState, RankLog, rank_logs, stream_attempt, stream_job
+from gantree.api.logs import (
+    CHUNK_BYTES,
+    LogState,
+    RankLog,
+    is_over,
+    rank_logs,
+    stream_attempt,
+    stream_job,
+)
 
 
 async def collect(place: Path, processes: int, rank: int | None = None) -> bytes:
-    async def is_over() -> bool:
+    async def at_once() -> bool:
         return True
 
     logs = rank_logs(lambda each: place / str(each), processes, rank)
-    return b"".join([chunk async for chunk in stream_attempt(logs, is_over)])
+    return b"".join([chunk async for chunk in stream_attempt(logs, at_once)])
 
 
 def test_one_rank_comes_as_it_was_written(tmp_path: Path) -> None:
@@ -97,3 +105,25 @@ def test_without_following_a_job_that_never_ran_prints_nothing(tmp_path: Path) -
         return [new async for new in stream_job(state, lambda attempt: (), follow=False)]
 
     assert asyncio.run(scene()) == []
+
+
+def test_an_attempt_that_has_not_begun_is_waited_for(tmp_path: Path) -> None:
+    async def scene() -> bytes:
+        now = [LogState(1, attempt_over=True, job_over=False)]
+
+        async def state() -> LogState:
+            return now[0]
+
+        async def life() -> None:
+            await asyncio.sleep(0.06)
+            (tmp_path / "0").write_bytes(b"second\n")
+            now[0] = LogState(2, attempt_over=True, job_over=True)
+
+        living = asyncio.create_task(life())
+        logs = rank_logs(lambda rank: tmp_path / str(rank), 1, 0)
+        stream = stream_attempt(logs, is_over(state, 2, follow=True))
+        printed = b"".join([new async for new in stream])
+        await living
+        return printed
+
+    assert asyncio.run(scene()) == b"second\n"

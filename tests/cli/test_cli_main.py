@@ -19,7 +19,7 @@ Gantree = Callable[..., Any]
 HEAVY = {"numpy", "pydantic", "yaml", "fastapi", "uvicorn", "rich", "pynvml"}
 
 
-PROGRAM = typer.main.get_command(app)
+PROGRAM: Any = typer.main.get_command(app)
 COMMANDS = (
     *PROGRAM.list_commands(None),
     *("topo show", "topo import", "topo import nvidia-smi", "bench decisions"),

@@ -48,7 +48,13 @@ def test_jobs_hold_their_place_for_the_next_ones(
     [(1, 5, "SHAPE", True), (4, 4, "ROOM", False), (5, 4, "CONTIGUITY", True)],
 )
 def test_a_refusal_names_its_gate(
-    gantree: Gantree, cluster_file: Path, job_file: JobFile, members: int, gpus: int, gate: str, never: bool
+    gantree: Gantree,
+    cluster_file: Path,
+    job_file: JobFile,
+    members: int,
+    gpus: int,
+    gate: str,
+    never: bool,
 ) -> None:
     outcome = gantree("place", cluster_file, job_file("big", members, gpus), "--json")
     assert outcome.code == 3

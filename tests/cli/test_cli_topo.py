@@ -43,7 +43,9 @@ def test_show_may_be_said(gantree: Gantree, cluster_file: Path) -> None:
 
 def test_a_cluster_file_with_errors_names_them_all(gantree: Gantree, tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
-    file.write_text("name: a\ntiers: [leaf]\nnodes: [{names: n0, machine: dgx-h1oo, at: {leaf: l0}}]\n")
+    file.write_text(
+        "name: a\ntiers: [leaf]\nnodes: [{names: n0, machine: dgx-h1oo, at: {leaf: l0}}]\n"
+    )
     outcome = gantree("topo", file)
     assert outcome.code == 2
     assert f"gantree: {file}:2: tiers" in outcome.err

@@ -91,6 +91,11 @@ SCHEDULES = {
         ["a 0 10 1x4", "low 1 5 1x4 | research", "high 2 5 1x4 | serving"],
         ["a 0 10 n0:0-3", "low 15 20 n0:0-3", "high 10 15 n0:0-3"],
     ),
+    "what comes in one moment is decided together": (
+        ONE_NODE,
+        ["low 5 10 1x4 | research", "high 5 5 1x4 | serving"],
+        ["low 10 20 n0:0-3", "high 5 10 n0:0-3"],
+    ),
     "a time limit ends a job, and a job that ends with its limit is well": (
         ONE_NODE,
         ["a 0 10 1x4 | limit=6", "b 0 10 1x4 | limit=10"],

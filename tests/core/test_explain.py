@@ -1,0 +1,79 @@
+"""What people are told about a job."""
+
+import pytest
+
+from gantree.core.explain import why
+from gantree.model.errors import NotFound
+from gantree.model.jobs import Checkpoint
+from gantree.model.verdicts import Gate
+from gantree.testing.builders import cluster, job
+from gantree.testing.stage import Stage
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """Two leaves of two 8-GPU nodes."""
+    return Stage(cluster(leaves=2, nodes=2))
+
+
+def test_a_waiting_gang_is_told_its_gate_its_numbers_and_who_goes_first(stage: Stage) -> None:
+    stage.submit(job("full", members=4, gpus=8), job("first", gpus=8), job("second", gpus=8))
+    explained = why(stage.scheduler.ledger, "second", 0)
+    assert explained.refused is not None
+    assert explained.refused.gate is Gate.ROOM
+    assert explained.sentence.startswith("Waiting: ")
+    assert (explained.ahead, explained.ahead_count) == (("first",), 1)
+
+
+def test_every_way_out_that_is_offered_works(stage: Stage) -> None:
+    stage.submit(job("wide", members=3, gpus=8, required="leaf"))
+    refused = why(stage.scheduler.ledger, "wide", 0).refused
+    assert refused is not None and refused.never
+    assert refused.gate is Gate.CONTIGUITY
+    assert refused.would_fit_if
+    patches = [dict(relaxation.patch) for relaxation in refused.would_fit_if]
+    assert {"topology.required": "spine"} in patches
+    assert {"members": 2} in patches
+
+
+def test_a_gang_that_fits_but_for_a_claim_is_told_for_whom_the_room_is_held(stage: Stage) -> None:
+    stage.submit(job("half", members=2, gpus=8, priority="research"))
+    stage.submit(job("other", members=2, gpus=8, priority="research"))
+    stage.started("half", "other")
+    stage.submit(job("urgent", members=4, gpus=8, priority="serving"))
+    stage.ended("half", exit_code=143)
+    stage.submit(job("small", gpus=8, priority="research"))
+    explained = why(stage.scheduler.ledger, "small", 0)
+    assert explained.refused is not None
+    assert explained.refused.gate is Gate.RESERVATION
+    assert "urgent" in explained.sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("train", "asked to save a checkpoint to make room for urgent"),
+        ("urgent", "train is leaving it"),
+        ("late", "comes after train, which is saving"),
+        ("failing", "starts again in 5 s"),
+    ],
+)
+def test_whatever_else_a_job_waits_for_is_said(stage: Stage, name: str, words: str) -> None:
+    stage.submit(job("train", members=2, gpus=8, checkpoint=Checkpoint()))
+    stage.started("train")
+    stage.submit(job("failing", gpus=8, priority="serving", restarts=1))
+    stage.ended("failing", exit_code=1)
+    stage.submit(job("urgent", members=3, gpus=8, priority="production"))
+    stage.submit(job("late", after=("train",)))
+    assert words in why(stage.scheduler.ledger, name, 0).sentence
+
+
+def test_an_ended_job_is_told_how(stage: Stage) -> None:
+    stage.submit(job("a"))
+    stage.ended("a", exit_code=3)
+    assert "failed (exit code 3)" in why(stage.scheduler.ledger, "a", 0).sentence
+
+
+def test_a_job_that_nobody_handed_in_is_not_found(stage: Stage) -> None:
+    with pytest.raises(NotFound, match="nobody"):
+        why(stage.scheduler.ledger, "nobody", 0)
