@@ -1,9 +1,11 @@
 """How long one gang decision takes on a large cluster that is half full.
 
 The cluster is spine > leaf > node with 8 GPUs a node, 16 nodes a leaf and 16 leaves a spine. Half of it is taken by
-gangs of the mix itself, placed until half is full and then given back and placed at random until the holes are as
-old as a running site's. The mix: 1 member (50 %), 2-8 (30 %), 9-64 (20 %) of 1, 2, 4 or 8 GPUs each; 30 % require a
-leaf, 40 % prefer one, 10 % have slices of two in one node or leaf. What does not fit counts as a decision too, with its explanation.
+gangs of the mix itself, of which every second one was replaced, so the holes are as on a running site. The mix: 1
+member (50 %), 2-8 (30 %), 9-64 (20 %) of 1, 2, 4 or 8 GPUs each; 30 % require a leaf, 40 % prefer one, 10 % have
+slices of two in one node or leaf. One in twelve asks for more than any leaf has, so that about 10 % are refused; a
+refusal counts as a decision, with its explanation and the patches searched for it.
+
 Run: python benchmarks/decisions.py [GPUS] [DECISIONS] [SEED]
 """
 
@@ -24,6 +26,7 @@ from gantree.topology.occupancy import Occupancy
 NODES_IN_LEAF = 16
 LEAVES_IN_SPINE = 16
 GPUS_IN_NODE = 8
+TOO_LARGE = 1 / 12
 
 
 def cluster_of(gpus: int) -> Cluster:
@@ -47,6 +50,12 @@ def cluster_of(gpus: int) -> Cluster:
 
 def draw_job(rng: random.Random, name: str) -> Job:
     """One job of the mix."""
+    if rng.random() < TOO_LARGE:
+        return Job(
+            name=name,
+            roles=(Role("worker", rng.randint(17, 64), Shape(gpus=GPUS_IN_NODE)),),
+            topology=TopologyWish(required="leaf"),
+        )
     low, high = rng.choices([(1, 1), (2, 8), (9, 64)], [5, 3, 2])[0]
     members, gpus = rng.randint(low, high), rng.choice([1, 2, 4, 8])
     slices: tuple[Slices, ...] = ()

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ def test_wrong_fields_come_with_file_line_and_hint(client: Client) -> None:
         (job_text("x", "true", more="after: [ghost]"), {}, "no job ghost"),
         (job_text("x", "true"), {"overrides": {"members": 2}}, "allowed: name"),
         (job_text("x", "true", more='queue: "a\\ud800"'), {}, "Unicode"),
-        ("name: \ud800", {}, "unicode"),
+        ("name: \ud800", {}, "D800"),
     ],
 )
 def test_what_is_wrong_is_refused_and_nothing_is_taken(
@@ -303,8 +304,10 @@ def test_a_killed_daemon_leaves_a_socket_that_the_next_replaces(tmp_path: Path) 
         assert (deep / sockets.FILE).is_socket()
         with pytest.raises(Unreachable):
             daemon.client.health()
-        daemon.start(with_cluster=False)
+        daemon.start(with_cluster=True)
         assert daemon.client.health()["pid"] == daemon.process.pid
+        kinds = [fact["fact"] for fact in daemon.client.facts()]
+        assert kinds == ["FabricDefined"], "the same cluster file is no news"
 
 
 def test_a_poison_event_does_not_stop_the_daemon(tmp_path: Path) -> None:
@@ -317,6 +320,30 @@ def test_a_poison_event_does_not_stop_the_daemon(tmp_path: Path) -> None:
         assert daemon.client.health()["set_aside"] == 1
         assert b"set aside: event" in daemon.output.read_bytes()
         assert daemon.wait(submit(daemon.client, job_text("a", "true")))["phase"] == "succeeded"
+
+
+def test_a_daemon_whose_output_nobody_reads_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    code = (
+        "import sys; from pathlib import Path; from gantree.api.daemon import run_daemon\n"
+        "here = Path(sys.argv[1])\n"
+        "run_daemon(here / 'state', (here / 'cluster.yaml').read_text(), 'cluster.yaml')"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        client, deadline = Client(tmp_path / "state"), time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with suppress(Unreachable):
+                assert client.health()["pid"] == process.pid
+                break
+            time.sleep(0.02)
+        process.terminate()
+    assert not (tmp_path / "state" / sockets.FILE).exists()
 
 
 def test_the_first_start_without_a_cluster_is_refused(tmp_path: Path) -> None:

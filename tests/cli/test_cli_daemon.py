@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +248,19 @@ def test_the_daemons_cluster_is_drawn_with_its_jobs(
     assert run.end()[0] == 130
 
 
+def test_the_shell_completes_job_ids(gantree: Gantree, job_file: JobFile) -> None:
+    gantree("submit", job_file("completes-me", 1, 0))
+    asked = {
+        "_GANTREE_COMPLETE": "complete_bash",
+        "COMP_WORDS": "gantree why compl",
+        "COMP_CWORD": "2",
+    }
+    done = gantree_in_a_process(env=asked)
+    assert done.stdout.split() == ["completes-me"]
+    elsewhere = gantree_in_a_process(env={**asked, "GANTREE_STATE": "/nowhere"})
+    assert (elsewhere.stdout.split(), elsewhere.stderr) == ([], "")
+
+
 def test_a_reader_that_goes_away_is_no_bug(daemon: Daemon) -> None:
     script = f"{sys.executable} -m gantree.cli jobs --all --json | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
@@ -267,7 +280,9 @@ def test_up_serves_a_virtual_cluster_and_ends_on_sigterm(gantree: Gantree, tmp_p
     assert (state.stat().st_mode & 0o077) == 0
 
 
-def gantree_in_a_process(*words: object) -> "subprocess.CompletedProcess[str]":
+def gantree_in_a_process(
+    *words: object, env: Mapping[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
     """Run a command line to its end in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "gantree.cli", *(str(word) for word in words)],
@@ -275,7 +290,7 @@ def gantree_in_a_process(*words: object) -> "subprocess.CompletedProcess[str]":
         text=True,
         check=False,
         timeout=READY_WITHIN_S,
-        env=os.environ,
+        env={**os.environ, **(env or {})},
     )
 
 

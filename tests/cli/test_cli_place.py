@@ -151,3 +151,9 @@ def test_with_a_policy_its_classes_are_the_only_ones(
     policy.write_text("preset: gantree\npriorities: {urgent: 500}\n")
     assert gantree("place", cluster_file, job, "--policy", policy).code == 0
     assert gantree("place", cluster_file, job, "--policy", "gentree").code == 2
+
+
+def test_the_example_in_the_docs_is_what_the_schema_describes(complaints: Complaints) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    example = page.partition("```json\n")[2].partition("```")[0]
+    assert complaints(json.loads(example), "place") == []

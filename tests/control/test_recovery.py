@@ -118,6 +118,19 @@ def test_a_changed_cluster_that_contradicts_what_runs_is_refused(world: World) -
     world.start(SITE).close()
 
 
+def test_what_was_acknowledged_and_never_decided_is_decided(world: World) -> None:
+    controller = world.start(SITE)
+    controller.submit([job("a"), job("b")], None, {})
+    controller.close()
+    again = world.start()
+    assert [order.id for order in told(again)] == ["a/1/start", "b/1/start"] * 2, "and said again"
+    facts = list(again.journal.facts())
+    again.close()
+    third = world.start()
+    assert list(third.journal.facts()) == facts, "recovery decides nothing again"
+    third.close()
+
+
 def test_orders_that_were_committed_and_never_sent_are_sent(world: World) -> None:
     controller = world.start(SITE)
     controller.cluster.carry_out = lambda order: None  # type: ignore[method-assign]  # killed right after the commit

@@ -1,9 +1,13 @@
 """What becomes of a job: its end, restarts, limits, dependencies, lost nodes."""
 
+from dataclasses import replace
+
 import pytest
 
+from gantree.model.cluster import Allocation, Node
 from gantree.model.events import (
     CancelRequested,
+    ClusterObserved,
     GangEnded,
     GangStartFailed,
     JobSubmitted,
@@ -149,6 +153,7 @@ def test_a_job_fails_with_the_one_it_comes_after(stage: Stage) -> None:
     [
         (job("b", after=("nobody",)), "no such job"),
         (job("b", priority="urgnet"), "urgnet"),
+        (job("b", required="rack"), "rack"),
     ],
 )
 def test_a_job_that_could_never_start_is_rejected_in_words(
@@ -202,3 +207,26 @@ def test_news_of_older_attempts_and_unknown_jobs_is_passed_over(stage: Stage) ->
         stage.event(NodeLost, node="nowhere"),
     ):
         assert stage.handle([old]).facts == ()
+
+
+def test_a_waiting_job_whose_tier_is_gone_fails_and_the_others_go_on(stage: Stage) -> None:
+    stage.submit(job("full", members=2, gpus=8), job("spined", required="spine"), job("other"))
+    flat = replace(
+        cluster(leaves=1, nodes=2),
+        tiers=("leaf", "node"),
+        nodes=tuple(Node(f"n{i}", "m", ("l0",)) for i in range(2)),
+        links={},
+    )
+    assert stage.scheduler.conflicts(flat) == ()
+    stage.tell(ClusterObserved, cluster=flat)
+    assert stage.phases() == {"full": "starting", "spined": "failed", "other": "pending"}
+    assert "spine" in stage.state("spined").reason
+
+
+def test_a_cluster_that_lacks_what_runs_is_named_a_conflict(stage: Stage) -> None:
+    stage.submit(job("a", members=2, gpus=8))
+    smaller = replace(cluster(leaves=1, nodes=2), nodes=(Node("n0", "m", ("s0", "l0")),))
+    assert stage.scheduler.conflicts(smaller) == ("a holds GPUs [0, 1, 2, 3, 4, 5, 6, 7] of n1",)
+    taken = replace(cluster(leaves=1, nodes=2), allocations=(Allocation("x", "n0", (3,)),))
+    (conflict,) = stage.scheduler.conflicts(taken)
+    assert "n0" in conflict

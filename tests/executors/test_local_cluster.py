@@ -1,6 +1,7 @@
 """Real gangs from start to end: what their processes see, and what becomes of them."""
 
 import os
+import signal
 import stat
 import subprocess
 import time
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gantree.executors import gang
 from gantree.executors.processes import ShimId, is_alive, sweep
 from gantree.executors.shim import boot_id, read_json
 from gantree.model.events import GangEnded, GangStarted, GangStartFailed, MemberLost, RankExited
@@ -183,6 +185,13 @@ def test_what_a_finished_rank_leaves_behind_is_killed(stage: GangStage) -> None:
             127,
         ),
         ((), {}, "role 'worker' has no command to run", 126),
+        (("true",), {"checkpoint_signal": "SIGWINK"}, "this machine has no signal 'SIGWINK'", 126),
+        (
+            ("true",),
+            {"env": (("A=B", "1"),)},
+            "could not run the command 'true': illegal environment",
+            126,
+        ),
         (("true",), {"members": 5}, "the cluster has no node 'n4'", 126),
     ],
 )
@@ -278,6 +287,20 @@ def test_a_process_that_hid_from_its_dead_shim_is_found_by_its_cgroup(stage: Gan
     stage.until(lambda: not Path(shim.cgroup or "").exists())
 
 
+def test_a_shim_heeds_sigterm_and_no_terminal(stage: GangStage) -> None:
+    stage.start("sh", "-c", "trap 'exit 3' TERM; echo ready; while :; do sleep 0.02; done")
+    stage.until(lambda: "ready" in stage.log())
+    pid = shim_of(stage, 0).pid
+    assert os.getsid(pid) == pid
+    for number in (signal.SIGHUP, signal.SIGINT):
+        os.kill(pid, number)
+    time.sleep(0.1)
+    stage.cluster.poll()
+    assert stage.exit_codes() == {}
+    os.kill(pid, signal.SIGTERM)
+    assert stage.until_ended() == 3
+
+
 def test_ranks_die_with_their_shim_even_if_nobody_looks(stage: GangStage) -> None:
     stage.start("sleep", "61", processes=2)
     stage.until_told(GangStarted)
@@ -344,6 +367,20 @@ def test_a_gang_is_up_quickly_and_carry_out_does_not_wait_for_it(stage: GangStag
     first_s = min(float(stage.log(rank)) for rank in range(16)) - began_at
     assert returned_s < 0.5, "bounds are generous: other work may share these cores"
     assert first_s < 2
+
+
+def test_a_gang_that_cannot_even_be_put_down_has_failed(
+    stage: GangStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: str, value: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(gang, "write_json", full)
+    stage.start("true")
+    assert stage.until_ended() == 126
+    assert "No space left on device" in stage.told(GangStartFailed)[0].reason
+    stage.open().adopt()
+    assert dict(stage.cluster.inventory().attempts) == {}
 
 
 def test_an_event_that_could_not_be_handed_over_is_told_again(stage: GangStage) -> None:

@@ -152,6 +152,8 @@ WRONG = [
     ("members: 4", "member: 4", 6, "gang[0].member", "Did you mean `members`?"),
     ("members: 4", "member: 4", 5, "gang[0].members", "required"),
     ("members: 4", "members: 0", 6, "gang[0].members", "1 or more"),
+    ("members: 4", "members: 9000000", 6, "gang[0].members", "at most 1000000"),
+    ("members: 4", "members: 4\n    processes: 9999", 7, "gang[0].processes", "at most 4096"),
     ("members: 4", "members: four", 6, "gang[0].members", "`four`"),
     ("members: 4", "members: 4.0", 6, "gang[0].members", "`4.0`"),
     ("members: 4", "members: 4\n    processes: false", 7, "gang[0].processes", "`false`"),

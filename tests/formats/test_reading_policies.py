@@ -65,3 +65,10 @@ def test_what_this_version_cannot_honour_is_unsupported(text: str, where: list[s
         read_policy(text, "p.yaml")
     lines = str(caught.value).splitlines()
     assert [line.split(": ")[0] + ": " + line.split(": ")[1] for line in lines] == where
+
+
+@pytest.mark.parametrize(
+    "text", ["\ufeffpreset: fifo\n", "preset: fifo\r\n", "{preset: fifo}", "preset: 'fifo'"]
+)
+def test_byte_order_mark_line_ends_and_quotes_do_not_matter(text: str) -> None:
+    assert read_policy(text, "p.yaml") == PRESETS["fifo"]

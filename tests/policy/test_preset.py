@@ -1,5 +1,6 @@
 """Priority classes and presets."""
 
+import pickle
 from dataclasses import FrozenInstanceError
 
 import pytest
@@ -41,3 +42,8 @@ def test_presets_cannot_be_changed() -> None:
         PRESETS["gantree"].preempt = False  # type: ignore[misc]  # that is what is tested
     with pytest.raises(TypeError):
         DEFAULT_PRIORITIES["batch"] = 1  # type: ignore[index]  # that is what is tested
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_a_policy_can_be_sent_to_another_process(name: str) -> None:
+    assert pickle.loads(pickle.dumps(PRESETS[name])) == PRESETS[name]

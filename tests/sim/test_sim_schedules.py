@@ -4,6 +4,8 @@ A row of a drawing is a job: id, submission, run time, members x GPUs, and then 
 end, and the last place. Words after a bar are wishes: a priority class, save=<interval>, limit=<seconds>.
 """
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -191,6 +193,13 @@ def test_preemption_by_hand(name: str) -> None:
     assert result.summary()["gpu_hours_lost"] == round(4 * lost_s / 3600, 6)
 
 
+def test_time_alone_can_make_room() -> None:
+    """Nothing happens at 100; the policy protects a gang for its first 100 s, and the scheduler asks to be woken."""
+    rows = [trace_job(LOW_SAVES.replace("100", "1000")), trace_job("high 50 10 1x4 | serving")]
+    result = simulate(ONE_NODE, rows, Policy(min_run_s=100))
+    assert [drawn(job) for job in result.jobs] == ["low 0 1010 n0:0-3", "high 100 110 n0:0-3"]
+
+
 def test_without_overheads_the_cluster_and_the_ledger_count_the_same_loss() -> None:
     rows = [trace_job(LOW), trace_job("high 50 10 1x4 | serving")]
     simulation = Simulation(ONE_NODE, rows, Policy(), Overheads())
@@ -242,3 +251,9 @@ def test_the_limit_takes_the_first_rows_and_progress_ends_with_all_of_them() -> 
     assert [job.job_id for job in result.jobs] == [row.job_id for row in rows[:20]]
     assert told[-1] == (20, 20)
     assert told == sorted(told)
+
+
+def test_the_program_in_the_guide_runs_and_its_claims_hold() -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "simulator.md").read_text("utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", guide, flags=re.DOTALL)
+    exec(compile(program, "simulator.md", "exec"), {})

@@ -18,6 +18,9 @@ from gantree.testing.builders import cluster
 SITE = cluster(leaves=2, nodes=2, gpus=4)
 NODES = 4
 TIMES = st.integers(0, 60).map(float)
+POLICIES = st.sampled_from(
+    [Policy(), Policy(preempt=False), Policy(min_run_s=20), Policy(evictions_per_day=1)]
+)
 SHORT = st.sampled_from([0.0, 1.0, 2.5, 30.0])
 
 
@@ -46,11 +49,11 @@ def fits_when_empty(row: TraceJob) -> bool:
 
 
 @settings(max_examples=150, deadline=None)
-@given(traces(), SHORT, SHORT, st.sampled_from([0.0, 3.0, 100.0]))
+@given(traces(), POLICIES, SHORT, SHORT, st.sampled_from([0.0, 3.0, 100.0]))
 def test_no_job_and_no_work_is_lost(
-    trace: list[TraceJob], start_s: float, stop_s: float, save_s: float
+    trace: list[TraceJob], policy: Policy, start_s: float, stop_s: float, save_s: float
 ) -> None:
-    simulation = Simulation(SITE, trace, Policy(), Overheads(start_s, stop_s, save_s))
+    simulation = Simulation(SITE, trace, policy, Overheads(start_s, stop_s, save_s))
     while simulation.step():
         check(simulation.scheduler.ledger)
         inventory_agrees(simulation)

@@ -17,7 +17,8 @@ from starlette.exceptions import HTTPException
 
 from gantree import __version__
 from gantree.api import views
-from gantree.api.logs import LogState, RankLog, rank_logs, stream_attempt, stream_job
+from gantree.api.client import LONGEST_WAIT_S
+from gantree.api.logs import LogState, RankLog, is_over, rank_logs, stream_attempt, stream_job
 from gantree.api.problems import MEDIA_TYPE, problem_of
 from gantree.control.controller import Controller
 from gantree.control.loop import Loop, wait_until_set
@@ -27,7 +28,6 @@ from gantree.model.errors import BadFields, GantreeError, NotFound, Problem
 from gantree.model.phases import ENDED, HOLDING, Phase
 
 FACTS_AT_ONCE = 500
-LONGEST_WAIT_S = 300.0
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -67,6 +67,7 @@ def build_app(backend: Backend) -> FastAPI:
     )
     _say_errors_as_problems(app)
     _add_job_routes(app, backend)
+    _add_question_routes(app, backend)
     _add_log_route(app, backend)
     _add_site_routes(app, backend)
     return app
@@ -111,6 +112,14 @@ def _add_job_routes(app: FastAPI, backend: Backend) -> None:
         await backend.loop.advance(backend.controller)
         return {"jobs": views.plain(receipt.jobs), "warnings": list(receipt.warnings)}
 
+    @app.post("/v1/jobs/{word}/cancel", status_code=202)
+    async def cancel(word: str) -> Json:
+        cancelled = await backend.ask(lambda controller: controller.cancel(word))
+        await backend.loop.advance(backend.controller)
+        return {"job": cancelled}
+
+
+def _add_question_routes(app: FastAPI, backend: Backend) -> None:
     @app.get("/v1/jobs")
     async def jobs() -> Json:
         return {"jobs": await backend.ask(lambda controller: views.job_rows(controller.ledger))}
@@ -140,15 +149,33 @@ def _add_job_routes(app: FastAPI, backend: Backend) -> None:
         )
         return views.explanation(explained)
 
-    @app.post("/v1/jobs/{word}/cancel", status_code=202)
-    async def cancel(word: str) -> Json:
-        cancelled = await backend.ask(lambda controller: controller.cancel(word))
-        await backend.loop.advance(backend.controller)
-        return {"job": cancelled}
-
 
 def _detail(controller: Controller, word: str) -> Json:
     return views.job_detail(controller.ledger, controller.resolve(word))
+
+
+@dataclass(frozen=True, slots=True)
+class _JobLog:
+    """Where the output of one job, or of one rank of it, is found as it comes."""
+
+    backend: Backend
+    job: str
+    processes: int
+    rank: int | None
+
+    def of_attempt(self, attempt: int) -> tuple[RankLog, ...]:
+        cluster = self.backend.controller.cluster
+        return rank_logs(
+            lambda each: cluster.log_path(self.job, attempt, each), self.processes, self.rank
+        )
+
+    async def state(self) -> LogState:
+        return await self.backend.ask(self._state)
+
+    def _state(self, controller: Controller) -> LogState:
+        state, stopping = controller.ledger.jobs[self.job], self.backend.loop.stopping
+        held = state.phase in HOLDING
+        return LogState(state.attempt, not held or stopping, state.phase in ENDED or stopping)
 
 
 def _add_log_route(app: FastAPI, backend: Backend) -> None:
@@ -166,30 +193,13 @@ def _add_log_route(app: FastAPI, backend: Backend) -> None:
             raise NotFound(f"{job} has the ranks 0 to {processes - 1}, no rank {rank}")
         if attempt is not None and attempt > attempts and not follow:
             raise NotFound(f"{job} has had {attempts} attempts, no attempt {attempt}")
-
-        def logs_of_attempt(number: int) -> tuple[RankLog, ...]:
-            cluster = backend.controller.cluster
-            return rank_logs(lambda each: cluster.log_path(job, number, each), processes, rank)
-
-        async def state() -> LogState:
-            return await backend.ask(lambda controller: _log_state(controller, job))
-
-        async def over() -> bool:
-            now = await state()
-            past = attempt is not None and now.attempt > attempt
-            return not follow or past or now.attempt_over
-
+        log = _JobLog(backend, job, processes, rank)
         if attempt is None:
-            stream = stream_job(state, logs_of_attempt, follow=follow)
+            stream = stream_job(log.state, log.of_attempt, follow=follow)
         else:
-            stream = stream_attempt(logs_of_attempt(attempt), over)
+            over = is_over(log.state, attempt, follow=follow)
+            stream = stream_attempt(log.of_attempt(attempt), over)
         return StreamingResponse(stream, media_type="text/plain; charset=utf-8")
-
-    def _log_state(controller: Controller, job: str) -> LogState:
-        state = controller.ledger.jobs[job]
-        stopping = backend.loop.stopping
-        held = state.phase in HOLDING
-        return LogState(state.attempt, not held or stopping, state.phase in ENDED or stopping)
 
 
 def _job_of_log(controller: Controller, word: str) -> tuple[str, int, int]:

@@ -19,6 +19,8 @@ from gantree.model.errors import Unreachable
 Json = dict[str, Any]
 ANSWER_WITHIN_S = 60.0
 """How long a daemon may take over an answer, beyond what it was asked to wait."""
+LONGEST_WAIT_S = 300.0
+"""How long one question may wait for a job."""
 CHUNK_BYTES = 1 << 16
 
 
@@ -61,7 +63,8 @@ class Client:
         return rows
 
     def job(self, job: str, *, wait_s: float = 0.0, until: str = "ended") -> Json:
-        """One job, by id or name; waits at most wait_s until it is "running" or "ended"."""
+        """One job, by id or name; waits at most wait_s, and 300 s, until it is "running" or "ended"."""
+        wait_s = min(wait_s, LONGEST_WAIT_S)
         return self._ask(
             "GET", _job_path(job), query={"wait_s": wait_s, "until": until}, wait_s=wait_s
         )

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from socket import gethostname, socket
 
@@ -121,7 +121,8 @@ async def _serve(loop: Loop, controller: Controller, listener: socket, state_dir
         asyncio.get_running_loop().add_signal_handler(number, loop.stop)
     while not (server.started or serving.done()):
         await asyncio.sleep(0.001)
-    _say(f"gantree {__version__} ready: {_site(controller)}; socket {state_dir / sockets.FILE}")
+    if server.started:
+        _say(f"gantree {__version__} ready: {_site(controller)}; socket {state_dir / sockets.FILE}")
     await asyncio.wait({stepping, serving}, return_when=asyncio.FIRST_COMPLETED)
     loop.stop()
     server.should_exit = True
@@ -139,5 +140,6 @@ def _site(controller: Controller) -> str:
 
 
 def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    with suppress(OSError):  # nobody reads it any more; that is no reason to stop
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()

@@ -72,16 +72,16 @@ def _read_all(logs: Sequence[RankLog]) -> bytes:
 
 
 async def stream_attempt(
-    logs: Sequence[RankLog], is_over: Callable[[], Awaitable[bool]]
+    logs: Sequence[RankLog], over: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[bytes]:
     """Everything that the ranks of one attempt write, until it is over."""
     while True:
-        over = await is_over()
+        done = await over()
         quiet = True
         while new := await asyncio.to_thread(_read_all, logs):
             quiet = False
             yield new
-        if over:
+        if done:
             break
         if quiet:
             await asyncio.sleep(LOOK_EVERY_S)
@@ -102,7 +102,7 @@ async def stream_job(
         if attempt < now.attempt:
             attempt += 1
             async for new in stream_attempt(
-                logs_of_attempt(attempt), _is_over(state, attempt, follow=follow)
+                logs_of_attempt(attempt), is_over(state, attempt, follow=follow)
             ):
                 yield new
         elif not follow or now.job_over:
@@ -111,11 +111,14 @@ async def stream_job(
             await asyncio.sleep(LOOK_EVERY_S)
 
 
-def _is_over(
+def is_over(
     state: Callable[[], Awaitable[LogState]], attempt: int, *, follow: bool
 ) -> Callable[[], Awaitable[bool]]:
-    async def is_over() -> bool:
-        now = await state()
-        return not follow or now.attempt > attempt or now.attempt_over
+    """Whether nothing more will come of an attempt, which may not have begun; where not follow, it is so now."""
 
-    return is_over
+    async def over() -> bool:
+        now = await state()
+        ended = now.attempt == attempt and now.attempt_over
+        return not follow or ended or now.attempt > attempt or now.job_over
+
+    return over

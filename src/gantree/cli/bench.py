@@ -28,4 +28,6 @@ def decisions(
     if as_json:
         print_json(figures)
     else:
-        typer.echo(columns(("FIGURE", "VALUE"), [(name, f"{value:g}") for name, value in figures.items()]))
+        typer.echo(
+            columns(("FIGURE", "VALUE"), [(name, f"{value:g}") for name, value in figures.items()])
+        )

@@ -1,10 +1,8 @@
 """`gantree cancel`: ask for jobs to be gone."""
 
-from typing import Annotated
-
 import typer
 
-from gantree.cli.daemon import client
+from gantree.cli.daemon import JobsArgument, client
 from gantree.cli.errors import FAILURE, told
 from gantree.cli.options import JsonOption, StateOption, new_app
 from gantree.cli.printing import print_json
@@ -15,7 +13,7 @@ app = new_app()
 
 @app.command()
 def cancel(
-    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Job ids or names.")],
+    jobs: JobsArgument,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:

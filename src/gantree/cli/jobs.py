@@ -8,7 +8,7 @@ import typer
 from gantree.cli.daemon import client
 from gantree.cli.options import JsonOption, StateOption, new_app
 from gantree.cli.printing import columns, print_json, span
-from gantree.model.phases import ENDED
+from gantree.model.phases import ENDED, Phase
 
 app = new_app()
 
@@ -50,7 +50,8 @@ def _for(row: dict[str, Any], now: float) -> str:
 
 def _note(row: dict[str, Any]) -> str:
     """What is unusual about the job."""
-    parts = [row["reason"]] if row["reason"] else []
+    succeeded = row["phase"] == Phase.SUCCEEDED
+    parts = [row["reason"]] if row["reason"] and not succeeded else []
     if row["exit_code"] and row["phase"] in ENDED:
         parts.append(f"exit code {row['exit_code']}")
     if row["preemptions"]:

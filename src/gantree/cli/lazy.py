@@ -33,7 +33,7 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """The name, the real command and its arguments. A usage error for an unknown name."""
         name, _, rest = super().resolve_command(ctx, args)
-        return name, self.load(name) if name in self.LISTED else None, rest
+        return name, self.load(name) if name is not None else None, rest
 
     def load(self, name: str) -> Any:
         """Import a command's module and return its Typer command."""

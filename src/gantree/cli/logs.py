@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gantree.cli.daemon import client
+from gantree.cli.daemon import JobArgument, client
 from gantree.cli.options import StateOption, new_app
 
 app = new_app()
@@ -15,7 +15,7 @@ app = new_app()
 
 @app.command()
 def logs(
-    job: Annotated[str, typer.Argument(help="Job id or name.")],
+    job: JobArgument,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")
     ] = False,

@@ -26,7 +26,7 @@ NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 LONGEST_NAME = 63
 
 CommandArgument = Annotated[
-    list[str], typer.Argument(metavar="-- COMMAND...", help="What each process runs.")
+    list[str], typer.Argument(metavar="COMMAND", help="What each process runs.")
 ]
 MembersOption = Annotated[
     int, typer.Option("--members", "-n", min=1, help="Launches, each on one node.")
@@ -79,7 +79,7 @@ def run(
         "restarts": restarts,
         "gang": [role],
     }
-    raise typer.Exit(watch(client(state), _job_text(document), "the command line"))
+    raise typer.Exit(watch(client(state), _job_text(document), members * processes))
 
 
 def _job_text(document: Mapping[str, Any]) -> str:

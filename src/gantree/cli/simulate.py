@@ -11,8 +11,8 @@ from gantree.cli.policies import policy_of
 from gantree.cli.printing import print_json, span
 from gantree.cli.progress import progress
 from gantree.cli.reading import read_text, source_of
-from gantree.formats import read_cluster, read_trace
-from gantree.model.errors import BadInput
+from gantree.formats import TraceJob, read_cluster, read_trace
+from gantree.model.errors import BadInput, NotFound
 from gantree.sim import files
 from gantree.sim.run import simulate as replay
 
@@ -40,7 +40,7 @@ def simulate(
     chosen = policy_of(policy)
     _make(out)
     with progress("Simulating") as advance:
-        result = replay(site, read_trace(trace), chosen, progress=advance, limit=limit)
+        result = replay(site, _rows(trace), chosen, progress=advance, limit=limit)
     files.write(result, out)
     summary = result.summary()
     if as_json:
@@ -50,6 +50,14 @@ def simulate(
     if summary["finished"] < summary["jobs"]:
         left = summary["jobs"] - summary["finished"]
         warn(f"{left} of {summary['jobs']} jobs did not finish; {out / 'jobs.csv'} says why")
+
+
+def _rows(trace: Path) -> list[TraceJob]:
+    """The trace. Raises BadInput where there is none: a file that a command line names is input."""
+    try:
+        return read_trace(trace)
+    except NotFound as error:
+        raise BadInput(str(error)) from None
 
 
 def _make(out: Path) -> None:
@@ -62,7 +70,9 @@ def _make(out: Path) -> None:
 
 def _text(summary: dict[str, Any], out: Path) -> str:
     spanned = ", ".join(
-        f"{mean:.2f} {tier}" for tier, mean in summary["domains_spanned"].items() if mean is not None
+        f"{mean:.2f} {tier}"
+        for tier, mean in summary["domains_spanned"].items()
+        if mean is not None
     )
     lines = {
         "jobs": f"{summary['finished']} of {summary['jobs']} finished",

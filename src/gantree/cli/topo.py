@@ -34,4 +34,8 @@ app = new_app(cls=TopoCommands)
 
 @app.callback()
 def topo() -> None:
-    """Draw a cluster, or import a machine's topology."""
+    """Draw a cluster, or import a machine's topology.
+
+    gantree topo CLUSTER draws a cluster file, gantree topo the daemon's cluster, gantree topo --detect this
+    machine; all three are the command show.
+    """

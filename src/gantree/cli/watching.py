@@ -1,19 +1,18 @@
-"""Following a job from hand-in to its end, on behalf of `gantree run`.
+"""Watching a job from hand-in to its end, on behalf of `gantree run`.
 
-The output comes on one long answer of the daemon. It is read by a thread of its own, so that it goes on while
-the main thread, where Python raises KeyboardInterrupt, cancels the job.
+The daemon may end and start again meanwhile: the gang goes on running, and so does the watching.
 """
 
 import signal
 import sys
-import threading
+import time
 
 import typer
 
-from gantree.api.client import Client
-from gantree.cli.errors import FAILURE, told, warn
-from gantree.cli.logs import pour
-from gantree.model.errors import Conflict, GantreeError
+from gantree.api.client import Client, Json
+from gantree.cli.errors import FAILURE, warn
+from gantree.cli.following import RETRY_S, Output
+from gantree.model.errors import Conflict, Unreachable
 from gantree.model.phases import ENDED, Phase
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -21,58 +20,73 @@ TIMED_OUT = 124
 """As `timeout` of the GNU coreutils ends."""
 ASK_AGAIN_S = 60.0
 """How long one question for the job's end may hang."""
-REST_OF_OUTPUT_S = 10.0
-"""How long the output may lag behind the job's end."""
+GONE_S = 60.0
+"""How long a daemon that went away is waited for."""
 
 
-def watch(daemon: Client, text: str, source: str) -> int:
-    """Hand in a job file with one job, print what it writes, and return the exit code to end with.
+def watch(daemon: Client, text: str, processes: int) -> int:
+    """Hand in the text of a job file, print what its one job writes, and return the exit code to end with.
 
     That is the job's own code where it ended by itself, 124 for a time limit, 130 for a cancelled job. Ctrl-C
     and SIGTERM cancel the job the first time; after the second the job is left as it is, and the code is 130.
+    Raises Unreachable where no daemon answers, or has not for GONE_S.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    answer = daemon.submit(text, source)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return _watch(daemon, text, processes)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _watch(daemon: Client, text: str, processes: int) -> int:
+    answer = daemon.submit(text, "the command line")
     job: str = answer["jobs"][0]["job"]
     for warning in answer["warnings"]:
         warn(warning)
-    output = threading.Thread(target=_print_output, args=(daemon, job), daemon=True)
-    output.start()
+    output = Output(daemon, job, only_rank=0 if processes == 1 else None)
     try:
-        code = _end_of(daemon, job)
-        output.join(REST_OF_OUTPUT_S)
+        ended = _end_of(daemon, job)
+        output.finish()
     except KeyboardInterrupt:
         _say(f"left {job} as it is; see gantree why {job}")
         return INTERRUPTED
-    return code
+    return _code(job, ended)
 
 
-def _end_of(daemon: Client, job: str) -> int:
-    """Wait for the end; the first interrupt cancels, the second is the caller's."""
+def _end_of(daemon: Client, job: str) -> Json:
+    """The job once it has ended; the first interrupt cancels it, the second is the caller's."""
     try:
         return _wait(daemon, job)
     except KeyboardInterrupt:
         _say(f"cancelling {job}; Ctrl-C again leaves without waiting")
-        _cancel(daemon, job)
-        return _wait(daemon, job)
-
-
-def _wait(daemon: Client, job: str) -> int:
-    while True:
-        state = daemon.job(job, wait_s=ASK_AGAIN_S)
-        if state["phase"] in ENDED:
-            return _code(job, state["phase"], state["exit_code"], state["reason"])
-
-
-def _cancel(daemon: Client, job: str) -> None:
     try:
         daemon.cancel(job)
     except Conflict as ended_meanwhile:
         _say(str(ended_meanwhile))
+    return _wait(daemon, job)
 
 
-def _code(job: str, phase: str, exit_code: int | None, reason: str) -> int:
-    """The exit code to end with; says why where it is not the job's own doing."""
+def _wait(daemon: Client, job: str) -> Json:
+    gone_at: float | None = None
+    while True:
+        try:
+            state = daemon.job(job, wait_s=ASK_AGAIN_S)
+        except Unreachable:
+            if gone_at is None:
+                gone_at = time.monotonic()
+                _say(f"the daemon is gone; {job} goes on, waiting for the daemon to come back")
+            elif time.monotonic() - gone_at > GONE_S:
+                raise
+            time.sleep(RETRY_S)
+            continue
+        gone_at = None
+        if state["phase"] in ENDED:
+            return state
+
+
+def _code(job: str, ended: Json) -> int:
+    """The exit code to end with; says what happened where the job did not succeed."""
+    phase, reason = ended["phase"], ended["reason"]
     if phase == Phase.SUCCEEDED:
         return 0
     _say(f"{job} {phase}: {reason}" if reason else f"{job} {phase}")
@@ -80,16 +94,7 @@ def _code(job: str, phase: str, exit_code: int | None, reason: str) -> int:
         return INTERRUPTED
     if phase == Phase.TIMED_OUT:
         return TIMED_OUT
-    return exit_code or FAILURE
-
-
-def _print_output(daemon: Client, job: str) -> None:
-    try:
-        pour(daemon.logs(job, follow=True))
-    except BrokenPipeError:
-        return  # nobody reads any more; the job goes on all the same
-    except GantreeError as error:
-        typer.echo(told(error), err=True)
+    return ended["exit_code"] or FAILURE
 
 
 def _say(sentence: str) -> None:

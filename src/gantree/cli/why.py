@@ -1,10 +1,10 @@
 """`gantree why`: the answer to the question that everybody asks a scheduler."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from gantree.cli.daemon import client
+from gantree.cli.daemon import JobArgument, client
 from gantree.cli.options import JsonOption, StateOption, new_app
 from gantree.cli.printing import print_json
 from gantree.cli.verdicts import refusal_lines
@@ -14,7 +14,7 @@ app = new_app()
 
 @app.command()
 def why(
-    job: Annotated[str, typer.Argument(help="Job id or name.")],
+    job: JobArgument,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from gantree.core.draft import Draft
 from gantree.core.launch import save_order, stop_order
 from gantree.core.ledger import JobState
-from gantree.model.errors import BadInput
+from gantree.model.errors import BadInput, Unsupported
 from gantree.model.events import (
     CancelRequested,
     CheckpointSaved,
@@ -46,7 +46,9 @@ from gantree.model.facts import (
     NodeMarked,
     StopDecided,
 )
+from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, HOLDING, Phase, StopCause
+from gantree.placement.wish import read_wish
 from gantree.policy.preset import Policy
 
 FAILURES = frozenset({StopCause.RANK_FAILED, StopCause.START_FAILED, StopCause.MEMBER_LOST})
@@ -119,14 +121,29 @@ def end_job(draft: Draft, state: JobState, outcome: Phase, code: int | None, rea
 
 def _cluster_observed(draft: Draft, event: ClusterObserved, policy: Policy) -> None:
     fabric = draft.ledger.fabric
-    if fabric is None or fabric.cluster != event.cluster:
-        draft.record(FabricDefined(at=draft.now, cluster=event.cluster))
+    if fabric is not None and fabric.cluster == event.cluster:
+        return
+    draft.record(FabricDefined(at=draft.now, cluster=event.cluster))
+    for state in list(draft.ledger.jobs.values()):
+        if state.phase is Phase.PENDING and (problem := _unreadable(draft, state.spec)):
+            end_job(draft, state, Phase.FAILED, None, f"the cluster has changed: {problem}")
+
+
+def _unreadable(draft: Draft, spec: Job) -> str:
+    """Why the fabric has no word for what a job wishes of it (a tier that is not there); empty if it has."""
+    if draft.ledger.fabric is None:
+        return ""
+    try:
+        read_wish(draft.ledger.fabric, spec)
+    except (BadInput, Unsupported) as error:
+        return str(error)
+    return ""
 
 
 def _job_submitted(draft: Draft, event: JobSubmitted, policy: Policy) -> None:
     if event.job in draft.ledger.jobs or event.job in draft.ledger.rejected:
         return
-    reason, priority = "", 0
+    reason, priority = _unreadable(draft, event.spec), 0
     try:
         priority = policy.priority_of(event.spec.priority)
     except BadInput as error:

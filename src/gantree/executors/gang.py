@@ -121,6 +121,11 @@ class Gang:
             return self.stopped
         return all(member.over for member in self.members)
 
+    @property
+    def may_go_on(self) -> bool:
+        """Nothing speaks against starting the members that have no shim yet, also where others have ended well."""
+        return not (self.over or self.stopped or self._broken())
+
     def status(self) -> Status:
         """As `Inventory` puts it."""
         if self.over:
@@ -151,12 +156,10 @@ class Gang:
 
     def _stop_members(self) -> None:
         """The job's own grace where a stop was ordered; until then the executor's."""
-        cause, grace_s = "broken", self._failure_grace_s
-        if self._stop is not None:
-            cause, grace_s = self._stop["order"], self._stop["grace_s"]
+        grace_s = self._failure_grace_s if self._stop is None else self._stop["grace_s"]
         for member in self.members:
             if not member.over:
-                member.stop(grace_s, cause)
+                member.stop(grace_s)
 
     def _start_failure(self) -> tuple[str, int] | None:
         """Why it could not be started, as a sentence, and the exit code that goes with it."""
@@ -240,11 +243,8 @@ class Gang:
 
     def _checkpoint_events(self, now: float) -> Iterator[Event]:
         for saved in self._saved:
-            name = (
-                f"checkpoint-at-{saved.step}"
-                if saved.request is None
-                else f"answer-to/{saved.request}"
-            )
+            is_answer = saved.request is not None
+            name = f"answer-to/{saved.request}" if is_answer else f"checkpoint-at-{saved.step}"
             yield CheckpointSaved(
                 id=f"{self.run.job}/{self.run.attempt}/{name}",
                 observed_at=now,

@@ -10,6 +10,7 @@ turn. Every event that is emitted can be derived again from disk, under the same
 
 import logging
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ from gantree.model.events import Event, GangEnded, GangStartFailed
 from gantree.model.orders import Order, SaveCheckpoint, StartGang, StopGang
 
 FAILURE_GRACE_S = 10.0
-"""Seconds between SIGTERM and SIGKILL for the rest of a gang that broke, until a stop with its own grace comes."""
+"""Seconds between SIGTERM and SIGKILL for the rest of a gang that broke."""
 
 log = logging.getLogger(__name__)
 
@@ -142,6 +143,9 @@ class LocalCluster:
                 return f"the cluster has no node {member.node!r}"
             if not member.run:
                 return f"role {member.role!r} has no command to run"
+        name = order.checkpoint_signal
+        if name is not None and name not in signal.Signals.__members__:
+            return f"this machine has no signal {name!r}"
         return None
 
     def _launch(self, gang: Gang) -> None:
@@ -190,7 +194,7 @@ class LocalCluster:
             gang = self._gang(job, attempt)
             self._watch(gang)
             gang.look()
-            if gang.order is not None and gang.status() == "running":
+            if gang.order is not None and gang.may_go_on:
                 self._launch_rest(gang)
         self.poll()
 

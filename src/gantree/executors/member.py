@@ -11,7 +11,7 @@ from typing import Any
 from gantree.executors import processes
 from gantree.executors.checkpoints import UNRELIABLE, folder_stamp
 from gantree.executors.processes import ShimId
-from gantree.executors.shim import read_json, write_json
+from gantree.executors.shim import read_json, steady_s, write_json
 from gantree.model.orders import MemberLaunch
 
 LIVENESS_EVERY = 5
@@ -42,7 +42,7 @@ class Member:
         self._same_boot = same_boot
         self._shim: ShimId | None = None
         self._child: int | None = None
-        self._stamp = -1
+        self._stamp = UNRELIABLE
         self._looks = launch.node_rank
 
     @property
@@ -76,14 +76,15 @@ class Member:
         write_json(str(self.folder / "launch.json"), launch_record)
         self._child = processes.spawn_shim(self.folder)
 
-    def stop(self, grace_s: float, cause: str) -> None:
-        """Tell the shim to stop; the same stop again changes nothing. Raises OSError."""
-        stop = {"grace_s": grace_s, "cause": cause}
+    def stop(self, grace_s: float) -> None:
+        """Tell the shim to stop. A stop that would end later than an earlier one changes nothing. Raises OSError."""
         path = str(self.folder / "stop.json")
+        kill_at_s = steady_s() + grace_s
+        earlier = read_json(path)
         self.told_to_stop = True
-        if self.over or read_json(path) == stop:
+        if self.over or (earlier is not None and earlier["kill_at_s"] <= kill_at_s):
             return
-        write_json(path, stop)
+        write_json(path, {"kill_at_s": kill_at_s})
         self.wake()
 
     def wake(self) -> None:
@@ -112,13 +113,10 @@ class Member:
         self.started = self.started or (self.folder / "started.json").exists()
         self.failure = self.failure or read_json(str(self.folder / "failed.json"))
         self.told_to_stop = self.told_to_stop or (self.folder / "stop.json").exists()
-        self.ended = (
-            self.folder / "ended.json"
-        ).exists()  # before the exits: they are all there by then
-        for rank in self._ranks():
-            record = (
-                None if rank in self.exits else read_json(str(self.folder / f"exit.{rank}.json"))
-            )
+        # Asked before the exits are read: once it is there, they all are.
+        self.ended = (self.folder / "ended.json").exists()
+        for rank in [rank for rank in self._ranks() if rank not in self.exits]:
+            record = read_json(str(self.folder / f"exit.{rank}.json"))
             if record is not None:
                 self.exits[rank] = Exit(**record)
 

@@ -91,7 +91,9 @@ def sweep(cgroup_of_folder: Mapping[str, str | None]) -> frozenset[str]:
     it again until it finds nothing, since what is killed takes a moment to vanish.
     """
     found = {
-        folder for folder, cgroup in cgroup_of_folder.items() if cgroup and _clear_cgroup(Path(cgroup))
+        folder
+        for folder, cgroup in cgroup_of_folder.items()
+        if cgroup and _clear_cgroup(Path(cgroup))
     }
     marks = {_MARK + os.fsencode(folder): folder for folder in cgroup_of_folder}
     for name in os.listdir("/proc"):  # noqa: PTH208  # names are all that is needed, of every process there is

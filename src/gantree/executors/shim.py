@@ -11,7 +11,7 @@ Run as `python -I -S shim.py MEMBER_DIRECTORY`; standard library only, nothing o
     failed.json       some process could not be started; what had been started is being stopped
     exit.<rank>.json  one process ended: exit code, when, in which order, and whether it was told to
     ended.json        nothing of this member is left; written last
-    stop.json         written by the executor: stop, SIGTERM now and SIGKILL after grace_s
+    stop.json         written by the executor: stop, SIGTERM now and SIGKILL at kill_at_s (of `steady_s`)
 
 How nothing is ever left over. The shim leads its own session, so neither the daemon's death nor its terminal's
 reaches it. It is a child subreaper: whatever its processes leave behind becomes its child, and it ends only
@@ -83,6 +83,11 @@ def read_json(path: str) -> Any:
         return None
 
 
+def steady_s() -> float:
+    """Seconds on a clock that nobody can set, and that is the same one for all processes of a boot."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
 def boot_id() -> str:
     """What the kernel calls this boot: pids mean nothing in another."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
@@ -100,8 +105,11 @@ def process_stat(pid: int) -> tuple[str, int, int, int] | None:
     return fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[19])
 
 
-def _prctl(option: int, argument: Any) -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(option, argument, 0, 0, 0)
+def _prctl(option: int, argument: ctypes.c_ulong | ctypes.c_char_p) -> None:
+    """Set something about this process. Raises OSError."""
+    none = ctypes.c_ulong(0)
+    if ctypes.CDLL(None, use_errno=True).prctl(option, argument, none, none, none) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl {option}")
 
 
 def _descendants(root: int) -> list[tuple[int, int]]:
@@ -166,8 +174,7 @@ class Shim:
         self._failed_ranks: set[int] = set()
         self._ended = 0
         self._exit_codes: dict[int, int] = {}
-        self._deadline: float | None = None
-        self._stop_seen: Any = None
+        self._kill_at_s: float | None = None
         self._unsaved: set[int] = set()
         self._request_seen: str | None = None
         self._cgroup: str | None = None
@@ -176,16 +183,16 @@ class Shim:
         """Start everything, stay until nothing is left, and say so."""
         self._introduce()
         self._look_for_stop()
-        if self._deadline is None:
+        if self._kill_at_s is None:
             self._start()
         while self._reap():
             self._look_for_stop()
             self._look_for_request()
-            if not self._rank_of_pid or self._past_deadline():
+            if not self._rank_of_pid or self._past_grace():
                 self._kill_all()
             woken_by = signal.sigtimedwait(_WAITED_FOR, self._patience())
             if woken_by is not None and woken_by.si_signo == signal.SIGTERM:
-                self._begin_stop(self._launch["failure_grace_s"])
+                self._stop_by(steady_s() + self._launch["failure_grace_s"])
         if self._cgroup is not None:
             try:
                 os.rmdir(self._cgroup)
@@ -218,13 +225,13 @@ class Shim:
             return
         self._failed_ranks = {failure["rank"] for failure in failures}
         write_json(f"{self._folder}/failed.json", failures[0])
-        self._begin_stop(self._launch["failure_grace_s"])
+        self._stop_by(steady_s() + self._launch["failure_grace_s"])
 
     def _become(self, process: dict[str, Any], shim: int, complaints: int) -> NoReturn:
         """In the child: take on the identity of one rank and execute its command. Never returns."""
         launch, doing, code, why = self._launch, "prepare its process", _NOT_EXECUTABLE, ""
         try:
-            _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            _prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
             if os.getppid() != shim:  # it died before the line above could take effect
                 os._exit(code)
             os.setpgid(0, 0)
@@ -278,25 +285,23 @@ class Shim:
             "exit_code": exit_code,
             "ended_at": time.time(),
             "order": self._ended,
-            "was_stopping": self._deadline is not None,
+            "was_stopping": self._kill_at_s is not None,
         }
         self._ended += 1
         if exit_code != 0:
-            self._begin_stop(self._launch["failure_grace_s"])
+            self._stop_by(steady_s() + self._launch["failure_grace_s"])
         write_json(f"{self._folder}/exit.{rank}.json", record)
 
     def _look_for_stop(self) -> None:
         stop = read_json(f"{self._folder}/stop.json")
-        if stop is not None and stop != self._stop_seen:
-            self._stop_seen = stop
-            self._begin_stop(stop["grace_s"])
+        if stop is not None:
+            self._stop_by(stop["kill_at_s"])
 
-    def _begin_stop(self, grace_s: float) -> None:
+    def _stop_by(self, kill_at_s: float) -> None:
         """Ask everything to end; a later stop can only bring the end nearer."""
-        deadline = time.monotonic() + grace_s
-        if self._deadline is None:
+        if self._kill_at_s is None:
             self._terminate()
-        self._deadline = deadline if self._deadline is None else min(self._deadline, deadline)
+        self._kill_at_s = kill_at_s if self._kill_at_s is None else min(self._kill_at_s, kill_at_s)
 
     def _terminate(self) -> None:
         """SIGTERM, once, to the group of every rank and to what has left those groups."""
@@ -318,7 +323,7 @@ class Shim:
     def _look_for_request(self) -> None:
         """Signal the ranks for a checkpoint, if the job declared a signal, each as soon as it has a handler."""
         name = self._launch["checkpoint_signal"]
-        if name is None or self._deadline is not None:
+        if name is None or self._kill_at_s is not None:
             return
         request = read_json(self._launch["checkpoint_request"])
         if request is not None and request["request"] != self._request_seen:
@@ -329,16 +334,16 @@ class Shim:
             _kill(pid, number)
             self._unsaved.discard(pid)
 
-    def _past_deadline(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
+    def _past_grace(self) -> bool:
+        return self._kill_at_s is not None and steady_s() >= self._kill_at_s
 
     def _patience(self) -> float:
         """Seconds to sleep until something must be done that no signal announces."""
-        if not self._rank_of_pid or self._past_deadline() or self._unsaved:
+        if not self._rank_of_pid or self._past_grace() or self._unsaved:
             return _RETRY_EVERY_S
-        if self._deadline is None:
+        if self._kill_at_s is None:
             return _LOOK_EVERY_S
-        return max(0.0, min(_LOOK_EVERY_S, self._deadline - time.monotonic()))
+        return max(0.0, min(_LOOK_EVERY_S, self._kill_at_s - steady_s()))
 
 
 def main(folder: str) -> int:
@@ -352,8 +357,8 @@ def main(folder: str) -> int:
         return 0
     if os.path.exists(f"{folder}/shim.json"):
         return 0
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
-    _prctl(PR_SET_NAME, b"gantree-shim")
+    _prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
+    _prctl(PR_SET_NAME, ctypes.c_char_p(b"gantree-shim"))
     Shim(folder, read_json(f"{folder}/launch.json")).run()
     return 0
 

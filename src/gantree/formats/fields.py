@@ -17,6 +17,7 @@ from gantree.formats.words import NAME_PATTERN, WORD_PATTERN, shortened
 
 MAX_COUNT = 10_000_000
 MAX_DURATION_S = 100 * 365 * 86_400.0
+MAX_DURATION_CHARS = 40
 MAX_TEXT = 4096
 
 _DURATION_PATTERN = (
@@ -62,8 +63,10 @@ def whole(least: int, most: int, allowed: str) -> Callable[[Any], int]:
     """Return a check for a whole number from least to most."""
 
     def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise wrong(allowed)
+        if value > most:
+            raise wrong(f"{allowed}, at most {most}")
         return int(value)
 
     return check
@@ -92,8 +95,8 @@ def duration(value: Any) -> float:
     """Return seconds of a number or of a text such as 90s, 15m, 1h30m, 7d."""
     allowed = "a duration such as 90s, 15m, 1h30m or 7d, or a number of seconds"
     if isinstance(value, str):
-        found = _DURATION.fullmatch(value)
-        if not value or not found or len(value) > 40:
+        found = _DURATION.fullmatch(value) if 0 < len(value) <= MAX_DURATION_CHARS else None
+        if not found:
             raise wrong(allowed)
         parts = zip(found.groups(), _SECONDS, strict=True)
         value = sum(float(part) * seconds for part, seconds in parts if part)

@@ -25,7 +25,8 @@ from pydantic import (
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
-from gantree.formats.document import Document, Rows, Table, written
+from gantree.formats.document import Document, Rows, Table
+from gantree.formats.locations import describe, locate, written_path
 from gantree.formats.words import did_you_mean, shortened
 from gantree.model.errors import BadFields, Problem
 
@@ -71,7 +72,7 @@ class Form(BaseModel):
         if field not in self._origin:
             path, line = self._origin.path_of(field), self._origin.line
         else:
-            path, line, _ = _locate(self._origin, (field, *at))
+            path, line, _ = locate(self._origin, (field, *at))
         return Problem("", line, path, found, allowed, hint)
 
     def written_fields(self) -> list[str]:
@@ -181,7 +182,7 @@ def read_form(kind: type[AnyForm], document: Document, problems: list[Problem]) 
 def _read_rest(kind: type[AnyForm], data: Table, errors: list[Any]) -> AnyForm | None:
     while 0 < len(errors) <= MAX_ERRORS_TO_READ_ON:
         errors = [error for error in errors if not _stood_in(kind, data, error)]
-        paths = {_written_path(data, error["loc"]) for error in errors}
+        paths = {written_path(data, error["loc"]) for error in errors}
         if not _take_out(data, paths):
             return None
         try:
@@ -199,30 +200,6 @@ def _stood_in(kind: type[Form], data: Table, error: Any) -> bool:
     data[field] = kind.STAND_INS[field]
     data.lost.add(field)
     return True
-
-
-def _written_path(data: Table, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Return as much of a location as is in the data, without the names of union branches."""
-    value: Any = data
-    path: list[int | str] = []
-    for key in location:
-        if isinstance(value, Table) and key in value:
-            value = value[str(key)]
-        elif isinstance(value, Rows) and isinstance(key, int) and key < len(value):
-            value = value[key]
-        elif _is_not_written(value, key):
-            continue
-        else:
-            break
-        path.append(key)
-    return tuple(path)
-
-
-def _is_not_written(value: Any, key: int | str) -> bool:
-    """Tell whether a key is Pydantic's own: a union branch "(list)", or 0 where one stands for a list of one."""
-    if isinstance(key, str):
-        return key.startswith("(")
-    return key == 0 and not isinstance(value, Rows)
 
 
 def _take_out(data: Table, paths: set[tuple[int | str, ...]]) -> bool:
@@ -252,7 +229,7 @@ def _problem(kind: type[Form], data: Table, error: Any) -> Problem:
         return _missing(data, location)
     if error["type"] == "extra_forbidden":
         return _unknown(kind, data, location)
-    path, line, _ = _locate(data, location)
+    path, line, _ = locate(data, location)
     context = error.get("ctx", {})
     allowed = context.get("allowed") or _allowed(kind, error)
     found = context.get("found") or describe(error["input"])
@@ -271,26 +248,16 @@ def _allowed(kind: type[Form], error: Any) -> str:
 
 
 def _missing(data: Table, location: tuple[Any, ...]) -> Problem:
-    path, line, _ = _locate(data, location[:-1])
+    path, line, _ = locate(data, location[:-1])
     field = f"{path}.{location[-1]}" if path else str(location[-1])
     return Problem("", line, field, "nothing", f"a value; `{location[-1]}` is required")
 
 
 def _unknown(kind: type[Form], data: Table, location: tuple[Any, ...]) -> Problem:
-    path, line, _ = _locate(data, location)
+    path, line, _ = locate(data, location)
     fields = _fields_at(kind, location[:-1])
     hint = did_you_mean(str(location[-1]), fields)
     return Problem("", line, path, "an unknown field", ", ".join(fields), hint)
-
-
-def _locate(data: Table, location: tuple[Any, ...]) -> tuple[str, int, Any]:
-    """Return (dotted path, line, value) of a location, as far down as the file goes."""
-    value: Any = data
-    path, line = data.path, data.line
-    for key in _written_path(data, location):
-        path, line = value.path_of(key), value.line_of(key)
-        value = value[key]
-    return path, line, value
 
 
 def _fields_at(kind: type[Form], location: tuple[Any, ...]) -> list[str]:
@@ -320,14 +287,3 @@ def _form_in(annotation: Any) -> type[Form] | None:
 
 def _allowed_fields(kind: type[Form]) -> str:
     return "a mapping with the fields " + ", ".join(kind.model_fields)
-
-
-def describe(value: object) -> str:
-    """Return what was found, in a few words."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    return f"`{shortened(written(value) or '')}`" if value != "" else "an empty text"

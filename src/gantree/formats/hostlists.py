@@ -6,7 +6,7 @@ enough: the library behind it would first build what it then refuses.
 
 import re
 
-import hostlist
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
 from gantree.formats.words import WORD_PATTERN
 
@@ -28,6 +28,8 @@ def count_nodes(text: str) -> int:
     """Return how many names a hostlist stands for. Raises BadHostlist with what is allowed instead."""
     if len(text) > MAX_HOSTLIST_CHARS or not _HOSTLIST.fullmatch(text):
         raise BadHostlist("a node name or a hostlist such as n[0-31]")
+    if "][" in text:  # n[1,11][1,11] would make n111 in two ways
+        raise BadHostlist("a hostlist with something between its brackets")
     brackets = _BRACKET.findall(text)
     if len(brackets) > _MAX_BRACKETS:
         raise BadHostlist(f"a hostlist with at most {_MAX_BRACKETS} brackets")
@@ -37,24 +39,37 @@ def count_nodes(text: str) -> int:
         )
     count = 1
     for ranges in brackets:
-        count *= sum(_length(part) for part in ranges.split(","))
+        count *= _length(ranges)
         if count > MAX_NODES_OF_A_HOSTLIST:
             raise BadHostlist(f"a hostlist of at most {MAX_NODES_OF_A_HOSTLIST} nodes")
     return count
 
 
 def expand(text: str) -> list[str]:
-    """Return the names of a hostlist that `count_nodes` accepted, in order; a name may come twice."""
-    names: list[str] = hostlist.expand_hostlist(text, allow_duplicates=True)
-    return names
+    """Return the names of a hostlist that `count_nodes` accepted, in order, each once."""
+    return [str(name) for name in NodeSet(text, resolver=RESOLVER_NOGROUP)]
 
 
 def _widest(bracket: re.Match[str]) -> str:
     return max(re.split("[-,]", bracket[1]), key=len)
 
 
-def _length(part: str) -> int:
+def _length(ranges: str) -> int:
+    """How many numbers the ranges of one bracket hold."""
+    length, beyond = 0, -1
+    for low, high in sorted(_ends(part) for part in ranges.split(",")):
+        if low <= beyond:
+            raise BadHostlist(f"ranges that do not overlap; `{ranges}` has {low} twice")
+        length, beyond = length + high - low + 1, high
+    return length
+
+
+def _ends(part: str) -> tuple[int, int]:
     low, _, high = part.partition("-")
     if high and int(high) < int(low):
         raise BadHostlist(f"ranges that run upwards; `{part}` runs backwards")
-    return int(high) - int(low) + 1 if high else 1
+    if high and len(low) != len(high) and "0" in (low[0], high[0]):
+        raise BadHostlist(
+            f"ranges whose ends have as many digits where there are leading zeros; `{part}` has not"
+        )
+    return int(low), int(high or low)

@@ -25,6 +25,7 @@ from gantree.formats.fields import (
     TextValue,
     matching,
     number,
+    whole,
     wrong,
 )
 from gantree.formats.forms import AlsoWritten, Form, Listed
@@ -33,6 +34,10 @@ from gantree.formats.words import NAME_PATTERN, did_you_mean
 SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM")
 """Signals that a job may declare for its checkpoint: those a process can catch and that mean nothing else."""
 MAX_JOBS = 10_000
+MAX_MEMBERS = 1_000_000
+"""Members of one role. Far above any cluster; it keeps a typing error from being counted through."""
+MAX_PROCESSES = 4096
+"""Processes of one member."""
 MAX_PRIORITY = 1_000_000_000
 
 _INDICES = re.compile(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*", re.ASCII)
@@ -83,6 +88,16 @@ def _limit_alone(value: Any) -> Any:
     return table
 
 
+Members = Annotated[
+    int,
+    PlainValidator(whole(1, MAX_MEMBERS, "a whole number of 1 or more")),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_MEMBERS}),
+]
+Processes = Annotated[
+    int,
+    PlainValidator(whole(1, MAX_PROCESSES, "a whole number of 1 or more")),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_PROCESSES}),
+]
 Signal = Annotated[str, PlainValidator(_signal), WithJsonSchema({"enum": list(SIGNALS)})]
 Priority = Annotated[
     str | int, PlainValidator(_priority), WithJsonSchema({"type": ["string", "integer"]})
@@ -144,8 +159,8 @@ class RoleForm(Form):
     """Members of one kind."""
 
     role: Name
-    members: CountFromOne
-    processes: CountFromOne = 1
+    members: Members
+    processes: Processes = 1
     each: EachForm = EachForm()
     gpu: Listed[Text] = []
     node_labels: dict[Text, TextValue] = {}

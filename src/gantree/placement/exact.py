@@ -123,7 +123,9 @@ class _Tables:
             if tier and role.whole_at == tier:
                 allowed &= (x == 0) | (x == role.members)
         if tier and wish.whole_at == tier:
-            allowed &= ~self._some | (np.arange(allowed.size).reshape(self._shape) == allowed.size - 1)
+            allowed &= ~self._some | (
+                np.arange(allowed.size).reshape(self._shape) == allowed.size - 1
+            )
         return allowed
 
     def _fold(self, tier: int, price: int, children: Sequence[_Table]) -> _Table:
@@ -141,7 +143,10 @@ class _Tables:
         return cost
 
     def _of_node(self, node: int) -> _Table:
-        tier, price = self._problem.fabric.node_tier, self._price.of_domain(self._problem.fabric.node_tier, node)
+        tier, price = (
+            self._problem.fabric.node_tier,
+            self._price.of_domain(self._problem.fabric.node_tier, node),
+        )
         key = (price, _profile(self._problem, node))
         table = self._of_key.get(key)
         if table is None:

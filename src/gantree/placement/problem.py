@@ -58,4 +58,7 @@ def _layers(wish: Wish, role: RoleWish) -> Layers:
     """Layers inside a node, with the gang's own where it must be together inside one domain there."""
     if wish.together is None:
         return role.layers
-    return ((ALL, wish.together), *(layer for layer in role.layers if layer != (ALL, wish.together)))
+    return (
+        (ALL, wish.together),
+        *(layer for layer in role.layers if layer != (ALL, wish.together)),
+    )

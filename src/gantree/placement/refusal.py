@@ -17,8 +17,16 @@ import numpy as np
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused, Relaxation, Shortage
-from gantree.placement.inside import inner_domains
 from gantree.placement.members import placement_of
+from gantree.placement.nearest import (
+    Roomiest,
+    asked_together,
+    domain_word,
+    eligible_nodes,
+    is_bound,
+    members_with_room,
+    roomiest_domain,
+)
 from gantree.placement.relax import (
     MEMBERS,
     REQUIRED,
@@ -31,9 +39,9 @@ from gantree.placement.relax import (
     wider_places,
 )
 from gantree.placement.slots import SlotShape, slots
-from gantree.placement.solve import solve
+from gantree.placement.solve import solvable, solve
 from gantree.placement.wish import RoleWish, Wish, read_wish
-from gantree.topology.fabric import BoolArray, IntArray
+from gantree.topology.fabric import BoolArray
 from gantree.topology.occupancy import Occupancy
 
 RESOURCES: tuple[tuple[str, str, float], ...] = (
@@ -53,9 +61,15 @@ def explain(occupancy: Occupancy, job: Job, wish: Wish) -> Refused:
         refused = _too_large(occupancy, role)
         if refused is not None:
             return refused
-    if solve(occupancy.emptied(), wish) is None:
-        return _not_together(occupancy, job, wish, never=True)
-    return _no_room(occupancy, job, wish) or _not_together(occupancy, job, wish, never=False)
+    return _too_little(occupancy, job, wish, never=not solvable(occupancy.emptied(), wish))
+
+
+def _too_little(occupancy: Occupancy, job: Job, wish: Wish, *, never: bool) -> Refused:
+    """Too little of something at all, or all of it but not together."""
+    lack = _lack_of_room(occupancy.emptied() if never else occupancy, wish)
+    if lack is not None:
+        return _no_room(occupancy, job, wish, lack, never=never)
+    return _not_together(occupancy, job, wish, never=never)
 
 
 # ----- SHAPE
@@ -83,7 +97,11 @@ def _first_lack(
 ) -> tuple[str, float, float]:
     """(resource, asked, most there is) of the machine that lacks the fewest resources, the first it lacks."""
     lacks = [
-        [(name, asked, there) for name, asked, there in _amounts(empty, shape, node) if asked > there]
+        [
+            (name, asked, there)
+            for name, asked, there in _amounts(empty, shape, node)
+            if asked > there
+        ]
         for node in np.flatnonzero(admitted).tolist()
     ]
     fewest = min(len(lack) for lack in lacks)
@@ -120,27 +138,20 @@ class _Lack:
     free: float
 
 
-def _no_room(occupancy: Occupancy, job: Job, wish: Wish) -> Refused | None:
-    eligible = [_eligible(occupancy, role) for role in wish.roles]
+def _lack_of_room(occupancy: Occupancy, wish: Wish) -> _Lack | None:
+    """The first resource of which too little is free, for one role or for all of them."""
+    eligible = [eligible_nodes(occupancy, role) for role in wish.roles]
     groups = [[number] for number in range(len(wish.roles))]
     if len(groups) > 1:
         groups.append(list(range(len(wish.roles))))
     for group in groups:
         lack = _lack(occupancy, [wish.roles[n] for n in group], [eligible[n] for n in group])
         if lack is not None:
-            return _room_refusal(occupancy, job, wish, lack)
+            return lack
     return None
 
 
-def _eligible(occupancy: Occupancy, role: RoleWish) -> BoolArray:
-    shape = SlotShape.of(role.shape, role.shape.models)
-    could: BoolArray = slots(occupancy.emptied(), shape).of_node > 0
-    return could & occupancy.usable_node
-
-
-def _lack(
-    occupancy: Occupancy, roles: list[RoleWish], eligible: list[BoolArray]
-) -> _Lack | None:
+def _lack(occupancy: Occupancy, roles: list[RoleWish], eligible: list[BoolArray]) -> _Lack | None:
     nodes = np.logical_or.reduce(eligible)
     shapes = [SlotShape.of(role.shape, role.shape.models) for role in roles]
     for name, counted, unit in RESOURCES:
@@ -151,25 +162,24 @@ def _lack(
         free = int(getattr(occupancy, f"free_{counted}_of_node")[nodes].sum())
         if asked > free:
             return _Lack(name, asked / unit, free / unit)
-    if not nodes.any():
-        return _Lack("nodes", 1, 0)
-    return None
+    return None if nodes.any() else _Lack("nodes", 1, 0)
 
 
-def _room_refusal(occupancy: Occupancy, job: Job, wish: Wish, lack: _Lack) -> Refused:
-    tier = _tier_in_question(wish)
-    nearest = _roomiest(occupancy, wish, tier)
+def _no_room(occupancy: Occupancy, job: Job, wish: Wish, lack: _Lack, *, never: bool) -> Refused:
+    nearest = roomiest_domain(occupancy.emptied() if never else occupancy, wish)
     fewer = tuple(_fewer(occupancy, job))
+    there = f"the empty cluster has {lack.free:g}" if never else f"{lack.free:g} are free"
     sentence = (
-        f"Waiting: needs {lack.asked:g} {_for_people(lack.resource)}; {lack.free:g} are free."
+        f"{_start(never)} needs {lack.asked:g} {_for_people(lack.resource)}; {there}."
         f"{_advice(fewer)}"
     )
     return Refused(
-        Gate.ROOM,
+        Gate.CONTIGUITY if never else Gate.ROOM,
         sentence,
+        never=never,
         short_by=Shortage(lack.resource, lack.asked - lack.free),
         nearest=(nearest.name, nearest.free_gpus),
-        wakes_on=_wakes_on(occupancy, wish),
+        wakes_on=() if never else _wakes_on(occupancy, wish),
         would_fit_if=fewer,
     )
 
@@ -177,35 +187,15 @@ def _room_refusal(occupancy: Occupancy, job: Job, wish: Wish, lack: _Lack) -> Re
 # ----- CONTIGUITY
 
 
-@dataclass(frozen=True, slots=True)
-class _Nearest:
-    """The domain with most room: for so many members, and with so many free GPUs."""
-
-    tier: str
-    name: str
-    members: int
-    free_gpus: int
-
-
 def _not_together(occupancy: Occupancy, job: Job, wish: Wish, *, never: bool) -> Refused:
-    tier = _tier_in_question(wish)
-    nearest = _roomiest(occupancy.emptied() if never else occupancy, wish, tier)
-    members, gpus = _asked_together(wish)
-    if nearest.free_gpus < gpus:
-        short: Shortage | None = Shortage("gpus", gpus - nearest.free_gpus)
-    elif nearest.members < members:
-        short = Shortage("members", members - nearest.members)
-    else:
-        short = None
+    where = occupancy.emptied() if never else occupancy
+    nearest = roomiest_domain(where, wish)
     relaxations = tuple(_relaxations(occupancy, job, wish))
-    start = "Never fits: needs" if never else "Waiting: needs"
-    sentence = (
-        f"{start} {_people_count(members, gpus)} in one {_tier_name(wish, tier, occupancy)}; "
-        f"{_what_there_is(occupancy, nearest, gpus, never=never)}.{_advice(relaxations)}"
-    )
+    scattered = not is_bound(wish) and sum(role.members for role in wish.roles) > 1
+    told, short = (_scattered if scattered else _apart)(where, wish, nearest)
     return Refused(
         Gate.CONTIGUITY,
-        sentence,
+        f"{_start(never)} {told}.{_advice(relaxations)}",
         never=never,
         short_by=short,
         nearest=(nearest.name, nearest.free_gpus),
@@ -214,75 +204,36 @@ def _not_together(occupancy: Occupancy, job: Job, wish: Wish, *, never: bool) ->
     )
 
 
-def _what_there_is(occupancy: Occupancy, nearest: _Nearest, gpus: int, *, never: bool) -> str:
-    where = f"{nearest.tier} {nearest.name}".strip()
-    if never:
-        return f"the largest, {where}, has {nearest.free_gpus} GPUs when empty"
-    free = int(occupancy.free_gpus_of_node[occupancy.usable_node].sum())
-    room = f"{free} are free, the roomiest, {where}, has {nearest.free_gpus}"
-    return room if nearest.free_gpus < gpus else f"{room}, in pieces for {nearest.members} members"
+def _scattered(where: Occupancy, wish: Wish, nearest: Roomiest) -> tuple[str, Shortage | None]:
+    """What is free lies in pieces too small for members, which nothing else binds together."""
+    asked, room = sum(role.members for role in wish.roles), members_with_room(where, wish)
+    told = f"needs GPUs for {asked} members, each on one node; {_there_is(where)}"
+    if room >= asked:
+        return f"{told}, but not for all roles side by side", None
+    return f"{told}, in pieces for {room} of them", Shortage("members", asked - room)
 
 
-def _tier_in_question(wish: Wish) -> int:
-    """The tier whose domains were too small: the required one, else that of a role or slice, else the node."""
-    if wish.whole_at:
-        return wish.whole_at
-    of_roles = [role.whole_at for role in wish.roles if role.whole_at]
-    sliced = [
-        max(tier for tier, multiple in enumerate(role.multiple_in_domain) if multiple > 1)
-        for role in wish.roles
-        if max(role.multiple_in_domain) > 1
-    ]
-    node = len(wish.roles[0].multiple_in_domain) - 1
-    return max((*of_roles, *sliced), default=node)
-
-
-def _asked_together(wish: Wish) -> tuple[int, int]:
-    """(members, GPUs) that must be in one domain of the tier in question."""
-    tier = _tier_in_question(wish)
-    if wish.whole_at:
-        runs = [(role.members, role.shape.gpus) for role in wish.roles]
-        return sum(n for n, _ in runs), sum(n * gpus for n, gpus in runs)
-    runs = [
-        (role.members if role.whole_at == tier else role.multiple_in_domain[tier], role.shape.gpus)
-        for role in wish.roles
-    ]
-    return max(runs, key=lambda run: (run[0] * run[1], run[0]))[0], max(n * g for n, g in runs)
-
-
-def _roomiest(occupancy: Occupancy, wish: Wish, tier: int) -> _Nearest:
-    fabric = occupancy.fabric
-    first = fabric.first_node_of_domain[tier][:-1]
-    tables = [slots(occupancy, SlotShape.of(r.shape, r.shape.models)) for r in wish.roles]
-    members = sum(
-        np.minimum(table.in_domain[tier], role.members)
-        for table, role in zip(tables, wish.roles, strict=True)
+def _apart(where: Occupancy, wish: Wish, nearest: Roomiest) -> tuple[str, Shortage | None]:
+    """What must be in one domain is free in no one domain."""
+    members, gpus = asked_together(wish)
+    what = f"{gpus} GPUs" if gpus else f"{members} member{'s' * (members > 1)}"
+    told = (
+        f"needs {what} in one {domain_word(where.fabric, wish)}; {_there_is(where)}, "
+        f"the roomiest, {nearest.tier} {nearest.name}, has {nearest.free_gpus}"
     )
-    eligible = np.logical_or.reduce([_eligible(occupancy, role) for role in wish.roles])
-    free = np.add.reduceat(np.where(eligible, _free_together(occupancy, wish), 0), first)
-    best = int(np.lexsort((-free, -members))[0]) if not any(r.shape.gpus for r in wish.roles) else (
-        int(np.lexsort((-members, -free))[0])
-    )
-    return _Nearest(
-        fabric.tiers[tier], fabric.names_of_domain[tier][best], int(members[best]), int(free[best])
-    )
+    if nearest.free_gpus < gpus:
+        return told, Shortage("gpus", gpus - nearest.free_gpus)
+    if nearest.members < members:
+        told = f"{told}, in pieces for {nearest.members} members"
+        return told, Shortage("members", members - nearest.members)
+    return f"{told}, but not in the slices or for the roles asked", None
 
 
-def _free_together(occupancy: Occupancy, wish: Wish) -> IntArray:
-    """Free GPUs by node; where a domain inside the node is asked for, those of its roomiest one."""
-    inner = wish.together or next((r.layers[0][1] for r in wish.roles if r.layers), None)
-    if inner is None:
-        return occupancy.free_gpus_of_node
-    return np.array(
-        [
-            max(
-                ((free & d).bit_count() for d in inner_domains(occupancy.fabric.machine_of_node(node), inner)),
-                default=0,
-            )
-            for node, free in enumerate(occupancy.free_mask_of_node)
-        ],
-        dtype=np.int64,
-    )
+def _there_is(where: Occupancy) -> str:
+    gpus = int(where.free_gpus_of_node[where.usable_node].sum())
+    if where is where.emptied():
+        return f"the empty cluster has {gpus}"
+    return f"{gpus} are free"
 
 
 # ----- what would help
@@ -327,7 +278,7 @@ def _fewer(occupancy: Occupancy, job: Job) -> Iterator[Relaxation]:
 
     def fits(members: int) -> bool:
         smaller = relaxed(job, ((MEMBERS, members),))
-        return solve(occupancy, read_wish(occupancy.fabric, smaller)) is not None
+        return solvable(occupancy, read_wish(occupancy.fabric, smaller))
 
     count = _count_true(sizes, fits)
     if count:
@@ -378,20 +329,11 @@ def _price(relaxation: Relaxation) -> str:
     return f", at {(relaxation.comm_ratio - 1) * 100:+.0f} % communication time"
 
 
-def _people_count(members: int, gpus: int) -> str:
-    if gpus:
-        return f"{gpus} GPUs"
-    return "1 member" if members == 1 else f"{members} members"
-
-
 def _for_people(resource: str) -> str:
     return {"gpus": "GPUs", "cpus": "CPUs", "memory_GiB": "GiB of memory", "nics": "NICs"}.get(
         resource, resource
     )
 
 
-def _tier_name(wish: Wish, tier: int, occupancy: Occupancy) -> str:
-    inner = wish.together or next((r.layers[0][1] for r in wish.roles if r.layers), None)
-    if inner is not None and tier == occupancy.fabric.node_tier:
-        return f"{inner} domain"
-    return occupancy.fabric.tiers[tier]
+def _start(never: bool) -> str:
+    return "Never fits:" if never else "Waiting:"

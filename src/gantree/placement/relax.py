@@ -54,7 +54,11 @@ def wider_places(fabric: Fabric, job: Job, wish: Wish) -> Iterator[Patch]:
 def looser_slices(fabric: Fabric, job: Job) -> Iterator[Patch]:
     """Patches that ask for slices in wider domains, then for none."""
     if job.topology.slices:
-        tiers = [fabric.tiers.index(s.required) for s in job.topology.slices if s.required in fabric.tiers]
+        tiers = [
+            fabric.tiers.index(s.required)
+            for s in job.topology.slices
+            if s.required in fabric.tiers
+        ]
         last = min(tiers, default=fabric.node_tier + 1) - 1
         yield from (((SLICES, fabric.tiers[tier]),) for tier in range(last, 0, -1))
         yield ((SLICES, None),)

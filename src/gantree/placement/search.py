@@ -3,7 +3,8 @@
     fewest domains of the widest tier, then of the next, down to fewest nodes: exactly (`placement.exact`);
     among those the place that strands least: broken-up nodes and domains before whole ones; then topology order.
 
-Which GPU models are tried first is in `placement.solve`, what a refusal says in `placement.refusal`. Nothing here changes the occupancy.
+Which GPU models are tried first is in `placement.solve`, what a refusal says in `placement.refusal`. Nothing here
+changes the occupancy.
 """
 
 from collections.abc import Hashable
@@ -13,7 +14,7 @@ from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.members import placement_of
 from gantree.placement.refusal import explain
-from gantree.placement.solve import solve
+from gantree.placement.solve import solvable, solve
 from gantree.placement.wish import read_wish
 from gantree.topology.occupancy import Occupancy
 
@@ -32,7 +33,7 @@ def place(occupancy: Occupancy, job: Job) -> Placement | Refused:
 
 def fits(occupancy: Occupancy, job: Job) -> bool:
     """Tell whether `place` would find a place. Raises as `place` does."""
-    return solve(occupancy, read_wish(occupancy.fabric, job)) is not None
+    return solvable(occupancy, read_wish(occupancy.fabric, job))
 
 
 def signature(job: Job) -> Hashable:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from itertools import product
 
 from gantree.placement.exact import exact_spread
+from gantree.placement.greedy import greedy_spread, is_too_large_for_tables
+from gantree.placement.one_role import one_role_fits, one_role_spread
 from gantree.placement.problem import Problem, Spread
 from gantree.placement.wish import RoleWish, Wish
 from gantree.topology.fabric import Fabric
@@ -15,14 +17,31 @@ from gantree.topology.occupancy import Occupancy
 
 def solve(occupancy: Occupancy, wish: Wish) -> tuple[Problem, Spread] | None:
     """The best spread of a gang, with the problem it answers; None where the gang does not fit."""
-    if wish.contradiction:
-        return None
-    for models_of_role in _choices_of_models(occupancy.fabric, wish):
-        problem = Problem.of(occupancy, wish, models_of_role)
-        spread = exact_spread(problem)
+    for problem in _problems(occupancy, wish):
+        spread = _spread(problem)
         if spread is not None:
             return problem, spread
     return None
+
+
+def _spread(problem: Problem) -> Spread | None:
+    if len(problem.members) == 1:
+        return one_role_spread(problem)
+    quick = greedy_spread(problem) if is_too_large_for_tables(problem) else None
+    return quick or exact_spread(problem)
+
+
+def solvable(occupancy: Occupancy, wish: Wish) -> bool:
+    """Whether `solve` would find a place."""
+    if len(wish.roles) == 1:
+        return any(map(one_role_fits, _problems(occupancy, wish)))
+    return solve(occupancy, wish) is not None
+
+
+def _problems(occupancy: Occupancy, wish: Wish) -> Iterator[Problem]:
+    if not wish.contradiction:
+        for models_of_role in _choices_of_models(occupancy.fabric, wish):
+            yield Problem.of(occupancy, wish, models_of_role)
 
 
 def _choices_of_models(fabric: Fabric, wish: Wish) -> Iterator[tuple[tuple[str, ...], ...]]:
@@ -44,5 +63,5 @@ def _models(fabric: Fabric, role: RoleWish) -> list[tuple[str, ...]]:
     """Each model that the fabric has alone, best first, then all of them."""
     present = {machine.gpu for machine in fabric.machines}
     usable = tuple(model for model in dict.fromkeys(role.shape.models) if model in present)
-    alone = [(model,) for model in usable]
+    alone: list[tuple[str, ...]] = [(model,) for model in usable]
     return alone if len(alone) == 1 else [*alone, role.shape.models]

@@ -7,6 +7,7 @@ wish for a tier inside the node becomes layers (`placement.inside`) and makes th
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.jobs import Job, Role, Shape, Slices
@@ -96,7 +97,7 @@ def _contradiction(job: Job, role: Role) -> str:
                 f"role {role.name} has {role.members} members, "
                 f"which do not divide into slices of {run.members}"
             )
-    for outer, inner in zip(runs, runs[1:], strict=False):
+    for outer, inner in pairwise(runs):
         if outer.members % inner.members:
             return (
                 f"slices of {inner.members} in one {inner.required} do not nest "

@@ -21,13 +21,13 @@ DEFAULT_PRIORITIES: Mapping[str, int] = MappingProxyType(
 class Policy:
     """A whole policy.
 
-    priorities: class -> number, larger first. grace_s: seconds a preempted gang has between SIGTERM and
+    priorities: class -> number, larger first. grace_s: seconds a stopped gang has between SIGTERM and
     SIGKILL. min_run_s: seconds a gang has run before it may be preempted. evictions_per_day: how often one job
     may be preempted in any 24 hours, None for no limit. preempt: whether a running gang is ever stopped for
     another.
     """
 
-    priorities: Mapping[str, int] = field(default_factory=lambda: DEFAULT_PRIORITIES)
+    priorities: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_PRIORITIES))
     grace_s: float = DEFAULT_GRACE_S
     min_run_s: float = 0.0
     evictions_per_day: int | None = None

@@ -3,7 +3,8 @@
 The all-reduce is priced as NCCL runs it over a hierarchy: reduce-scatter and all-gather by a ring inside the node,
 then rings of the partial results tier by tier outside. A ring over m parts moves 2(m-1)/m of its share of the
 bytes over its slowest link, in 2(m-1) steps of one latency each. Inside a node the slowest link is the worst class
-between neighbours in the members' GPU order. Outside, g GPUs of a part send side by side, so each carries 1/g.
+between neighbours in the members' GPU order (`catalog.link_GBps`). Outside, g GPUs of a part send side by side,
+so each carries 1/g.
 
 `Cluster.links[tier]` is what a GPU has when its traffic leaves a domain of that tier. Where the site says nothing
 of a tier, the next narrower tier's link is taken, and for the node one 400 Gb/s NIC per GPU. The figures are specs
@@ -17,8 +18,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from gantree.model.cluster import Link, Machine
+from gantree.model.cluster import NO_LINK, Link, Machine
 from gantree.model.placements import MemberPlacement, Predicted
+from gantree.topology.catalog import link_GBps, nvlink_width
 from gantree.topology.fabric import Fabric, IntArray
 
 GIB = 1 << 30
@@ -30,18 +32,9 @@ NVLINK_LATENCY_US = 3.4
 PCIE_LATENCY_US = 5.7
 """NCCL's Simple-protocol ring latency per step, NVLink and PCIe."""
 
-NVLINK_GBPS_PER_LINK = {"P100": 18.0, "V100": 20.0, "A100": 20.0, "H100": 20.6, "H200": 20.6, "GH200": 20.6}
-NVLINK5_GBPS_PER_LINK = 40.1
-"""Usable GB/s per NVLink and direction in NCCL's model, by GPU; NVLink5 for Blackwell (B200, B300, GB200)."""
 
-NVLINK_GBPS_PER_BRIDGE_LINK = 12.0
-"""The same for boards joined by bridges (compute capability 8.6: A6000, A40), and for GPUs we do not know."""
-
-PCIE_GBPS = {"PIX": 24.0, "PXB": 24.0, "PHB": 20.0, "NODE": 16.0, "SYS": 10.0}
-"""PCIe 4.0 x16 behind one switch as NCCL models it; less through a host bridge; CPU-to-CPU (Skylake 10) for SYS."""
-
-UNKNOWN_LINK_GBPS = 10.0
-"""A pair whose class nobody named is taken for the worst class."""
+NVLINK_SHARE = 0.8
+"""What a ring gets of NVLink's spec: 235 of 300 GB/s on 8 A100, 367 of 450 on 8 H200, 682 of 900 on 8 B200."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +64,10 @@ def all_reduce_s(
         if member.gpus:
             gpus_on_node[node] = gpus_on_node.get(node, ()) + member.gpus
     inside = max(
-        (_ring_inside_s(fabric.machine_of_node(n), gpus, size_bytes) for n, gpus in gpus_on_node.items()),
+        (
+            _ring_inside_s(fabric.machine_of_node(n), gpus, size_bytes)
+            for n, gpus in gpus_on_node.items()
+        ),
         default=0.0,
     )
     return inside + _rings_outside_s(fabric, gpus_on_node, size_bytes)
@@ -127,8 +123,10 @@ def _ring_s(parts: int, size_bytes: float, hop: _Hop) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _slowest_hop(gpu: str | None, links: tuple[tuple[str, ...], ...], ring: tuple[int, ...]) -> _Hop:
-    hops = [_hop(gpu, links[a][b] if links else "") for a, b in _closed(ring)]
+def _slowest_hop(
+    gpu: str | None, links: tuple[tuple[str, ...], ...], ring: tuple[int, ...]
+) -> _Hop:
+    hops = [_hop(gpu, links[a][b] if links else NO_LINK) for a, b in _closed(ring)]
     return min(hops, key=lambda hop: (hop.bandwidth_GBps, -hop.latency_us))
 
 
@@ -136,14 +134,7 @@ def _closed(ring: tuple[int, ...]) -> Iterable[tuple[int, int]]:
     return pairwise((*ring, ring[0]))
 
 
-def _hop(gpu: str | None, kind: str) -> _Hop:
-    if kind.startswith("NV") and kind[2:].isdigit():
-        return _Hop(int(kind[2:]) * _nvlink_GBps(gpu or ""), NVLINK_LATENCY_US)
-    return _Hop(PCIE_GBPS.get(kind, UNKNOWN_LINK_GBPS), PCIE_LATENCY_US)
-
-
-def _nvlink_GBps(gpu: str) -> float:
-    model = gpu.split("-", maxsplit=1)[0].upper()
-    if model.startswith(("B", "GB")):
-        return NVLINK5_GBPS_PER_LINK
-    return NVLINK_GBPS_PER_LINK.get(model, NVLINK_GBPS_PER_BRIDGE_LINK)
+def _hop(gpu: str | None, link: str) -> _Hop:
+    latency_us = NVLINK_LATENCY_US if nvlink_width(link) else PCIE_LATENCY_US
+    share = NVLINK_SHARE if nvlink_width(link) else 1.0
+    return _Hop(share * link_GBps(link, gpu), latency_us)

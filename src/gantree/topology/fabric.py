@@ -85,7 +85,7 @@ class Fabric:
 
     def machine_of_node(self, node: int) -> Machine:
         """The machine model of a node, by index."""
-        return self.machines[self.machine_index_of_node[node]]
+        return self.machines[int(self.machine_index_of_node[node])]
 
     @property
     def node_tier(self) -> int:

@@ -56,7 +56,9 @@ class Occupancy:
         self.fabric = fabric
         machines = [fabric.machine_of_node(node) for node in range(len(fabric.nodes))]
         self.free_mask_of_node: list[int] = [(1 << machine.gpus) - 1 for machine in machines]
-        self.free_nic_mask_of_node: list[int] = [(1 << len(machine.nics)) - 1 for machine in machines]
+        self.free_nic_mask_of_node: list[int] = [
+            (1 << len(machine.nics)) - 1 for machine in machines
+        ]
         self.free_gpus_of_node: IntArray = fabric.gpus_of_node.copy()
         self.free_nics_of_node: IntArray = _array([len(machine.nics) for machine in machines])
         self.free_microcpus_of_node: IntArray = _array(
@@ -130,7 +132,7 @@ class Occupancy:
 
     def take(self, owner: str, members: Sequence[MemberPlacement]) -> None:
         """Give an owner all of these; AssertionError, and nothing taken, if any of it is not free."""
-        free = {}
+        free: dict[int, _Free] = {}
         for member in members:
             index = self._index(member.node)
             left = free.get(index) or free.setdefault(index, _Free.of(self, index))
@@ -178,10 +180,18 @@ class Occupancy:
         twin._log_starts_at = 0
         return twin
 
+    def confined_to(self, nodes: range) -> "Occupancy":
+        """A copy in which only these nodes, by index, may be used, and of them only those that may be anyway."""
+        twin = self.copy()
+        twin.usable_node[: nodes.start] = False
+        twin.usable_node[nodes.stop :] = False
+        return twin
+
     def emptied(self) -> "Occupancy":
         """The same fabric with nothing taken and every node usable. Shared and kept: do not change it."""
         if self._emptied is None:
             self._emptied = Occupancy(self.fabric, empty=True)
+            self._emptied._emptied = self._emptied
         return self._emptied
 
     def check(self) -> None:
@@ -325,9 +335,7 @@ class _Free:
         return replace(
             member,
             gpus=tuple(gpu for gpu in member.gpus if self.gpus >> gpu & 1),
-            nics=tuple(
-                nic for nic in member.nics if _nic_mask(self.machine, (nic,)) & self.nics
-            ),
+            nics=tuple(nic for nic in member.nics if _nic_mask(self.machine, (nic,)) & self.nics),
             cpus=min(member.cpus, self.microcpus / 1_000_000),
             memory_GiB=min(member.memory_GiB, self.memory_KiB / (1 << 20)),
         )

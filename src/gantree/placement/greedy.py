@@ -1,0 +1,68 @@
+"""A quick search for gangs whose roles combine in too many ways for tables: role after role, largest members first.
+
+Each role takes its own best place (`placement.one_role`) in what the roles before it left, all within one domain, from
+narrow to wide. What is found is a place, though not always in as few domains as could be; where nothing is found the
+exact search still decides, so no gang that fits is refused.
+"""
+
+import numpy as np
+
+from gantree.placement.members import placement_of
+from gantree.placement.one_role import one_role_spread
+from gantree.placement.problem import Counts, Problem, Spread
+from gantree.placement.wish import Wish
+from gantree.topology.occupancy import Occupancy
+
+MOST_COMBINATIONS = 10_000
+"""Ways to split a gang's roles at one node of the tree up to which tables are quick: two roles of 99 members."""
+
+DOMAINS_TRIED = 16
+"""Domains per tier that are tried, those with fewest free GPUs first."""
+
+
+def is_too_large_for_tables(problem: Problem) -> bool:
+    """Whether tables over all counts of all roles would take seconds. Not asked of wishes inside a node."""
+    combinations = 1
+    for members in problem.members:
+        combinations *= members + 1
+    bound_inside = problem.wish.together or any(role.layers for role in problem.wish.roles)
+    return combinations > MOST_COMBINATIONS and not bound_inside
+
+
+def greedy_spread(problem: Problem) -> Spread | None:
+    """A spread in a domain as narrow as role after role finds one; None says nothing."""
+    for tier in range(problem.fabric.node_tier, problem.wish.whole_at - 1, -1):
+        candidates = problem.domains_with_room(tier)
+        free = problem.occupancy.free_gpus_in_domain(tier)[candidates]
+        for domain in candidates[np.argsort(free, kind="stable")][:DOMAINS_TRIED].tolist():
+            spread = _role_after_role(problem, tier, domain)
+            if spread is not None:
+                return spread
+    return None
+
+
+def _role_after_role(problem: Problem, tier: int, domain: int) -> Spread | None:
+    first = problem.fabric.first_node_of_domain[tier]
+    left = problem.occupancy.confined_to(range(int(first[domain]), int(first[domain + 1])))
+    roles = range(len(problem.members))
+    counts_on_node: dict[int, list[int]] = {}
+    for role in sorted(roles, key=lambda role: -problem.tables[role].shape.gpus):
+        spread = _take_role(problem, role, left)
+        if spread is None:
+            return None
+        for node, (members,) in spread:
+            counts_on_node.setdefault(node, [0] * len(roles))[role] = members
+    return [(node, _counts(counts_on_node[node])) for node in sorted(counts_on_node)]
+
+
+def _take_role(problem: Problem, role: int, left: Occupancy) -> Spread | None:
+    wish = Wish((problem.wish.roles[role],))
+    alone = Problem.of(left, wish, (problem.tables[role].shape.models,))
+    spread = one_role_spread(alone)
+    if spread is not None:
+        left.take(wish.roles[0].name, placement_of(alone, spread).members)
+    return spread
+
+
+def _counts(members: list[int]) -> Counts:
+    return tuple(members)

@@ -1,0 +1,105 @@
+"""`gantree simulate` and `gantree bench`: figures out of files."""
+
+import csv
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Gantree = Callable[..., Any]
+Complaints = Callable[[Any, str], list[str]]
+TRACE = """job_id,submit_s,duration_s,members,gpus_per_member
+a,0,100,2,4
+b,10,50,1,4
+c,20,50,3,4
+"""
+
+
+@pytest.fixture
+def trace_file(tmp_path: Path) -> Path:
+    """a and b fit beside each other on three whole nodes; c needs all three."""
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE)
+    return path
+
+
+def test_a_trace_becomes_a_summary_and_three_files(
+    gantree: Gantree, complaints: Complaints, cluster_file: Path, trace_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "new" / "out"
+    outcome = gantree(
+        "simulate", "--cluster", cluster_file, "--trace", trace_file, "--out", out, "--json"
+    )
+    assert (outcome.code, outcome.err) == (0, "")
+    summary = outcome.json()
+    assert complaints(summary, "simulate") == []
+    assert (summary["jobs"], summary["finished"], summary["makespan_s"]) == (3, 3, 150.0)
+    assert summary["wait_s"] == {"mean": round(80 / 3, 6), "p50": 0.0, "p99": 80.0}
+    rows = list(csv.DictReader((out / "jobs.csv").read_text().splitlines()))
+    assert [(row["job_id"], row["first_start_s"], row["end_s"]) for row in rows] == [
+        ("a", "0", "100"), ("b", "10", "60"), ("c", "100", "150"),
+    ]  # fmt: skip
+    assert (out / "report.html").read_text().lower().startswith("<!doctype html>")
+
+
+def test_the_same_input_gives_the_same_bytes(
+    gantree: Gantree, cluster_file: Path, trace_file: Path, tmp_path: Path
+) -> None:
+    packed = tmp_path / "trace.csv.gz"
+    packed.write_bytes(gzip.compress(trace_file.read_bytes()))
+    outs = []
+    for number, trace in enumerate([trace_file, trace_file, packed]):
+        out = tmp_path / f"out{number}"
+        words = ("--cluster", cluster_file, "--trace", trace, "--policy", "fifo", "--out", out)
+        assert gantree("simulate", *words).code == 0
+        outs.append({file.name: file.read_bytes() for file in out.iterdir()})
+    assert outs[0] == outs[1] == outs[2]
+
+
+def test_people_read_the_summary_and_what_did_not_finish(
+    gantree: Gantree, cluster_file: Path, trace_file: Path, tmp_path: Path
+) -> None:
+    trace_file.write_text(TRACE + "d,30,10,9,4\n")
+    words = ("--cluster", cluster_file, "--trace", trace_file, "--out", tmp_path / "out")
+    outcome = gantree("simulate", *words)
+    assert outcome.code == 0
+    assert "jobs            3 of 4 finished\n" in outcome.out
+    assert "makespan        2m30s\n" in outcome.out
+    assert outcome.err.startswith("gantree: warning: 1 of 4 jobs did not finish; ")
+    limited = gantree("simulate", *words, "--limit", 2)
+    assert "2 of 2 finished" in limited.out
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [("job_id,submit_s,duration_s,members", "gpus_per_member"), ("", "trace.csv")],
+)
+def test_a_wrong_trace_is_bad_input(
+    gantree: Gantree, cluster_file: Path, tmp_path: Path, header: str, told: str
+) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text(header)
+    words = ("--cluster", cluster_file, "--trace", trace, "--out", tmp_path / "out", "--json")
+    outcome = gantree("simulate", *words)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert told in outcome.err
+
+
+def test_missing_files_and_unusable_directories_are_bad_input(
+    gantree: Gantree, cluster_file: Path, trace_file: Path, tmp_path: Path
+) -> None:
+    words = ["--cluster", cluster_file, "--trace", trace_file, "--out", trace_file]
+    assert gantree("simulate", *words).code == 2
+    words = ["--cluster", cluster_file, "--trace", tmp_path / "none.csv", "--out", tmp_path / "out"]
+    assert gantree("simulate", *words).code == 2
+
+
+def test_the_bench_tells_its_figures(gantree: Gantree, complaints: Complaints) -> None:
+    words = ("bench", "decisions", "--gpus", 512, "--decisions", 20, "--seed", 3)
+    figures = gantree(*words, "--json").json()
+    assert complaints(figures, "bench") == []
+    assert (figures["gpus"], figures["decisions"]) == (512, 20)
+    assert 0 < figures["median_us"] <= figures["p99_us"]
+    assert gantree(*words).out.startswith("FIGURE")

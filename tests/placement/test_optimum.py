@@ -1,0 +1,242 @@
+"""The search against its plain twin: enumeration of every spread of a gang over small random clusters."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gantree.model.cluster import Allocation, Cluster, Machine, Node
+from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
+from gantree.model.placements import Placement
+from gantree.placement.exact import exact_spread
+from gantree.placement.greedy import greedy_spread
+from gantree.placement.members import placement_of
+from gantree.placement.relax import relaxed
+from gantree.placement.search import fits, place
+from gantree.placement.solve import solve
+from gantree.placement.wish import read_wish
+from gantree.testing.placement_checker import problems_of
+from gantree.topology.fabric import Fabric
+from gantree.topology.occupancy import Occupancy
+
+OUTER = ("zone", "block", "rack")
+
+
+@dataclass(frozen=True)
+class Room:
+    """What one node has left, and where it is: its paths from tier 1 to the node."""
+
+    paths: tuple[tuple[str, ...], ...]
+    gpus: int
+    cpus: float
+    labels: frozenset[tuple[str, str]]
+
+
+def fewest_domains(cluster: Cluster, job: Job) -> tuple[int, ...] | None:
+    """Least (domains of the widest tier, ..., nodes) over all spreads that keep the wish, or None."""
+    rooms = [_room(cluster, node) for node in cluster.nodes]
+    best: tuple[int, ...] | None = None
+    for spread in _spreads(rooms, job, tuple(role.members for role in job.roles)):
+        if _keeps_wish(cluster, rooms, job, spread):
+            used = [room for room, counts in zip(rooms, spread, strict=True) if any(counts)]
+            domains = tuple(
+                len({room.paths[tier] for room in used}) for tier in range(len(cluster.tiers))
+            )
+            best = domains if best is None else min(best, domains)
+    return best
+
+
+def _room(cluster: Cluster, node: Node) -> Room:
+    machine = cluster.machines[node.machine]
+    held = [a for a in cluster.allocations if a.node == node.name]
+    path = (*node.at, node.name)
+    return Room(
+        paths=tuple(path[: tier + 1] for tier in range(len(path))),
+        gpus=machine.gpus - sum(len(a.gpus) for a in held),
+        cpus=(machine.cpus or 0) - sum(a.cpus for a in held),
+        labels=frozenset(node.labels),
+    )
+
+
+def _spreads(
+    rooms: list[Room], job: Job, left: tuple[int, ...]
+) -> Iterator[tuple[tuple[int, ...], ...]]:
+    if not rooms:
+        if not any(left):
+            yield ()
+        return
+    for counts in product(*(range(n + 1) for n in left)):
+        if _fits_node(rooms[0], job, counts):
+            rest = tuple(n - c for n, c in zip(left, counts, strict=True))
+            for others in _spreads(rooms[1:], job, rest):
+                yield (counts, *others)
+
+
+def _fits_node(room: Room, job: Job, counts: tuple[int, ...]) -> bool:
+    here = [(role.shape, n) for role, n in zip(job.roles, counts, strict=True) if n]
+    return (
+        sum(shape.gpus * n for shape, n in here) <= room.gpus
+        and sum(shape.cpus * n for shape, n in here) <= room.cpus
+        and all(set(shape.labels) <= room.labels for shape, _ in here)
+    )
+
+
+def _keeps_wish(
+    cluster: Cluster, rooms: list[Room], job: Job, spread: tuple[tuple[int, ...], ...]
+) -> bool:
+    for axis, role in enumerate(job.roles):
+        for run in (*job.topology.slices, *role.topology.slices):
+            per_domain = _per_domain(cluster, rooms, [s[axis] for s in spread], run.required)
+            if run.role in (None, role.name) and any(n % run.members for n in per_domain):
+                return False
+        required = role.topology.required
+        if required and len(_per_domain(cluster, rooms, [s[axis] for s in spread], required)) > 1:
+            return False
+    required = job.topology.required
+    everything = [sum(counts) for counts in spread]
+    return not required or len(_per_domain(cluster, rooms, everything, required)) == 1
+
+
+def _per_domain(cluster: Cluster, rooms: list[Room], counts: list[int], tier: str) -> list[int]:
+    number = cluster.tiers.index(tier)
+    of_domain: dict[tuple[str, ...], int] = {}
+    for room, count in zip(rooms, counts, strict=True):
+        if count:
+            path = room.paths[number]
+            of_domain[path] = of_domain.get(path, 0) + count
+    return list(of_domain.values())
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    """Up to six nodes under two or three outer tiers, some GPUs and CPUs held, some nodes labelled."""
+    outer = OUTER[: draw(st.integers(1, 3))]
+    machines = {
+        f"m{gpus}": Machine(f"m{gpus}", gpus, "H100-80GB", cpus=8.0) for gpus in (0, 2, 4, 8)
+    }
+    nodes, allocations = [], []
+    for number in range(draw(st.integers(1, 6))):
+        machine = machines[draw(st.sampled_from(["m0", "m2", "m4", "m8", "m8"]))]
+        at = tuple(f"{tier[0]}{draw(st.integers(0, 1))}" for tier in outer)
+        labels = draw(st.sampled_from([(), (("pool", "a"),)]))
+        nodes.append(Node(f"n{number}", machine.name, at, labels))
+        held = draw(st.integers(0, machine.gpus))
+        cpus = draw(st.sampled_from([0.0, 0.0, 3.5]))
+        allocations.append(Allocation(f"old{number}", f"n{number}", tuple(range(held)), cpus))
+    return Cluster("small", (*outer, "node"), machines, tuple(nodes), {}, tuple(allocations))
+
+
+@st.composite
+def _nested_slices(draw: st.DrawFn, roles: list[Role], tiers: tuple[str, ...]) -> list[Slices]:
+    """One or two layers whose sizes divide every role and each other; the tiers may stand in any order."""
+    tier = st.sampled_from(tiers)
+    sizes = [size for size in range(1, 7) if not any(role.members % size for role in roles)]
+    inner = draw(st.sampled_from(sizes))
+    outer = draw(st.sampled_from([size for size in sizes if size % inner == 0]))
+    return [Slices(inner, draw(tier)), Slices(outer, draw(tier))][: draw(st.integers(1, 2))]
+
+
+@st.composite
+def jobs(draw: st.DrawFn, tiers: tuple[str, ...], most_roles: int = 2) -> Job:
+    """Up to two roles of up to six members, with any wish for these tiers."""
+    tier = st.sampled_from(tiers)
+    roles = []
+    for number in range(draw(st.integers(1, most_roles))):
+        shape = Shape(
+            gpus=draw(st.integers(0, 4)),
+            cpus=draw(st.sampled_from([0.5, 1.0, 2.0])),
+            labels=draw(st.sampled_from([(), (), (("pool", "a"),)])),
+        )
+        members = draw(st.integers(1, 6 if number == 0 else 3))
+        required = draw(st.none() | st.none() | tier)
+        roles.append(Role(f"r{number}", members, shape, topology=TopologyWish(required)))
+    cut = draw(_nested_slices(roles, tiers)) if draw(st.booleans()) else []
+    return Job("j", tuple(roles), topology=TopologyWish(draw(st.none() | tier), None, tuple(cut)))
+
+
+def counts_of(fabric: Fabric, placement: Placement) -> tuple[int, ...]:
+    nodes = [fabric.index_of_node[member.node] for member in placement.members]
+    return tuple(
+        len(set(fabric.domain_of_node[tier][nodes].tolist()))
+        for tier in range(1, fabric.node_tier + 1)
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_the_search_uses_exactly_as_few_domains_as_enumeration_finds(data: st.DataObject) -> None:
+    cluster = data.draw(clusters())
+    job = data.draw(jobs(cluster.tiers))
+    fabric = Fabric.build(cluster)
+    occupancy = Occupancy(fabric)
+
+    answer = place(occupancy, job)
+
+    best = fewest_domains(cluster, job)
+    assert fits(occupancy, job) == (best is not None)
+    if isinstance(answer, Placement):
+        assert counts_of(fabric, answer) == best
+        assert problems_of(occupancy, job, answer) == []
+        occupancy.take("j", answer.members)
+    else:
+        assert best is None
+        for relaxation in answer.would_fit_if:
+            assert isinstance(place(occupancy, relaxed(job, relaxation.patch)), Placement)
+    occupancy.check()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_gang_is_never_placeable_only_where_the_emptied_cluster_holds_it_neither(
+    data: st.DataObject,
+) -> None:
+    cluster = data.draw(clusters())
+    job = data.draw(jobs(cluster.tiers))
+    answer = place(Occupancy(Fabric.build(cluster)), job)
+    if not isinstance(answer, Placement):
+        assert answer.never == (fewest_domains(replace(cluster, allocations=()), job) is None)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_the_greedy_search_for_large_gangs_finds_only_what_keeps_the_wish(
+    data: st.DataObject,
+) -> None:
+    cluster = data.draw(clusters())
+    job = data.draw(jobs(cluster.tiers))
+    occupancy = Occupancy(Fabric.build(cluster))
+    found = solve(occupancy, read_wish(occupancy.fabric, job))
+    if found is not None:
+        spread = greedy_spread(found[0])
+        if spread is not None:
+            assert problems_of(occupancy, job, placement_of(found[0], spread)) == []
+
+
+def test_a_gang_too_large_for_tables_is_placed_whole() -> None:
+    nodes = tuple(Node(f"n{i}", "m", (f"b{i // 20}",)) for i in range(60))
+    site = Cluster("wide", ("block", "node"), {"m": Machine("m", 8)}, nodes)
+    roles = (Role("small", 120, Shape(gpus=1)), Role("large", 100, Shape(gpus=3)))
+    job = Job("j", roles)
+    occupancy = Occupancy(Fabric.build(site))
+    answer = place(occupancy, job)
+    assert isinstance(answer, Placement)
+    assert problems_of(occupancy, job, answer) == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_the_fast_path_for_one_role_counts_as_the_general_search_does(data: st.DataObject) -> None:
+    cluster = data.draw(clusters())
+    job = data.draw(jobs(cluster.tiers, most_roles=1))
+    fabric = Fabric.build(cluster)
+    occupancy = Occupancy(fabric)
+    found = solve(occupancy, read_wish(fabric, job))
+    if found is not None:
+        general = exact_spread(found[0])
+        assert general is not None
+        used = [[node for node, _ in spread] for spread in (found[1], general)]
+        for tier in range(fabric.node_tier + 1):
+            fast, plain = ({int(fabric.domain_of_node[tier][n]) for n in nodes} for nodes in used)
+            assert len(fast) == len(plain)

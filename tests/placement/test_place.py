@@ -1,0 +1,290 @@
+"""Where gangs go, as pictures: before, the job, after."""
+
+from dataclasses import replace
+
+import pytest
+
+from gantree.model.cluster import Cluster, Machine, Nic, Node
+from gantree.model.errors import BadInput, Unsupported
+from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
+from gantree.model.placements import Domain, Placement
+from gantree.model.verdicts import Gate, Refused
+from gantree.placement.search import fits, place, signature
+from gantree.testing.builders import job
+from gantree.testing.pictures import drawn, picture_of
+from gantree.testing.placement_checker import problems_of
+from gantree.topology.fabric import Fabric
+from gantree.topology.occupancy import Occupancy
+
+TABLE = {
+    "a broken-up node is used before a whole one": (
+        job("x", 1, 4),
+        """s0/l0: n0 ........ n1 aaaa....""",
+        """s0/l0: n0 ........ n1 aaaaxxxx""",
+    ),
+    "the tightest hole is used": (
+        job("x", 1, 2),
+        """s0/l0: n0 aa...... n1 aaaaaa.. n2 aaaa....""",
+        """s0/l0: n0 aa...... n1 aaaaaaxx n2 aaaa....""",
+    ),
+    "a broken-up leaf is used before a whole one": (
+        job("x", 1, 8),
+        """s0/l0: n0 ........ n1 ........
+           s0/l1: n2 aaaaaaaa n3 ........""",
+        """s0/l0: n0 ........ n1 ........
+           s0/l1: n2 aaaaaaaa n3 xxxxxxxx""",
+    ),
+    "two members stay in one leaf though each leaf has a free node": (
+        job("x", 2, 8),
+        """s0/l0: n0 aaaaaaaa n1 ........
+           s0/l1: n2 ........ n3 ........""",
+        """s0/l0: n0 aaaaaaaa n1 ........
+           s0/l1: n2 xxxxxxxx n3 xxxxxxxx""",
+    ),
+    "one spine and more leaves come before two spines and fewer nodes": (
+        job("x", 4, 2),
+        """s0/l0: n0 aaaa.... n1 aaaaaaaa
+           s0/l1: n2 aaaaaa.. n3 aaaaaa..
+           s1/l2: n4 aaaa.... n5 aaaaaaaa""",
+        """s0/l0: n0 aaaaxxxx n1 aaaaaaaa
+           s0/l1: n2 aaaaaaxx n3 aaaaaaxx
+           s1/l2: n4 aaaa.... n5 aaaaaaaa""",
+    ),
+    "slices of two share a node, so holes of one are passed over": (
+        job("x", 4, 2, slices=(2, "node")),
+        """s0/l0: n0 aaaaaa.. n1 aaaaaa.. n2 ........
+           s0/l1: n3 aaaa.... n4 aaaa....""",
+        """s0/l0: n0 aaaaaa.. n1 aaaaaa.. n2 xxxxxxxx
+           s0/l1: n3 aaaa.... n4 aaaa....""",
+    ),
+    "a node that may not be used is passed over": (
+        job("x", 1, 8),
+        """s0/l0: n0! ........ n1 ........""",
+        """s0/l0: n0! ........ n1 xxxxxxxx""",
+    ),
+    "equal nodes are taken in topology order": (
+        job("x", 2, 8),
+        """s0/l0: n0 ........ n1 ........ n2 ........""",
+        """s0/l0: n0 xxxxxxxx n1 xxxxxxxx n2 ........""",
+    ),
+    "of as few nodes those that leave least free are taken": (
+        job("x", 12, 1),
+        """s0/l0: n0 ........ n1 ........ n2 aa...... n3 aa......""",
+        """s0/l0: n0 ........ n1 ........ n2 aaxxxxxx n3 aaxxxxxx""",
+    ),
+}
+
+
+def rows(picture: str) -> list[str]:
+    return [line.strip() for line in picture.strip().splitlines()]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_gangs_go_where_the_table_says(name: str) -> None:
+    wanted, before, after = TABLE[name]
+    occupancy = drawn(before)
+    answer = place(occupancy, wanted)
+    assert isinstance(answer, Placement)
+    assert problems_of(occupancy, wanted, answer) == []
+    occupancy.take("x", answer.members)
+    assert rows(picture_of(occupancy)) == rows(after)
+    occupancy.check()
+
+
+def test_ranks_follow_the_topology_and_the_domain_is_the_narrowest_that_holds_all() -> None:
+    occupancy = drawn("s0/l0: n0 aaaaaaaa n1 ........\ns0/l1: n2 ........ n3 aaaaaaaa")
+    answer = place(occupancy, job("x", 2, 8))
+    assert isinstance(answer, Placement)
+    assert [(m.rank, m.node) for m in answer.members] == [(0, "n1"), (1, "n2")]
+    assert answer.domain == Domain("spine", "s0")
+    assert dict(answer.predicted.crossings) == {"spine": 0, "leaf": 2, "node": 2}
+
+
+def pairs4() -> Machine:
+    """Four GPUs, bridged in pairs across the sockets' own numbering."""
+    links = (
+        ("X", "NODE", "NV4", "SYS"),
+        ("NODE", "X", "SYS", "NV4"),
+        ("NV4", "SYS", "X", "NODE"),
+        ("SYS", "NV4", "NODE", "X"),
+    )
+    nics = (Nic("mlx5_0", (0, 1), 0), Nic("mlx5_1", (2, 3), 1))
+    return Machine("m4", 4, "A6000-48GB", links, (0, 0, 1, 1), nics, 64.0)
+
+
+def on_pairs(wanted: Job, picture: str = "l0: n0 .... n1 ....") -> Placement | Refused:
+    return place(drawn(picture, like=pairs4()), wanted)
+
+
+def test_two_gpus_on_bridged_pairs_are_a_bridged_pair() -> None:
+    answer = on_pairs(job("x", 1, 2))
+    assert isinstance(answer, Placement)
+    assert sorted(answer.members[0].gpus) in ([0, 2], [1, 3])
+
+
+def test_members_of_one_gpu_share_a_bridge_too() -> None:
+    answer = on_pairs(job("x", 2, 1))
+    assert isinstance(answer, Placement)
+    assert sorted(gpu for member in answer.members for gpu in member.gpus) in ([0, 2], [1, 3])
+
+
+INSIDE = {
+    "a pair fits one NVLink domain": (job("x", 2, 1, required="nvlink"), True),
+    "three do not": (job("x", 3, 1, required="nvlink"), False),
+    "two fit one socket": (job("x", 2, 1, required="socket"), True),
+    "slices of two in NVLink domains fit a node twice": (
+        job("x", 4, 1, required="node", slices=(2, "nvlink")), True,
+    ),
+    "one GPU each is always within one": (job("x", 8, 1, slices=(1, "gpu")), True),
+    "a member of two GPUs fits no domain of one": (job("x", 1, 2, required="gpu"), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_tiers_inside_the_node_bind(name: str) -> None:
+    wanted, placed = INSIDE[name]
+    assert isinstance(on_pairs(wanted), Placement) == placed
+
+
+def test_slices_inside_the_node_are_consecutive_ranks_of_one_domain() -> None:
+    answer = on_pairs(job("x", 4, 1, required="node", slices=(2, "nvlink")))
+    assert isinstance(answer, Placement)
+    gpus = [member.gpus[0] for member in answer.members]
+    assert {frozenset(gpus[:2]), frozenset(gpus[2:])} == {frozenset({0, 2}), frozenset({1, 3})}
+
+
+def test_roles_with_different_wishes_inside_one_node_are_packed_together() -> None:
+    bound = Role("bound", 1, Shape(gpus=2), topology=TopologyWish(required="nvlink"))
+    free = Role("free", 2, Shape(gpus=1))
+    wanted = Job("x", (free, bound), topology=TopologyWish(required="node"))
+    answer = on_pairs(wanted)
+    assert isinstance(answer, Placement)
+    assert set(answer.members[2].gpus) in ({0, 2}, {1, 3})
+    assert isinstance(on_pairs(wanted, "l0: n0 aa.. n1 aaa."), Refused)
+
+
+def test_nics_are_the_nearest_and_none_is_given_twice() -> None:
+    answer = on_pairs(Job("x", (Role("w", 2, Shape(gpus=1, nics=1)),)))
+    assert isinstance(answer, Placement)
+    assert sorted(nic for member in answer.members for nic in member.nics) == ["mlx5_0", "mlx5_1"]
+    third = on_pairs(
+        Job("x", (Role("w", 3, Shape(gpus=1, nics=1)),), topology=TopologyWish("node"))
+    )
+    assert isinstance(third, Refused)
+
+
+def two_models() -> Occupancy:
+    machines = {"a": Machine("a", 8, "A100-80GB"), "h": Machine("h", 8, "H100-80GB")}
+    names = "aaah"
+    nodes = tuple(Node(f"n{i}", name, (f"l{i // 2}",)) for i, name in enumerate(names))
+    return Occupancy(Fabric.build(Cluster("two", ("leaf", "node"), machines, nodes)))
+
+
+MODELS = {
+    "the best model alone": ((1, ("H100-80GB", "A100-80GB")), ["n3"]),
+    "a worse one alone where the best does not fit": (
+        (3, ("H100-80GB", "A100-80GB")),
+        ["n0", "n1", "n2"],
+    ),
+    "a mix as the last resort": ((4, ("H100-80GB", "A100-80GB")), ["n0", "n1", "n2", "n3"]),
+    "any mix where none is named": ((2, ()), ["n0", "n1"]),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_are_tried_alone_best_first(name: str) -> None:
+    (members, models), nodes = MODELS[name]
+    answer = place(two_models(), Job("x", (Role("w", members, Shape(gpus=8, models=models)),)))
+    assert isinstance(answer, Placement)
+    assert [member.node for member in answer.members] == nodes
+
+
+def test_cpus_bind_members_that_share_a_node() -> None:
+    wanted = Job("x", (Role("w", 3, Shape(gpus=1, cpus=30)),), topology=TopologyWish("node"))
+    answer = on_pairs(wanted)
+    assert isinstance(answer, Refused)
+    assert isinstance(on_pairs(replace(wanted, topology=TopologyWish())), Placement)
+
+
+@pytest.mark.parametrize(
+    ("field", "shape"),
+    [
+        ("mig", Shape(mig="3g.40gb")),
+        ("gpu_share", Shape(gpu_share=0.5)),
+        ("gpu_memory_GiB", Shape(gpu_memory_GiB=20.0)),
+        ("devices", Shape(devices=(("fpga", 1),))),
+    ],
+)
+def test_what_cannot_be_placed_is_refused_by_name(field: str, shape: Shape) -> None:
+    with pytest.raises(Unsupported, match=field):
+        place(drawn("l0: n0 ...."), Job("x", (Role("w", 1, shape),)))
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [
+        TopologyWish(required="rack"),
+        TopologyWish(preferred="rack"),
+        TopologyWish(slices=(Slices(1, "rack"),)),
+        TopologyWish(slices=(Slices(1, "leaf", "nobody"),)),
+    ],
+)
+def test_tiers_and_roles_that_are_not_there_are_bad_input(topology: TopologyWish) -> None:
+    with pytest.raises(BadInput, match="allowed"):
+        fits(drawn("l0: n0 ...."), replace(job("x"), topology=topology))
+
+
+def test_the_signature_leaves_out_what_no_verdict_depends_on() -> None:
+    one = job("one", 2, 4, required="leaf", preferred="node", priority=3)
+    same = job("two", 2, 4, required="leaf", priority=9)
+    assert signature(one) == signature(same)
+    assert signature(one) != signature(job("one", 2, 4))
+    assert signature(one) != signature(job("one", 2, 3, required="leaf"))
+
+
+REFUSALS = {
+    "a member larger than every machine": (job("x", 1, 16), "l0: n0 ........", Gate.SHAPE, True, ("gpus", 8)),
+    "fewer are free than asked": (job("x", 1, 8), "l0: n0 aa......", Gate.ROOM, False, ("gpus", 2)),
+    "enough are free, in two leaves": (
+        job("x", 2, 8, required="leaf"), "l0: n0 ........ n1 aaaaaaaa\nl1: n2 ........ n3 aaaaaaaa",
+        Gate.CONTIGUITY, False, ("gpus", 8),
+    ),
+    "enough are free, on two nodes": (
+        job("x", 1, 8), "l0: n0 aa...... n1 aaaa....", Gate.CONTIGUITY, False, ("gpus", 2),
+    ),
+    "the gang is larger than the empty cluster": (
+        job("x", 3, 8), "l0: n0 ........ n1 ........", Gate.CONTIGUITY, True, ("gpus", 8),
+    ),
+    "the gang is larger than every leaf": (
+        job("x", 2, 8, required="leaf"), "l0: n0 ........\nl1: n1 ........", Gate.CONTIGUITY, True, ("gpus", 8),
+    ),
+    "members that do not divide into slices": (
+        job("x", 3, 1, slices=(2, "node")), "l0: n0 ........", Gate.CONTIGUITY, True, None,
+    ),
+    "all that is free may not be used": (job("x", 1, 8), "l0: n0! ........", Gate.ROOM, False, ("gpus", 8)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals_name_the_first_gate_and_what_is_short(name: str) -> None:
+    wanted, picture, gate, never, short = REFUSALS[name]
+    answer = place(drawn(picture), wanted)
+    assert isinstance(answer, Refused)
+    found = answer.short_by and (answer.short_by.resource, answer.short_by.amount)
+    assert (answer.gate, answer.never, found) == (gate, never, short)
+
+
+def test_a_refusal_says_in_one_sentence_what_is_missing_and_what_helps() -> None:
+    picture = "s0/l0: n0 ........ n1 aaaaaa..\ns0/l1: n2 ........ n3 aaaaaaaa"
+    answer = place(drawn(picture), job("x", 2, 8, required="leaf"))
+    assert isinstance(answer, Refused)
+    assert answer.sentence.startswith(
+        "Waiting: needs 16 GPUs in one leaf; 18 are free, the roomiest, leaf s0/l0, has 10. "
+        "Fits now if relaxed to spine, at +"
+    )
+    assert [dict(r.patch) for r in answer.would_fit_if] == [
+        {"topology.required": "spine"},
+        {"members": 1},
+    ]
+    assert answer.nearest == ("s0/l0", 10)
+    assert answer.wakes_on == ("gpus",)
