@@ -2,7 +2,7 @@
 
 The default cluster has 2,496 GPUs in nodes of 8, as near as such nodes come to the 2,490 of Philly: 3 spines of 8
 leaves of 13 nodes. A smaller one (`--gpus 512`) makes jobs wait, which is the harder case. Reading the trace and
-writing the results count, starting Python does not.
+writing the results count, starting Python does not. Without a trace nothing is measured.
 
     python benchmarks/philly.py philly_jobs.csv.gz [--jobs 10000] [--gpus 2496] [--profile]
 """
@@ -77,11 +77,14 @@ def this_machine() -> str:
 def main() -> None:
     """Print the figures as JSON; with --profile, where the time went to standard error."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("trace", type=Path, help="philly_jobs.csv.gz, or any trace")
+    parser.add_argument("trace", type=Path, nargs="?", help="philly_jobs.csv.gz, or any trace")
     parser.add_argument("--jobs", type=int, default=10_000, help="how many of its jobs")
     parser.add_argument("--gpus", type=int, default=2_496, help="size of the cluster")
     parser.add_argument("--profile", action="store_true", help="say where the time goes")
     wanted = parser.parse_args()
+    if wanted.trace is None:
+        print("not measured: name a trace, such as philly_jobs.csv.gz", file=sys.stderr)
+        return
     profile = cProfile.Profile()
     if wanted.profile:
         profile.enable()

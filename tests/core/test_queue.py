@@ -149,13 +149,10 @@ def test_a_lower_class_is_hurt_before_a_cheaper_one(stage: Stage) -> None:
 
 def test_a_whole_leaf_is_emptied_rather_than_scattered_gpus(stage: Stage) -> None:
     """One victim per node; the cheapest two sit in different leaves, so they would not help."""
-    for name, started_at in (("a", 90), ("b", 10), ("c", 95), ("d", 85)):
-        stage.submit(job(name, gpus=8))
-        stage.now = max(stage.now, 0.0)
-    for name, started_at in sorted(
-        (("a", 90), ("b", 10), ("c", 95), ("d", 85)), key=lambda pair: pair[1]
-    ):
-        stage.now = started_at
+    started_at = {"a": 90, "b": 10, "c": 95, "d": 85}
+    stage.submit(*(job(name, gpus=8) for name in started_at))
+    for name in sorted(started_at, key=lambda name: started_at[name]):
+        stage.now = started_at[name]
         stage.started(name)
     stage.now = 100
     decision = stage.submit(job("serve", members=2, gpus=8, priority="serving", required="leaf"))
@@ -205,3 +202,35 @@ def test_a_policy_without_preemption_stops_nobody() -> None:
     stage.submit(job("low", gpus=8, priority="research"))
     stage.started("low")
     assert stage.submit(job("high", gpus=8, priority="serving")).orders == ()
+
+
+def test_a_lower_class_does_not_take_free_gpus_that_a_waiting_gang_needs_beside_leaving_ones() -> (
+    None
+):
+    """Else it would be preempted for the waiting gang a moment later."""
+    stage = Stage(cluster(leaves=1, nodes=2, gpus=8))
+    stage.submit(job("going", gpus=8), job("half", gpus=4))
+    stage.started("going", "half")
+    stage.cancel("going")
+    stage.submit(job("wide", members=3, gpus=4), job("low", gpus=4, priority="research"))
+    assert stage.phases()["low"] == "pending"
+    stage.ended("going", exit_code=143)
+    assert stage.phases() == {
+        "going": "cancelled",
+        "half": "running",
+        "wide": "starting",
+        "low": "pending",
+    }
+
+
+def test_a_claim_does_not_hold_against_a_job_that_goes_before_its_own(stage: Stage) -> None:
+    stage.submit(job("a", members=3, gpus=8, priority="research"))
+    stage.started("a")
+    stage.submit(job("wide", members=4, gpus=8, priority="production"))
+    assert set(stage.scheduler.ledger.claims) == {"wide"}
+    stage.submit(job("urgent", gpus=8, priority="serving"))
+    assert stage.phases() == {"a": "stopping", "wide": "pending", "urgent": "starting"}
+    stage.ended("a", exit_code=143)
+    stage.started("urgent")
+    stage.ended("urgent")
+    assert stage.phases() == {"a": "pending", "wide": "starting", "urgent": "succeeded"}

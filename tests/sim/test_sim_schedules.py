@@ -5,13 +5,16 @@ end, and the last place. Words after a bar are wishes: a priority class, save=<i
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gantree.core.scheduler import Decision
 from gantree.formats.traces import TraceJob
 from gantree.model.errors import BadInput
+from gantree.model.events import Event
 from gantree.policy.preset import Policy
 from gantree.sim.cluster import Overheads
 from gantree.sim.files import placement_text
@@ -198,6 +201,27 @@ def test_time_alone_can_make_room() -> None:
     rows = [trace_job(LOW_SAVES.replace("100", "1000")), trace_job("high 50 10 1x4 | serving")]
     result = simulate(ONE_NODE, rows, Policy(min_run_s=100))
     assert [drawn(job) for job in result.jobs] == ["low 0 1010 n0:0-3", "high 100 110 n0:0-3"]
+
+
+def test_a_moment_is_one_batch_that_begins_with_what_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [trace_job(row) for row in ("b 10 1 1x4", "a 0 10 1x2", "c 0 10 1x2")]
+    simulation = Simulation(ONE_NODE, rows, Policy(), Overheads())
+    handle, batches = simulation.scheduler.handle, []
+
+    def spy(events: Sequence[Event]) -> Decision:
+        batches.append([event.id for event in events])
+        return handle(events)
+
+    monkeypatch.setattr(simulation.scheduler, "handle", spy)
+    while simulation.step():
+        pass
+    assert batches == [
+        ["ta/submitted", "tc/submitted"],
+        ["ta/1/started", "tc/1/started"],
+        ["ta/1/ended", "tc/1/ended", "tb/submitted"],
+        ["tb/1/started"],
+        ["tb/1/ended"],
+    ]
 
 
 def test_without_overheads_the_cluster_and_the_ledger_count_the_same_loss() -> None:

@@ -9,7 +9,9 @@ What was refused need not be asked again until room appears: within the walk roo
 `Ledger.room_version` tells. Jobs that are alike share the answer (`policy.order`).
 
 Room that victims leave is held for its claimant from the moment it is free (`Ledger.hold_claims`), so nothing
-slips in between; claims are settled before anything else is placed.
+slips in between; claims are settled before anything else is placed. Room that somebody leaves anyway can be
+claimed too: otherwise a job of a lower class, further down, would take what is free now, and be preempted for it
+a moment later. A claim holds against all that come after its job, never against those that go before it.
 """
 
 from collections.abc import Hashable
@@ -36,7 +38,7 @@ class Unplanned(NamedTuple):
     """No room can be made at these versions of the ledger, before this moment in seconds (None: whenever)."""
 
     room_version: int
-    placed_version: int
+    holders_version: int
     retry_at: float | None
 
 
@@ -64,7 +66,7 @@ class Cycle:
 
     def wake_at(self, ledger: Ledger, now: float) -> float | None:
         """The next moment after now at which a gang becomes old enough to be stopped for one that waits."""
-        version = (ledger.room_version, ledger.placed_version)
+        version = (ledger.room_version, ledger.holders_version)
         moments = [
             unplanned.retry_at
             for (signature, priority), unplanned in self._unplanned.items()
@@ -83,10 +85,11 @@ class Cycle:
 
     def _may_make_room(self, draft: Draft, signature: Hashable, priority: int) -> bool:
         ledger = draft.ledger
-        if not self._policy.preempt or ledger.lowest_priority() >= priority:
+        hopeless = ledger.lowest_priority() >= priority and not ledger.leaving and not ledger.claims
+        if not self._policy.preempt or hopeless:
             return False
         last = self._unplanned.get((signature, priority))
-        if last is None or last[:2] != (ledger.room_version, ledger.placed_version):
+        if last is None or last[:2] != (ledger.room_version, ledger.holders_version):
             return True
         return last.retry_at is not None and last.retry_at <= draft.now
 
@@ -105,7 +108,7 @@ class Cycle:
                 make_room(draft, state, plan, self._policy)
                 return
             self._unplanned[signature, state.priority] = Unplanned(
-                ledger.room_version, ledger.placed_version, retry_at
+                ledger.room_version, ledger.holders_version, retry_at
             )
 
     def _settle_claims(self, draft: Draft) -> None:
@@ -168,20 +171,17 @@ def find_victims(
 
     Without one: the next moment, in seconds, at which one more gang may be stopped (None: no such moment).
     """
-    victims, leaving, later = [], [], []
+    victims, later = [], []
     for other in ledger.holding.values():
-        if other.leaving:
-            leaving.append(other.job)
-        elif other.priority < state.priority:
-            moment = stoppable_at(other, policy)
-            if moment > now:
-                later.append(moment)
-                continue
-            harm_gpu_s = other.gpu_s_at_stake(now)
-            victims.append(Victim(other.job, other.priority, harm_gpu_s, other.seq))
-    plan = None
-    if victims or leaving:
-        plan = plan_preemption(_with_claims_whole(ledger, leaving), state.spec, victims)
+        if other.leaving or other.priority >= state.priority:
+            continue
+        moment = stoppable_at(other, policy)
+        if moment > now:
+            later.append(moment)
+            continue
+        harm_gpu_s = other.gpu_s_at_stake(now)
+        victims.append(Victim(other.job, other.priority, harm_gpu_s, other.seq))
+    plan = plan_preemption(_room_to_come(ledger, state), state.spec, victims)
     return plan, min((moment for moment in later if moment < inf), default=None)
 
 
@@ -197,34 +197,48 @@ def stoppable_at(state: JobState, policy: Policy) -> float:
     return max(ran_long_enough_at, state.preempted_at[-budget] + DAY_S)
 
 
-def _with_claims_whole(ledger: Ledger, leaving: list[str]) -> Occupancy:
-    """The occupancy as it will be when everyone who leaves has left and every claim has all of its room."""
+def _room_to_come(ledger: Ledger, state: JobState) -> Occupancy:
+    """The occupancy when everyone who leaves has left, with the claims of those that go before the job whole.
+
+    Claims of those that come after it do not count: they were made before it arrived.
+    """
     later = ledger.rooms().copy()
-    for owner in leaving:
+    for owner in (*ledger.leaving, *(CLAIM + job for job in ledger.claims)):
         later.give_back(owner)
     for job, claim in ledger.claims.items():
-        later.give_back(CLAIM + job)
-        later.take_free(CLAIM + job, claim.placement.members)
+        if ledger.jobs[job].position < state.position:
+            later.take_free(CLAIM + job, claim.placement.members)
     return later
 
 
 def make_room(draft: Draft, state: JobState, plan: Plan, policy: Policy) -> None:
-    """Claim the room and ask its holders to leave."""
+    """Claim the room and ask its holders to leave; start at once if only claims of others were in the way."""
     ledger = draft.ledger
-    overlapping = tuple(job for job in _holders(ledger, plan.placement) if ledger.jobs[job].leaving)
+    _drop_later_claims(draft, state, plan.placement)
+    placement = None if plan.victims else try_place(ledger, state)
+    if placement is not None:
+        start(draft, state, placement)
+        return
     victims = tuple(victim.owner for victim in plan.victims)
+    leaving = tuple(job for job in _holders(ledger, plan.placement) if ledger.jobs[job].leaving)
     draft.record(
         RoomClaimed(
-            at=draft.now,
-            job=state.job,
-            placement=plan.placement,
-            victims=victims + overlapping,
+            at=draft.now, job=state.job, placement=plan.placement, victims=victims + leaving
         )
     )
     for owner in victims:
         other = ledger.jobs[owner]
         draft.record(GangPreempted(at=draft.now, job=owner, attempt=other.attempt, by=state.job))
         save_then_stop(draft, other, StopCause.PREEMPTED, policy)
+
+
+def _drop_later_claims(draft: Draft, state: JobState, placement: Placement) -> None:
+    """Let go of room that is held, on nodes of the place, for gangs that come after this one."""
+    nodes = {member.node for member in placement.members}
+    for job, claim in list(draft.ledger.claims.items()):
+        after = draft.ledger.jobs[job].position > state.position
+        if after and not nodes.isdisjoint(member.node for member in claim.placement.members):
+            draft.record(ClaimDropped(at=draft.now, job=job, reason=f"{state.job} goes first"))
 
 
 def _holders(ledger: Ledger, placement: Placement) -> list[str]:

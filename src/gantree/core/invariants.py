@@ -25,7 +25,7 @@ def check(ledger: Ledger) -> None:
 
 def _one_owner(ledger: Ledger) -> Iterator[str]:
     """No GPU and no NIC has two owners."""
-    owner_of_device: dict[tuple[str, str | int], str] = {}
+    owner_of_device: dict[tuple[str, object], str] = {}
     for state in ledger.holding.values():
         for member in state.placement.members if state.placement else ():
             for device in (*member.gpus, *member.nics):
@@ -80,6 +80,9 @@ def _collections_agree(ledger: Ledger) -> Iterator[str]:
     in_line = {position.job for _, position in ledger.lines.walk(lambda _, __: True)}
     if waiting != in_line:
         yield f"in line are {sorted(in_line)}, a count gives {sorted(waiting)}"
+    leaving = {job for job, state in ledger.jobs.items() if state.leaving}
+    if leaving != set(ledger.leaving):
+        yield f"leaving are {sorted(ledger.leaving)}, a count gives {sorted(leaving)}"
     priorities = [state.priority for state in ledger.holding.values()]
     if priorities and min(priorities) != ledger.lowest_priority():
         yield f"lowest priority is {ledger.lowest_priority()}, a count gives {min(priorities)}"

@@ -110,7 +110,11 @@ class Claim:
 
 @dataclass(slots=True)
 class Ledger:
-    """The state of the scheduler. room_version grows whenever a gang that was refused might now fit."""
+    """The state of the scheduler.
+
+    room_version grows whenever a gang that was refused might now fit, holders_version whenever a gang takes a
+    place or begins to leave one, so that room might now be made.
+    """
 
     jobs: dict[str, JobState] = field(default_factory=dict)
     newest_of_name: dict[str, str] = field(default_factory=dict)
@@ -123,7 +127,8 @@ class Ledger:
     occupancy: Occupancy | None = None
     next_seq: int = 0
     room_version: int = 0
-    placed_version: int = 0
+    holders_version: int = 0
+    leaving: dict[str, JobState] = field(default_factory=dict)
     _holders_of_priority: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -154,6 +159,11 @@ class Ledger:
         if (phase in HOLDING) != (state.phase in HOLDING):
             self._count_holder(state, 1 if phase in HOLDING else -1)
         state.phase = phase
+        if state.leaving and state.job not in self.leaving:
+            self.leaving[state.job] = state
+            self.holders_version += 1
+        elif not state.leaving:
+            self.leaving.pop(state.job, None)
 
     def _count_holder(self, state: JobState, change: int) -> None:
         if change > 0:
@@ -207,7 +217,7 @@ def _gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
     )
     ledger.rooms().take(fact.job, fact.placement.members)
     ledger.move(state, Phase.STARTING)
-    ledger.placed_version += 1
+    ledger.holders_version += 1
     state.attempt, state.placement, state.placed_at = fact.attempt, fact.placement, fact.at
     state.running_at = state.checkpoint_at = state.request = state.deadline_at = None
     state.stop_cause = state.stop_decided_at = state.preempted_by = None

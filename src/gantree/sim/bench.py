@@ -29,7 +29,9 @@ from gantree.topology.occupancy import Occupancy
 
 MACHINE = "dgx-h100"
 GPUS_OF_NODE = 8
-NODES_OF_LEAF, LEAVES_OF_SPINE, SPINES_OF_POD = 8, 16, 16
+NODES_OF_LEAF, LEAVES_OF_SPINE, SPINES_OF_POD = 4, 8, 16
+"""As DGX H100 systems are built: 4 in a rack, 32 in a scalable unit."""
+
 KEPT = 32
 """Gangs that hold a place at any time, beside the site's own allocations."""
 
@@ -64,12 +66,14 @@ def _figures(prefix: str, times_us: list[float]) -> dict[str, float | None]:
 
 
 def half_full(gpus: int, random: Random) -> Cluster:
-    """A cluster of pod > spine > leaf > node: 40 % of the nodes taken, 20 % taken in part, the rest empty."""
+    """A cluster of pod > spine > leaf > node: a quarter of the nodes taken, half taken in part, a quarter empty."""
     nodes = tuple(_node(number) for number in range(max(1, gpus // GPUS_OF_NODE)))
     allocations = []
     for node in nodes:
         lot = random.random()
-        taken = GPUS_OF_NODE if lot < 0.4 else random.randrange(1, GPUS_OF_NODE) if lot < 0.6 else 0
+        taken = (
+            GPUS_OF_NODE if lot < 0.25 else random.randrange(1, GPUS_OF_NODE) if lot < 0.75 else 0
+        )
         if taken:
             held = tuple(sorted(random.sample(range(GPUS_OF_NODE), taken)))
             allocations.append(Allocation(job=f"old-{node.name}", node=node.name, gpus=held))

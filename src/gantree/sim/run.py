@@ -20,8 +20,8 @@ from gantree.sim.record import Record
 from gantree.sim.results import Result, gather
 from gantree.sim.workload import check_trace, job_id, job_of
 
-ENDS_FIRST, SUBMISSIONS_NEXT = 0, 1
-"""Priorities within one moment: what leaves makes room for what comes."""
+SUBMISSIONS_LAST = 1
+"""Priority of submissions within one moment: first (0) what happens on the cluster, then what is asked of it."""
 
 PROGRESS_STEPS = 200
 """How often progress is told over a whole run, at most."""
@@ -81,7 +81,7 @@ class Simulation:
             JobSubmitted(
                 id=f"{job}/submitted", observed_at=row.submit_s, job=job, spec=job_of(row)
             ),
-            SUBMISSIONS_NEXT,
+            SUBMISSIONS_LAST,
         )
 
     def step(self) -> bool:
