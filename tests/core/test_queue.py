@@ -230,7 +230,7 @@ def test_a_claim_does_not_hold_against_a_job_that_goes_before_its_own(stage: Sta
     assert set(stage.scheduler.ledger.claims) == {"wide"}
     stage.submit(job("urgent", gpus=8, priority="serving"))
     assert stage.phases() == {"a": "stopping", "wide": "pending", "urgent": "starting"}
-    stage.ended("a", exit_code=143)
     stage.started("urgent")
     stage.ended("urgent")
+    stage.ended("a", exit_code=143)
     assert stage.phases() == {"a": "pending", "wide": "starting", "urgent": "succeeded"}
