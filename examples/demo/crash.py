@@ -18,9 +18,8 @@ import time
 from pathlib import Path
 
 from demo import start_daemon
-from story import patiently, tell, verdict
-
 from gantree.api.client import Client
+from story import patiently, tell, verdict
 
 NEVER_S = 1e6
 """A moment that no story lasts to."""

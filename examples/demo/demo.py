@@ -7,9 +7,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from story import CLUSTER, Told, patiently, rank_0, steps_lost, tell, urgent_waited_s, verdict
-
 from gantree.api.client import Client
+from story import CLUSTER, Told, patiently, rank_0, steps_lost, tell, urgent_waited_s, verdict
 
 GANTREE = Path(sys.executable).with_name("gantree")
 

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,7 +66,7 @@ def tell(client: Client, say: Callable[[str], None]) -> Told:
     until(client, "serving-fleet", ended)
     told.facts = patiently(lambda: list(client.facts()))
     for name in ("serving-fleet", "training", "urgent-inference"):
-        told.jobs[name] = patiently(lambda name=name: client.job(name))
+        told.jobs[name] = patiently(partial(client.job, name))
     return told
 
 

@@ -14,6 +14,7 @@ from gantree.model.placements import Placement
 from gantree.placement.exact import exact_spread
 from gantree.placement.greedy import greedy_spread
 from gantree.placement.members import placement_of
+from gantree.placement.problem import Problem
 from gantree.placement.relax import relaxed
 from gantree.placement.search import fits, place
 from gantree.placement.solve import solve
@@ -221,11 +222,10 @@ def test_the_greedy_search_for_large_gangs_finds_only_what_keeps_the_wish(
 ) -> None:
     cluster, job = asked.cluster, asked.job
     occupancy = Occupancy(Fabric.build(cluster))
-    found = solve(occupancy, read_wish(occupancy.fabric, job))
-    if found is not None:
-        spread = greedy_spread(found[0])
-        if spread is not None:
-            assert problems_of(occupancy, job, placement_of(found[0], spread)) == []
+    problem = Problem.of(occupancy, read_wish(occupancy.fabric, job), ((),) * len(job.roles))
+    spread = greedy_spread(problem)
+    if spread is not None:
+        assert problems_of(occupancy, job, placement_of(problem, spread)) == []
 
 
 def test_a_gang_too_large_for_tables_is_placed_whole() -> None:

@@ -16,6 +16,12 @@ from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
+
+def two_roles(one: int, other: int) -> Job:
+    """A gang of two roles whose members have one GPU each."""
+    return Job("x", (Role("one", one, Shape(gpus=1)), Role("other", other, Shape(gpus=1))))
+
+
 TABLE = {
     "a broken-up node is used before a whole one": (
         job("x", 1, 4),
@@ -71,6 +77,60 @@ TABLE = {
         job("x", 12, 1),
         """s0/l0: n0 ........ n1 ........ n2 aa...... n3 aa......""",
         """s0/l0: n0 ........ n1 ........ n2 aaxxxxxx n3 aaxxxxxx""",
+    ),
+    "slices of two keep to leaves even where other splits would take fewer nodes": (
+        job("x", 6, 1, slices=(2, "leaf")),
+        """s0/l0: n0 aaaaa... n1 aaaaaaa.
+           s0/l1: n2 aaaaa... n3 aaaaaaa.""",
+        """s0/l0: n0 aaaaaxxx n1 aaaaaaax
+           s0/l1: n2 aaaaaxx. n3 aaaaaaa.""",
+    ),
+    "the leaf of fewest nodes is taken, not the fullest": (
+        job("x", 4, 2),
+        """s0/l0: n0 aaaaaa.. n1 aaaaaa.. n2 aaaaaa.. n3 aaaaaa..
+           s0/l1: n4 aaaa.... n5 aaaa.... n6 aaaaaaa.""",
+        """s0/l0: n0 aaaaaa.. n1 aaaaaa.. n2 aaaaaa.. n3 aaaaaa..
+           s0/l1: n4 aaaaxxxx n5 aaaaxxxx n6 aaaaaaa.""",
+    ),
+    "of leaves of as few nodes the one that leaves least behind is taken, not the fullest": (
+        job("x", 3, 4),
+        """s0/l0: n0 ........ n1 a.......
+           s0/l1: n2 ........ n3 aaaa.... n4 aa......""",
+        """s0/l0: n0 ........ n1 a.......
+           s0/l1: n2 xxxxxxxx n3 aaaaxxxx n4 aa......""",
+    ),
+    "the spine of fewest nodes is taken though another could have been as good": (
+        job("x", 8, 1),
+        """s0/l0: n0 aaa. n1 aaa. n2 aaa. n3 aaa.
+           s0/l1: n4 aaa. n5 aaa. n6 aaa. n7 aaa.
+           s0/l2: n8 a...
+           s0/l3: n9 a...
+           s1/l4: m0 aa.. m1 aa..
+           s1/l5: m2 aa.. m3 aa..""",
+        """s0/l0: n0 aaa. n1 aaa. n2 aaa. n3 aaa.
+           s0/l1: n4 aaa. n5 aaa. n6 aaa. n7 aaa.
+           s0/l2: n8 a...
+           s0/l3: n9 a...
+           s1/l4: m0 aaxx m1 aaxx
+           s1/l5: m2 aaxx m3 aaxx""",
+    ),
+    "with two roles, too, fewer leaves come before fewer nodes": (
+        two_roles(4, 2),
+        """s0/l0: n0 aaa. n1 aaa. n2 aaa.
+           s0/l1: n3 aaa. n4 aaa. n5 aaa.
+           s0/l2: n6 aa..
+           s0/l3: n7 aa..
+           s0/l4: n8 aa..""",
+        """s0/l0: n0 aaax n1 aaax n2 aaax
+           s0/l1: n3 aaax n4 aaax n5 aaax
+           s0/l2: n6 aa..
+           s0/l3: n7 aa..
+           s0/l4: n8 aa..""",
+    ),
+    "with two roles, too, equal nodes are taken in topology order": (
+        two_roles(4, 4),
+        """s0/l0: n0 .... n1 .... n2 ....""",
+        """s0/l0: n0 xxxx n1 xxxx n2 ....""",
     ),
 }
 

@@ -50,6 +50,6 @@ def test_jobs_may_leave_while_the_walk_goes_on(jobs: list[tuple[str, int]]) -> N
     lines = Lines()
     for line, position in positions_of(jobs):
         lines.add(line, position)
-    for line, position in lines.walk(lambda _, __: True):
-        lines.remove(line, position)
+    for signature, first in lines.walk(lambda _, __: True):
+        lines.remove(signature, first)
     assert len(lines) == 0

@@ -162,11 +162,10 @@ def _swapped_down(
 
 
 def _filled(places: list[int], capacity: list[int], need: int, start: int) -> list[tuple[int, int]]:
-    """Units per place in order, each at least one: every chosen place is needed."""
+    """Units per place in order; no place gets none, as no fewer places would do."""
     spread = []
-    for number, place in enumerate(places):
-        others = len(places) - number - 1
-        units = min(capacity[place], need - others)
+    for place in places:
+        units = min(capacity[place], need)
         spread.append((start + place, units))
         need -= units
     assert need == 0, "chosen nodes do not hold the gang"

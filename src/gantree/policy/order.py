@@ -7,7 +7,7 @@ refused, the others of it need not be asked.
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 
@@ -54,24 +54,24 @@ class Lines:
     ) -> Iterator[tuple[Hashable, Position]]:
         """Yield (signature, position) in order; a line ends where open_line, asked before each position, says no.
 
-        Jobs may be removed from their lines while the walk goes on.
+        The job that was yielded last may be removed from its line before the walk goes on.
         """
-        lines = {
-            signature: tuple(positions)
-            for signature, positions in self._positions_of_signature.items()
-        }
-        heads: list[tuple[Position, int, Hashable]] = []
-        for number, (signature, positions) in enumerate(lines.items()):
-            heappush(heads, (positions[0], number, signature))
-        cursor_of_line = [0] * len(lines)
+        heads: list[tuple[Position, int, Hashable]] = [
+            (positions[0], number, signature)
+            for number, (signature, positions) in enumerate(self._positions_of_signature.items())
+        ]
+        heapify(heads)
+        rest_of_line: dict[Hashable, Iterator[Position]] = {}
         while heads:
             position, number, signature = heappop(heads)
             if not open_line(signature, position):
                 continue
+            if signature not in rest_of_line:  # copied only now: most lines are never opened
+                rest_of_line[signature] = iter(tuple(self._positions_of_signature[signature][1:]))
             yield signature, position
-            cursor_of_line[number] += 1
-            if cursor_of_line[number] < len(lines[signature]):
-                heappush(heads, (lines[signature][cursor_of_line[number]], number, signature))
+            following = next(rest_of_line[signature], None)
+            if following is not None:
+                heappush(heads, (following, number, signature))
 
     def ahead_of(self, position: Position) -> Iterator[Position]:
         """Yield the positions that go before this one, in order."""
