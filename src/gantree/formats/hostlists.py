@@ -28,8 +28,6 @@ def count_nodes(text: str) -> int:
     """Return how many names a hostlist stands for. Raises BadHostlist with what is allowed instead."""
     if len(text) > MAX_HOSTLIST_CHARS or not _HOSTLIST.fullmatch(text):
         raise BadHostlist("a node name or a hostlist such as n[0-31]")
-    if "][" in text:  # n[1,11][1,11] would make n111 in two ways
-        raise BadHostlist("a hostlist with something between its brackets")
     brackets = _BRACKET.findall(text)
     if len(brackets) > _MAX_BRACKETS:
         raise BadHostlist(f"a hostlist with at most {_MAX_BRACKETS} brackets")
@@ -42,6 +40,8 @@ def count_nodes(text: str) -> int:
         count *= _length(ranges)
         if count > MAX_NODES_OF_A_HOSTLIST:
             raise BadHostlist(f"a hostlist of at most {MAX_NODES_OF_A_HOSTLIST} nodes")
+    if "][" in text:  # n[1,11][1,11] would make n111 in two ways
+        raise BadHostlist("a hostlist with something between its brackets")
     return count
 
 
@@ -68,8 +68,8 @@ def _ends(part: str) -> tuple[int, int]:
     low, _, high = part.partition("-")
     if high and int(high) < int(low):
         raise BadHostlist(f"ranges that run upwards; `{part}` runs backwards")
-    if high and len(low) != len(high) and "0" in (low[0], high[0]):
+    if high and len(low) != len(high) and any(end[0] == "0" != end for end in (low, high)):
         raise BadHostlist(
-            f"ranges whose ends have as many digits where there are leading zeros; `{part}` has not"
+            f"as many digits at both ends where there are leading zeros, unlike `{part}`"
         )
     return int(low), int(high or low)
