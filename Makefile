@@ -57,8 +57,10 @@ crash-demo: $(VENV)/.ready  ## The demo with the daemon killed at 20 random mome
 	$(PY) examples/demo/crash.py
 
 .PHONY: bench
-bench: $(VENV)/.ready  ## Measure: every script in benchmarks/, one after the other
-	for script in benchmarks/*.py; do echo "== $$script"; $(PY) "$$script"; done
+bench: $(VENV)/.ready  ## Measure decisions and submission; with TRACE=philly_jobs.csv.gz the simulator too
+	$(VENV)/bin/gantree bench decisions --gpus 16384
+	$(PY) benchmarks/submit_latency.py
+	$(if $(TRACE),$(PY) benchmarks/philly.py "$(TRACE)")
 
 .PHONY: lock
 lock: $(VENV)/.uv  ## Re-make requirements/*.txt; UPGRADE=1 moves to the newest versions

@@ -25,7 +25,7 @@ from gantree.core.lifecycle import save_then_stop
 from gantree.model.facts import ClaimDropped, GangPlaced, GangPreempted, RoomClaimed
 from gantree.model.phases import HOLDING, Phase, StopCause
 from gantree.model.placements import Placement
-from gantree.placement.search import fits, place
+from gantree.placement.search import find, fits
 from gantree.planning.preempt import Plan, Victim, plan_preemption
 from gantree.policy.order import Position
 from gantree.policy.preset import Policy
@@ -96,7 +96,7 @@ class Cycle:
     def _place_or_make_room(self, draft: Draft, signature: Hashable, state: JobState) -> None:
         ledger = draft.ledger
         if self._refused_at.get(signature) != ledger.room_version:
-            placement = try_place(ledger, state)
+            placement = find(ledger.rooms(), state.spec)
             if placement is not None:
                 start(draft, state, placement)
                 return
@@ -127,15 +127,6 @@ class Cycle:
         self._settled_at = ledger.room_version
 
 
-def try_place(ledger: Ledger, state: JobState) -> Placement | None:
-    """A place for the gang now, without anybody's harm; None if there is none."""
-    if not fits(ledger.rooms(), state.spec):
-        return None
-    placement = place(ledger.rooms(), state.spec)
-    assert isinstance(placement, Placement), f"{state.job} fits, yet it was refused"
-    return placement
-
-
 def start(draft: Draft, state: JobState, placement: Placement) -> None:
     """Give the gang its place and tell the cluster."""
     draft.record(
@@ -154,7 +145,7 @@ def _eligible(draft: Draft, state: JobState) -> bool:
 
 def _start_claimant(draft: Draft, state: JobState) -> None:
     draft.record(ClaimDropped(at=draft.now, job=state.job, reason="its room is free"))
-    placement = try_place(draft.ledger, state)
+    placement = find(draft.ledger.rooms(), state.spec)
     assert placement is not None, f"{state.job}: the room held for it does not hold it"
     start(draft, state, placement)
 
@@ -215,7 +206,7 @@ def make_room(draft: Draft, state: JobState, plan: Plan, policy: Policy) -> None
     """Claim the room and ask its holders to leave; start at once if only claims of others were in the way."""
     ledger = draft.ledger
     _drop_later_claims(draft, state, plan.placement)
-    placement = None if plan.victims else try_place(ledger, state)
+    placement = None if plan.victims else find(ledger.rooms(), state.spec)
     if placement is not None:
         start(draft, state, placement)
         return

@@ -31,6 +31,12 @@ def place(occupancy: Occupancy, job: Job) -> Placement | Refused:
     return placement_of(*found)
 
 
+def find(occupancy: Occupancy, job: Job) -> Placement | None:
+    """The best place for a gang, or None: `place` without the reasons. Raises as `place` does."""
+    found = solve(occupancy, read_wish(occupancy.fabric, job))
+    return None if found is None else placement_of(*found)
+
+
 def fits(occupancy: Occupancy, job: Job) -> bool:
     """Tell whether `place` would find a place. Raises as `place` does."""
     return solvable(occupancy, read_wish(occupancy.fabric, job))

@@ -15,7 +15,7 @@ from operator import attrgetter
 
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.search import fits, place
+from gantree.placement.search import find, fits
 from gantree.topology.occupancy import Occupancy
 
 
@@ -97,13 +97,13 @@ def _least_prefix(occupancy: Occupancy, job: Job, victims: Sequence[Victim]) -> 
 
 def _pruned(occupancy: Occupancy, job: Job, victims: Sequence[Victim]) -> Plan:
     """Keep only the victims whose room is needed; all of them together are known to suffice."""
-    placement = place(_without(occupancy, victims), job)
-    assert isinstance(placement, Placement), "a gang that fits was refused"
+    placement = find(_without(occupancy, victims), job)
+    assert placement is not None, "a gang that fits has no place"
     needed = _in_the_way(occupancy, placement.members, victims)
-    again = place(_without(occupancy, needed), job)
-    if isinstance(again, Placement):
-        return Plan(again, tuple(needed))
-    return Plan(placement, tuple(victims))
+    again = find(_without(occupancy, needed), job)
+    if again is None:
+        return Plan(placement, tuple(victims))
+    return Plan(again, tuple(needed))
 
 
 def _in_the_way(
