@@ -102,3 +102,11 @@ def test_more_holders_than_letters_share_a_sign() -> None:
 def test_two_thousand_nodes_used_alike_fit_on_a_screen() -> None:
     fabric = cluster({f"n{i}": (M4, f"l{i // 32}") for i in range(2048)})
     assert len(drawn(fabric, Occupancy(fabric))) < 10
+
+
+def test_two_leaves_that_look_alike_still_name_their_own_nodes() -> None:
+    fabric = cluster({"n0": (M4, "l0"), "n1": (M4, "l1")})
+    assert [line.split()[-3] for line in drawn(fabric, Occupancy(fabric)) if "...." in line] == [
+        "n0",
+        "n1",
+    ]

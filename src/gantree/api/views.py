@@ -6,10 +6,10 @@ from pydantic_core import to_jsonable_python
 
 from gantree.core.explain import Explanation
 from gantree.core.ledger import JobState, Ledger
+from gantree.formats.refusals import refusal_json
 from gantree.journal.contract import RecordedFact
 from gantree.model.phases import Phase
 from gantree.model.placements import Domain
-from gantree.model.verdicts import Refused
 
 Json = dict[str, Any]
 
@@ -83,22 +83,9 @@ def explanation(explained: Explanation) -> Json:
         "job": explained.job,
         "phase": explained.phase.value,
         "sentence": explained.sentence,
-        "refused": None if explained.refused is None else refusal(explained.refused),
+        "refused": None if explained.refused is None else refusal_json(explained.refused),
         "ahead": list(explained.ahead),
         "ahead_count": explained.ahead_count,
-    }
-
-
-def refusal(refused: Refused) -> Json:
-    """A refusal with its patches as objects: {"patch": {field: value}, "comm_ratio": number or null}."""
-    near = refused.nearest
-    return {
-        **plain(refused),
-        "nearest": None if near is None else {"domain": near[0], "room": near[1]},
-        "would_fit_if": [
-            {"patch": dict(patch.patch), "comm_ratio": patch.comm_ratio}
-            for patch in refused.would_fit_if
-        ],
     }
 
 

@@ -14,8 +14,9 @@ from gantree.cli.policies import policy_of
 from gantree.cli.printing import plural, print_json, ranges
 from gantree.cli.progress import progress
 from gantree.cli.reading import read_text, source_of
-from gantree.cli.verdicts import refusal_lines, refusal_of
+from gantree.cli.verdicts import refusal_lines
 from gantree.formats import read_cluster, read_job
+from gantree.formats.refusals import refusal_json
 from gantree.model.cluster import Cluster
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
@@ -72,7 +73,7 @@ def _place_in_order(site: Cluster, jobs: Sequence[Job]) -> list[Verdict]:
 
 def _answer(job: Job, verdict: Verdict) -> dict[str, Any]:
     if isinstance(verdict, Refused):
-        return {"job": job.name, "placed": False, "why": refusal_of(verdict)}
+        return {"job": job.name, "placed": False, "why": refusal_json(verdict)}
     predicted = verdict.predicted
     return {
         "job": job.name,
@@ -103,7 +104,7 @@ def _member(member: MemberPlacement) -> dict[str, Any]:
 def _lines(job: Job, verdict: Verdict) -> Iterator[str]:
     if isinstance(verdict, Refused):
         yield f"{job.name}: not placed. {verdict.sentence}"
-        yield from (f"  {line}" for line in refusal_lines(refusal_of(verdict)))
+        yield from (f"  {line}" for line in refusal_lines(refusal_json(verdict)))
         return
     nodes = len({member.node for member in verdict.members})
     where = f"{verdict.domain.tier} {verdict.domain.name}".rstrip()

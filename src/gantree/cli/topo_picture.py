@@ -105,12 +105,12 @@ def _branches(scene: _Scene, tier: int, domains: Sequence[int]) -> tuple[_Branch
 
 
 def _merged(looks: Sequence[tuple[str, _Looks]]) -> Iterator[_Branch]:
-    for look, group in groupby(looks, key=lambda named: named[1]):
-        names = [name for name, _ in group]
-        if len(names) >= ALIKE:
-            yield _Branch(names[0], names[-1], len(names), look)
-        else:
-            yield from (_Branch(name, name, 1, look) for name in names)
+    for first, group in groupby(looks, key=lambda named: named[1]):
+        alike = list(group)
+        if len(alike) >= ALIKE:
+            yield _Branch(alike[0][0], alike[-1][0], len(alike), first)
+        else:  # each with its own looks: equal ones still hold different names
+            yield from (_Branch(name, name, 1, own) for name, own in alike)
 
 
 def _looks(scene: _Scene, tier: int, domain: int) -> _Looks:

@@ -1,25 +1,6 @@
-"""A refusal as JSON, and that JSON as lines for people (the daemon answers `why` in the same form)."""
+"""The JSON of a refusal as lines for people, whoever made it: `gantree place` here or the daemon."""
 
 from typing import Any
-
-from gantree.model.verdicts import Refused
-
-
-def refusal_of(refused: Refused) -> dict[str, Any]:
-    """A refusal as JSON values; a patch is an object of dotted fields to values."""
-    short, near = refused.short_by, refused.nearest
-    return {
-        "gate": refused.gate.value,
-        "never": refused.never,
-        "sentence": refused.sentence,
-        "short_by": short and {"resource": short.resource, "amount": short.amount},
-        "nearest": near and {"domain": near[0], "room": near[1]},
-        "wakes_on": list(refused.wakes_on),
-        "would_fit_if": [
-            {"patch": dict(relaxation.patch), "comm_ratio": relaxation.comm_ratio}
-            for relaxation in refused.would_fit_if
-        ],
-    }
 
 
 def refusal_lines(refused: dict[str, Any]) -> list[str]:

@@ -31,7 +31,7 @@ from gantree.formats.fields import (
 from gantree.formats.forms import AlsoWritten, Form, Listed
 from gantree.formats.words import NAME_PATTERN, did_you_mean
 
-SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM")
+SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT")
 """Signals that a job may declare for its checkpoint: those a process can catch and that mean nothing else."""
 MAX_JOBS = 10_000
 MAX_MEMBERS = 1_000_000
