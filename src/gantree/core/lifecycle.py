@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gantree.core.draft import Draft
-from gantree.core.launch import save_order, stop_order
+from gantree.core.launch import save_order, start_order, stop_order
 from gantree.core.ledger import JobState
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.events import (
@@ -38,6 +38,7 @@ from gantree.model.facts import (
     CheckpointRequested,
     ClaimDropped,
     FabricDefined,
+    GangPlaced,
     GangRunning,
     JobAccepted,
     JobEnded,
@@ -48,6 +49,7 @@ from gantree.model.facts import (
 )
 from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, HOLDING, Phase, StopCause
+from gantree.model.placements import Placement
 from gantree.placement.wish import read_wish
 from gantree.policy.preset import Policy
 
@@ -57,6 +59,14 @@ FAILURES = frozenset({StopCause.RANK_FAILED, StopCause.START_FAILED, StopCause.M
 def react(draft: Draft, event: Event, policy: Policy) -> None:
     """Record what follows from an event by itself."""
     _REACTIONS[type(event)](draft, event, policy)
+
+
+def start(draft: Draft, state: JobState, placement: Placement) -> None:
+    """Give the gang its place and tell the cluster."""
+    draft.record(
+        GangPlaced(at=draft.now, job=state.job, attempt=state.attempt + 1, placement=placement)
+    )
+    draft.order(start_order(state))
 
 
 def stop(draft: Draft, state: JobState, cause: StopCause, policy: Policy, reason: str = "") -> None:
