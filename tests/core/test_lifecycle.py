@@ -163,6 +163,13 @@ def test_a_job_that_could_never_start_is_rejected_in_words(
     assert words in stage.scheduler.ledger.rejected["b"]
 
 
+def test_a_job_is_rejected_that_comes_after_one_that_has_failed(stage: Stage) -> None:
+    stage.submit(job("data"))
+    stage.ended("data", exit_code=3)
+    stage.submit(job("train", after=("data",)))
+    assert stage.scheduler.ledger.rejected["train"] == "it comes after data, which failed"
+
+
 def test_the_same_submission_told_twice_is_one_job(stage: Stage) -> None:
     stage.submit(job("a"))
     assert stage.submit(job("a")).facts == ()

@@ -96,14 +96,13 @@ def _least_prefix(occupancy: Occupancy, job: Job, victims: Sequence[Victim]) -> 
 
 
 def _pruned(occupancy: Occupancy, job: Job, victims: Sequence[Victim]) -> Plan:
-    """Keep only the victims whose room is needed; all of them together are known to suffice."""
+    """Keep only the victims whose room is used; all of them together are known to suffice."""
     placement = find(_without(occupancy, victims), job)
     assert placement is not None, "a gang that fits has no place"
-    needed = _in_the_way(occupancy, placement.members, victims)
-    again = find(_without(occupancy, needed), job)
-    if again is None:
-        return Plan(placement, tuple(victims))
-    return Plan(again, tuple(needed))
+    used = _in_the_way(occupancy, placement.members, victims)
+    if len(used) < len(victims) and fits(_without(occupancy, used), job):
+        return _pruned(occupancy, job, used)
+    return Plan(placement, tuple(victims))
 
 
 def _in_the_way(
