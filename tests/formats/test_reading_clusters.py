@@ -59,7 +59,7 @@ def test_machines_of_the_file_and_of_the_catalogue_come_along() -> None:
     assert sorted(machines) == ["cpu-only", "dgx-h100", "m8", "pairs4"]
     assert machines["dgx-h100"] == MACHINES["dgx-h100"]
     assert machines["m8"].nics[1] == Nic("mlx5_1", (1,), 1)
-    assert machines["cpu-only"] == Machine("cpu-only", 0, cpus=32.0)
+    assert machines["cpu-only"] == Machine("cpu-only", 0, cpus=32.0, nics_counted=False)
     assert machines["pairs4"] == Machine(
         "pairs4",
         4,
@@ -273,3 +273,14 @@ def test_every_machine_of_the_catalogue_can_be_written_and_read(name: str) -> No
         + f"name: c\ntiers: [node]\nnodes: [{{names: n, machine: {name}}}]\n"
     )
     assert read_cluster(text, "c.yaml").machines == {name: MACHINES[name]}
+
+
+def test_a_field_with_nothing_behind_it_is_as_if_it_were_left_out() -> None:
+    full = "name: c\ntiers: [node]\nmachines: {m: {gpus: 4}}\nnodes:\n  - {names: n0, machine: m}\n"
+    empty = full + "allocations:\nlinks:\n"
+    assert read_cluster(empty, "c.yaml") == read_cluster(full, "c.yaml")
+
+
+def test_a_required_field_with_nothing_behind_it_is_named() -> None:
+    with pytest.raises(BadFields, match=r"c.yaml:2: tiers"):
+        read_cluster("name: c\ntiers:\nnodes: []\n", "c.yaml")

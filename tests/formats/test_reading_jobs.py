@@ -181,8 +181,6 @@ WRONG = [
     ("role: worker}", "role: wroker}", 12, "topology.slices[0].role", "Did you mean `worker`?"),
     ("slices: [{members: 2", "slices: [{members: 0", 12, "topology.slices[0].members", "1 or more"),
     ("slices: [{members: 2", "slices: [{member: 2", 12, "topology.slices[0].member", "`members`?"),
-    ("role: worker}]", "role: worker}, {members: 3, required: node, role: worker}]", 12,
-     "topology.slices[1].members", "divides"),
     ("slices: [", "requird: leaf\n  slices: [", 12, "topology.requird", "Did you mean `required`?"),
     ("min: 2", "min: 9", 13, "elastic.min", "at most max"),
     ("min: 2", "min: 6", 13, "elastic.min", "the 5 members"),

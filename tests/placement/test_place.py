@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.model.cluster import Cluster, Machine, Nic, Node
+from gantree.model.cluster import Allocation, Cluster, Machine, Nic, Node
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
 from gantree.model.placements import Domain, Placement
 from gantree.model.verdicts import Gate, Refused
 from gantree.placement.search import fits, place, signature
+from gantree.testing import builders
 from gantree.testing.builders import job
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
@@ -348,3 +349,30 @@ def test_a_refusal_says_in_one_sentence_what_is_missing_and_what_helps() -> None
     ]
     assert answer.nearest == ("s0/l0", 10)
     assert answer.wakes_on == ("gpus",)
+
+
+def test_nics_that_the_site_did_not_state_are_not_counted_and_not_named() -> None:
+    unstated = replace(builders.machine(4), nics_counted=False)
+    site = replace(
+        builders.cluster(leaves=1, nodes=1, gpus=4),
+        machines={"m": unstated},
+        allocations=(Allocation("old", "n0", (0,), nics=2),),
+    )
+    occupancy = Occupancy(Fabric.build(site))
+    wish = Job("x", (Role("w", 3, Shape(gpus=1, nics=8)),))
+    answer = place(occupancy, wish)
+    assert isinstance(answer, Placement)
+    assert {member.nics for member in answer.members} == {()}
+    occupancy.take("x", answer.members)
+    occupancy.check()
+
+
+def test_a_preferred_gpu_model_does_not_scatter_members_without_gpus() -> None:
+    machines = {name: replace(builders.machine(2, name=name), gpu=name) for name in ("A", "B")}
+    nodes = (Node("n0", "A", ("s0", "l0")), Node("n1", "B", ("s0", "l0")))
+    site = replace(builders.cluster(), machines=machines, nodes=nodes)
+    launcher = Role("launcher", 1, Shape(models=("B", "A")))
+    worker = Role("worker", 1, Shape(gpus=2, models=("A",)))
+    answer = place(Occupancy(Fabric.build(site)), Job("x", (launcher, worker)))
+    assert isinstance(answer, Placement)
+    assert [member.node for member in answer.members] == ["n0", "n0"]

@@ -99,7 +99,7 @@ async def _live(
             sockets.remove(state_dir)
             left = await loop.call(lambda: len(controller.ledger.holding))
             await loop.call(controller.close)
-        _say(f"stopped; {left} gangs go on running, the next start adopts them")
+        _say(f"stopped; {_left_running(left)}")
     finally:
         loop.close()
 
@@ -137,6 +137,13 @@ def _site(controller: Controller) -> str:
     site = fabric.cluster
     gpus = sum(site.machines[node.machine].gpus for node in site.nodes)
     return f"cluster {site.name}, {len(site.nodes)} nodes, {gpus} GPUs"
+
+
+def _left_running(gangs: int) -> str:
+    if gangs == 0:
+        return "no gang was running"
+    goes = "1 gang goes" if gangs == 1 else f"{gangs} gangs go"
+    return f"{goes} on running, for the next start to adopt"
 
 
 def _say(line: str) -> None:

@@ -108,7 +108,8 @@ def _lines(job: Job, verdict: Verdict) -> Iterator[str]:
         return
     nodes = len({member.node for member in verdict.members})
     where = f"{verdict.domain.tier} {verdict.domain.name}".rstrip()
-    yield f"{job.name}: {plural(job.gpus, 'GPU')} on {plural(nodes, 'node')} of {where}"
+    on = where if nodes == 1 else f"{plural(nodes, 'node')} of {where}"
+    yield f"{job.name}: {plural(job.gpus, 'GPU')} on {on}"
     for member in verdict.members:
         held = f"gpus {ranges(member.gpus)}" if member.gpus else "no GPU"
         nics = f"  nics {','.join(member.nics)}" if member.nics else ""

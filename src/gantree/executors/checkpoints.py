@@ -12,19 +12,27 @@ Files in `checkpoint/` of the run directory:
 The ranks save the same steps in the same order. So the step that all have reached is the smallest of their
 last ones, even while some are already further, and a request is answered once it is the last answered request
 of every rank.
+
+The folder is the job's own, and a job may put anything there: what is no record counts as not there.
 """
 
+import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeGuard
 
-from gantree.executors.shim import read_json, write_json
+from gantree.executors.shim import write_json
 from gantree.model.orders import SaveCheckpoint
 
 RACY_NS = 100_000_000
 """A folder that changed this recently may change again without its time stamp showing it."""
 UNRELIABLE = -1
 """A stamp that says nothing."""
+LONGEST_RECORD = 4096
+"""Bytes that are read of a file in the folder; a record is far shorter."""
+MAX_STEP = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,58 @@ class Saved:
 
     step: int
     request: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _RankRecord:
+    """What one rank has saved last, and the last request that it has answered, at which step."""
+
+    step: int
+    request: str | None
+    request_step: int | None
+
+
+def _start_of(path: Path) -> bytes:
+    """The first bytes of a file, whatever kind of file it is; none where it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, LONGEST_RECORD)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def _record_in(path: Path) -> dict[str, Any]:
+    """The record in a file; an empty one where there is none."""
+    try:
+        record = json.loads(_start_of(path))
+    except (ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _rank_record_in(path: Path) -> _RankRecord | None:
+    """The record of a rank; None where there is none."""
+    record = _record_in(path)
+    step, request, at = (record.get(name) for name in ("step", "request", "request_step"))
+    if not _is_step(step):
+        return None
+    if request is None:
+        return _RankRecord(step, None, None)
+    return _RankRecord(step, request, at) if _is_request(request) and _is_step(at) else None
+
+
+def _is_step(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < MAX_STEP
+
+
+def _is_request(value: object) -> TypeGuard[str]:
+    """Requests are ours, and ids of ours are ASCII."""
+    return isinstance(value, str) and value.isascii()
 
 
 def folder_stamp(folder: Path, now_ns: int) -> int:
@@ -51,13 +111,13 @@ class CheckpointWatch:
         self, folder: Path, world_size: int, expects_answer: bool, now_ns: Callable[[], int]
     ) -> None:
         self._folder = folder
-        self._ranks = [str(folder / f"rank-{rank}.json") for rank in range(world_size)]
+        self._ranks = [folder / f"rank-{rank}.json" for rank in range(world_size)]
         self._answer_path = folder / "answer" if expects_answer else None
         self._now_ns = now_ns
         self._stamp = UNRELIABLE
-        record = read_json(str(folder / "saved.json")) or {"saved": [], "answer": None}
-        self._answer: list[int] | None = record["answer"]
-        self._saved = tuple(Saved(step, request) for step, request in record["saved"])
+        record = _record_in(folder / "saved.json")
+        self._answer: list[int] | None = record.get("answer")
+        self._saved = tuple(Saved(step, request) for step, request in record.get("saved", ()))
 
     def ask(self, order: SaveCheckpoint) -> None:
         """Put down a request; the same one again changes nothing. Raises OSError."""
@@ -77,8 +137,8 @@ class CheckpointWatch:
         return self._saved
 
     def _open_request(self) -> str | None:
-        request = read_json(str(self._folder / "request.json"))
-        return None if request is None else request["request"]
+        request = _record_in(self._folder / "request.json").get("request")
+        return request if _is_request(request) else None
 
     def _note(self, saved: Saved) -> None:
         """Keep it as the last of its kind, on disk first."""
@@ -92,15 +152,19 @@ class CheckpointWatch:
 
     def _from_ranks(self) -> list[Saved]:
         """What follows from the files of the ranks; nothing as long as one of them has none."""
-        if not self._ranks or read_json(self._ranks[-1]) is None:
+        if not self._ranks or _rank_record_in(self._ranks[-1]) is None:
             return []
-        records = [record for record in map(read_json, self._ranks) if record is not None]
+        records = [record for path in self._ranks if (record := _rank_record_in(path)) is not None]
         if len(records) < len(self._ranks):
             return []
-        answered = {(record["request"], record["request_step"]) for record in records}
-        answers = [Saved(step, request) for request, step in answered if request is not None]
+        answered = {(record.request, record.request_step) for record in records}
+        answers = [
+            Saved(step, request)
+            for request, step in answered
+            if request is not None and step is not None
+        ]
         found = answers if len(answered) == 1 else []
-        last_step = min(record["step"] for record in records)
+        last_step = min(record.step for record in records)
         if all(answer.step != last_step for answer in answers):
             found.append(Saved(last_step, None))
         return found
@@ -117,9 +181,11 @@ class CheckpointWatch:
             identity = [stat.st_ino, stat.st_mtime_ns, stat.st_size]
             if identity == self._answer:
                 return
-            step = int(self._answer_path.read_text(encoding="ascii"))
-        except (FileNotFoundError, ValueError):
+            step = int(_start_of(self._answer_path))
+        except (OSError, ValueError):
             return  # not there, or half written: its writer will finish it
+        if not _is_step(step):
+            return
         self._answer = identity
         request = self._open_request()
         is_answered = any(each.request == request for each in self._saved)

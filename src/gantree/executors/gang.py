@@ -16,7 +16,7 @@ from gantree.executors.checkpoints import CheckpointWatch, Saved
 from gantree.executors.inventory import Status
 from gantree.executors.member import Exit, Member
 from gantree.executors.rundir import RunDirectory, order_from_json
-from gantree.executors.shim import read_json, write_json
+from gantree.executors.shim import read_json, steady_s, write_json
 from gantree.model.events import (
     CheckpointSaved,
     Event,
@@ -47,6 +47,7 @@ class Gang:
         self._boot_id = boot_id
         self._failure_grace_s = failure_grace_s
         self._now_ns = now_ns
+        self._same_boot = True
         self._told: set[str] = set()
         self._saved: tuple[Saved, ...] = ()
         self._is_news = True
@@ -60,7 +61,7 @@ class Gang:
             return
         self.order = order = order_from_json(record["order"])
         self.master_port = record["master_port"]
-        same_boot = record["boot_id"] == self._boot_id
+        self._same_boot = same_boot = record["boot_id"] == self._boot_id
         self.members = tuple(
             Member(self.run.member(launch.node_rank), launch, self._boot_id, same_boot)
             for launch in order.members
@@ -239,7 +240,19 @@ class Gang:
                 job=job,
                 attempt=attempt,
                 exit_code=self.exit_code(),
+                occurred_at=self._ended_at(now),
             )
+
+    def _ended_at(self, now: float) -> float | None:
+        """When the last rank ended, on the clock that reads now; None where that is not known.
+
+        Told later than it happened, an end of its own accord would pass for the work of a stop decided meanwhile.
+        """
+        exits = self._exits()
+        if self.order is None or len(exits) < self.order.world_size or not self._same_boot:
+            return None
+        last_s = max(each.ended_steady_s for each in exits)
+        return now - max(0.0, steady_s() - last_s)
 
     def _checkpoint_events(self, now: float) -> Iterator[Event]:
         for saved in self._saved:

@@ -20,11 +20,15 @@ LIVENESS_EVERY = 5
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a rank ended. order counts within its member; was_stopping: it had been told to."""
+    """How a rank ended. order counts within its member; was_stopping: it had been told to.
+
+    ended_at is by the wall clock, ended_steady_s by `steady_s` of the boot in which it ended.
+    """
 
     rank: int
     exit_code: int
     ended_at: float
+    ended_steady_s: float
     order: int
     was_stopping: bool
 

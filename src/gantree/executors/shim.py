@@ -29,6 +29,7 @@ a process that is still importing its libraries would be killed by it.
 """
 
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -47,6 +48,12 @@ _RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores these, and a child would inherit that."""
 _LOOK_EVERY_S = 0.5
 _RETRY_EVERY_S = 0.02
+_PASSING = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENFILE, errno.EMFILE, errno.ENOMEM}
+)  # fmt: skip
+"""Errors of a write that may be gone in a while: a full disk must not make an exit code forgotten."""
+_LONGEST_REASON = 400
+"""Characters: the complaints of several ranks share a pipe, which keeps up to 4096 bytes of each together."""
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 """As shells count."""
 
@@ -57,12 +64,18 @@ def write_json(path: str, value: Any) -> None:
     temporary = os.path.join(folder, f".{name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, json.dumps(value).encode())
+        _write_all(descriptor, json.dumps(value).encode())
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
     os.rename(temporary, path)
     sync_folder(folder)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    """Write to the last byte: a disk that is nearly full takes a part of what it is given. Raises OSError."""
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def sync_folder(folder: str) -> None:
@@ -75,12 +88,14 @@ def sync_folder(folder: str) -> None:
 
 
 def read_json(path: str) -> Any:
-    """What write_json wrote, or None where there is no such file."""
+    """What write_json wrote, or None where there is no such file. Raises OSError, also for a damaged file."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)
     except FileNotFoundError:
         return None
+    except (ValueError, RecursionError) as error:
+        raise OSError(errno.EBADMSG, "the file is damaged", path) from error
 
 
 def steady_s() -> float:
@@ -178,6 +193,7 @@ class Shim:
         self._unsaved: set[int] = set()
         self._request_seen: str | None = None
         self._cgroup: str | None = None
+        self._unwritten: dict[str, Any] = {}
 
     def run(self) -> None:
         """Start everything, stay until nothing is left, and say so."""
@@ -185,7 +201,8 @@ class Shim:
         self._look_for_stop()
         if self._kill_at_s is None:
             self._start()
-        while self._reap():
+        while self._reap() or self._unwritten:
+            self._write_on()
             self._look_for_stop()
             self._look_for_request()
             if not self._rank_of_pid or self._past_grace():
@@ -198,7 +215,26 @@ class Shim:
                 os.rmdir(self._cgroup)
             except OSError:
                 pass  # a zombie of someone else's may still be counted there; the executor tries again
-        write_json(f"{self._folder}/ended.json", {"ended_at": time.time()})
+        self._write("ended.json", {"ended_at": time.time()})
+        while self._unwritten:
+            time.sleep(_LOOK_EVERY_S)
+            self._write_on()
+
+    def _write(self, name: str, record: Any) -> None:
+        """Write a file of the member's folder, now or as soon as the disk takes it. Raises OSError."""
+        self._unwritten[name] = record
+        self._write_on()
+
+    def _write_on(self) -> None:
+        """Write what is still to be written, oldest first."""
+        for name, record in list(self._unwritten.items()):
+            try:
+                write_json(f"{self._folder}/{name}", record)
+            except OSError as error:
+                if error.errno not in _PASSING:
+                    raise
+                return
+            del self._unwritten[name]
 
     def _introduce(self) -> None:
         pid = os.getpid()
@@ -221,10 +257,10 @@ class Shim:
         with os.fdopen(reader, "rb") as complaints:
             failures = [json.loads(line) for line in complaints]
         if not failures:
-            write_json(f"{self._folder}/started.json", {"started_at": time.time()})
+            self._write("started.json", {"started_at": time.time()})
             return
         self._failed_ranks = {failure["rank"] for failure in failures}
-        write_json(f"{self._folder}/failed.json", failures[0])
+        self._write("failed.json", failures[0])
         self._stop_by(steady_s() + self._launch["failure_grace_s"])
 
     def _become(self, process: dict[str, Any], shim: int, complaints: int) -> NoReturn:
@@ -251,8 +287,10 @@ class Shim:
             code, why = _NOT_FOUND, error.strerror or ""
         except BaseException as error:  # a child must never return into the shim's loop
             why = getattr(error, "strerror", None) or str(error)
-        complaint = {"rank": process["rank"], "reason": f"could not {doing}: {why}", "code": code}
-        os.write(complaints, json.dumps(complaint).encode() + b"\n")
+        reason = f"could not {doing[:_LONGEST_REASON]}: {why[:_LONGEST_REASON]}"
+        complaint = {"rank": process["rank"], "reason": reason, "code": code}
+        text = json.dumps(complaint, ensure_ascii=False)
+        os.write(complaints, text.encode(errors="replace") + b"\n")
         os._exit(code)
 
     def _join_cgroup(self) -> None:
@@ -284,13 +322,14 @@ class Shim:
             "rank": rank,
             "exit_code": exit_code,
             "ended_at": time.time(),
+            "ended_steady_s": steady_s(),
             "order": self._ended,
             "was_stopping": self._kill_at_s is not None,
         }
         self._ended += 1
         if exit_code != 0:
             self._stop_by(steady_s() + self._launch["failure_grace_s"])
-        write_json(f"{self._folder}/exit.{rank}.json", record)
+        self._write(f"exit.{rank}.json", record)
 
     def _look_for_stop(self) -> None:
         stop = read_json(f"{self._folder}/stop.json")

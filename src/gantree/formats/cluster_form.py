@@ -80,10 +80,13 @@ class MachineForm(Form):
     gpu: Text | None = None
     links: list[list[LinkClass]] = []
     numa: list[NumaNode] = []
-    nics: Annotated[
-        Annotated[Count, Tag("(count)")] | Annotated[list[NicForm], Tag("(list)")],
-        Discriminator(_count_or_list),
-    ] = 0
+    nics: (
+        Annotated[
+            Annotated[Count, Tag("(count)")] | Annotated[list[NicForm], Tag("(list)")],
+            Discriminator(_count_or_list),
+        ]
+        | None
+    ) = None
     cpus: Amount | None = None
     memory_GiB: Amount | None = None
 

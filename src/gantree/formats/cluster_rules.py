@@ -164,7 +164,7 @@ def _amount_problems(
     amounts: tuple[tuple[str, float, float | None], ...] = (
         ("cpus", allocation.cpus, machine.cpus),
         ("memory_GiB", allocation.memory_GiB, machine.memory_GiB),
-        ("nics", allocation.nics, len(machine.nics)),
+        ("nics", allocation.nics, len(machine.nics) if machine.nics_counted else None),
     )
     for field, amount, capacity in amounts:
         key = (allocation.node, field)

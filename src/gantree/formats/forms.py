@@ -46,10 +46,17 @@ class Form(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _keep_origin(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        form = handler(data)
-        if isinstance(data, Table):
-            form._origin = data
+        if not isinstance(data, Table):
+            return handler(data)
+        form = handler({key: value for key, value in data.items() if cls._is_given(key, value)})
+        form._origin = data
         return form
+
+    @classmethod
+    def _is_given(cls, field: str, value: Any) -> bool:
+        """False for `field:` with nothing behind it (all of it commented out, say) where it may be left out."""
+        known = cls.model_fields.get(field)
+        return value is not None or known is None or known.is_required()
 
     @property
     def lost(self) -> set[str]:

@@ -5,7 +5,6 @@ Tiers are not checked here: a job is written without knowing the cluster.
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from gantree.formats.job_form import EachForm, JobForm, RestartsForm, RoleForm, TopologyForm
 from gantree.formats.words import NAME_PATTERN, did_you_mean
@@ -53,7 +52,7 @@ def _each_problems(each: EachForm) -> Iterator[Problem]:
 def _slice_problems(
     form: JobForm, topology: TopologyForm, roles: Sequence[RoleForm]
 ) -> Iterator[Problem]:
-    """Slices may name only roles that their topology speaks of, and each layer divides the one around it."""
+    """Slices may name only roles that their topology speaks of."""
     names = [role.role for role in roles]
     for slices in topology.slices:
         if slices.role is None or slices.role in names or form.any_lost("gang"):
@@ -61,10 +60,6 @@ def _slice_problems(
         allowed = f"a role of this gang ({', '.join(names)})"
         hint = did_you_mean(slices.role, names)
         yield slices.problem("role", f"the unknown role `{slices.role}`", allowed, hint)
-    for outer, inner in pairwise(topology.slices):
-        if outer.role == inner.role and outer.members % inner.members:
-            found = f"`{inner.members}` inside slices of {outer.members}"
-            yield inner.problem("members", found, "a number that divides the slice around it")
 
 
 def _elastic_problems(form: JobForm) -> Iterator[Problem]:

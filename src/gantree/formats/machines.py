@@ -22,10 +22,13 @@ def machine_of(name: str, form: MachineForm) -> Machine:
         nics=_nics(name, form),
         cpus=form.cpus,
         memory_GiB=form.memory_GiB,
+        nics_counted=form.nics is not None,
     )
 
 
 def _nics(name: str, form: MachineForm) -> tuple[Nic, ...]:
+    if form.nics is None:
+        return ()
     if isinstance(form.nics, int):
         return catalog.plain(name, form.gpus, nics=form.nics).nics
     return tuple(Nic(nic.name, tuple(nic.near), nic.rail) for nic in form.nics)
@@ -74,7 +77,7 @@ def _numa_problems(form: MachineForm) -> list[Problem]:
 
 
 def _nic_problems(form: MachineForm) -> list[Problem]:
-    nics = form.nics
+    nics = form.nics or 0
     count = nics if isinstance(nics, int) else len(nics)
     if count > MAX_NICS_OF_A_MACHINE:
         allowed = f"at most {MAX_NICS_OF_A_MACHINE} NICs in one machine"
@@ -130,7 +133,7 @@ def _links_lines(machine: Machine) -> list[str]:
 
 def _nics_lines(machine: Machine) -> list[str]:
     if not machine.nics:
-        return []
+        return ["    nics: 0"] if machine.nics_counted else []
     return ["    nics:", *(f"      - {_nic(nic)}" for nic in machine.nics)]
 
 

@@ -24,8 +24,8 @@ class Machine:
     """A machine model: what is inside one node.
 
     links[a][b] is the class of the path between GPUs a and b as `nvidia-smi topo -m` names it ("NV18", "PIX",
-    "PXB", "PHB", "NODE", "SYS"), "X" on the diagonal, NO_LINK where unknown. cpus and memory_GiB are None where
-    the site did not say: then they are not counted.
+    "PXB", "PHB", "NODE", "SYS"), "X" on the diagonal, NO_LINK where unknown. cpus and memory_GiB are None, and
+    nics_counted is False, where the site did not say: then they are not counted, and members get no NIC by name.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Machine:
     nics: tuple[Nic, ...] = ()
     cpus: float | None = None
     memory_GiB: float | None = None
+    nics_counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ def _fill_node(
     ):
         for gpus in gpus_of_member:
             nics: tuple[str, ...] = ()
-            if role.shape.nics:
-                machine = fabric.machine_of_node(node)
+            machine = fabric.machine_of_node(node)
+            if role.shape.nics and machine.nics_counted:
                 nics = choose_nics(machine, gpus, free_nics, role.shape.nics)
                 free_nics = tuple(nic for nic in free_nics if nic not in nics)
             members.append(

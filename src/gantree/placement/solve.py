@@ -60,7 +60,9 @@ def _mixes(choices: list[list[tuple[str, ...]]], numbers: tuple[int, ...]) -> in
 
 
 def _models(fabric: Fabric, role: RoleWish) -> list[tuple[str, ...]]:
-    """Each model that the fabric has alone, best first, then all of them."""
+    """Each model that the fabric has alone, best first, then all of them; without GPUs no model is better."""
+    if not role.shape.gpus:
+        return [role.shape.models]
     present = {machine.gpu for machine in fabric.machines}
     usable = tuple(model for model in dict.fromkeys(role.shape.models) if model in present)
     alone: list[tuple[str, ...]] = [(model,) for model in usable]

@@ -8,6 +8,7 @@ wish for a tier inside the node becomes layers (`placement.inside`) and makes th
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import lcm
 
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.jobs import Job, Role, Shape, Slices
@@ -74,10 +75,22 @@ def _read_role(fabric: Fabric, job: Job, role: Role) -> RoleWish:
         tier, inner = _tier(fabric, run.required)
         if inner:
             layers.append((run.members, inner))
-        multiple[tier] = max(multiple[tier], run.members)
+        multiple[tier] = lcm(multiple[tier], run.members)
     for tier in range(len(multiple) - 2, -1, -1):
-        multiple[tier] = max(multiple[tier], multiple[tier + 1])
+        multiple[tier] = lcm(multiple[tier], multiple[tier + 1])
+    _check_layers(job, role, layers)
     return RoleWish(role.name, role.members, role.shape, tuple(multiple), whole_at, tuple(layers))
+
+
+def _check_layers(job: Job, role: Role, layers: Sequence[tuple[int, str]]) -> None:
+    """Slices inside a node are searched run in run, so their sizes must nest (`placement.inside`)."""
+    sized = [layer for layer in layers if layer[0] != ALL]
+    for (outer, outer_tier), (inner, inner_tier) in pairwise(sized):
+        if outer % inner:
+            raise Unsupported(
+                f"job {job.name}: role {role.name}: slices of {inner} in one {inner_tier} and of {outer} in one "
+                f"{outer_tier}, which do not nest, cannot be placed by this version"
+            )
 
 
 def _tier(fabric: Fabric, name: str | None) -> tuple[int, str | None]:
@@ -90,18 +103,11 @@ def _tier(fabric: Fabric, name: str | None) -> tuple[int, str | None]:
 
 
 def _contradiction(job: Job, role: Role) -> str:
-    runs = slices_of(job, role)
-    for run in runs:
+    for run in slices_of(job, role):
         if role.members % run.members:
             return (
                 f"role {role.name} has {role.members} members, "
                 f"which do not divide into slices of {run.members}"
-            )
-    for outer, inner in pairwise(runs):
-        if outer.members % inner.members:
-            return (
-                f"slices of {inner.members} in one {inner.required} do not nest "
-                f"in slices of {outer.members} in one {outer.required}"
             )
     return ""
 

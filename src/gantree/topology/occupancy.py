@@ -60,7 +60,9 @@ class Occupancy:
             (1 << len(machine.nics)) - 1 for machine in machines
         ]
         self.free_gpus_of_node: IntArray = fabric.gpus_of_node.copy()
-        self.free_nics_of_node: IntArray = _array([len(machine.nics) for machine in machines])
+        self.free_nics_of_node: IntArray = _array(
+            [len(machine.nics) if machine.nics_counted else UNCOUNTED for machine in machines]
+        )
         self.free_microcpus_of_node: IntArray = _array(
             [UNCOUNTED if m.cpus is None else microcpus(m.cpus) for m in machines]
         )
@@ -281,6 +283,8 @@ class Occupancy:
 
     def _nearest_nics(self, node: int, allocation: Allocation) -> tuple[str, ...]:
         """Free NICs, those near one of the allocation's GPUs first."""
+        if not self.fabric.machine_of_node(node).nics_counted:
+            return ()
         near = set(allocation.gpus)
         free = set(self.free_nics_of_index(node))
         nics = [nic for nic in self.fabric.machine_of_node(node).nics if nic.name in free]
