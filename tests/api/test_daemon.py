@@ -15,7 +15,7 @@ import pytest
 
 from gantree.api import sockets
 from gantree.api.client import Client
-from gantree.journal.sqlite import SqliteJournal
+from gantree.journal.sqlite import FILE, SqliteJournal
 from gantree.model.errors import (
     BadFields,
     BadInput,
@@ -289,7 +289,7 @@ def test_a_daemon_that_stops_leaves_its_gangs_and_the_next_adopts_them(tmp_path:
         assert daemon.stop() == 0
         assert time.monotonic() - began < 3, "a follower does not hold it up"
         follower.join()
-        assert b"stopped; 1 gangs go on running" in daemon.output.read_bytes()
+        assert b"stopped; 1 gang goes on running" in daemon.output.read_bytes()
         assert not (daemon.state_dir / sockets.FILE).exists()
         daemon.start(with_cluster=False)
         assert daemon.client.health()["epoch"] == 2
@@ -352,9 +352,12 @@ def test_the_first_start_without_a_cluster_is_refused(tmp_path: Path) -> None:
         daemon.start(with_cluster=False)
 
 
-def test_runs_without_a_journal_are_not_taken_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("journal", [None, b""], ids=["no journal", "an empty journal"])
+def test_runs_without_a_journal_are_not_taken_over(tmp_path: Path, journal: bytes | None) -> None:
     state = tmp_path / "state"
     (state / "runs" / "a" / "1").mkdir(parents=True)
+    if journal is not None:
+        (state / FILE).write_bytes(journal)
     with pytest.raises(RuntimeError, match="no journal"):
         Daemon(state, CLUSTER).start()
 

@@ -65,6 +65,13 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
     assert (got + log.rest()).count(b"x") == 3 * CHUNK_BYTES
 
 
+def test_a_line_longer_than_a_chunk_is_no_end_of_the_log(tmp_path: Path) -> None:
+    (tmp_path / "0").write_bytes(b"x" * (5 * CHUNK_BYTES) + b"\nlast\n")
+    printed = asyncio.run(collect(tmp_path, 2))
+    assert printed.count(b"x") == 5 * CHUNK_BYTES
+    assert printed.endswith(b"x\n[0] last\n")
+
+
 def test_following_goes_over_attempts_and_ends_with_the_job(tmp_path: Path) -> None:
     async def scene() -> bytes:
         now = [LogState(0, attempt_over=True, job_over=False)]

@@ -181,6 +181,28 @@ def test_an_interrupt_of_run_cancels_the_job(
     assert daemon.client.job(name)["phase"] == "cancelled"
 
 
+def test_an_interrupt_while_the_job_is_being_handed_in_cancels_it(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        run = Started(tmp_path / "log", "run", "--name", "early", "--", "sleep", "60")
+        while not is_connected(run.process.pid):
+            time.sleep(0.01)
+        run.process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+    assert run.end()[0] == 130
+    assert daemon.wait("early")["phase"] == "cancelled"
+
+
+def is_connected(pid: int) -> bool:
+    """Whether a process has a socket open."""
+    links = (link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir())
+    return any(str(link).startswith("socket:") for link in links)
+
+
 def test_the_second_interrupt_leaves_the_job(daemon: Daemon, tmp_path: Path) -> None:
     script = "trap '' TERM; echo up; sleep 1"
     run = Started(tmp_path / "log", "run", "--name", "stubborn", "--", "bash", "-c", script)

@@ -146,3 +146,45 @@ def test_bash_completes_the_commands_and_their_options() -> None:
         check=False,
     )
     assert done.stdout.split() == ["cancel"]
+
+
+def test_a_state_directory_that_cannot_be_made_is_one_sentence(
+    gantree: Gantree, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    outcome = gantree("up", "--virtual", "dgx-h100:1", "--state", tmp_path / "file")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err == f"gantree: {tmp_path / 'file'} cannot be a state directory: file exists\n"
+
+
+def test_a_full_disk_under_the_output_is_one_sentence(cluster_file: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gantree.cli", "topo", str(cluster_file), "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "gantree: no space left on device\n")
+
+
+def test_a_file_without_an_end_is_bad_input(gantree: Gantree) -> None:
+    outcome = gantree("place", "/dev/zero", "/dev/zero")
+    assert (outcome.code, outcome.err) == (2, "gantree: /dev/zero: larger than 32 MiB\n")
+
+
+def test_a_state_directory_that_is_a_file_has_no_daemon(gantree: Gantree, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    outcome = gantree("jobs", "--state", tmp_path / "file")
+    assert outcome.code == 1
+    assert outcome.err.startswith(f"gantree: no daemon answers in {tmp_path / 'file'}; start one")
+
+
+@pytest.mark.parametrize("word", ["", "a/b", "../../etc", "\udcff"])
+@pytest.mark.parametrize("command", ["why", "logs", "cancel"])
+def test_a_word_that_is_no_job_name_is_no_job(
+    gantree: Gantree, tmp_path: Path, command: str, word: str
+) -> None:
+    outcome = gantree(command, "--state", tmp_path, "--", word)
+    assert (outcome.code, outcome.err) == (1, f"gantree: there is no job {word!r}\n")

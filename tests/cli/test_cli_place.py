@@ -85,7 +85,7 @@ def test_people_read_places_and_reasons(
     outcome = gantree("place", cluster_file, job_file("fits", 1, 2), job_file("huge", 1, 9))
     assert outcome.code == 3
     fits, member, huge, *reasons = outcome.out.splitlines()
-    assert fits == "fits: 2 GPUs on 1 node of node s0/l0/n0"
+    assert fits == "fits: 2 GPUs on node s0/l0/n0"
     assert member == "  worker 0  n0  gpus 2-3"
     assert huge.startswith("huge: not placed. ")
     assert reasons[0] == "  gate: SHAPE (the empty cluster could not hold it either)"

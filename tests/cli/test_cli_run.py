@@ -54,7 +54,15 @@ def test_a_variable_that_cannot_be_passed_on_is_bad_input(gantree: Gantree, wish
 
 
 @pytest.mark.parametrize(
-    ("word", "priority"), [(None, None), ("7", 7), ("-7", -7), ("batch", "batch"), ("7x", "7x")]
+    ("word", "priority"),
+    [
+        (None, None),
+        ("7", 7),
+        ("-7", -7),
+        ("batch", "batch"),
+        ("7x", "7x"),
+        ("9" * 5000, "9" * 5000),
+    ],
 )
 def test_a_priority_is_a_number_or_a_class(word: str | None, priority: str | int | None) -> None:
     assert class_or_number(word) == priority

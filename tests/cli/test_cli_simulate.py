@@ -103,3 +103,15 @@ def test_the_bench_tells_its_figures(gantree: Gantree, complaints: Complaints) -
     assert (figures["gpus"], figures["decisions"]) == (512, 20)
     assert 0 < figures["median_us"] <= figures["p99_us"]
     assert gantree(*words).out.startswith("FIGURE")
+
+
+def test_times_beyond_all_bounds_are_bad_input(
+    gantree: Gantree, cluster_file: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE.replace("a,0,100", "a,1e308,1e308"))
+    outcome = gantree("simulate", "--cluster", cluster_file, "--trace", path, "--out", tmp_path)
+    assert outcome.code == 2
+    assert f"{path}:2: submit_s: found `1e308`; allowed: seconds, 0 or more and at most 1e12" in (
+        outcome.err
+    )

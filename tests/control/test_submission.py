@@ -148,6 +148,7 @@ def test_a_job_that_can_never_start_is_taken_with_a_warning(controller: Controll
         ({"queue": "a//b"}, "queue"),
         ({"queue": 3}, "queue"),
         ({"name": "x" * 64}, "name"),
+        ({"priority": 10**9 + 1}, "priority"),
     ],
 )
 def test_overrides_are_as_strict_as_a_job_file(overrides: dict[str, Any], says: str) -> None:
@@ -161,6 +162,15 @@ def test_overrides_replace_fields(controller: Controller) -> None:
     assert (state.spec.queue, state.priority) == ("research/nlp", 7)
     with pytest.raises(BadInput, match="2 jobs"):
         controller.submit([job("a"), job("b")], None, {"name": "c"})
+
+
+def test_a_role_that_runs_nothing_is_refused_at_once(controller: Controller) -> None:
+    idle = replace(job("a").roles[0], run=())
+    with pytest.raises(BadInput, match="role worker has nothing to run; give it `run`"):
+        controller.submit([job("b"), replace(job("a"), roles=(idle,))], None, {})
+    assert controller.ledger.jobs == {}
+    with_image = replace(idle, image="registry/train:1")
+    assert submit(controller, replace(job("a"), roles=(with_image,))) == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -194,3 +194,25 @@ def test_a_log_that_was_torn_anywhere_leaves_whole_turns(
     assert len(list(torn.facts())) == 2 * turns
     assert [order.attempt for _, order in torn.orders()] == list(range(1, turns + 1))
     torn.close()
+
+
+def test_what_is_damaged_is_said_in_one_line_with_a_way_out(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE facts SET data = '{\"at\": 1.0}' WHERE seq = 2")
+        db.commit()
+    journal = SqliteJournal(tmp_path)
+    with pytest.raises(JournalError) as caught:
+        list(journal.facts())
+    journal.close()
+    assert str(caught.value).endswith("in the journal is damaged: job: Field required")
+    path.write_bytes(b"\xff" * 5000)
+    with pytest.raises(JournalError, match="; restore it from a copy, or use another") as caught:
+        SqliteJournal(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_state_directory_that_is_a_file_is_a_journal_error(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")
+    with pytest.raises(JournalError, match="cannot be a state directory: file exists"):
+        SqliteJournal(tmp_path / "state")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
-from gantree.topology.discovery.nvidia_smi import machine_from, parse
+from gantree.topology.discovery.nvidia_smi import GpuTopology, machine_from, parse
 
 DATA = Path(__file__).parents[1] / "data" / "nvidia_smi"
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology" / "nvidia-smi-topo"
@@ -83,10 +83,12 @@ PAIR = (" GPU0 GPU1 CPU Affinity NUMA Affinity", "GPU0 X NV4 0-7 0", "GPU1 NV4 X
         table(*PAIR).replace(" GPU0 ", "\x1b[4mGPU0 ", 1).replace("NUMA Affinity", "NUMA Affinity\x1b[0m"),
         table(*PAIR).replace(" GPU0 ", "[4mGPU0 ", 1).replace("NUMA Affinity", "NUMA Affinity[0m"),
         table("$ nvidia-smi topo -m", *PAIR, "", "GPU0 is the one that fails", "Legend:", "  X    = Self"),
+        table(*PAIR).replace(" GPU0 ", "\x1b[4mGPU0 ", 1).replace("NUMA Affinity", "NUMA Affinity\x1b(B\x1b[m"),
         table(" GPU0 GPU1 CPU", "Affinity NUMA Affinity", "GPU0 X", "NV4 0-7 0", "GPU1 NV4 X", "8-15 1"),
         table(*PAIR, "", "\tGPU0\tGPU1", " GPU0\tX\tOK", " GPU1\tOK\tX"),
     ],
-    ids=["plain", "bom", "crlf", "tabs", "nbsp", "ansi", "ansi-without-escape", "prose", "wrapped", "then-p2p"],
+    ids=["plain", "bom", "crlf", "tabs", "nbsp", "ansi", "ansi-without-escape", "terminfo-reset", "prose", "wrapped",
+         "then-p2p"],
 )  # fmt: skip
 def test_the_same_table_is_read_however_it_was_pasted(text: str) -> None:
     found = parse(text, "f")
@@ -125,6 +127,89 @@ def test_a_blank_cpu_column_does_not_shift_the_numa_column() -> None:
     text = table("\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID", "GPU0\t X \t\t1\tN/A")
     assert parse(text, "f").numa == (1,)
     assert parse(text, "f").cpu_sets == (None,)
+
+
+def test_a_blank_cpu_column_is_seen_where_the_print_has_spaces_instead_of_tabs() -> None:
+    text = table(
+        "        GPU0    GPU1    CPU Affinity    NUMA Affinity   GPU NUMA ID",
+        "GPU0     X      NV4                     1               N/A",
+        "GPU1    NV4      X      0-7             0               N/A",
+    )
+    assert parse(text, "f").numa == (1, 0)
+    assert parse(text, "f").cpu_sets == (None, ((0, 7),))
+
+
+def test_a_row_with_more_cells_than_titles_gives_no_affinities_and_says_so() -> None:
+    text = table(" GPU0 GPU1 CPU Affinity NUMA Affinity", "GPU0 X NV4 0-7 8 1", "GPU1 NV4 X 8-15 1")
+    assert parse(text, "f").numa == (None, 1)
+    assert "line 2: row GPU0 has more cells" in "\n".join(parse(text, "f").warnings)
+
+
+def pieces(text: str, width: int, *, trimmed: bool) -> str:
+    """The text as a terminal of that width shows it, with or without the blanks at the ends of its lines."""
+    lines = [line.expandtabs(8) for line in text.split("\n")]
+    shown = [line[at : at + width] for line in lines for at in range(0, max(1, len(line)), width)]
+    return "\n".join(line.rstrip() if trimmed else line for line in shown)
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("width", [60, 80, 100, 132])
+def test_a_print_that_a_terminal_wrapped_says_the_same(name: str, width: int) -> None:
+    text = (DATA / f"{name}.txt").read_text()
+    found, whole = parse(pieces(text, width, trimmed=False), "f"), parse(text, "f")
+    assert (found.links, found.nic_links, found.numa) == (whole.links, whole.nic_links, whole.numa)
+    assert found.cpu_sets == whole.cpu_sets
+
+
+def assert_nothing_invented(text: str, whole: GpuTopology) -> None:
+    try:
+        found = parse(text, "f")
+    except GantreeError:
+        return
+    assert found.gpus <= whole.gpus
+    for seen, true in zip(found.links, whole.links, strict=False):
+        assert all(a in (None, b) for a, b in zip(seen, true, strict=False))
+    assert all(a in (None, b) for a, b in zip(found.numa, whole.numa, strict=False))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(OURS), st.integers(40, 200), st.booleans())
+def test_a_wrapped_print_invents_no_link_and_no_node(name: str, width: int, trimmed: bool) -> None:
+    text = (DATA / f"{name}.txt").read_text()
+    assert_nothing_invented(pieces(text, width, trimmed=trimmed), parse(text, name))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(OURS), st.integers(10, 200))
+def test_a_print_cut_at_a_right_edge_invents_no_link_and_no_node(name: str, width: int) -> None:
+    text = (DATA / f"{name}.txt").read_text()
+    cut = "\n".join(line.expandtabs(8)[:width] for line in text.split("\n"))
+    assert_nothing_invented(cut, parse(text, name))
+
+
+def test_nics_whose_columns_were_cut_off_are_known_by_their_rows() -> None:
+    name = "dgx-a100-8gpu-10nic-nps4"
+    text = (DATA / f"{name}.txt").read_text()
+    whole = parse(text, name)
+    for width in (80, 84, 100):
+        cut = "\n".join(line.expandtabs(8)[:width].rstrip() for line in text.split("\n"))
+        assert parse(cut, name).nearest_nics() == whole.nearest_nics()
+
+
+STORAGE = (
+    "\tGPU0\tGPU1\tNIC0\tNIC1\tNIC2\tCPU Affinity\tNUMA Affinity",
+    "GPU0\t X \tNV18\tPIX\tNODE\tNODE\t0-7\t0",
+    "GPU1\tNV18\t X \tNODE\tNODE\tPIX\t0-7\t0",
+)
+
+
+def test_a_nic_is_near_to_no_gpu_that_has_a_better_one() -> None:
+    nics = machine_from(parse(table(*STORAGE), "f"), "m").nics
+    assert [(nic.name, nic.near, nic.rail) for nic in nics] == [
+        ("NIC0", (0,), 0),
+        ("NIC1", (), None),
+        ("NIC2", (1,), 1),
+    ]
 
 
 @pytest.mark.parametrize(

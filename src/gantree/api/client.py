@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from gantree.api import sockets
 from gantree.api.problems import error_of
-from gantree.model.errors import Unreachable
+from gantree.model.errors import NotFound, Unreachable
 
 Json = dict[str, Any]
 ANSWER_WITHIN_S = 60.0
@@ -147,7 +147,7 @@ class Client:
         return response
 
     def _unreachable(self, error: Exception) -> Unreachable:
-        if isinstance(error, FileNotFoundError | ConnectionRefusedError):
+        if isinstance(error, FileNotFoundError | NotADirectoryError | ConnectionRefusedError):
             start = f"start one: gantree up --state {self.state_dir}"
             return Unreachable(f"no daemon answers in {self.state_dir}; {start}")
         if isinstance(error, socket.timeout):
@@ -164,6 +164,9 @@ def _problem(response: HTTPResponse) -> Json:
 
 
 def _job_path(job: str, *rest: str) -> str:
+    """The route of a job. Raises NotFound for a word that could not even be put into one."""
+    if not job or "/" in job or not job.isprintable():
+        raise NotFound(f"there is no job {job!r}")
     return "/".join(["/v1/jobs", quote(job, safe=""), *rest])
 
 

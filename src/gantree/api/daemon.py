@@ -69,7 +69,9 @@ def run_daemon(
 
 def _refuse_orphaned_runs(state_dir: Path) -> None:
     """What an unknown journal started must not be taken over under ids that a new one would give again."""
-    if (state_dir / "runs").exists() and not (state_dir / FILE).exists():
+    journal = state_dir / FILE
+    is_lost = not journal.exists() or journal.stat().st_size == 0
+    if is_lost and (state_dir / "runs").exists():
         raise JournalError(
             f"{state_dir} has runs, but no journal that knows of them; restore {FILE}, or use another directory"
         )

@@ -25,23 +25,23 @@ class LogState:
 
 
 class RankLog:
-    """Reads on in one rank's log file, which need not be there yet."""
+    """Reads on in one rank's log file, which need not be there yet. offset: bytes read so far."""
 
     def __init__(self, path: Path, prefix: bytes) -> None:
         self._path = path
         self._prefix = prefix
-        self._offset = 0
+        self.offset = 0
         self._unfinished = b""
 
     def read_on(self) -> bytes:
         """What has been written since, at most a chunk of it; whole lines only where they get a prefix."""
         try:
             with self._path.open("rb") as file:
-                file.seek(self._offset)
+                file.seek(self.offset)
                 new = file.read(CHUNK_BYTES)
         except FileNotFoundError:
             return b""
-        self._offset += len(new)
+        self.offset += len(new)
         return self._prefixed(new) if self._prefix else new
 
     def rest(self) -> bytes:
@@ -68,7 +68,12 @@ def rank_logs(
 
 
 def _read_all(logs: Sequence[RankLog]) -> bytes:
-    return b"".join(log.read_on() for log in logs)
+    """What has come from all ranks; empty only where nothing has, not where a long line has no end yet."""
+    while True:
+        before = [log.offset for log in logs]
+        new = b"".join(log.read_on() for log in logs)
+        if new or before == [log.offset for log in logs]:
+            return new
 
 
 async def stream_attempt(

@@ -1,5 +1,7 @@
 """What errors and warnings look like to the caller: sentences on stderr, and an exit status."""
 
+import os
+
 import typer
 
 from gantree.model.errors import BadInput, GantreeError, Unsupported
@@ -11,6 +13,12 @@ FAILURE = 1
 def told(error: GantreeError) -> str:
     """The error as lines for people."""
     return "\n".join(f"gantree: {line}" for line in str(error).splitlines() or [repr(error)])
+
+
+def told_by_system(error: OSError) -> str:
+    """An error that the system gave and that nobody put into a sentence, as a line for people."""
+    where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+    return f"gantree: {where}{(error.strerror or str(error)).lower()}"
 
 
 def exit_code_of(error: GantreeError) -> int:

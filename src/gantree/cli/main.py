@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from gantree import __version__
-from gantree.cli.errors import exit_code_of, told
+from gantree.cli.errors import FAILURE, exit_code_of, told, told_by_system
 from gantree.cli.lazy import LazyGroup, Listed
 from gantree.model.errors import GantreeError
 
@@ -73,3 +73,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except GantreeError as error:
         typer.echo(told(error), err=True)
         sys.exit(exit_code_of(error))
+    except OSError as error:
+        typer.echo(told_by_system(error), err=True)
+        sys.exit(FAILURE)

@@ -1,6 +1,7 @@
 """What the commands share: how their Typer applications are set up, common options and what these stand for."""
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,8 @@ def new_app(**settings: Any) -> typer.Typer:
         rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False, **settings
     )
 
+
+NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
@@ -44,6 +47,6 @@ def state_dir(chosen: Path | None) -> Path:
 
 def class_or_number(priority: str | None) -> str | int | None:
     """A priority on the command line as a job file would hold it."""
-    if priority is None or not priority.removeprefix("-").isdecimal():
+    if priority is None or NUMBER.fullmatch(priority) is None:
         return priority
     return int(priority)

@@ -6,17 +6,29 @@ from pathlib import Path
 from gantree.model.errors import BadInput
 
 STDIN = "-"
+MAX_BYTES = 32 << 20
+"""What the readers in `gantree.formats` take at most."""
 
 
 def read_text(name: str) -> str:
     """The text of a file, or of standard input for "-". Raises BadInput if it cannot be read as UTF-8."""
     try:
-        raw = sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
+        raw = _start_of(name)
+        if len(raw) > MAX_BYTES:
+            raise BadInput(f"{source_of(name)}: larger than {MAX_BYTES >> 20} MiB")
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadInput(f"{source_of(name)}: not UTF-8 text (byte {error.start})") from None
     except OSError as error:
         raise BadInput(f"{source_of(name)}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _start_of(name: str) -> bytes:
+    """All of a file, or just more of it than any reader takes: the file may be a device that never ends."""
+    if name == STDIN:
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    with Path(name).open("rb") as file:
+        return file.read(MAX_BYTES + 1)
 
 
 def source_of(name: str) -> str:

@@ -26,7 +26,7 @@ NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 LONGEST_NAME = 63
 
 CommandArgument = Annotated[
-    list[str], typer.Argument(metavar="COMMAND", help="What each process runs.")
+    list[str], typer.Argument(metavar="COMMAND...", help="What each process runs.")
 ]
 MembersOption = Annotated[
     int, typer.Option("--members", "-n", min=1, help="Launches, each on one node.")
@@ -38,7 +38,8 @@ TimeLimitOption = Annotated[
     str | None, typer.Option(metavar="1h30m", help="Stop the job after this long.")
 ]
 EnvOption = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=VALUE", help="NAME alone passes your own on.")
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="A variable for the job; NAME alone: as you have it."),
 ]
 
 
@@ -48,12 +49,14 @@ def run(
     members: MembersOption = 1,
     gpus: Annotated[int, typer.Option(min=0, help="GPUs per member.")] = 0,
     processes: Annotated[int, typer.Option(min=1, help="Processes per member.")] = 1,
-    name: Annotated[str | None, typer.Option(help="[default: the script's name]")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the job. [default: the script's]")
+    ] = None,
     queue: Annotated[str | None, typer.Option(help="Queue to wait in.")] = None,
-    priority: Annotated[str | None, typer.Option(help="A class or a number.")] = None,
+    priority: Annotated[str | None, typer.Option(help="Priority class or number.")] = None,
     required: RequiredOption = None,
     time_limit: TimeLimitOption = None,
-    restarts: Annotated[int, typer.Option(min=0, help="Starts after failures.")] = 0,
+    restarts: Annotated[int, typer.Option(min=0, help="Start again after so many failures.")] = 0,
     env: EnvOption = None,
     state: StateOption = None,
 ) -> None:

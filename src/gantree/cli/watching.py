@@ -15,6 +15,8 @@ from gantree.cli.following import RETRY_S, Output
 from gantree.model.errors import Conflict, Unreachable
 from gantree.model.phases import ENDED, Phase
 
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+"""Held back until the job's id is known: before that an interrupt would leave it running, and nobody watching."""
 INTERRUPTED = 128 + signal.SIGINT
 TIMED_OUT = 124
 """As `timeout` of the GNU coreutils ends."""
@@ -32,9 +34,11 @@ def watch(daemon: Client, text: str, processes: int) -> int:
     Raises Unreachable where no daemon answers, or has not for GONE_S.
     """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
     try:
         return _watch(daemon, text, processes)
     finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
         signal.signal(signal.SIGTERM, before)
 
 
@@ -56,6 +60,7 @@ def _watch(daemon: Client, text: str, processes: int) -> int:
 def _end_of(daemon: Client, job: str) -> Json:
     """The job once it has ended; the first interrupt cancels it, the second is the caller's."""
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
         return _wait(daemon, job)
     except KeyboardInterrupt:
         _say(f"cancelling {job}; Ctrl-C again leaves without waiting")
@@ -63,6 +68,11 @@ def _end_of(daemon: Client, job: str) -> Json:
         daemon.cancel(job)
     except Conflict as ended_meanwhile:
         _say(str(ended_meanwhile))
+    except Unreachable:
+        _say(
+            f"{job} could not be cancelled and goes on; once a daemon is back: gantree cancel {job}"
+        )
+        raise
     return _wait(daemon, job)
 
 

@@ -16,6 +16,7 @@ from gantree.control.recovery import site_on_record, to_settle, vanished
 from gantree.control.submission import (
     JobIds,
     Receipt,
+    check_commands,
     job_of,
     overridden,
     warnings_of,
@@ -128,6 +129,7 @@ class Controller:
             raise BadInput(f"{len(jobs)} jobs cannot all be named {overrides['name']}")
         asked = [with_absolute_paths(overridden(job, overrides), base_dir) for job in jobs]
         for job in asked:
+            check_commands(job)
             self.policy.priority_of(job.priority)
         warnings = warnings_of(asked, self.ledger)
         chosen = self._ids.choose(asked)

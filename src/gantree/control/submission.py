@@ -20,6 +20,8 @@ from gantree.placement.search import place, signature
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """What a job may be called, here and in job files; it becomes a directory name."""
+MAX_PRIORITY = 1_000_000_000
+"""As in job files."""
 OVERRIDABLE = ("name", "queue", "priority")
 
 
@@ -53,9 +55,16 @@ def overridden(job: Job, overrides: Mapping[str, Any]) -> Job:
 
 def _fits(key: str, value: object) -> bool:
     if key == "priority" and isinstance(value, int) and not isinstance(value, bool):
-        return True
+        return abs(value) <= MAX_PRIORITY
     parts = str(value).split("/") if key == "queue" else [str(value)]
     return isinstance(value, str) and all(NAME.fullmatch(part) for part in parts)
+
+
+def check_commands(job: Job) -> None:
+    """Raise BadInput for a role that says neither what it runs nor which image would know."""
+    for role in job.roles:
+        if not role.run and role.image is None:
+            raise BadInput(f"{job.name}: role {role.name} has nothing to run; give it `run`")
 
 
 def with_absolute_paths(job: Job, base_dir: str | None) -> Job:

@@ -86,6 +86,17 @@ def _rank_record_in(path: Path) -> _RankRecord | None:
     return _RankRecord(step, request, at) if _is_request(request) and _is_step(at) else None
 
 
+def _saved_in(record: dict[str, Any]) -> tuple[Saved, ...]:
+    """What saved.json holds, as far as it is whole."""
+    pairs = record.get("saved")
+    return tuple(
+        Saved(pair[0], pair[1])
+        for pair in (pairs if isinstance(pairs, list) else ())
+        if isinstance(pair, list) and len(pair) == 2 and _is_step(pair[0])
+        if pair[1] is None or _is_request(pair[1])
+    )
+
+
 def _is_step(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < MAX_STEP
 
@@ -117,7 +128,7 @@ class CheckpointWatch:
         self._stamp = UNRELIABLE
         record = _record_in(folder / "saved.json")
         self._answer: list[int] | None = record.get("answer")
-        self._saved = tuple(Saved(step, request) for step, request in record.get("saved", ()))
+        self._saved = _saved_in(record)
 
     def ask(self, order: SaveCheckpoint) -> None:
         """Put down a request; the same one again changes nothing. Raises OSError."""

@@ -8,6 +8,7 @@ next one on the same state directory knows all that it knew. See docs/executor.m
 turn. Every event that is emitted can be derived again from disk, under the same id. Not safe for threads.
 """
 
+import errno
 import logging
 import os
 import signal
@@ -19,7 +20,7 @@ from gantree.executors import processes
 from gantree.executors.gang import Gang
 from gantree.executors.inventory import Inventory
 from gantree.executors.launch import GpuIds, free_port, gpu_indices, inherited, launch_record
-from gantree.executors.rundir import RunDirectory, order_to_json
+from gantree.executors.rundir import RunDirectory, is_job_id, order_to_json
 from gantree.executors.shim import boot_id, read_json, write_json
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
@@ -61,6 +62,7 @@ class LocalCluster:
         self._gangs: dict[tuple[str, int], Gang] = {}
         self._active: dict[tuple[str, int], Gang] = {}
         self._impossible: list[Event] = []
+        self._complaint_of: dict[tuple[str, int], str] = {}
         self._epoch: int = (read_json(str(self._epoch_path)) or {"epoch": 0})["epoch"]
 
     @property
@@ -171,13 +173,26 @@ class LocalCluster:
             gang.tell(self._emit, self._clock())
             if gang.over:
                 del self._active[key]
+                self._complaint_of.pop(key, None)
 
     def _look(self) -> None:
         for gang in self._active.values():
             try:
                 gang.look()
+            except OSError as error:
+                self._complain(gang, error)
+
+    def _complain(self, gang: Gang, error: OSError) -> None:
+        """Say once what is wrong with a gang's files; one whose files are damaged cannot go on."""
+        key, complaint = (gang.run.job, gang.run.attempt), str(error)
+        if self._complaint_of.get(key) != complaint:
+            self._complaint_of[key] = complaint
+            log.error("job %s attempt %d: %s", *key, complaint)
+        if error.errno == errno.EBADMSG:
+            try:
+                gang.fail(f"its run directory is damaged: {error.filename}")
             except OSError:
-                log.exception("job %s attempt %d", gang.run.job, gang.run.attempt)
+                log.exception("job %s attempt %d could not be stopped", *key)
 
     def _sweep(self) -> None:
         """Kill what dead shims left behind; a member is over once a pass finds nothing of it."""
@@ -206,8 +221,9 @@ class LocalCluster:
 
     def _on_disk(self) -> Iterator[tuple[str, int]]:
         for path in sorted(self._runs.glob("*/*")):
-            if path.name.isdigit() and not (path / "settled").exists():
-                yield path.parent.name, int(path.name)
+            job, attempt = path.parent.name, path.name
+            if is_job_id(job) and attempt.isdecimal() and not (path / "settled").exists():
+                yield job, int(attempt)
 
     def settle(self, job: str, attempt: int) -> None:
         """The end of this attempt is on record elsewhere: it is not told again at the next adopt.

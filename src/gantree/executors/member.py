@@ -113,12 +113,12 @@ class Member:
         return True
 
     def _read(self) -> None:
+        # Asked before the exits are read: once it is there, they all are.
+        self.ended = (self.folder / "ended.json").exists()
         self._read_shim()
         self.started = self.started or (self.folder / "started.json").exists()
         self.failure = self.failure or read_json(str(self.folder / "failed.json"))
         self.told_to_stop = self.told_to_stop or (self.folder / "stop.json").exists()
-        # Asked before the exits are read: once it is there, they all are.
-        self.ended = (self.folder / "ended.json").exists()
         for rank in [rank for rank in self._ranks() if rank not in self.exits]:
             record = read_json(str(self.folder / f"exit.{rank}.json"))
             if record is not None:

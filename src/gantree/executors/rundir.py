@@ -24,11 +24,16 @@ from gantree.model.orders import MemberLaunch, StartGang
 _JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
+def is_job_id(name: str) -> bool:
+    """Whether a job's folder may have this name."""
+    return _JOB_ID.fullmatch(name) is not None
+
+
 class RunDirectory:
     """Paths of one attempt. Raises BadInput for a job id that is no plain name."""
 
     def __init__(self, runs: Path, job: str, attempt: int) -> None:
-        if not _JOB_ID.fullmatch(job) or attempt < 0:
+        if not is_job_id(job) or attempt < 0:
             raise BadInput(
                 f"{job!r} attempt {attempt}: a job id is letters, digits, '.', '_' and '-', at most 200,"
                 " and starts with no dot"

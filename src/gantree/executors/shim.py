@@ -248,14 +248,20 @@ class Shim:
         """Fork all processes, then wait until each has become its command or has said why not."""
         shim = os.getpid()
         reader, writer = os.pipe()
+        refused: list[dict[str, Any]] = []
         for process in self._launch["processes"]:
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError as error:  # the machine or our cgroup has too many processes
+                reason = f"could not be forked: {error.strerror}"
+                refused = [{"rank": process["rank"], "reason": reason, "code": _NOT_EXECUTABLE}]
+                break
             if pid == 0:
                 self._become(process, shim, writer)
             self._rank_of_pid[pid] = process["rank"]
         os.close(writer)
         with os.fdopen(reader, "rb") as complaints:
-            failures = [json.loads(line) for line in complaints]
+            failures = [json.loads(line) for line in complaints] + refused
         if not failures:
             self._write("started.json", {"started_at": time.time()})
             return

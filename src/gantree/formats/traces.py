@@ -10,7 +10,6 @@ largest number of GPUs up to 8 that divides it (16 -> 2 x 8, 12 -> 2 x 6, 11 -> 
 
 import csv
 import gzip
-import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,6 +22,8 @@ from gantree.formats.words import NAME_PATTERN, did_you_mean, shortened
 from gantree.model.errors import BadFields, NotFound, Problem, Unsupported
 
 MAX_ROWS = 10_000_000
+MAX_SECONDS = 1e12
+"""Moments may be seconds, or even milliseconds, since 1970; a sum over MAX_ROWS of them must stay finite."""
 MAX_PROBLEMS = 100
 PARQUET_MAGIC = b"PAR1"
 GPUS_OF_A_PHILLY_MACHINE = 8
@@ -66,7 +67,7 @@ _DECIMAL = re.compile(r"[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]{1,3})?|[0-9]+\.", re.AS
 
 def _seconds(text: str) -> float:
     value = float(text)
-    if not 0 <= value < math.inf or not _DECIMAL.fullmatch(text.strip()):
+    if not 0 <= value <= MAX_SECONDS or not _DECIMAL.fullmatch(text.strip()):
         raise ValueError
     return value
 
@@ -115,9 +116,9 @@ def _text(text: str) -> str:
 
 _WHAT_IS_ALLOWED: Mapping[str, tuple[Callable[[str], object], str]] = {
     "job_id": (_job_id, "a name of letters, digits, `.`, `_` and `-`, at most 63"),
-    "submit_s": (_seconds, "seconds, 0 or more"),
-    "arrival_s": (_seconds, "seconds, 0 or more"),
-    "duration_s": (_seconds, "seconds, 0 or more"),
+    "submit_s": (_seconds, "seconds, 0 or more and at most 1e12"),
+    "arrival_s": (_seconds, "seconds, 0 or more and at most 1e12"),
+    "duration_s": (_seconds, "seconds, 0 or more and at most 1e12"),
     "members": (_count_from_one, "a whole number of 1 or more"),
     "gpus_per_member": (_count, "a whole number of 0 or more"),
     "num_gpus": (_count_from_one, "a whole number of 1 or more"),
@@ -127,8 +128,8 @@ _WHAT_IS_ALLOWED: Mapping[str, tuple[Callable[[str], object], str]] = {
     "user": (_text, "text"),
     "priority": (_priority, "a priority class or a whole number"),
     "cpus_per_member": (_seconds, "a number of 0 or more"),
-    "checkpoint_s": (_above_zero, "seconds, more than 0"),
-    "time_limit_s": (_above_zero, "seconds, more than 0"),
+    "checkpoint_s": (_above_zero, "seconds, more than 0 and at most 1e12"),
+    "time_limit_s": (_above_zero, "seconds, more than 0 and at most 1e12"),
 }
 
 

@@ -38,6 +38,15 @@ def _as_dict(value: object) -> dict[Any, Any]:
     return dict(value)
 
 
+def _why(error: Exception) -> str:
+    """The first thing that is wrong, in one line."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False, include_input=False)[0]
+    field = ".".join(map(str, first["loc"]))
+    return f"{field}: {first['msg']}" if field else first["msg"]
+
+
 class Codec(Generic[T]):
     """Encodes and decodes one family of frozen dataclasses, named in a table."""
 
@@ -67,7 +76,9 @@ class Codec(Generic[T]):
         try:
             return self._adapter(encoded.kind).validate_json(self._today(encoded))
         except (ValidationError, ValueError, LookupError) as error:
-            raise JournalError(f"{encoded.kind} in the journal is damaged: {error}") from error
+            raise JournalError(
+                f"{encoded.kind} in the journal is damaged: {_why(error)}"
+            ) from error
 
     def _adapter(self, kind: str) -> TypeAdapter[T]:
         if kind not in self._adapters:

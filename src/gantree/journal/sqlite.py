@@ -58,17 +58,27 @@ def _as_journal_error(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise JournalError(f"journal {path}: {error}") from error
+        damaged = (
+            type(error) is sqlite3.DatabaseError
+        )  # the others are locks, disks and our own mistakes
+        way_out = "; restore it from a copy, or use another state directory" if damaged else ""
+        raise JournalError(f"journal {path}: {error}{way_out}") from error
 
 
 class SqliteJournal:
     """A journal in a state directory, which is created (mode 0700) where it is missing."""
 
     def __init__(self, state_dir: Path) -> None:
-        """Raises JournalError if another process has it open, or it is damaged or newer than this program."""
+        """Raises JournalError if another process has it open, it is damaged or newer than this program, or
+        nothing can be written there.
+        """
         self.path = state_dir / FILE
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = _take_lock(state_dir / LOCK)
+        try:
+            state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = _take_lock(state_dir / LOCK)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise JournalError(f"{state_dir} cannot be a state directory: {reason}") from error
         try:
             with _as_journal_error(self.path):
                 self._db = _open(self.path)

@@ -3,12 +3,15 @@
 The print is a table for people. Its columns are set apart by tabs or by any number of spaces, so only the order of
 words can be relied on, never a character position. The header underlines itself with ANSI codes, which survive in
 saved files, sometimes without their escape character. Around the table people paste prompts, legends and other
-output; narrow terminals wrap header and rows; forums and excerpts cut rows or leave rows out. This module finds the
-header, joins what was wrapped, and tells which rows end early. It judges no cell.
+output; narrow terminals wrap header and rows, in the middle of a word too; others cut every line at their width; forums
+and excerpts cut rows or leave rows out. This module finds the header, joins what was wrapped, and tells which rows end
+early. NICs whose columns were cut off the header are known by their rows, or by the legend. It judges no cell.
+
+One thing is told by position: which cells stand under the titles after the devices, where a row has fewer of them.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
@@ -21,7 +24,7 @@ MAX_DEVICES = 512
 """More columns than this are no machine, and would make an N x N table of nonsense."""
 
 _ANSI = re.compile(
-    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b?\[[0-9;]*m|\x1b\[[0-9;?]*[A-Za-z]|\x1b.?"
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b?\[[0-9;]*m|\x1b\[[0-9;?]*[A-Za-z]|\x1b[()*+][0-9A-Z]|\x1b.?"
 )
 _GPU = re.compile(r"GPU[0-9]{1,4}")
 _NIC = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*[0-9][A-Za-z0-9_.-]*")
@@ -36,8 +39,9 @@ _ELLIPSIS = frozenset({"...", "…", "[...]"})
 class Row:
     """A row: its device, its line (from 1), the words in device columns, and the words after them by title.
 
-    cut: the row ends before its last device column, so its last word may be a fragment. A list that was cut ("24-")
-    is left out of the tail.
+    cut: the row ends before its last device column or in it, so its last word may be a fragment. A list that was cut
+    ("24-") is left out of the tail. unclear: there are more words after the devices than titles; none is in the
+    tail.
     """
 
     device: str
@@ -45,6 +49,7 @@ class Row:
     cells: list[str] = field(default_factory=list)
     tail: dict[str, str] = field(default_factory=dict)
     cut: bool = False
+    unclear: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,15 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
+class _Columns:
+    """What the header says; where each title starts, if that is known."""
+
+    devices: tuple[str, ...]
+    titles: tuple[str, ...]
+    title_at: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Line:
     number: int
     text: str
@@ -78,8 +92,8 @@ class _Line:
 
 def read_grid(text: str, source: str) -> Grid:
     """Find the matrix in a text. BadInput, naming the source, where there is none, or more than one."""
-    lines = _lines(text)
-    start = next((i for i, line in enumerate(lines) if _is_header(line.words)), None)
+    lines = _unwrapped(_lines(text))
+    start = next((i for i in range(len(lines)) if _is_header_at(lines, i)), None)
     if start is None:
         raise BadInput(f"{source}: no `nvidia-smi topo -m` matrix; {what_instead(text)}")
     header, body = _header(lines[start:])
@@ -96,11 +110,14 @@ def read_grid(text: str, source: str) -> Grid:
         raise BadInput(
             f"{source}: two matrices, from line {first} and from line {second}; give one"
         )
-    rows = tuple(_rows(body[:end], devices, titles))
+    legend = _legend(body)
+    devices = _with_cut_columns(devices, body[:end], legend) if not titles else devices
+    columns = _Columns(devices, titles, _positions(lines[start].text, titles))
+    rows = tuple(_rows(body[:end], columns))
     cells = [word for row in rows for word in row.cells]
     if not any(map(is_link_word, cells)) or any(map(is_peer_status, cells)):
         raise BadInput(f"{source}: no `nvidia-smi topo -m` matrix; {what_instead(text)}")
-    return Grid(lines[start].number, devices, titles, rows, _legend(body), second)
+    return Grid(lines[start].number, devices, titles, rows, legend, second)
 
 
 def _lines(text: str) -> list[_Line]:
@@ -110,6 +127,99 @@ def _lines(text: str) -> list[_Line]:
     return [
         _Line(number, line, tuple(line.split())) for number, line in enumerate(cleaned, start=1)
     ]
+
+
+def _unwrapped(lines: Sequence[_Line]) -> list[_Line]:
+    """Put words together again that a terminal broke at its last column, in the header or after it.
+
+    Pieces that end between words stay lines: `_header` and `_rows` join those. Lines with tabs are as nvidia-smi
+    printed them. Where the header is shorter than other lines, blanks at the ends of lines are gone.
+    """
+    start = next((i for i, line in enumerate(lines) if _begins_header(line)), None)
+    if start is None or not _is_wrapped(lines[start : start + 2]):
+        return list(lines)
+    table = list(takewhile(lambda line: line.words, lines[start:]))
+    width = max(len(line.text.rstrip()) for line in table)
+    trimmed = len(lines[start].text) < width
+    joined = list(lines[: start + 1])
+    piece = lines[start].text
+    for line in lines[start + 1 :]:
+        at_the_edge = len(piece) == width and line.text[:1].strip()
+        piece = line.text
+        if at_the_edge and _breaks_a_word(joined[-1].words, line.words, trimmed):
+            whole = joined[-1].text + line.text
+            joined[-1] = _Line(joined[-1].number, whole, tuple(whole.split()))
+        else:
+            joined.append(line)
+    return joined
+
+
+def _breaks_a_word(words: Sequence[str], more: Sequence[str], trimmed: bool) -> bool:
+    """Tell whether the first word of a piece belongs to the last one before it: not where both are whole.
+
+    Half a list of CPUs looks whole too. It is known to be half where the blanks that follow a whole one would show.
+    """
+    if words and not is_link_word(words[-1]) and is_link_word(words[-1] + more[0]):
+        return True  # "V6 NV6..." after "...N" would look like a row
+    if not words or _looks_like_row(more):
+        return False
+    return not (_is_whole(words[-1], trimmed) and _is_whole(more[0], trimmed))
+
+
+def _is_whole(word: str, trimmed: bool) -> bool:
+    whole = is_link_word(word) or _is_device(word) or word in _TITLE_WORDS
+    return whole or (trimmed and bool(_AFFINITY.fullmatch(word)))
+
+
+def _begins_header(line: _Line) -> bool:
+    """Tell whether a line is a header, or the beginning of one whose last word may be broken."""
+    return _is_header(line.words) or (line.words[:1] == ("GPU0",) and _is_header(line.words[:-1]))
+
+
+def _is_header_at(lines: Sequence[_Line], i: int) -> bool:
+    """Tell whether a line is a header, if need be one whose last word was cut; then a row must follow."""
+    if _is_header(lines[i].words):
+        return True
+    following = lines[i + 1].words if i + 1 < len(lines) else ()
+    return _begins_header(lines[i]) and _looks_like_row(following)
+
+
+def _is_wrapped(lines: Sequence[_Line]) -> bool:
+    """Tell whether a header goes on in the next line: no blank line follows, nor a row."""
+    following = lines[1].words if len(lines) > 1 else ()
+    return "\t" not in lines[0].text and bool(following) and not _looks_like_row(following)
+
+
+def _looks_like_row(words: Sequence[str]) -> bool:
+    return len(words) > 1 and _is_device(words[0]) and is_link_word(words[1])
+
+
+def _with_cut_columns(
+    devices: tuple[str, ...], lines: Sequence[_Line], legend: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Add the NICs whose columns were cut off a header: those that have a row, then those the legend names.
+
+    The last word of such a header may be a fragment of the first one's name.
+    """
+    with_row = [
+        line.words[0]
+        for line in lines
+        if _looks_like_row(line.words)
+        and not _GPU.fullmatch(line.words[0])
+        and len(line.words) >= len(devices)
+        and all(map(is_link_word, line.words[1:-1]))
+    ]
+    missing = [name for name in dict.fromkeys((*with_row, *legend)) if name not in devices]
+    last = devices[-1]
+    if missing and last not in with_row and missing[0].startswith(last):
+        devices = devices[:-1]
+    return (*devices, *missing)
+
+
+def _positions(header: str, titles: tuple[str, ...]) -> dict[int, str]:
+    """Return where each title starts in a header without tabs; nothing for one that was wrapped."""
+    found = {header.rfind(title): title for title in titles}
+    return {} if "\t" in header or -1 in found else found
 
 
 def _is_header(words: Sequence[str]) -> bool:
@@ -129,7 +239,7 @@ def _is_device(word: str) -> bool:
 
 def _header(lines: Sequence[_Line]) -> tuple[list[str], Sequence[_Line]]:
     """Return the words of the header with its wrapped lines, and the lines after it."""
-    words = list(lines[0].words)
+    words = list(lines[0].words if _is_header(lines[0].words) else lines[0].words[:-1])
     for i, line in enumerate(lines[1:], start=1):
         known = all(_is_device(word) or word in _TITLE_WORDS for word in line.words)
         if not line.words or not known or _repeats(line.words, words):
@@ -143,32 +253,30 @@ def _repeats(more: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def _titles(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the titles that words spell, as far as they spell any; the last may have been cut."""
+    """Return the titles that words spell; what stands under one that was cut was cut too."""
     left = " ".join(words)
     found = []
     for title in TITLES:
-        if left.startswith(title) or (left and title.startswith(left)):
+        if left.startswith(title):
             found.append(title)
             left = left[len(title) :].lstrip()
     return tuple(found)
 
 
-def _rows(
-    lines: Sequence[_Line], devices: tuple[str, ...], titles: tuple[str, ...]
-) -> Iterator[Row]:
+def _rows(lines: Sequence[_Line], columns: _Columns) -> Iterator[Row]:
     """Yield the rows, joining those that a terminal wrapped."""
     pending: tuple[int, list[str], str] | None = None
     for line in lines:
         words = line.words
-        starts = _starts_row(words, devices)
-        if pending and not starts and words and _continues(pending[1], words, len(devices)):
+        starts = _starts_row(words, columns.devices)
+        if pending and not starts and words and _continues(pending[1], words, len(columns.devices)):
             pending[1].extend(words)
             continue
         if pending:
-            yield _row(*pending, devices, titles)
+            yield _row(*pending, columns)
         pending = (line.number, list(words), line.text) if starts else None
     if pending:
-        yield _row(*pending, devices, titles)
+        yield _row(*pending, columns)
 
 
 def _starts_row(words: Sequence[str], devices: tuple[str, ...]) -> bool:
@@ -186,24 +294,33 @@ def is_link_word(word: str) -> bool:
 def _continues(row: Sequence[str], more: Sequence[str], columns: int) -> bool:
     """Tell whether a line goes on where a wrapped row stopped: cells, then affinities, nothing else."""
     cells = list(takewhile(_CELL.fullmatch, more))
-    full = len(row) - 1 + len(cells)
-    return full <= columns and all(_AFFINITY.fullmatch(word) for word in more[len(cells) :])
+    fits = not cells or len(row) - 1 + len(cells) <= columns
+    return fits and all(_AFFINITY.fullmatch(word) for word in more[len(cells) :])
 
 
-def _row(
-    line: int, words: list[str], text: str, devices: tuple[str, ...], titles: tuple[str, ...]
-) -> Row:
-    cells = list(takewhile(lambda word: word not in _ELLIPSIS, words[1 : 1 + len(devices)]))
+def _row(line: int, words: list[str], text: str, columns: _Columns) -> Row:
+    count = len(columns.devices)
+    cells = list(takewhile(lambda word: word not in _ELLIPSIS, words[1 : 1 + count]))
     short = next((i for i, word in enumerate(cells) if _AFFINITY.fullmatch(word)), None)
     if (
         short is not None
     ):  # fewer cells than columns, yet the row goes on: the meaning module refuses it
         return Row(words[0], line, cells[: short + 1])
-    tail = _joined_lists(words[1 + len(devices) :])
-    if _first_tail_cell_is_blank(text, len(devices)):
-        titles = titles[1:]
+    tail = _joined_lists(words[1 + count :])
+    unclear = len(tail) > len(columns.titles) > 0
+    titles = () if unclear else _titles_over(text, tail, columns)
     told = {title: word for title, word in zip(titles, tail, strict=False) if word[-1] not in "-,"}
-    return Row(words[0], line, cells, told, len(cells) < len(devices))
+    fragment = not columns.titles and bool(cells) and not is_link_word(cells[-1])
+    return Row(words[0], line, cells, told, len(cells) < count or fragment, unclear)
+
+
+def _titles_over(text: str, tail: Sequence[str], columns: _Columns) -> Sequence[str]:
+    """Return the titles over the words after the devices, of which the first may have none under it."""
+    if _first_tail_cell_is_blank(text, len(columns.devices)):
+        return columns.titles[1:]
+    starts = [word.start() for word in re.finditer(r"\S+", text)][1 + len(columns.devices) :]
+    titles = [columns.title_at[start] for start in starts if start in columns.title_at]
+    return titles if len(titles) == len(starts) == len(tail) else columns.titles
 
 
 def _joined_lists(words: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ nodes too, so "0,2-17" is CPU node 0 and sixteen nodes of GPU memory.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
@@ -121,8 +121,9 @@ def parse(text: str, source: str) -> GpuTopology:
 def machine_from(topology: GpuTopology, name: str) -> Machine:
     """Return a machine model of that name. The print names neither GPU model nor CPUs nor memory: they stay None.
 
-    A NIC is near to the GPUs that have the best path to it, unless that crosses sockets; those that are near to
-    some GPU are numbered as rails in column order. Sockets are NUMA nodes, or else CPU sets that do not overlap.
+    A NIC is near to the GPUs that have the best path to it, unless that crosses sockets or they have a better NIC
+    (storage NICs are near to none); those that are near to some GPU are numbered as rails in column order.
+    Sockets are NUMA nodes, or else CPU sets that do not overlap.
     """
     links = tuple(tuple(link or NO_LINK for link in row) for row in topology.links)
     numa = topology.numa
@@ -308,6 +309,11 @@ def _warnings(grid: Grid, found: GpuTopology, fragments: Iterable[Row]) -> list[
         if row.device in cut_in:
             told = f"line {row.line}: row {row.device} ends after {len(row.cells)} of {len(grid.devices)} cells"
             warnings.append(told + (", the last of them a fragment" if row in fragments else ""))
+    warnings += [
+        f"line {row.line}: row {row.device} has more cells than the header has columns; affinities are not read"
+        for _, row in _gpu_rows(grid)
+        if row.unclear
+    ]
     pairs = sum(found.links[a][b] is None for a, b in combinations(range(found.gpus), 2))
     if pairs:
         warnings.append(f"the paths of {pairs} pairs of GPUs are not given")
@@ -346,15 +352,28 @@ def _numa_of_cpu_sets(
 def _nics(topology: GpuTopology) -> tuple[Nic, ...]:
     devices = [topology.device_of_nic.get(name, name) for name in topology.nics]
     names = devices if len(set(devices)) == len(devices) else topology.nics
-    near = [_near_gpus([row[nic] for row in topology.nic_links]) for nic in range(len(names))]
+    best_of_gpu = [_best(row) for row in topology.nic_links]
+    near = [
+        _near_gpus([row[nic] for row in topology.nic_links], best_of_gpu)
+        for nic in range(len(names))
+    ]
     rail = _counter(bool(gpus) for gpus in near)
     return tuple(Nic(*fields) for fields in zip(names, near, rail, strict=True))
 
 
-def _near_gpus(column: list[str | None]) -> tuple[int, ...]:
-    """Return the GPUs with the best path to a NIC; while a path is unknown, only one behind its switch is sure."""
-    best = "PIX" if None in column else min(column, key=_weakness, default=None)
-    return tuple(gpu for gpu, link in enumerate(column) if link == best and best != "SYS")
+def _near_gpus(column: Sequence[str | None], best_of_gpu: Sequence[str | None]) -> tuple[int, ...]:
+    """Return the GPUs with the best path to a NIC, as far as they have no better one to another."""
+    best = _best(column)
+    return tuple(
+        gpu
+        for gpu, link in enumerate(column)
+        if link == best == best_of_gpu[gpu] and link not in {"SYS", None}
+    )
+
+
+def _best(links: Sequence[str | None]) -> str | None:
+    """Return the best of these paths; while one is unknown, only one behind a switch is sure to be it."""
+    return "PIX" if None in links else min(links, key=_weakness, default=None)
 
 
 def _counter(counted: Iterable[bool]) -> list[int | None]:
