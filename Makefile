@@ -16,6 +16,8 @@ SHELL := bash
 VENV := .venv
 PY := $(VENV)/bin/python
 UV := $(PY) -m uv
+# uv trusts its own list of certificate authorities; behind a proxy with one of its own, only the system knows it.
+FETCH = fetch() { $(UV) "$$@" || { echo "Trying again with the system's certificates" >&2; UV_SYSTEM_CERTS=1 $(UV) "$$@"; }; }; fetch
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(if $(UPGRADE),--upgrade)
 PYTHON ?= python3 python3.13 python3.12 python3.11 python
 
@@ -69,8 +71,8 @@ lock: $(VENV)/.uv  ## Re-make requirements/*.txt; UPGRADE=1 moves to the newest 
 	$(LOCK) requirements/bootstrap.in -c requirements/dev.txt -o requirements/bootstrap.txt
 
 .PHONY: clean
-clean:  ## Remove caches, builds and demo state
-	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build .demo .crash-demo
+clean:  ## Remove caches and builds
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
 	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 
 .PHONY: distclean
@@ -91,6 +93,6 @@ $(VENV)/.uv: requirements/bootstrap.txt
 	@echo "$(CURDIR)" > $@
 
 $(VENV)/.ready: $(VENV)/.uv pyproject.toml requirements/dev.txt
-	$(UV) pip sync --quiet --python $(PY) --require-hashes --no-build-isolation requirements/dev.txt
-	$(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
+	$(FETCH) pip sync --quiet --python $(PY) --require-hashes --no-build-isolation requirements/dev.txt
+	$(FETCH) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
 	@touch $@

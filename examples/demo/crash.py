@@ -19,6 +19,7 @@ from pathlib import Path
 
 from demo import start_daemon
 from gantree.api.client import Client
+from gantree.model.errors import Unreachable
 from story import patiently, tell, verdict
 
 NEVER_S = 1e6
@@ -63,8 +64,8 @@ def play_round(after_s: float) -> list[str] | None:
         told = tell(client, lambda line: None)
         told.disturbed = True
         problems = verdict(told, state_dir / "runs") + left_over(state_dir)
-    except TimeoutError as error:
-        problems = [str(error)]
+    except (TimeoutError, Unreachable) as error:
+        problems = [f"{error}: {(state_dir / 'daemon.log').read_text()[-2000:]}"]
     finally:
         killer.end()
     if problems:
@@ -111,8 +112,8 @@ def main() -> int:
         failed += bool(problems)
         words = problems or "nothing lost"
         print(f"round {played:2}: killed after {after_s:5.2f} s: {words}", flush=True)
-    print(f"{options.rounds - failed} rounds passed, {failed} failed (seed {options.seed})")
-    return 1 if failed else 0
+    print(f"{played - failed} rounds passed, {failed} failed (seed {options.seed})")
+    return 1 if failed or undisturbed else 0
 
 
 if __name__ == "__main__":

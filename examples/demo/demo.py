@@ -8,7 +8,18 @@ import time
 from pathlib import Path
 
 from gantree.api.client import Client
-from story import CLUSTER, Told, patiently, rank_0, steps_lost, tell, urgent_waited_s, verdict
+from gantree.model.errors import Unreachable
+from story import (
+    CLUSTER,
+    STEPS,
+    Told,
+    patiently,
+    rank_0,
+    steps_lost,
+    tell,
+    urgent_waited_s,
+    verdict,
+)
 
 GANTREE = Path(sys.executable).with_name("gantree")
 
@@ -78,7 +89,7 @@ def report(told: Told, state_dir: Path) -> int:
     lost = steps_lost(state_dir / "runs", told.jobs["training"]["attempt"])
     resumed = rank_0(state_dir / "runs", 2).read_text().split("\n", 1)[0]
     print(
-        f"\nTraining {resumed}; {lost} steps were done twice. The urgent gang ran"
+        f"\nTraining {resumed}; {lost} of its {STEPS} steps were done twice. The urgent gang ran"
         f" {urgent_waited_s(told):.1f} s after it was submitted to a full cluster."
     )
     return 0
@@ -96,7 +107,7 @@ def main() -> int:
         )
         print()
         return report(told, state_dir)
-    except TimeoutError as error:
+    except (TimeoutError, Unreachable) as error:
         print(f"The demo got stuck: {error}\n{(state_dir / 'daemon.log').read_text()}")
         return 1
     finally:

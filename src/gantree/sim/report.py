@@ -126,7 +126,7 @@ def _chart(
     if not columns:
         return "<p>Nothing happened.</p>"
     top = max(ceiling, *(column.most for column in columns), 1.0)
-    days = (samples[-1].at_s - samples[0].at_s) / 86400
+    length = _length(samples[-1].at_s - samples[0].at_s)
     band = [column.most for column in columns], [column.least for column in columns]
     upper, lower = (_points(values, top) for values in band)
     height, width = HEIGHT + BOTTOM, LEFT + WIDTH
@@ -137,8 +137,16 @@ def _chart(
 <polyline class="line" points="{" ".join(_points([c.mean for c in columns], top))}"/>
 <path class="axis" fill="none" d="M{LEFT} 0V{HEIGHT}H{width}"/>
 <text x="{LEFT}" y="{height - 6}">{label}; the band is least to most</text>
-<text x="{width}" y="{height - 6}" text-anchor="end">{days:,.2f} days</text>
+<text x="{width}" y="{height - 6}" text-anchor="end">{length}</text>
 </svg>"""
+
+
+def _length(seconds: float) -> str:
+    """A span of time in the largest unit of which it holds two."""
+    for unit, unit_s in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * unit_s:
+            return f"{seconds / unit_s:,.1f} {unit}"
+    return f"{seconds:,.0f} s"
 
 
 def _points(values: Sequence[float], top: float) -> list[str]:
