@@ -369,6 +369,12 @@ def test_something_else_in_the_socket_s_place_is_not_removed(tmp_path: Path) -> 
     assert (tmp_path / sockets.FILE).read_text() == "precious"
 
 
+def test_facts_after_more_than_a_journal_can_hold_are_bad_input(client: Client) -> None:
+    assert list(client.facts(2**63 - 1)) == []
+    with pytest.raises(BadFields, match="after"):
+        list(client.facts(2**63))
+
+
 def test_the_client_imports_nothing_heavy() -> None:
     code = (
         "import sys, gantree.api.client\n"

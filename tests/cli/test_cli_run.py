@@ -1,6 +1,7 @@
 """`gantree run`, as far as it needs no daemon: names, environments, and output that is followed twice."""
 
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -51,6 +52,24 @@ def test_a_variable_that_cannot_be_passed_on_is_bad_input(gantree: Gantree, wish
     outcome = gantree("run", "--env", wish, "--", "true")
     assert (outcome.code, outcome.out) == (2, "")
     assert "--env" in outcome.err
+
+
+@pytest.mark.parametrize("words", [("--", "\udcff"), ("--env", "A=\udcff", "--", "true")])
+def test_words_that_are_not_utf8_are_bad_input(gantree: Gantree, words: tuple[str, ...]) -> None:
+    outcome = gantree("run", *words)
+    assert outcome.code == 2
+    assert outcome.err.startswith("gantree: the command line: not UTF-8 text: ")
+
+
+def test_a_job_file_in_a_directory_that_is_not_utf8_is_bad_input(
+    gantree: Gantree, tmp_path: Path, job_file: Callable[..., Path]
+) -> None:
+    directory = tmp_path / "\udcff"
+    directory.mkdir()
+    file = job_file("a", 1, 1).rename(directory / "a.yaml")
+    outcome = gantree("submit", "--state", tmp_path, file)
+    assert outcome.code == 2
+    assert outcome.err.startswith("gantree: the directory of the file: not UTF-8 text: ")
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,12 @@ def test_directories_start_from_the_base(
     assert resolved.checkpoint.path == (expected if workdir else None)
 
 
+@pytest.mark.parametrize("base", ["rel", "", "/a\0b"])
+def test_a_base_that_can_be_no_directory_is_refused(base: str) -> None:
+    with pytest.raises(BadInput, match="base_dir: found .*; allowed: an absolute path"):
+        with_absolute_paths(job("a"), base)
+
+
 def test_cancelling_twice_is_cancelling_once_and_the_ended_cannot_be_cancelled(
     controller: Controller,
 ) -> None:

@@ -168,6 +168,16 @@ def test_a_wrong_field_makes_no_other_field_look_wrong() -> None:
     assert fields == ["tiers[1]", "machines.m2.gpus", "nodes[0].machine"]
 
 
+@pytest.mark.parametrize(
+    ("good", "bad"), [("numa: [0, 1]", "numa: [0, 9999]"), ("NV1], [NV1", "NVx], [NV1")]
+)
+def test_a_wrong_entry_of_a_list_does_not_make_the_list_look_too_short(good: str, bad: str) -> None:
+    assert good in SMALL
+    with pytest.raises(BadFields) as caught:
+        read_cluster(SMALL.replace(good, bad), "f.yaml")
+    assert len(caught.value.problems) == 1
+
+
 def test_all_problems_of_a_file_are_told_at_once_in_the_order_of_lines() -> None:
     text = SMALL.replace("name: small", "nam: small").replace("machine: m2", "machine: m3")
     text = text.replace("gpus: [0]}", "gpus: [7], node: n1}").replace("numa: [0, 1]", "numa: [0]")

@@ -28,6 +28,7 @@ from gantree.model.errors import BadFields, GantreeError, NotFound, Problem
 from gantree.model.phases import ENDED, HOLDING, Phase
 
 FACTS_AT_ONCE = 500
+LARGEST_SEQ = 2**63 - 1
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -217,7 +218,7 @@ def _add_site_routes(app: FastAPI, backend: Backend) -> None:
 
     @app.get("/v1/facts")
     async def facts(
-        after: Annotated[int, Query(ge=0)] = 0, follow: bool = False
+        after: Annotated[int, Query(ge=0, le=LARGEST_SEQ)] = 0, follow: bool = False
     ) -> StreamingResponse:
         lines = _fact_lines(backend, after, follow=follow)
         return StreamingResponse(lines, media_type="application/x-ndjson")

@@ -37,5 +37,15 @@ def source_of(name: str) -> str:
 
 
 def base_dir_of(name: str) -> Path:
-    """The directory that relative paths in the file start from."""
-    return Path.cwd() if name == STDIN else Path(name).absolute().parent
+    """The directory that relative paths in the file start from. Raises BadInput if its name is not UTF-8."""
+    directory = Path.cwd() if name == STDIN else Path(name).absolute().parent
+    check_utf8(str(directory), "the directory of the file")
+    return directory
+
+
+def check_utf8(text: str, whose: str) -> None:
+    """Raise BadInput where text that came from the system holds bytes that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadInput(f"{whose}: not UTF-8 text: {text!r}") from None

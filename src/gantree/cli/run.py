@@ -16,6 +16,7 @@ import typer
 
 from gantree.cli.daemon import client
 from gantree.cli.options import StateOption, class_or_number, new_app
+from gantree.cli.reading import check_utf8
 from gantree.cli.watching import watch
 from gantree.model.errors import BadInput
 
@@ -64,6 +65,8 @@ def run(
 
     Prints what its processes write and ends with the job's exit code. Ctrl-C cancels the job.
     """
+    for word in (*command, *(env or []), name or "", str(Path.cwd())):
+        check_utf8(word, "the command line")
     role = {
         "role": "worker",
         "members": members,

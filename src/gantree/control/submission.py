@@ -70,8 +70,11 @@ def check_commands(job: Job) -> None:
 def with_absolute_paths(job: Job, base_dir: str | None) -> Job:
     """The job with relative directories taken as relative to base_dir, which is also the default workdir.
 
-    Raises BadInput where there is something relative and nothing to take it as relative to.
+    Raises BadInput where there is something relative and nothing to take it as relative to, and for a base_dir
+    that can be no directory.
     """
+    if base_dir is not None and (not PurePosixPath(base_dir).is_absolute() or "\0" in base_dir):
+        raise BadInput(f"base_dir: found {base_dir!r}; allowed: an absolute path")
     roles = tuple(_absolute_role(role, base_dir) for role in job.roles)
     checkpoint = job.checkpoint
     if checkpoint is not None and checkpoint.path is not None:
@@ -88,8 +91,8 @@ def _absolute_role(role: Role, base_dir: str | None) -> Role:
 def _absolute(path: str, base_dir: str | None) -> str:
     if PurePosixPath(path).is_absolute():
         return path
-    if base_dir is None or not PurePosixPath(base_dir).is_absolute():
-        raise BadInput(f"{path} is relative, and no absolute base_dir was given with it")
+    if base_dir is None:
+        raise BadInput(f"{path} is relative, and no base_dir was given with it")
     return str(PurePosixPath(base_dir) / path)
 
 

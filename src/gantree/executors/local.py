@@ -30,6 +30,9 @@ from gantree.model.orders import Order, SaveCheckpoint, StartGang, StopGang
 FAILURE_GRACE_S = 10.0
 """Seconds between SIGTERM and SIGKILL for the rest of a gang that broke."""
 
+CLEAR_PASSES = 2
+"""A process shows no environment for a moment while it becomes another command, so one pass could miss it."""
+
 log = logging.getLogger(__name__)
 
 
@@ -195,13 +198,14 @@ class LocalCluster:
                 log.exception("job %s attempt %d could not be stopped", *key)
 
     def _sweep(self) -> None:
-        """Kill what dead shims left behind; a member is over once a pass finds nothing of it."""
+        """Kill what dead shims left behind; a member is over once CLEAR_PASSES in a row find nothing of it."""
         members = [member for gang in self._active.values() for member in gang.to_sweep()]
         if not members:
             return
         found = processes.sweep({str(member.folder): member.cgroup for member in members})
         for member in members:
-            member.swept = str(member.folder) not in found
+            member.clear_passes = 0 if str(member.folder) in found else member.clear_passes + 1
+            member.swept = member.clear_passes >= CLEAR_PASSES
 
     def adopt(self) -> None:
         """Find every attempt on disk, finish what an earlier daemon had begun to start, emit what happened."""

@@ -41,6 +41,7 @@ class Member:
         self.launch = launch
         self.exits: dict[int, Exit] = {}
         self.started = self.ended = self.dead = self.swept = self.told_to_stop = False
+        self.clear_passes = 0
         self.failure: dict[str, Any] | None = None
         self._boot_id = boot_id
         self._same_boot = same_boot

@@ -44,7 +44,7 @@ def machine_problems(form: MachineForm) -> list[Problem]:
 
 def _link_problems(form: MachineForm) -> list[Problem]:
     links, gpus = form.links, form.gpus
-    if not links or "gpus" in form.lost:
+    if not links or "gpus" in form.lost or form.any_lost("links"):
         return []
     if len(links) != gpus:
         return [form.problem("links", f"{len(links)} rows", f"{gpus} rows, one for each GPU")]
@@ -70,7 +70,8 @@ def _link_rule(links: list[list[str]], a: int, b: int) -> str:
 
 
 def _numa_problems(form: MachineForm) -> list[Problem]:
-    if not form.numa or len(form.numa) == form.gpus or "gpus" in form.lost:
+    lost = "gpus" in form.lost or form.any_lost("numa")
+    if not form.numa or len(form.numa) == form.gpus or lost:
         return []
     allowed = f"{form.gpus} numbers, one for each GPU"
     return [form.problem("numa", f"{len(form.numa)} numbers", allowed)]
