@@ -196,7 +196,7 @@ def test_directories_start_from_the_base(
 
 @pytest.mark.parametrize("base", ["rel", "", "/a\0b"])
 def test_a_base_that_can_be_no_directory_is_refused(base: str) -> None:
-    with pytest.raises(BadInput, match="base_dir: found .*; allowed: an absolute path"):
+    with pytest.raises(BadInput, match=r"base_dir: found .*; allowed: an absolute path"):
         with_absolute_paths(job("a"), base)
 
 

@@ -105,7 +105,7 @@ sys.exit(shim.main(sys.argv[1]))
 
 def test_a_rank_that_the_machine_has_no_room_for_is_a_failed_start(tmp_path: Path) -> None:
     processes = [{"rank": rank, "env": {}, "log": str(tmp_path / str(rank))} for rank in range(4)]
-    launch = {
+    launch: dict[str, Any] = {
         "argv": ["sleep", "61"], "env": {}, "workdir": "/", "processes": processes,
         "checkpoint_signal": None, "checkpoint_request": "", "failure_grace_s": 5.0,
     }  # fmt: skip

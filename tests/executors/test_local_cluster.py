@@ -320,7 +320,8 @@ def test_leftovers_are_found_by_the_mark_alone(tmp_path: Path) -> None:
         for folder in folders
     ]
     try:
-        for sleeper in sleepers:  # Popen returns a moment before the kernel shows the new environment
+        # Popen returns a moment before the kernel shows the new environment.
+        for sleeper in sleepers:
             while not Path(f"/proc/{sleeper.pid}/environ").read_bytes():
                 time.sleep(0.001)
         assert sweep(dict.fromkeys(folders[:2])) == set(folders[:2])

@@ -190,7 +190,10 @@ class Controller:
     def _observe(self, site: Cluster) -> None:
         conflicts = self.turns.scheduler.conflicts(site)
         if conflicts:
-            raise Conflict("the changed cluster has no room for what runs: " + "; ".join(conflicts))
+            way_out = "start on the cluster as it was, and cancel or await these first"
+            raise Conflict(
+                f"the changed cluster has no room for what runs: {'; '.join(conflicts)}; {way_out}"
+            )
         event_id = f"cluster-observed/{self.epoch}"
         self.intake.append([ClusterObserved(id=event_id, observed_at=self.clock(), cluster=site)])
 
