@@ -113,7 +113,9 @@ def test_a_changed_cluster_that_contradicts_what_runs_is_refused(world: World) -
     controller = world.start(SITE)
     run(controller, world, "a")
     controller.close()
-    with pytest.raises(Conflict, match=r"a holds GPUs .*; start on the cluster as it was"):
+    with pytest.raises(
+        Conflict, match=r"a runs, and on n0 GPUs .*; start on the cluster as it was"
+    ):
         world.start(cluster(leaves=1, nodes=2, gpus=4))
     world.start(SITE).close()
 

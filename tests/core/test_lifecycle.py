@@ -1,6 +1,7 @@
 """What becomes of a job: its end, restarts, limits, dependencies, lost nodes."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,9 @@ from gantree.model.events import (
     MemberLost,
     NodeLost,
     NodeReturned,
+    TimePassed,
 )
-from gantree.model.jobs import Checkpoint
+from gantree.model.jobs import Checkpoint, Job, Role, Shape
 from gantree.model.orders import StartGang, StopGang
 from gantree.model.phases import Phase
 from gantree.testing.builders import cluster, job
@@ -233,7 +235,70 @@ def test_a_waiting_job_whose_tier_is_gone_fails_and_the_others_go_on(stage: Stag
 def test_a_cluster_that_lacks_what_runs_is_named_a_conflict(stage: Stage) -> None:
     stage.submit(job("a", members=2, gpus=8))
     smaller = replace(cluster(leaves=1, nodes=2), nodes=(Node("n0", "m", ("s0", "l0")),))
-    assert stage.scheduler.conflicts(smaller) == ("a holds GPUs [0, 1, 2, 3, 4, 5, 6, 7] of n1",)
+    assert stage.scheduler.conflicts(smaller) == ("a runs, and there is no node n1",)
     taken = replace(cluster(leaves=1, nodes=2), allocations=(Allocation("x", "n0", (3,)),))
-    (conflict,) = stage.scheduler.conflicts(taken)
-    assert "n0" in conflict
+    assert stage.scheduler.conflicts(taken) == ("a runs, and on n0 GPUs 3 are not free",)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"cpus": 4.0}, "8 CPUs are not free"),
+        ({"nics": ()}, "some do not exist"),
+        ({"gpus": 1, "links": (("X",),), "numa": (0,)}, "GPUs 1 are not free"),
+    ],
+)
+def test_a_machine_that_shrank_under_a_running_gang_is_a_conflict(
+    change: dict[str, Any], words: str
+) -> None:
+    full = cluster(leaves=1, nodes=1, gpus=2, nics=2)
+    stage = Stage(replace(full, machines={"m": replace(full.machines["m"], cpus=16.0)}))
+    stage.submit(Job("a", (Role("w", 1, Shape(gpus=2, cpus=8.0, nics=2)),)))
+    smaller = replace(full, machines={"m": replace(full.machines["m"], **{"cpus": 16.0, **change})})
+    (conflict,) = stage.scheduler.conflicts(smaller)
+    assert words in conflict
+
+
+def test_a_claim_does_not_outlive_the_node_that_it_holds(stage: Stage) -> None:
+    stage.submit(job("low", gpus=8, priority="research"))
+    stage.started("low")
+    stage.submit(job("urgent", members=2, gpus=8, priority="serving"))
+    assert set(stage.scheduler.ledger.claims) == {"urgent"}
+    (kept,) = stage.nodes("low")
+    smaller = replace(cluster(leaves=1, nodes=2), nodes=(Node(kept, "m", ("s0", "l0")),))
+    assert stage.scheduler.conflicts(smaller) == ()
+    stage.tell(ClusterObserved, cluster=smaller)
+    assert stage.scheduler.ledger.claims == {}
+    stage.ended("low", exit_code=143)
+    assert stage.phases() == {"low": "starting", "urgent": "pending"}
+
+
+def test_a_long_chain_fails_with_its_first_job(stage: Stage) -> None:
+    chain = [job(f"j{n}", 1, 0, after=(f"j{n - 1}",) if n else ()) for n in range(1500)]
+    scheduler = stage.scheduler
+    scheduler.handle([stage.event(JobSubmitted, job=spec.name, spec=spec) for spec in chain])
+    scheduler.handle([stage.event(CancelRequested, job="j0")])
+    scheduler.handle([stage.event(GangEnded, job="j0", attempt=1, exit_code=143)])
+    assert {state.phase for state in scheduler.ledger.jobs.values()} == {
+        Phase.CANCELLED,
+        Phase.FAILED,
+    }
+
+
+def test_a_backoff_stays_at_its_limit_however_often_it_doubled(stage: Stage) -> None:
+    stage.submit(job("a", restarts=3000, backoff_s=1))
+    for _ in range(1200):
+        stage.scheduler.handle(
+            [stage.event(GangEnded, job="a", attempt=stage.state("a").attempt, exit_code=1)]
+        )
+        stage.now += 300
+        stage.scheduler.handle([stage.event(TimePassed)])
+    assert stage.state("a").attempt == 1201
+
+
+def test_a_gang_that_ended_unprompted_just_after_the_decision_has_succeeded(stage: Stage) -> None:
+    stage.submit(job("low", members=2, gpus=8, priority="research"))
+    stage.started("low")
+    stage.submit(job("high", gpus=8))
+    stage.tell(GangEnded, job="low", attempt=1, exit_code=0, unprompted=True)
+    assert stage.phases() == {"low": "succeeded", "high": "starting"}

@@ -132,6 +132,15 @@ def test_who_ends_well_on_sigterm_ends_with_0(stage: GangStage) -> None:
     stage.until(lambda: "ready" in stage.log())
     stage.stop()
     assert stage.until_ended() == 0
+    assert not stage.told(GangEnded)[0].unprompted
+
+
+def test_who_ended_before_the_stop_arrived_ended_unprompted(stage: GangStage) -> None:
+    stage.start("true")
+    stage.until(lambda: list(stage.cluster.log_path("j", 1, 0).parent.parent.rglob("ended.json")))
+    stage.stop()
+    assert stage.until_ended() == 0
+    assert stage.told(GangEnded)[0].unprompted
 
 
 def test_a_second_stop_can_bring_the_end_nearer_but_not_put_it_off(stage: GangStage) -> None:

@@ -10,6 +10,7 @@ until their restarts are used up, the others are over. A gang that ended by itse
 stop has succeeded, whatever was about to happen to it.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,9 @@ from gantree.placement.wish import read_wish
 from gantree.policy.preset import Policy
 
 FAILURES = frozenset({StopCause.RANK_FAILED, StopCause.START_FAILED, StopCause.MEMBER_LOST})
+
+MOST_DOUBLINGS = 30
+"""Of a backoff; more than any limit in seconds leaves a meaning to."""
 
 
 def react(draft: Draft, event: Event, policy: Policy) -> None:
@@ -114,25 +118,32 @@ def time_is_up(draft: Draft, state: JobState, policy: Policy) -> None:
 
 def end_job(draft: Draft, state: JobState, outcome: Phase, code: int | None, reason: str) -> None:
     """Record a job's end; what it held for later is dropped, and what waits for it in vain fails with it."""
+    _end(draft, state, outcome, code, reason)
+    in_vain = deque([] if outcome is Phase.SUCCEEDED else [state])
+    while in_vain:
+        before = in_vain.popleft()
+        for dependent in draft.ledger.dependents.get(before.job, ()):
+            waiting = draft.ledger.jobs[dependent]
+            if waiting.phase is Phase.PENDING:
+                reason = f"{before.job}, which it comes after, {before.phase}"
+                _end(draft, waiting, Phase.FAILED, None, reason)
+                in_vain.append(waiting)
+
+
+def _end(draft: Draft, state: JobState, outcome: Phase, code: int | None, reason: str) -> None:
     if state.job in draft.ledger.claims:
         draft.record(ClaimDropped(at=draft.now, job=state.job, reason="the job has ended"))
     draft.record(
         JobEnded(at=draft.now, job=state.job, outcome=outcome, exit_code=code, reason=reason)
     )
-    if outcome is Phase.SUCCEEDED:
-        return
-    for dependent in draft.ledger.dependents.get(state.job, ()):
-        waiting = draft.ledger.jobs[dependent]
-        if waiting.phase is Phase.PENDING:
-            end_job(
-                draft, waiting, Phase.FAILED, None, f"{state.job}, which it comes after, {outcome}"
-            )
 
 
 def _cluster_observed(draft: Draft, event: ClusterObserved, policy: Policy) -> None:
     fabric = draft.ledger.fabric
     if fabric is not None and fabric.cluster == event.cluster:
         return
+    for job in list(draft.ledger.claims):
+        draft.record(ClaimDropped(at=draft.now, job=job, reason="the cluster has changed"))
     draft.record(FabricDefined(at=draft.now, cluster=event.cluster))
     for state in list(draft.ledger.jobs.values()):
         if state.phase is Phase.PENDING and (problem := _unreadable(draft, state.spec)):
@@ -266,7 +277,11 @@ def _cause_of_end(state: JobState, event: GangEnded) -> StopCause | None:
     A script may end with 0 as soon as it has answered a checkpoint request: that is no success either.
     """
     ended_at = event.observed_at if event.occurred_at is None else event.occurred_at
-    told_to_stop = state.stop_decided_at is not None and ended_at >= state.stop_decided_at
+    told_to_stop = (
+        state.stop_decided_at is not None
+        and ended_at >= state.stop_decided_at
+        and not event.unprompted
+    )
     if event.exit_code == 0 and not told_to_stop and not state.answered:
         return None
     if state.stop_decided_at is None and not state.answered:
@@ -301,7 +316,7 @@ def _restart_or_fail(draft: Draft, state: JobState, cause: StopCause, code: int)
             why += f", after {restarts.limit} restarts"
         end_job(draft, state, Phase.FAILED, code, why)
         return
-    doublings = max(0, failures - 1)
+    doublings = min(max(0, failures - 1), MOST_DOUBLINGS)
     backoff_s = min(restarts.backoff_max_s, restarts.backoff_s * 2**doublings)
     _requeue(draft, state, cause, draft.now + backoff_s, failures)
 

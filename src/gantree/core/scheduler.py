@@ -19,6 +19,7 @@ from gantree.model.facts import Fact
 from gantree.model.orders import Order
 from gantree.policy.preset import Policy
 from gantree.topology.fabric import Fabric
+from gantree.topology.occupancy import Occupancy
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +86,16 @@ class Scheduler:
         )
 
     def conflicts(self, cluster: Cluster) -> tuple[str, ...]:
-        """Jobs that run where this other description of the site has nothing for them, in words."""
-        fabric = Fabric.build(cluster)
-        taken = {
-            (allocation.node, gpu) for allocation in cluster.allocations for gpu in allocation.gpus
-        }
-        return tuple(
-            f"{state.job} holds GPUs {list(gpus)} of {node}"
-            for state in self.ledger.holding.values()
-            if state.placement is not None
-            for node, gpus in state.placement.gpus_of_node().items()
-            if node not in fabric.index_of_node
-            or any(
-                gpu >= fabric.machine_of_node(fabric.index_of_node[node]).gpus
-                or (node, gpu) in taken
-                for gpu in gpus
-            )
-        )
+        """Jobs that run where this other description of the site has nothing for them, in words.
+
+        Raises BadInput for a description that contradicts itself.
+        """
+        site, conflicts = Occupancy(Fabric.build(cluster)), []
+        for state in self.ledger.holding.values():
+            assert state.placement is not None
+            missing = site.missing(state.placement.members)
+            if missing:
+                conflicts.append(f"{state.job} runs, and {missing}")
+            else:
+                site.take(state.job, state.placement.members)
+        return tuple(conflicts)

@@ -241,7 +241,14 @@ class Gang:
                 attempt=attempt,
                 exit_code=self.exit_code(),
                 occurred_at=self._ended_at(now),
+                unprompted=self._unprompted(),
             )
+
+    def _unprompted(self) -> bool:
+        """Every rank ended of its own accord."""
+        exits = self._exits()
+        complete = self.order is not None and len(exits) == self.order.world_size
+        return complete and not any(each.was_stopping for each in exits)
 
     def _ended_at(self, now: float) -> float | None:
         """When the last rank ended, on the clock that reads now; None where that is not known.

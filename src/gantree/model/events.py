@@ -82,11 +82,15 @@ class MemberLost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangEnded(Event):
-    """Nothing of an attempt is left anywhere. exit_code: 0 if every rank ended with 0, else the first other."""
+    """Nothing of an attempt is left anywhere. exit_code: 0 if every rank ended with 0, else the first other.
+
+    unprompted: every rank had ended before any of them was told to stop, whatever was decided meanwhile.
+    """
 
     job: str
     attempt: int
     exit_code: int
+    unprompted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ keep to be fast, built again from nothing wherever the log is too short.
 An owner is a job id, a claim, or "site:<job>" for what the cluster file says is taken by others.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -134,13 +134,22 @@ class Occupancy:
 
     def take(self, owner: str, members: Sequence[MemberPlacement]) -> None:
         """Give an owner all of these; AssertionError, and nothing taken, if any of it is not free."""
+        missing = self.missing(members)
+        assert not missing, f"{owner}: {missing}"
+        self._hold(owner, members)
+
+    def missing(self, members: Sequence[MemberPlacement]) -> str:
+        """What of these, taken together, is not there or not free, in words; empty if all of it is."""
         free: dict[int, _Free] = {}
         for member in members:
-            index = self._index(member.node)
+            index = self.fabric.index_of_node.get(member.node)
+            if index is None:
+                return f"there is no node {member.node}"
             left = free.get(index) or free.setdefault(index, _Free.of(self, index))
             problem = left.use_up(member)
-            assert not problem, f"{owner} on {member.node}: {problem}"
-        self._hold(owner, members)
+            if problem:
+                return f"on {member.node} {problem}"
+        return ""
 
     def take_free(self, owner: str, members: Sequence[MemberPlacement]) -> None:
         """Give an owner what of these is free now and not yet its own."""
@@ -316,23 +325,29 @@ class _Free:
 
     def use_up(self, member: MemberPlacement) -> str:
         """Use up what a member takes; what is not there, in words, where that cannot be."""
-        gpus, nics = mask_of(member.gpus), _nic_mask(self.machine, member.nics)
-        cpus, memory = microcpus(member.cpus), memory_KiB(member.memory_GiB)
+        problem = next(self._problems(member), "")
+        if not problem:
+            self.gpus ^= mask_of(member.gpus)
+            self.nics ^= _nic_mask(self.machine, member.nics)
+            self.microcpus -= microcpus(member.cpus)
+            self.memory_KiB -= memory_KiB(member.memory_GiB)
+        return problem
+
+    def _problems(self, member: MemberPlacement) -> Iterator[str]:
+        gpus = mask_of(member.gpus)
+        nics = {nic.name for nic in self.machine.nics}
         if gpus.bit_count() != len(member.gpus):
-            return f"a GPU twice in {member.gpus}"
+            yield f"a GPU twice in {member.gpus}"
         if gpus & ~self.gpus:
-            return f"GPUs {gpus_of(gpus & ~self.gpus)} are not free"
-        if nics & ~self.nics:
-            return f"of the NICs {member.nics} some are not free"
-        if cpus > self.microcpus:
-            return f"{member.cpus} CPUs are not free"
-        if memory > self.memory_KiB:
-            return f"{member.memory_GiB} GiB of memory are not free"
-        self.gpus ^= gpus
-        self.nics ^= nics
-        self.microcpus -= cpus
-        self.memory_KiB -= memory
-        return ""
+            yield f"GPUs {', '.join(map(str, gpus_of(gpus & ~self.gpus)))} are not free"
+        if not nics.issuperset(member.nics):
+            yield f"of the NICs {', '.join(member.nics)} some do not exist"
+        elif _nic_mask(self.machine, member.nics) & ~self.nics:
+            yield f"of the NICs {', '.join(member.nics)} some are not free"
+        if microcpus(member.cpus) > self.microcpus:
+            yield f"{member.cpus:g} CPUs are not free"
+        if memory_KiB(member.memory_GiB) > self.memory_KiB:
+            yield f"{member.memory_GiB:g} GiB of memory are not free"
 
     def part_of(self, member: MemberPlacement) -> MemberPlacement:
         """What of a member is free."""
