@@ -81,6 +81,20 @@ def test_one_is_singular(count: int, text: str) -> None:
             {"patch": {"topology.required": "leaf"}, "comm_ratio": 1.001},
             "topology.required: leaf (communication as fast)",
         ),
+        (
+            {
+                "patch": {
+                    "topology.required": None,
+                    "topology.slices": [
+                        {"members": 4, "required": "zone"},
+                        {"members": 2, "required": "zone", "role": "worker"},
+                    ],
+                },
+                "comm_ratio": None,
+            },
+            "topology.required: none, topology.slices: 4 per zone, 2 of role worker per zone",
+        ),
+        ({"patch": {"topology.slices": None}, "comm_ratio": None}, "topology.slices: none"),
     ],
 )
 def test_a_patch_says_what_it_costs(relaxation: dict[str, Any], text: str) -> None:

@@ -1,5 +1,6 @@
 """The program `gantree`: its list of commands, and what becomes of an error. What a command does is not here."""
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
@@ -75,4 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(exit_code_of(error))
     except OSError as error:
         typer.echo(told_by_system(error), err=True)
+        _drop_output()
         sys.exit(FAILURE)
+
+
+def _drop_output() -> None:
+    """Let what could not be printed go, or Python would try once more at its end and complain on its own."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
