@@ -79,6 +79,20 @@ def test_every_patch_that_would_fit_fits_when_applied(
         assert gantree("place", cluster_file, job_file("eased", members, 4, **topology)).code == 0
 
 
+def test_a_patch_of_slices_is_a_job_files_own_and_people_read_it_in_short(
+    gantree: Gantree, cluster_file: Path, job_file: JobFile, complaints: Complaints
+) -> None:
+    slices = [{"members": 3, "required": "leaf", "role": "worker"}]
+    wide = job_file("wide", 3, 4, topology={"slices": slices})
+    document = gantree("place", cluster_file, wide, "--json").json()
+    assert complaints(document, "place") == []
+    patch = document["placements"][0]["why"]["would_fit_if"][0]["patch"]
+    assert patch == {"topology.slices": [{**slices[0], "required": "spine"}]}
+    assert "topology.slices: 3 of role worker per spine" in gantree("place", cluster_file, wide).out
+    topology = {"slices": patch["topology.slices"]}
+    assert gantree("place", cluster_file, job_file("eased", 3, 4, topology=topology)).code == 0
+
+
 def test_people_read_places_and_reasons(
     gantree: Gantree, cluster_file: Path, job_file: JobFile
 ) -> None:

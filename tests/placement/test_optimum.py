@@ -146,13 +146,15 @@ def random_cluster(rng: Random, most_nodes: int) -> Cluster:
 
 def random_job(rng: Random, tiers: tuple[str, ...], count: int) -> Job:
     """So many roles, with any wish for these tiers."""
-    roles = []
+    roles: list[Role] = []
     for number in range(count):
         shape = Shape(
             gpus=rng.choice([0, 1, 1, 2, 2, 3]),
             cpus=rng.choice([0.5, 0.5, 1.0, 3.0]),
             labels=(("pool", "a"),) if rng.random() < 0.2 else (),
         )
+        if number and rng.random() < 0.4:
+            shape = roles[0].shape
         members = (
             rng.randint(2, 10) if count == 1 else rng.choice([(2, 4, 5, 6), (1, 2, 2, 4)][number])
         )

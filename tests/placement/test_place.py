@@ -115,6 +115,23 @@ TABLE = {
            s1/l4: m0 aaxx m1 aaxx
            s1/l5: m2 aaxx m3 aaxx""",
     ),
+    "a spine whose nodes seen alone could be fewer, but not in as few leaves, is passed over": (
+        job("x", 8, 1),
+        """s0/l0: n0 aaa. n1 aaa. n2 aaa. n3 aaa.
+           s0/l1: n4 aaa. n5 aaa. n6 aaa. n7 aaa.
+           s0/l2: n8 a...
+           s0/l3: n9 a...
+           s0/l4: k0 a...
+           s1/l5: m0 aa.. m1 aa..
+           s1/l6: m2 aa.. m3 aa..""",
+        """s0/l0: n0 aaa. n1 aaa. n2 aaa. n3 aaa.
+           s0/l1: n4 aaa. n5 aaa. n6 aaa. n7 aaa.
+           s0/l2: n8 a...
+           s0/l3: n9 a...
+           s0/l4: k0 a...
+           s1/l5: m0 aaxx m1 aaxx
+           s1/l6: m2 aaxx m3 aaxx""",
+    ),
     "with two roles, too, fewer leaves come before fewer nodes": (
         two_roles(4, 2),
         """s0/l0: n0 aaa. n1 aaa. n2 aaa.

@@ -29,4 +29,12 @@ def relaxation_text(relaxation: dict[str, Any]) -> str:
 
 
 def _value(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(_slices(run) for run in value)
     return "none" if value is None else str(value)
+
+
+def _slices(run: dict[str, Any]) -> str:
+    """Slices in short: "2 of role worker per rack"."""
+    of_role = f" of role {run['role']}" if "role" in run else ""
+    return f"{run['members']}{of_role} per {run['required']}"

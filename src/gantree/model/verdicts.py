@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gantree.model.jobs import Slices
+
 
 class Gate(StrEnum):
     """The first gate that said no."""
@@ -31,15 +33,20 @@ class Shortage:
     amount: float
 
 
+PatchValue = str | int | tuple[Slices, ...] | None
+Patch = tuple[tuple[str, PatchValue], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """A patch to the job (dotted field -> value) under which it fits now, and what it costs.
+    """A patch to the job (dotted field -> its whole new value) under which it fits now, and what it costs.
 
+    None removes the field. `members` is that of the only role; the other fields are paths into the job file.
     comm_ratio is predicted communication time over that of the best place the wish as written could have on
     the empty fabric; None where there is nothing to compare with.
     """
 
-    patch: tuple[tuple[str, str | int | None], ...]
+    patch: Patch
     comm_ratio: float | None = None
 
 

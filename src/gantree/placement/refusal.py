@@ -16,7 +16,7 @@ import numpy as np
 
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
-from gantree.model.verdicts import Gate, Refused, Relaxation, Shortage
+from gantree.model.verdicts import Gate, Patch, PatchValue, Refused, Relaxation, Shortage
 from gantree.placement.members import placement_of
 from gantree.placement.nearest import (
     Roomiest,
@@ -31,7 +31,6 @@ from gantree.placement.relax import (
     MEMBERS,
     REQUIRED,
     SLICES,
-    Patch,
     both_dropped,
     fewer_members,
     looser_slices,
@@ -314,11 +313,14 @@ def _advice(relaxations: tuple[Relaxation, ...]) -> str:
     return f" Fits now {' and '.join(_in_words(key, value) for key, value in first.patch)}{_price(first)}."
 
 
-def _in_words(key: str, value: str | int | None) -> str:
+def _in_words(key: str, value: PatchValue) -> str:
     if key == MEMBERS:
         return f"with {value} members"
+    if isinstance(value, tuple):
+        tiers = " or ".join(dict.fromkeys(run.required for run in value))
+        return f"with slices in one {tiers} each"
     if key == SLICES:
-        return "without slices" if value is None else f"with slices in one {value} each"
+        return "without slices"
     assert key == REQUIRED
     return "if no tier is required" if value is None else f"if relaxed to {value}"
 

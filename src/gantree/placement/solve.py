@@ -1,11 +1,13 @@
 """From a wish to the cheapest spread: which GPU models are tried, and which search answers.
 
-Where a role names several GPU models, each is tried alone, best first; a mix of them is the last resort.
+Where a role names several GPU models, each is tried alone, best first; a mix of them is the last resort. Roles that
+ask for the same are searched as one (`placement.equal_roles`).
 """
 
 from collections.abc import Iterator
 from itertools import product
 
+from gantree.placement.equal_roles import EqualRoles
 from gantree.placement.exact import exact_spread
 from gantree.placement.greedy import greedy_spread, is_too_large_for_tables
 from gantree.placement.one_role import one_role_fits, one_role_spread
@@ -25,6 +27,12 @@ def solve(occupancy: Occupancy, wish: Wish) -> tuple[Problem, Spread] | None:
 
 
 def _spread(problem: Problem) -> Spread | None:
+    roles = EqualRoles.of(problem)
+    spread = _spread_of_unlike(roles.joined)
+    return None if spread is None else roles.split(spread)
+
+
+def _spread_of_unlike(problem: Problem) -> Spread | None:
     if len(problem.members) == 1:
         return one_role_spread(problem)
     quick = greedy_spread(problem) if is_too_large_for_tables(problem) else None
@@ -33,9 +41,14 @@ def _spread(problem: Problem) -> Spread | None:
 
 def solvable(occupancy: Occupancy, wish: Wish) -> bool:
     """Whether `solve` would find a place."""
-    if len(wish.roles) == 1:
-        return any(map(one_role_fits, _problems(occupancy, wish)))
-    return solve(occupancy, wish) is not None
+    return any(map(_has_place, _problems(occupancy, wish)))
+
+
+def _has_place(problem: Problem) -> bool:
+    joined = EqualRoles.of(problem).joined
+    if len(joined.members) == 1:
+        return one_role_fits(joined)
+    return _spread_of_unlike(joined) is not None
 
 
 def _problems(occupancy: Occupancy, wish: Wish) -> Iterator[Problem]:
