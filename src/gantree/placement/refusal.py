@@ -85,8 +85,8 @@ def _too_large(occupancy: Occupancy, role: RoleWish) -> Refused | None:
         return Refused(Gate.SHAPE, sentence, never=True)
     name, asked, largest = _first_lack(empty, shape, admitted)
     sentence = (
-        f"Never fits: a member of role {role.name} needs {asked:g} {name}; "
-        f"the largest machine{_that_admits(role)} has {largest:g}."
+        f"Never fits: a member of role {role.name} needs {_amount(asked)} {_for_people(name, asked)}; "
+        f"the largest machine{_that_admits(role)} has {_amount(largest)}."
     )
     return Refused(Gate.SHAPE, sentence, never=True, short_by=Shortage(name, asked - largest))
 
@@ -167,9 +167,10 @@ def _lack(occupancy: Occupancy, roles: list[RoleWish], eligible: list[BoolArray]
 def _no_room(occupancy: Occupancy, job: Job, wish: Wish, lack: _Lack, *, never: bool) -> Refused:
     nearest = roomiest_domain(occupancy.emptied() if never else occupancy, wish)
     fewer = tuple(_fewer(occupancy, job))
-    there = f"the empty cluster has {lack.free:g}" if never else f"{lack.free:g} are free"
+    free = _amount(lack.free)
+    there = f"the empty cluster has {free}" if never else f"{free} are free"
     sentence = (
-        f"{_start(never)} needs {lack.asked:g} {_for_people(lack.resource)}; {there}."
+        f"{_start(never)} needs {_amount(lack.asked)} {_for_people(lack.resource, lack.asked)}; {there}."
         f"{_advice(fewer)}"
     )
     return Refused(
@@ -215,7 +216,7 @@ def _scattered(where: Occupancy, wish: Wish, nearest: Roomiest) -> tuple[str, Sh
 def _apart(where: Occupancy, wish: Wish, nearest: Roomiest) -> tuple[str, Shortage | None]:
     """What must be in one domain is free in no one domain."""
     members, gpus = asked_together(wish)
-    what = f"{gpus} GPUs" if gpus else f"{members} member{'s' * (members > 1)}"
+    what = f"{gpus} GPU{'s' * (gpus > 1)}" if gpus else f"{members} member{'s' * (members > 1)}"
     told = (
         f"needs {what} in one {domain_word(where.fabric, wish)}; {_there_is(where)}, "
         f"the roomiest, {nearest.tier} {nearest.name}, has {nearest.free_gpus}"
@@ -331,10 +332,15 @@ def _price(relaxation: Relaxation) -> str:
     return f", at {(relaxation.comm_ratio - 1) * 100:+.0f} % communication time"
 
 
-def _for_people(resource: str) -> str:
-    return {"gpus": "GPUs", "cpus": "CPUs", "memory_GiB": "GiB of memory", "nics": "NICs"}.get(
-        resource, resource
-    )
+def _for_people(resource: str, amount: float) -> str:
+    names = {"gpus": "GPU", "cpus": "CPU", "memory_GiB": "GiB of memory", "nics": "NIC"}
+    many = "" if amount == 1 or resource == "memory_GiB" else "s"
+    return names.get(resource, resource) + many
+
+
+def _amount(amount: float) -> str:
+    """A number as people write it: no exponent, and at most three digits of a fraction."""
+    return f"{amount:.3f}".rstrip("0").rstrip(".")
 
 
 def _start(never: bool) -> str:

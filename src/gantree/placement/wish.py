@@ -7,6 +7,7 @@ wish for a tier inside the node becomes layers (`placement.inside`) and makes th
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import pairwise
 from math import lcm
 
@@ -118,8 +119,7 @@ def _check(fabric: Fabric, job: Job) -> None:
         raise BadInput(f"job {job.name}: roles must be named once each, found {names}")
     for where, tier in _named_tiers(job):
         if tier is not None and tier not in allowed_tiers(fabric):
-            allowed = ", ".join(allowed_tiers(fabric))
-            raise BadInput(f"job {job.name}: {where}: no tier {tier!r}; allowed: {allowed}")
+            raise BadInput(f"job {job.name}: {where}: {_unknown(tier, allowed_tiers(fabric))}")
     for run in _all_slices(job):
         if run.role is not None and run.role not in names:
             raise BadInput(f"job {job.name}: slices: no role {run.role!r}; allowed: {names}")
@@ -129,6 +129,12 @@ def _check(fabric: Fabric, job: Job) -> None:
         if role.members < 1:
             raise BadInput(f"job {job.name}: role {role.name}: members must be at least 1")
         _check_shape(job, role)
+
+
+def _unknown(tier: str, allowed: Sequence[str]) -> str:
+    near = get_close_matches(tier, allowed, n=1)
+    hint = f" Did you mean `{near[0]}`?" if near else ""
+    return f"found `{tier}`, which is no tier here; allowed: {', '.join(allowed)}.{hint}"
 
 
 def _check_shape(job: Job, role: Role) -> None:
