@@ -50,6 +50,7 @@ def test_without_a_driver_up_offers_what_can_be_done(
     monkeypatch.setattr(clusters, "detect", no_driver)
     outcome = gantree("up", "--state", tmp_path / "state")
     assert (outcome.code, outcome.out) == (1, "")
-    assert "gantree up --virtual dgx-h100:2" in outcome.err
+    assert "no driver for this-machine" in outcome.err
+    assert "name a cluster file with --cluster" in outcome.err
     assert not (tmp_path / "state").exists()
     assert gantree("topo", "--detect").code == 1

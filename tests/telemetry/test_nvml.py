@@ -14,7 +14,7 @@ HAS_DRIVER = Path("/dev/nvidiactl").exists()
 @pytest.mark.skipif(HAS_DRIVER, reason="there is a driver here; the other test reads it")
 def test_without_a_driver_it_says_so_and_offers_a_virtual_cluster() -> None:
     for ask in (detect, uuids):
-        with pytest.raises(Unreachable, match=r"no NVIDIA driver answers.*virtual cluster"):
+        with pytest.raises(Unreachable, match=r"no NVIDIA driver answers.*gantree up --virtual"):
             ask()
 
 

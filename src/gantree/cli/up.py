@@ -58,5 +58,4 @@ def _this_machine() -> str:
     try:
         return this_machine_text()
     except Unreachable as error:
-        offer = "or pretend to have machines: gantree up --virtual dgx-h100:2"
-        raise Unreachable(f"{error}\nName a cluster file with --cluster, {offer}") from None
+        raise Unreachable(f"{error}\nOr name a cluster file with --cluster.") from None

@@ -69,8 +69,8 @@ def _driver() -> Iterator[None]:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         raise Unreachable(
-            f"no NVIDIA driver answers here ({error}); use a virtual cluster: name a machine model in a "
-            "cluster file, for example dgx-h100"
+            f"no NVIDIA driver answers here ({error}); a virtual cluster needs none: "
+            "gantree up --virtual dgx-h100:2"
         ) from error
     try:
         yield
