@@ -12,7 +12,7 @@ from gantree.model.cluster import Machine, Nic
 from gantree.model.errors import BadInput
 from gantree.placement.devices import choose_gpus, choose_nics, inner_domains
 from gantree.placement.gpu_sets import Greedy, Inside
-from gantree.topology.catalog import MACHINES, machine, nvlink_width, plain, weakness
+from gantree.topology.catalog import MACHINES, bonded_links, machine, plain, weakness
 
 
 def mask(gpus: Iterable[int]) -> int:
@@ -60,7 +60,7 @@ def plain_ring(model: Machine, order: tuple[int, ...]) -> tuple[int, ...]:
 def plain_rank(model: Machine, free: frozenset[int], chosen: tuple[int, ...]) -> tuple[Any, ...]:
     ring = min(plain_ring(model, (chosen[0], *rest)) for rest in permutations(chosen[1:]))
     rest_free = sorted(free - set(chosen))
-    width = sum(nvlink_width(plain_link(model, a, b)) for a, b in combinations(rest_free, 2))
+    width = sum(bonded_links(plain_link(model, a, b)) for a, b in combinations(rest_free, 2))
     together = [
         sum(
             len(set(members(domain)) & set(rest_free)) ** 2 for domain in inner_domains(model, tier)

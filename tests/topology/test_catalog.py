@@ -11,10 +11,10 @@ from gantree.topology.catalog import (
     MACHINES,
     PATH_CLASSES,
     SELF,
+    bonded_links,
     is_link_class,
     link_GBps,
     machine,
-    nvlink_width,
     plain,
     weakness,
 )
@@ -65,7 +65,7 @@ def test_known_machines_have_their_gpus_and_links(
 
 def test_six_nvlinks_leave_every_gpu_of_the_hybrid_cube_mesh() -> None:
     for row in machine("dgx-1-v100").links:
-        assert sum(nvlink_width(link) for link in row) == 6
+        assert sum(bonded_links(link) for link in row) == 6
 
 
 @pytest.mark.parametrize(

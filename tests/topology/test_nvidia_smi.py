@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
-from gantree.topology.discovery.nvidia_smi import GpuTopology, machine_from, parse
+from gantree.topology.discovery.gpus import GpuTopology, machine_from
+from gantree.topology.discovery.nvidia_smi import parse
 
 DATA = Path(__file__).parents[1] / "data" / "nvidia_smi"
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology" / "nvidia-smi-topo"

@@ -12,7 +12,8 @@ from gantree.cli.options import JsonOption, new_app
 from gantree.cli.printing import columns, plural, print_json
 from gantree.cli.reading import read_text, source_of
 from gantree.model.errors import BadInput
-from gantree.topology.discovery.nvidia_smi import GpuTopology, machine_from, parse
+from gantree.topology.discovery.gpus import GpuTopology, machine_from
+from gantree.topology.discovery.nvidia_smi import parse
 
 app = new_app()
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gantree.formats.clusters import read_cluster
-    from gantree.formats.document import read_text
     from gantree.formats.jobs import read_job
     from gantree.formats.machines import write_machine
     from gantree.formats.policies import read_policy
@@ -19,7 +18,6 @@ __all__ = [
     "read_cluster",
     "read_job",
     "read_policy",
-    "read_text",
     "read_trace",
     "write_machine",
 ]
@@ -29,7 +27,6 @@ _HOME = {
     "read_cluster": "clusters",
     "read_job": "jobs",
     "read_policy": "policies",
-    "read_text": "document",
     "read_trace": "traces",
     "write_machine": "machines",
 }

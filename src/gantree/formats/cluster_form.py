@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Discriminator, Field, PlainValidator, Tag, WithJsonSchema
 
-from gantree.formats.document import Rows
 from gantree.formats.fields import (
     Amount,
     AmountAboveZero,
@@ -22,8 +21,9 @@ from gantree.formats.fields import (
     wrong,
 )
 from gantree.formats.forms import Form
-from gantree.formats.words import did_you_mean
 from gantree.model.cluster import NO_LINK
+from gantree.text.document import Rows
+from gantree.text.words import did_you_mean
 from gantree.topology.catalog import PATH_CLASSES, SELF, is_link_class
 
 MAX_TIERS = 32

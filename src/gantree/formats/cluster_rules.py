@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from gantree.formats.cluster_form import AllocationForm, ClusterForm, NodeForm
-from gantree.formats.hostlists import count_nodes, expand
 from gantree.formats.machines import machine_problems
-from gantree.formats.words import did_you_mean
 from gantree.model.cluster import Machine
 from gantree.model.errors import Problem
 from gantree.model.placements import FABRIC_TIER
+from gantree.text.hostlists import count_nodes, expand
+from gantree.text.words import did_you_mean
 from gantree.topology.catalog import MACHINES
 
 LAST_TIER = "node"

@@ -4,11 +4,11 @@ from itertools import islice
 
 from gantree.formats.cluster_form import AllocationForm, ClusterForm, NodeForm
 from gantree.formats.cluster_rules import allocation_problems, cluster_problems, names_of_nodes
-from gantree.formats.document import read_documents
 from gantree.formats.forms import MAX_PROBLEMS, only_document, read_form, refuse
 from gantree.formats.machines import machine_of, machine_problems
 from gantree.model.cluster import Allocation, Cluster, Link, Machine, Node
 from gantree.model.errors import Problem
+from gantree.text.document import read_documents
 from gantree.topology.catalog import MACHINES
 
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from gantree.formats.document import Rows, Truth, written
-from gantree.formats.hostlists import BadHostlist, count_nodes
-from gantree.formats.words import NAME_PATTERN, WORD_PATTERN, shortened
+from gantree.text.document import Rows, Truth, written
+from gantree.text.hostlists import BadHostlist, count_nodes
+from gantree.text.words import NAME_PATTERN, WORD_PATTERN, shortened
 
 MAX_COUNT = 10_000_000
 MAX_DURATION_S = 100 * 365 * 86_400.0

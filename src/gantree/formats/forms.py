@@ -25,10 +25,10 @@ from pydantic import (
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
-from gantree.formats.document import Document, Rows, Table
 from gantree.formats.locations import describe, locate, written_path
-from gantree.formats.words import did_you_mean, shortened
 from gantree.model.errors import BadFields, Problem
+from gantree.text.document import Document, Rows, Table
+from gantree.text.words import did_you_mean, shortened
 
 MAX_PROBLEMS = 100
 MAX_ERRORS_TO_READ_ON = 1000

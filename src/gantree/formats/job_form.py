@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from gantree.formats.document import Table, Truth, written
 from gantree.formats.fields import (
     MAX_COUNT,
     Amount,
@@ -29,7 +28,8 @@ from gantree.formats.fields import (
     wrong,
 )
 from gantree.formats.forms import AlsoWritten, Form, Listed
-from gantree.formats.words import NAME_PATTERN, did_you_mean
+from gantree.text.document import Table, Truth, written
+from gantree.text.words import NAME_PATTERN, did_you_mean
 
 SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT")
 """Signals that a job may declare for its checkpoint: those a process can catch and that mean nothing else."""

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gantree.formats.job_form import EachForm, JobForm, RestartsForm, RoleForm, TopologyForm
-from gantree.formats.words import NAME_PATTERN, did_you_mean
 from gantree.model.errors import Problem
+from gantree.text.words import NAME_PATTERN, did_you_mean
 
 
 def names_of(form: JobForm) -> list[tuple[str, int | None]]:

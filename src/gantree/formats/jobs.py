@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from gantree.formats.document import read_documents
 from gantree.formats.forms import empty_file, read_form, refuse
 from gantree.formats.job_form import (
     MAX_JOBS,
@@ -25,6 +24,7 @@ from gantree.model.jobs import (
     Slices,
     TopologyWish,
 )
+from gantree.text.document import read_documents
 
 MAX_JOB_FILE_BYTES = 1024 * 1024
 

@@ -6,8 +6,8 @@ given in place of a single value. Here they become paths and lines of what the u
 
 from typing import Any
 
-from gantree.formats.document import Rows, Table, written
-from gantree.formats.words import shortened
+from gantree.text.document import Rows, Table, written
+from gantree.text.words import shortened
 
 
 def written_path(data: Table, location: tuple[int | str, ...]) -> tuple[int | str, ...]:

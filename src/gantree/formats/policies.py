@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from gantree.formats.document import Table, read_documents
 from gantree.formats.forms import only_document, read_form, refuse
 from gantree.formats.policy_form import NOT_YET, NOT_YET_PRESETS, PolicyForm
-from gantree.formats.words import did_you_mean
 from gantree.model.errors import Problem, Unsupported
 from gantree.policy.preset import PRESETS, Policy
+from gantree.text.document import Table, read_documents
+from gantree.text.words import did_you_mean
 
 MAX_POLICY_FILE_BYTES = 1024 * 1024
 

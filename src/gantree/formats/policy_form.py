@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 from pydantic import PlainValidator, WithJsonSchema
 
-from gantree.formats.document import Truth
 from gantree.formats.fields import Count, Duration, Name, whole, wrong
 from gantree.formats.forms import Form
 from gantree.formats.job_form import MAX_PRIORITY
+from gantree.text.document import Truth
 
 NOT_YET = ("queues", "half_life", "backfill", "fragmentation_weight", "cells")
 NOT_YET_PRESETS = ("fair",)

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from gantree.formats.words import NAME_PATTERN, did_you_mean, shortened
 from gantree.model.errors import BadFields, NotFound, Problem, Unsupported
+from gantree.text.words import NAME_PATTERN, did_you_mean, shortened
 
 MAX_ROWS = 10_000_000
 MAX_SECONDS = 1e12

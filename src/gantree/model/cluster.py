@@ -12,11 +12,17 @@ NO_LINK = ""
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """A network card: its device name, the GPUs it is nearest to, and its rail."""
+    """A network card: its device name, the GPUs it is nearest to, and its rail.
+
+    bandwidth_GBps is its rate in one direction, None where not told; path the link class between it and the GPUs
+    it is near to ("PIX" behind their switch, "NODE" on their CPU), NO_LINK where not told.
+    """
 
     name: str
     near: tuple[int, ...] = ()
     rail: int | None = None
+    bandwidth_GBps: float | None = None
+    path: str = NO_LINK
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +30,10 @@ class Machine:
     """A machine model: what is inside one node.
 
     links[a][b] is the class of the path between GPUs a and b as `nvidia-smi topo -m` names it ("NV18", "PIX",
-    "PXB", "PHB", "NODE", "SYS"), "X" on the diagonal, NO_LINK where unknown. cpus and memory_GiB are None, and
-    nics_counted is False, where the site did not say: then they are not counted, and members get no NIC by name.
+    "PXB", "PHB", "NODE", "SYS"; "XGMI1" between AMD GPUs), "X" on the diagonal, NO_LINK where unknown. peer[a][b] is
+    whether they reach each other's memory directly; empty where all that a path joins do. cpus and memory_GiB are
+    None, and nics_counted is False, where the site did not say: then they are not counted, and members get no NIC
+    by name.
     """
 
     name: str
@@ -37,6 +45,7 @@ class Machine:
     cpus: float | None = None
     memory_GiB: float | None = None
     nics_counted: bool = True
+    peer: tuple[tuple[bool, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,7 @@ class Link:
 class Node:
     """One node: its machine, its place (one name per outer tier, widest first), its labels.
 
+    partitions name its domain in other divisions of the same nodes (("power", "feed-a"), ("maintenance", "week-2")).
     launch is put before every command started on it (a virtual node may be `ip netns exec n0`), address is
     where other nodes reach it.
     """
@@ -62,6 +72,49 @@ class Node:
     labels: tuple[tuple[str, str], ...] = ()
     launch: tuple[str, ...] = ()
     address: str = "127.0.0.1"
+    partitions: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DomainFacts:
+    """What is particular of one domain of a tier, by its path ("s0/l0"; for the node tier the node's name).
+
+    uplink_GBps is the capacity of all its up-links together, in one direction, where it differs from its tier's.
+    health is between 0 (broken) and 1 (whole), load between 0 (idle) and 1 (its up-links are full): two numbers,
+    never one. A node of health 0 takes no work.
+    """
+
+    tier: str
+    name: str
+    uplink_GBps: float | None = None
+    health: float = 1.0
+    load: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NicFacts:
+    """Health and load, between 0 and 1, of one NIC of one node."""
+
+    node: str
+    nic: str
+    health: float = 1.0
+    load: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Torus:
+    """Nodes on a grid with wrap-around links, such as a TPU pod or a Slurm torus3d.
+
+    dims counts GPUs (chips) along each axis, host those of one node; nodes stand in row-major order (the last axis
+    varies fastest) over dims / host. wrap says which axes close. slices are the legal boxes, in GPUs; empty: any box.
+    """
+
+    name: str
+    dims: tuple[int, ...]
+    host: tuple[int, ...]
+    nodes: tuple[str, ...]
+    wrap: tuple[bool, ...]
+    slices: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +139,6 @@ class Cluster:
     nodes: tuple[Node, ...]
     links: Mapping[str, Link] = field(default_factory=dict)
     allocations: tuple[Allocation, ...] = ()
+    domains: tuple[DomainFacts, ...] = ()
+    nics: tuple[NicFacts, ...] = ()
+    tori: tuple[Torus, ...] = ()

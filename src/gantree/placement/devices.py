@@ -12,7 +12,7 @@ from functools import lru_cache
 from gantree.model.cluster import NO_LINK, Machine, Nic
 from gantree.model.errors import BadInput
 from gantree.placement.gpu_sets import EXACT_GPUS, Exhaustive, Greedy, Inside, Matrix, bits
-from gantree.topology.catalog import nvlink_width, weakness
+from gantree.topology.catalog import bonded_links, weakness
 
 INNER_TIERS = ("socket", "nvlink", "pcie", "gpu")
 """Tiers inside a node that a job may require."""
@@ -106,14 +106,14 @@ def _book_of(machine: Machine) -> _Book:
 def _open_book(machine: Machine) -> _Book:
     """Open one book for all machines that are equal."""
     domains = {
-        "nvlink": _joined(machine.gpus, lambda a, b: nvlink_width(_link(machine, a, b)) > 0),
+        "nvlink": _joined(machine.gpus, lambda a, b: bonded_links(_link(machine, a, b)) > 0),
         "socket": _joined(machine.gpus, lambda a, b: _numa(machine, a) == _numa(machine, b)),
         "pcie": _joined(machine.gpus, lambda a, b: _behind_one_switch(machine, a, b)),
         "gpu": tuple(1 << gpu for gpu in range(machine.gpus)),
     }
     inside = Inside(
         weakness=_matrix(machine, weakness),
-        width=_matrix(machine, nvlink_width),
+        width=_matrix(machine, bonded_links),
         switches=domains["pcie"],
         sockets=domains["socket"],
     )
@@ -132,7 +132,7 @@ def _joined(gpus: int, together: Callable[[int, int], bool]) -> tuple[int, ...]:
 
 def _behind_one_switch(machine: Machine, a: int, b: int) -> bool:
     link = _link(machine, a, b)
-    if link != NO_LINK and not nvlink_width(link):
+    if link != NO_LINK and not bonded_links(link):
         return link in {"PIX", "PXB"}
     near_a, near_b = ({nic.name for nic in machine.nics if gpu in nic.near} for gpu in (a, b))
     if near_a or near_b:

@@ -25,27 +25,28 @@ from gantree.model.errors import BadInput
 
 SELF = "X"
 """What stands on the diagonal of a link matrix."""
-PATH_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
-"""Paths over PCIe, best first: one switch, several switches, a host bridge, several of them on one NUMA node, and
-the link between NUMA nodes. NV1, NV2... (that many NVLinks) are better than all."""
+PATH_CLASSES = ("NVB", "PIX", "PXB", "PHB", "NODE", "SYS")
+"""Paths that are no link of their own, best first: over the links of another GPU (as NCCL names it), one PCIe switch,
+several switches, a host bridge, several of them on one NUMA node, and the link between NUMA nodes. NV1, NV2... and
+XGMI1, XGMI2... (that many NVLinks or AMD xGMI links, straight or over NVSwitches) are better than all."""
 
-_NVLINK = re.compile(r"NV([1-9][0-9]{0,2})")
+_BONDED = re.compile(r"(?:NV|XGMI)([1-9][0-9]{0,2})")
 
 
-def nvlink_width(link: str) -> int:
-    """Return how many NVLinks a link class bonds ("NV12" -> 12); 0 for other classes."""
-    match = _NVLINK.fullmatch(link)
+def bonded_links(link: str) -> int:
+    """Return how many NVLinks or xGMI links a link class bonds ("NV12" -> 12, "XGMI1" -> 1); 0 for other classes."""
+    match = _BONDED.fullmatch(link)
     return int(match[1]) if match else 0
 
 
 def is_link_class(link: str) -> bool:
     """Tell whether a word is a class that a path between two devices may have."""
-    return link in PATH_CLASSES or nvlink_width(link) > 0
+    return link in PATH_CLASSES or bonded_links(link) > 0
 
 
 def weakness(link: str) -> int:
     """Order link classes: a larger number is a weaker path, and one that is not known the weakest."""
-    width = nvlink_width(link)
+    width = bonded_links(link)
     if width:
         return -width
     return 1 + PATH_CLASSES.index(link) if link in PATH_CLASSES else 1 + len(PATH_CLASSES)
@@ -74,7 +75,7 @@ def link_GBps(link: str, gpu: str | None) -> float:
     Figures of the vendor or of NCCL's model, not measured ones. A class that is not known counts as SYS.
     """
     model = (gpu or "").upper().partition("-")[0].replace(" ", "")
-    width = nvlink_width(link)
+    width = bonded_links(link)
     if width:
         return width * _GBPS_OF_NVLINK.get(model, 25.0)
     generation = _PCIE_GENERATION.get(model, 4)

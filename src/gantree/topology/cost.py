@@ -20,7 +20,7 @@ import numpy as np
 
 from gantree.model.cluster import NO_LINK, Link, Machine
 from gantree.model.placements import MemberPlacement, Predicted
-from gantree.topology.catalog import link_GBps, nvlink_width
+from gantree.topology.catalog import bonded_links, link_GBps
 from gantree.topology.fabric import Fabric, IntArray
 
 GIB = 1 << 30
@@ -135,6 +135,6 @@ def _closed(ring: tuple[int, ...]) -> Iterable[tuple[int, int]]:
 
 
 def _hop(gpu: str | None, link: str) -> _Hop:
-    latency_us = NVLINK_LATENCY_US if nvlink_width(link) else PCIE_LATENCY_US
-    share = NVLINK_SHARE if nvlink_width(link) else 1.0
+    latency_us = NVLINK_LATENCY_US if bonded_links(link) else PCIE_LATENCY_US
+    share = NVLINK_SHARE if bonded_links(link) else 1.0
     return _Hop(share * link_GBps(link, gpu), latency_us)

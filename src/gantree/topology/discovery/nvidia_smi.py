@@ -3,91 +3,30 @@
 Every cell is printed twice, in its row and in its mirror row. Where rows are missing or cut, the mirror fills in,
 and what neither gives stays unknown and is named in the warnings: nothing is guessed. Where both are given and
 differ, somebody edited the text, and it is refused. Old drivers print no NUMA column; CPU sets then tell
-which GPUs share a socket (`machine_from` uses them, the printed `numa` stays unknown).
+which GPUs share a socket (`gpus.machine_from` uses them, the printed `numa` stays unknown).
 
 A NUMA cell may be "N/A" (a host with one node), a number, or a list: on Grace machines GPU memory is made of NUMA
 nodes too, so "0,2-17" is CPU node 0 and sixteen nodes of GPU memory.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import combinations
 
-from gantree.model.cluster import NO_LINK, Machine, Nic
 from gantree.model.errors import BadFields, Problem
-from gantree.topology.catalog import PATH_CLASSES, SELF, nvlink_width, weakness
+from gantree.topology.catalog import SELF, bonded_links
+from gantree.topology.discovery.gpus import GpuTopology
 from gantree.topology.discovery.matrix_text import TITLES, Grid, Row, is_link_word, read_grid
 
 CPU_TITLE, NUMA_TITLE, GPU_NUMA_TITLE = TITLES
 _OLD_NAMES = {"SOC": "SYS"}
 """Old drivers call the path between sockets SOC."""
-_ALLOWED = f"{SELF}, NV1, NV2..., {', '.join(PATH_CLASSES)}"
+_ALLOWED = f"{SELF}, NV1, NV2..., PIX, PXB, PHB, NODE, SYS"
 _LIST = re.compile(r"[0-9]{1,6}(?:-[0-9]{1,6})?(?:,[0-9]{1,6}(?:-[0-9]{1,6})?)*")
 
 Cells = dict[tuple[str, str], tuple[str, int]]
 """(row, column) -> link class and line."""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuTopology:
-    """What the print says. GPUs and NICs are numbered by column; None is what it does not say.
-
-    links[gpu][gpu] and nic_links[gpu][nic] are link classes; numa[gpu] the CPU node; cpu_sets[gpu] ranges of
-    CPUs (first, last); nics are column names, device_of_nic their devices where a legend told.
-    """
-
-    links: tuple[tuple[str | None, ...], ...]
-    nic_links: tuple[tuple[str | None, ...], ...]
-    numa: tuple[int | None, ...]
-    one_numa_node: bool
-    cpu_sets: tuple[tuple[tuple[int, int], ...] | None, ...]
-    nics: tuple[str, ...]
-    device_of_nic: Mapping[str, str]
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def gpus(self) -> int:
-        """How many GPUs the machine has."""
-        return len(self.links)
-
-    def nvlink_islands(self) -> tuple[tuple[int, ...], ...]:
-        """Return the sets of two or more GPUs that NVLinks join, directly or over others."""
-        island = list(range(self.gpus))
-        for a, b in combinations(range(self.gpus), 2):
-            if nvlink_width(self.links[a][b] or NO_LINK) and island[a] != island[b]:
-                old, new = max(island[a], island[b]), min(island[a], island[b])
-                island = [new if of == old else of for of in island]
-        groups = (
-            tuple(g for g in range(self.gpus) if island[g] == first)
-            for first in sorted(set(island))
-        )
-        return tuple(group for group in groups if len(group) > 1)
-
-    def nearest_nics(self) -> tuple[tuple[str, ...], ...]:
-        """Return per GPU the columns of its nearest NICs, all that tie; none where all NICs tie or one is unknown.
-
-        The only NIC of a machine has none to tie with, and is the nearest.
-        """
-        return tuple(self._nearest(row) for row in self.nic_links)
-
-    def _nearest(self, row: tuple[str | None, ...]) -> tuple[str, ...]:
-        if not row or None in row:
-            return ()
-        best = min(row, key=_weakness)
-        nearest = tuple(nic for nic, link in zip(self.nics, row, strict=True) if link == best)
-        return () if len(row) > 1 and len(nearest) == len(row) else nearest
-
-    def as_json(self) -> dict[str, object]:
-        """Return what `gantree topo import nvidia-smi --json` prints."""
-        return {
-            "gpus": self.gpus,
-            "links": [list(row) for row in self.links],
-            "nvlink_islands": [list(island) for island in self.nvlink_islands()],
-            "numa": list(self.numa),
-            "nearest_nics": [list(names) for names in self.nearest_nics()],
-            "warnings": list(self.warnings),
-        }
 
 
 def parse(text: str, source: str) -> GpuTopology:
@@ -116,29 +55,6 @@ def parse(text: str, source: str) -> GpuTopology:
         device_of_nic=grid.device_of_nic,
     )
     return replace(found, warnings=tuple(_warnings(grid, found, fragments)))
-
-
-def machine_from(topology: GpuTopology, name: str) -> Machine:
-    """Return a machine model of that name. The print names neither GPU model nor CPUs nor memory: they stay None.
-
-    A NIC is near to the GPUs that have the best path to it, unless that crosses sockets or they have a better NIC
-    (storage NICs are near to none); those that are near to some GPU are numbered as rails in column order.
-    Sockets are NUMA nodes, or else CPU sets that do not overlap.
-    """
-    links = tuple(tuple(link or NO_LINK for link in row) for row in topology.links)
-    numa = topology.numa
-    if topology.one_numa_node:
-        numa = (0,) * topology.gpus
-    elif not any(node is not None for node in numa):
-        numa = _numa_of_cpu_sets(topology.cpu_sets)
-    known = any(link for row in topology.links for link in row if link != SELF)
-    return Machine(
-        name,
-        topology.gpus,
-        links=links if known else (),
-        numa=numa if any(node is not None for node in numa) else (),
-        nics=_nics(topology),
-    )
 
 
 def _column_problems(grid: Grid, source: str) -> list[Problem]:
@@ -187,7 +103,7 @@ def _row_problems(grid: Grid, source: str) -> list[Problem]:
 
 
 def _is_class(word: str) -> bool:
-    return is_link_word(word) and (not word.startswith("NV") or nvlink_width(word) > 0)
+    return is_link_word(word) and (not word.startswith("NV") or bonded_links(word) > 0)
 
 
 def _cells(grid: Grid) -> tuple[Cells, list[Row]]:
@@ -212,7 +128,7 @@ def _is_whole(word: str, mirror: str | None) -> bool:
     """Tell whether the last word of a cut row is all of its cell: NV1 may be the beginning of NV18."""
     if mirror is not None:
         return _OLD_NAMES.get(word, word) == mirror
-    return _is_class(word) and nvlink_width(word) not in range(1, 10)
+    return _is_class(word) and bonded_links(word) not in range(1, 10)
 
 
 def _cell_problems(cells: Cells, source: str) -> list[Problem]:
@@ -336,52 +252,3 @@ def _warnings(grid: Grid, found: GpuTopology, fragments: Iterable[Row]) -> list[
 def _gpu_rows(grid: Grid) -> Iterable[tuple[int, Row]]:
     number = {name: gpu for gpu, name in enumerate(grid.gpus)}
     return ((number[row.device], row) for row in grid.rows if row.device in number)
-
-
-def _numa_of_cpu_sets(
-    cpu_sets: tuple[tuple[tuple[int, int], ...] | None, ...],
-) -> tuple[int | None, ...]:
-    """Number the distinct CPU sets from 0 by their lowest CPU; all None where two of them overlap."""
-    distinct = sorted({cpus for cpus in cpu_sets if cpus})
-    runs = sorted(run for cpus in distinct for run in cpus)
-    if any(begin <= last for (_, last), (begin, _) in pairwise(runs)):
-        return (None,) * len(cpu_sets)
-    return tuple(distinct.index(cpus) if cpus else None for cpus in cpu_sets)
-
-
-def _nics(topology: GpuTopology) -> tuple[Nic, ...]:
-    devices = [topology.device_of_nic.get(name, name) for name in topology.nics]
-    names = devices if len(set(devices)) == len(devices) else topology.nics
-    best_of_gpu = [_best(row) for row in topology.nic_links]
-    near = [
-        _near_gpus([row[nic] for row in topology.nic_links], best_of_gpu)
-        for nic in range(len(names))
-    ]
-    rail = _counter(bool(gpus) for gpus in near)
-    return tuple(Nic(*fields) for fields in zip(names, near, rail, strict=True))
-
-
-def _near_gpus(column: Sequence[str | None], best_of_gpu: Sequence[str | None]) -> tuple[int, ...]:
-    """Return the GPUs with the best path to a NIC, as far as they have no better one to another."""
-    best = _best(column)
-    return tuple(
-        gpu
-        for gpu, link in enumerate(column)
-        if link == best == best_of_gpu[gpu] and link not in {"SYS", None}
-    )
-
-
-def _best(links: Sequence[str | None]) -> str | None:
-    """Return the best of these paths; while one is unknown, only one behind a switch is sure to be it."""
-    return "PIX" if None in links else min(links, key=_weakness, default=None)
-
-
-def _counter(counted: Iterable[bool]) -> list[int | None]:
-    numbers: list[int | None] = []
-    for each in counted:
-        numbers.append(sum(number is not None for number in numbers) if each else None)
-    return numbers
-
-
-def _weakness(link: str | None) -> int:
-    return weakness(link or NO_LINK)

@@ -13,13 +13,12 @@ no truth ever passes for a number.
 """
 
 import re
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
-from gantree.formats.words import shortened
-from gantree.model.errors import BadFields, NotFound, Problem
+from gantree.model.errors import BadFields, Problem
+from gantree.text.words import shortened
 
 MAX_FILE_BYTES = 32 * 1024 * 1024
 MAX_DEPTH = 32
@@ -115,24 +114,6 @@ def written(value: object) -> str | None:
     if isinstance(value, (WrittenInt, WrittenFloat, Truth)):
         return value.text
     return str(value) if isinstance(value, (int, float)) else None
-
-
-def read_text(path: Path, max_bytes: int = MAX_FILE_BYTES) -> str:
-    """Read a file of at most max_bytes as UTF-8. Raises NotFound and BadFields."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(max_bytes + 1)
-    except OSError as error:
-        raise NotFound(f"{path}: cannot be read: {error.strerror}.") from error
-    if len(raw) > max_bytes:
-        raise BadFields([_too_large(str(path), max_bytes)])
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        found = f"the byte 0x{raw[error.start]:02x}"
-        problem = Problem(str(path), line, "document", found, "UTF-8 text")
-        raise BadFields([problem]) from None
 
 
 def read_documents(

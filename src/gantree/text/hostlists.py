@@ -8,7 +8,7 @@ import re
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
-from gantree.formats.words import WORD_PATTERN
+from gantree.text.words import WORD_PATTERN
 
 MAX_NODES_OF_A_HOSTLIST = 100_000
 MAX_HOSTLIST_CHARS = 4096

@@ -1,11 +1,9 @@
 """What is true of every YAML file: positions, plain scalars, and the texts that are refused as a whole."""
 
-from pathlib import Path
-
 import pytest
 
-from gantree.formats.document import Rows, Table, Truth, read_documents, read_text, written
-from gantree.model.errors import BadFields, NotFound, Problem
+from gantree.model.errors import BadFields, Problem
+from gantree.text.document import Rows, Table, Truth, read_documents, written
 
 
 def _only(text: str) -> object:
@@ -101,28 +99,3 @@ def test_tabs_get_a_hint() -> None:
 def test_an_alias_bomb_is_refused_before_it_grows() -> None:
     levels = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 9))
     assert "anchor" in _problem("l0: &l0 [x]\n" + levels).found
-
-
-@pytest.mark.parametrize(
-    ("raw", "line", "found"), [(b"a: 1\nb: \xff\n", 2, "0xff"), (b"x" * 101, None, "larger")]
-)
-def test_files_that_are_no_utf8_or_too_large_are_refused(
-    tmp_path: Path, raw: bytes, line: int | None, found: str
-) -> None:
-    path = tmp_path / "f.yaml"
-    path.write_bytes(raw)
-    with pytest.raises(BadFields) as caught:
-        read_text(path, max_bytes=100)
-    assert caught.value.problems[0].line == line
-    assert found in caught.value.problems[0].found
-
-
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
-    path = tmp_path / "f.yaml"
-    path.write_bytes(b"\xef\xbb\xbfa: 1")
-    assert read_text(path) == "a: 1"
-
-
-def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match=r"none\.yaml"):
-        read_text(tmp_path / "none.yaml")

@@ -1,0 +1,59 @@
+"""JSON text to the same plain data as YAML text: `Table` and `Rows`, which know their paths.
+
+Lines are not known: programs write JSON, often in one line, and no person looks for line 1. A path such as
+`items[12].metadata.name` tells where. Line 0 stands for "not known"; `records` leaves it out of errors.
+"""
+
+import json
+from typing import Any
+
+from gantree.model.errors import BadFields, Problem
+from gantree.text.document import MAX_DEPTH, Rows, Table
+
+UNKNOWN_LINE = 0
+
+
+def read_json(text: str, source: str) -> Any:
+    """Return what a JSON text holds. Raises BadFields, with the line, where it is no JSON, and for a field twice."""
+    try:
+        value = json.loads(
+            text.removeprefix("\ufeff"), object_pairs_hook=_Pairs, parse_constant=_no_constant
+        )
+    except json.JSONDecodeError as error:
+        raise BadFields([_problem(source, error.lineno, error.msg.lower())]) from None
+    except (RecursionError, ValueError) as error:
+        raise BadFields([_problem(source, None, str(error).lower())]) from None
+    return _located(value, "", source, 0)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The fields of an object in the order in which they were written, doubles too."""
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"the number {word}")
+
+
+def _problem(source: str, line: int | None, found: str) -> Problem:
+    return Problem(source, line, "document", found, "JSON")
+
+
+def _located(value: Any, path: str, source: str, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise BadFields([_problem(source, None, f"more than {MAX_DEPTH} levels")])
+    if isinstance(value, _Pairs):
+        table = Table(path, UNKNOWN_LINE)
+        for key, entry in value:
+            if key in table:
+                raise BadFields(
+                    [Problem(source, None, table.path_of(key), "it twice", "each field once")]
+                )
+            table[key] = _located(entry, table.path_of(key), source, depth + 1)
+        return table
+    if isinstance(value, list):
+        rows = Rows(path, UNKNOWN_LINE)
+        rows.extend(
+            _located(item, f"{path}[{i}]", source, depth + 1) for i, item in enumerate(value)
+        )
+        return rows
+    return value

@@ -1,0 +1,120 @@
+"""What a fabric is made of, as one source told it: nodes in a tree of domains, their NICs, and what lies beside a tree.
+
+Every parser of a fabric source returns a `FabricReading`: what the source says and no more, in the source's order.
+`inferred` says in words what was concluded from something else, `warnings` what is missing or odd; what contradicts
+itself is refused by the parser, with lines. Making one cluster of readings and machines is `assembly`.
+
+How sources that are no even tree become one, the same for all (`ragged` does it):
+- Tiers are named from the narrowest outwards, for that is where sources agree. A node that hangs higher up, or a
+  branch that is shorter, gets domains of its own in the tiers it lacks, each holding only what is below it and named
+  after the domain below it (or the node). So `required: TIER` never joins what no switch joins.
+- Several roots are several domains of the widest tier. Nothing is put above them.
+- Domains are known by their whole path: `leaf0` under `pod0` is not `leaf0` under `pod1`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gantree.model.cluster import DomainFacts, Link, Torus
+
+
+@dataclass(frozen=True, slots=True)
+class SeenNic:
+    """One NIC of a node, as the fabric sees it.
+
+    name is what the fabric calls it ("mlx5_0", "HCA-1", ""), guids the GUIDs it is known by (16 hex digits, lower
+    case), switch the name of the switch it hangs on, rail its number among the rails found.
+    """
+
+    name: str
+    guids: tuple[str, ...] = ()
+    switch: str | None = None
+    rail: int | None = None
+    bandwidth_GBps: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenNode:
+    """One node. at names its domain in each tier of the reading, widest first.
+
+    machine names a model of the catalogue where the source tells; gpus, gpu, cpus and memory_GiB are what it tells
+    of a node's hardware otherwise. partitions are divisions of the same nodes that are no tiers.
+    """
+
+    name: str
+    at: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    partitions: tuple[tuple[str, str], ...] = ()
+    nics: tuple[SeenNic, ...] = ()
+    machine: str | None = None
+    gpus: int | None = None
+    gpu: str | None = None
+    cpus: float | None = None
+    memory_GiB: float | None = None
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FabricReading:
+    """What a source says of a fabric. tiers run from wide to narrow, without "node"; links are by tier."""
+
+    tiers: tuple[str, ...]
+    nodes: tuple[SeenNode, ...]
+    links: Mapping[str, Link] = field(default_factory=dict)
+    domains: tuple[DomainFacts, ...] = ()
+    tori: tuple[Torus, ...] = ()
+    inferred: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, object]:
+        """Return what `gantree topo import KIND --json` prints for a fabric."""
+        return {
+            "tiers": list(self.tiers),
+            "nodes": [_node_json(node, self.tiers) for node in self.nodes],
+            "links": {tier: _told(link) for tier, link in self.links.items()},
+            "domains": [_told(domain) for domain in self.domains],
+            "tori": [_told(torus) for torus in self.tori],
+            "inferred": list(self.inferred),
+            "warnings": list(self.warnings),
+        }
+
+
+def ragged(
+    paths: Mapping[str, Sequence[str]], names_of_tiers: Sequence[str]
+) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+    """Make paths of different lengths one even tree: (tiers, path of each node).
+
+    paths[node] names its domains from the widest to the one the node hangs on. names_of_tiers are the tiers from the
+    narrowest outwards ("leaf", "spine", "core"); where the tree is deeper, "tier4", "tier5"... follow. A short path
+    is filled at its wide end with the name of its widest domain, an empty one with the node's own name.
+    """
+    depth = max((len(path) for path in paths.values()), default=0)
+    named = [names_of_tiers[i] if i < len(names_of_tiers) else f"tier{i + 1}" for i in range(depth)]
+    tiers = tuple(reversed(named))
+    return tiers, {node: _filled(tuple(path), node, depth) for node, path in paths.items()}
+
+
+def _filled(path: tuple[str, ...], node: str, depth: int) -> tuple[str, ...]:
+    widest = path[0] if path else node
+    return (widest,) * (depth - len(path)) + path
+
+
+def _node_json(node: SeenNode, tiers: tuple[str, ...]) -> dict[str, object]:
+    told = _told(node)
+    told["at"] = dict(zip(tiers, node.at, strict=True))
+    for key in ("labels", "partitions"):
+        if key in told:
+            told[key] = dict(getattr(node, key))
+    if node.nics:
+        told["nics"] = [_told(nic) for nic in node.nics]
+    return told
+
+
+def _told(value: object) -> dict[str, object]:
+    """Return the fields of a dataclass that say something."""
+    fields = {name: getattr(value, name) for name in value.__dataclass_fields__}  # type: ignore[attr-defined] # all callers pass dataclasses
+    return {name: _plain(told) for name, told in fields.items() if told not in (None, (), "")}
+
+
+def _plain(value: object) -> object:
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
