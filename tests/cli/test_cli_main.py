@@ -22,7 +22,7 @@ HEAVY = {"numpy", "pydantic", "yaml", "fastapi", "uvicorn", "rich", "pynvml"}
 PROGRAM: Any = typer.main.get_command(app)
 COMMANDS = (
     *PROGRAM.list_commands(None),
-    *("topo show", "topo import", "topo import nvidia-smi", "bench decisions"),
+    *("topo show", "topo page", "topo graph", "topo import", "topo measure", "bench decisions"),
 )
 
 
@@ -79,7 +79,7 @@ def test_without_a_word_the_help_is_printed(gantree: Gantree) -> None:
         (["place"], "Missing argument 'CLUSTER'"),
         (["jobs", "--al"], "No such option: --al"),
         (["run", "-n", "0", "true"], "'--members' / '-n'"),
-        (["topo", "import", "lspci", "f"], "No such command 'lspci'"),
+        (["topo", "import", "lspci", "f"], "no kind of source 'lspci'"),
     ],
 )
 def test_a_wrong_command_line_is_bad_input(gantree: Gantree, words: list[str], told: str) -> None:

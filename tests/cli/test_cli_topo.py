@@ -15,6 +15,22 @@ GPU0\t X \tNV4\tPIX\t0-15\t0
 GPU1\tNV4\t X \tSYS\t16-31\t1
 mlx5_0\tPIX\tSYS\t X
 """
+CONDITIONS = """
+name: worn
+tiers: [leaf, node]
+machines:
+  m4: {gpus: 4, gpu: H100-80GB, cpus: 32, memory_GiB: 256, nics: 2}
+nodes:
+  - {names: "n[0-1]", machine: m4, at: {leaf: l0}, partitions: {power: feed-a}}
+  - {names: n2, machine: m4, at: {leaf: l1}}
+domains:
+  - {tier: leaf, name: l0, health: 0.5, load: 0.25}
+  - {tier: node, name: n0, health: 0}
+nics:
+  - {node: n1, nic: mlx5_0, load: 0.75}
+tori:
+  - {name: pod, dims: [4, 2], host: [2, 2], nodes: "n[0-1]", wrap: [true, false]}
+"""
 
 
 def test_a_cluster_file_is_drawn_with_what_is_taken(gantree: Gantree, cluster_file: Path) -> None:
@@ -34,6 +50,39 @@ def test_programs_get_the_holder_of_each_gpu(
     assert [(node["node"], node["at"]["leaf"], node["gpus"]) for node in answer["nodes"][:2]] == [
         ("n0", "l0", ["site:old", "site:old", None, None]),
         ("n1", "l0", [None] * 4),
+    ]
+
+
+def test_programs_get_conditions_partitions_and_places_in_a_torus(
+    gantree: Gantree, complaints: Complaints, tmp_path: Path
+) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(CONDITIONS)
+    answer = gantree("topo", file, "--json").json()
+    assert complaints(answer, "topo") == []
+    assert answer["domains"] == [
+        {"tier": "leaf", "name": "l0", "health": 0.5, "load": 0.25},
+        {"tier": "leaf", "name": "l1", "health": 1.0, "load": 0.0},
+    ]
+    assert answer["nics"] == [{"node": "n1", "nic": "mlx5_0", "health": 1.0, "load": 0.75}]
+    assert [(n["health"], n["usable"], n["partitions"]) for n in answer["nodes"]] == [
+        (0.0, False, {"power": "feed-a"}),
+        (1.0, True, {"power": "feed-a"}),
+        (1.0, True, {}),
+    ]
+    assert answer["nodes"][1]["torus"] == {
+        "name": "pod",
+        "coordinates": [[2, 0], [2, 1], [3, 0], [3, 1]],
+    }
+    assert answer["nodes"][2]["torus"] is None
+    assert answer["tori"] == [
+        {
+            "torus": "pod",
+            "dims": [4, 2],
+            "host": [2, 2],
+            "wrap": [True, False],
+            "nodes": ["n0", "n1"],
+        }
     ]
 
 
@@ -69,6 +118,7 @@ def test_an_imported_matrix_is_told_as_documented(
         "nvlink_islands": [[0, 1]],
         "numa": [0, 1],
         "nearest_nics": [["mlx5_0"], ["mlx5_0"]],
+        "nics": ["mlx5_0"],
         "warnings": [],
     }
 

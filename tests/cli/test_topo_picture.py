@@ -1,11 +1,15 @@
 """The picture of a cluster reads without colour: whole drawings, character by character."""
 
+from dataclasses import replace
+from typing import Any
+
 from rich.console import Console
 
 from gantree.cli.topo_picture import picture
-from gantree.model.cluster import Allocation, Cluster, Machine, Node
+from gantree.model.cluster import Allocation, Cluster, DomainFacts, Machine, Node, Torus
 from gantree.model.placements import MemberPlacement
 from gantree.topology.catalog import plain
+from gantree.topology.conditions import Conditions
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
@@ -13,7 +17,9 @@ M4, M0 = plain("m4", 4), plain("bare", 0, cpus=8)
 
 
 def cluster(
-    nodes: dict[str, tuple[Machine, str]], allocations: tuple[Allocation, ...] = ()
+    nodes: dict[str, tuple[Machine, str]],
+    allocations: tuple[Allocation, ...] = (),
+    **more: Any,
 ) -> Fabric:
     """Nodes by name, with machine and leaf, in spine s0."""
     described = Cluster(
@@ -22,6 +28,7 @@ def cluster(
         {machine.name: machine for machine, _ in nodes.values()},
         tuple(Node(name, machine.name, ("s0", leaf)) for name, (machine, leaf) in nodes.items()),
         allocations=allocations,
+        **more,
     )
     return Fabric.build(described)
 
@@ -29,7 +36,7 @@ def cluster(
 def drawn(fabric: Fabric, occupancy: Occupancy) -> list[str]:
     console = Console(width=100, color_system=None, force_terminal=False)
     with console.capture() as capture:
-        console.print(picture(fabric, occupancy))
+        console.print(picture(fabric, occupancy, Conditions(fabric)))
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
@@ -109,4 +116,62 @@ def test_two_leaves_that_look_alike_still_name_their_own_nodes() -> None:
     assert [line.split()[-3] for line in drawn(fabric, Occupancy(fabric)) if "...." in line] == [
         "n0",
         "n1",
+    ]
+
+
+def test_health_and_load_stand_beside_what_they_are_of() -> None:
+    fabric = cluster(
+        {f"n{i}": (M4, "l0") for i in range(3)},
+        domains=(
+            DomainFacts("spine", "s0", load=0.4),
+            DomainFacts("leaf", "s0/l0", health=0.5, load=0.999),
+            DomainFacts("node", "n0", health=0.0),
+            DomainFacts("node", "n2", health=0.75, load=0.1),
+        ),
+    )
+    assert drawn(fabric, Occupancy(fabric)) == [
+        "site  12 GPUs, 8 free",
+        "└── spine s0  12 GPUs, 8 free, load 40 %",
+        "    └── leaf l0  12 GPUs, 8 free, health 50 %, load 99 %",
+        "        ├── n0  m4  ....  out of use, health 0 %",
+        "        ├── n1  m4  ....",
+        "        └── n2  m4  ....  health 75 %, load 10 %",
+    ]
+
+
+def test_a_node_that_is_worn_is_not_drawn_as_one_that_is_whole() -> None:
+    fabric = cluster(
+        {f"n{i}": (M4, "l0") for i in range(9)}, domains=(DomainFacts("node", "n4", health=0.5),)
+    )
+    names = [line.strip("│├└─ ").split("  ")[0] for line in drawn(fabric, Occupancy(fabric))[3:]]
+    assert names == ["n0 .. n3 (4 alike)", "n4", "n5 .. n8 (4 alike)"]
+
+
+def test_partitions_and_tori_are_listed_below_the_tree() -> None:
+    plain_fabric = cluster({f"n{i}": (M4, "l0") for i in range(4)})
+    nodes = tuple(
+        replace(node, partitions=(("power", f"feed-{i // 3}"),))
+        for i, node in enumerate(plain_fabric.nodes)
+    )
+    torus = Torus("pod", (4, 4), (2, 2), ("n0", "n1", "n2", "n3"), (True, False))
+    fabric = Fabric.build(replace(plain_fabric.cluster, nodes=nodes, tori=(torus,)))
+    occupancy = Occupancy(fabric)
+    occupancy.mark("n1", usable=False)
+    assert drawn(fabric, occupancy)[-4:] == [
+        "├── partition power",
+        "│   ├── feed-0  3 nodes, 12 GPUs, 8 free",
+        "│   └── feed-1  1 node, 4 GPUs, 4 free",
+        "└── torus pod  4x4 GPUs, 2x2 on each of 4 nodes, closed along axis 0",
+    ]
+
+
+def test_of_many_domains_of_a_partition_the_first_are_listed() -> None:
+    described = cluster({f"n{i}": (M4, "l0") for i in range(40)}).cluster
+    nodes = tuple(replace(n, partitions=(("rack", n.name),)) for n in described.nodes)
+    fabric = Fabric.build(replace(described, nodes=nodes))
+    lines = drawn(fabric, Occupancy(fabric))
+    assert [line.strip("│├└─ ").split("  ")[0] for line in lines[-3:]] == [
+        "n10",
+        "n11",
+        "28 others",
     ]

@@ -10,9 +10,12 @@ from gantree.telemetry.readings import (
     NicReading,
     PciPlace,
     Readings,
+    fabric_clique,
+    guid_of,
     machine_of,
-    model_name,
     nic_link,
+    port_GBps,
+    topology_of,
 )
 from gantree.topology.catalog import machine
 
@@ -55,7 +58,95 @@ def dgx_h100() -> Readings:
 
 
 def test_the_readings_of_a_dgx_h100_are_the_dgx_h100_of_the_catalogue() -> None:
-    assert machine_of(dgx_h100(), "dgx-h100") == machine("dgx-h100")
+    found, known = machine_of(dgx_h100(), "dgx-h100"), machine("dgx-h100")
+    assert replace(found, nics=()) == replace(known, nics=())
+    assert [(nic.name, nic.near, nic.rail) for nic in found.nics] == [
+        (nic.name, nic.near, nic.rail) for nic in known.nics
+    ]
+    assert {nic.path for nic in found.nics} == {"PIX"}
+
+
+def test_rates_and_guids_of_nics_and_identities_of_gpus_are_told() -> None:
+    host = dgx_h100()
+    gpus = tuple(
+        replace(gpu, bus_id=f"0000:{at:02x}:00.0", clique="u.2") for at, gpu in enumerate(host.gpus)
+    )
+    nics = tuple(replace(nic, GBps=50.0, guid=f"{at:016x}") for at, nic in enumerate(host.nics))
+    told = topology_of(replace(host, gpus=gpus, nics=nics))
+    assert told.hostname == "host"
+    assert told.uuid_of_gpu[7] == "GPU-7"
+    assert told.bus_id_of_gpu[1] == "0000:01:00.0"
+    assert told.clique_of_gpu == ("u.2",) * 8
+    assert told.guid_of_nic[1] == "0000000000000001"
+    assert {nic.bandwidth_GBps for nic in machine_of(replace(host, nics=nics), "m").nics} == {50.0}
+
+
+@pytest.mark.parametrize(
+    ("p2p", "told"),
+    [
+        ([(None, 0), (0, None)], True),
+        ([(None, 1), (1, None)], False),
+        ([(None, 0), (3, None)], False),
+        ([(None, 6), (6, None)], None),
+        ([(None, 6), (0, None)], True),
+        ([(None, None), (None, None)], None),
+        ([(), ()], None),
+    ],
+)
+def test_gpus_are_peers_where_both_ways_are_fine_and_nothing_else_is_known(
+    p2p: list[tuple[int | None, ...]], told: bool | None
+) -> None:
+    gpus = [replace(gpu(i, 2, PciPlace(()), H100, 10), p2p=p2p[i]) for i in range(2)]
+    found = topology_of(readings(gpus, []))
+    assert found.peer == ((True, told), (told, True))
+    assert machine_of(readings(gpus, []), "m").peer == (
+        ((True, False), (False, True)) if told is False else ()
+    )
+
+
+CLUSTER = bytes.fromhex("5cd30dc8000040008000000000000001")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "state", "status", "clique"),
+    [
+        (CLUSTER, 3, 0, "5cd30dc8-0000-4000-8000-000000000001.388"),
+        (CLUSTER, 2, 0, None),
+        (CLUSTER, 3, 999, None),
+        (bytes(16), 3, 0, None),
+    ],
+)
+def test_a_fabric_that_is_set_up_and_leaves_the_node_is_a_clique(
+    cluster: bytes, state: int, status: int, clique: str | None
+) -> None:
+    assert fabric_clique(cluster, 388, state, status) == clique
+
+
+@pytest.mark.parametrize(
+    ("rate", "GBps"),
+    [
+        ("400 Gb/sec (4X NDR)\n", 50.0),
+        ("2.5 Gb/sec (1X SDR)", 0.3125),
+        ("0 Gb/sec", None),
+        ("", None),
+    ],
+)
+def test_a_rate_is_read_as_linux_writes_it(rate: str, GBps: float | None) -> None:
+    assert port_GBps(rate) == GBps
+
+
+@pytest.mark.parametrize(
+    ("node", "gid", "guid"),
+    [
+        ("B83F:D203:0043:A1B2\n", "", "b83fd2030043a1b2"),
+        ("0xb83fd2030043a1b2", "", "b83fd2030043a1b2"),
+        ("0000:0000:0000:0000", "fe80:0000:0000:0000:0000:0000:0000:0000", None),
+        ("", "fe80:0000:0000:0000:0a00:0001:0002:0003", "0a00000100020003"),
+        ("", "2001:0db8:0000:0000:0a00:0001:0002:0003", None),
+    ],
+)
+def test_a_nic_without_a_guid_has_its_ports(node: str, gid: str, guid: str | None) -> None:
+    assert guid_of(node, gid) == guid
 
 
 def test_bridged_gpus_have_nvlinks_to_each_other_and_the_pci_class_to_the_rest() -> None:
@@ -112,30 +203,3 @@ def test_the_path_to_a_nic_is_told_from_both_places(
 ) -> None:
     assert nic_link(GPU_PLACE, PciPlace(path, numa)) == link
     assert nic_link(PciPlace(path, numa), GPU_PLACE) == link
-
-
-@pytest.mark.parametrize(
-    ("product", "memory_MiB", "name"),
-    [
-        ("NVIDIA H100 80GB HBM3", 81559, "H100-80GB"),
-        ("NVIDIA H100 NVL", 95830, "H100-94GB"),
-        ("NVIDIA A100-SXM4-40GB", 40960, "A100-40GB"),
-        ("NVIDIA A100 80GB PCIe", 81920, "A100-80GB"),
-        ("NVIDIA H200", 143771, "H200-141GB"),
-        ("NVIDIA B200", 183359, "B200-180GB"),
-        ("NVIDIA GB200", 189471, "GB200-186GB"),
-        ("NVIDIA GH200 480GB", 97871, "GH200-96GB"),
-        ("NVIDIA L40S", 46068, "L40S-48GB"),
-        ("Tesla T4", 15360, "T4-16GB"),
-        ("Tesla V100-SXM2-32GB", 32510, "V100-32GB"),
-        ("Tesla K80", 11441, "K80-12GB"),
-        ("NVIDIA RTX A6000", 49140, "A6000-48GB"),
-        ("NVIDIA GeForce RTX 4090", 24564, "RTX4090-24GB"),
-        ("TITAN X (Pascal)", 12196, "TITANX-12GB"),
-        ("NVIDIA Graphics of Tomorrow", 500_000, "GraphicsofTomorrow-489GB"),
-    ],
-)
-def test_product_names_become_names_of_the_catalogue(
-    product: str, memory_MiB: int, name: str
-) -> None:
-    assert model_name(product, memory_MiB) == name

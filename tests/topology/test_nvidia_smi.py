@@ -37,7 +37,14 @@ def expected_links(verdict: dict[str, Any]) -> list[list[str | None]]:
 def assert_verdict(text: str, name: str) -> None:
     verdict = VERDICTS[name]
     answer = parse(text, name).as_json()
-    assert list(answer) == ["gpus", "links", "nvlink_islands", "numa", "nearest_nics", "warnings"]
+    assert list(answer)[:6] == [
+        "gpus",
+        "links",
+        "nvlink_islands",
+        "numa",
+        "nearest_nics",
+        "warnings",
+    ]
     for key in ("gpus", "nvlink_islands", "numa", "nearest_nics"):
         assert answer[key] == verdict[key], key
     assert answer["links"] == expected_links(verdict)

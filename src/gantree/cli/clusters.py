@@ -6,7 +6,7 @@ Both become the text of a cluster file and are read like any other.
 import json
 import re
 
-from gantree.formats import write_machine
+from gantree.formats import write_machines
 from gantree.model.errors import BadInput
 from gantree.telemetry.nvml import detect
 from gantree.topology.catalog import machine
@@ -36,4 +36,4 @@ def this_machine_text() -> str:
     found = detect(name="this-machine")
     host = json.dumps(found.hostname)
     nodes = f"nodes:\n  - {{names: {host}, machine: {found.machine.name}}}\n"
-    return f"name: {host}\ntiers: [node]\n{write_machine(found.machine)}{nodes}"
+    return f"name: {host}\ntiers: [node]\n{write_machines([found.machine])}{nodes}"

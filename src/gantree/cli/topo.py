@@ -1,8 +1,8 @@
 """`gantree topo`: look at topologies.
 
 `gantree topo CLUSTER` draws a cluster file, `gantree topo` the daemon's cluster, `gantree topo --detect` this
-machine; all three are the subcommand `show`, which is put in where no other is named. `gantree topo import
-nvidia-smi FILE` reads what a machine printed.
+machine; all three are the subcommand `show`, which is put in where no other is named. `page` and `graph` take the
+same clusters, for a browser and for other tools; `import` reads what a machine or a fabric printed.
 """
 
 from typing import Any, ClassVar
@@ -20,7 +20,18 @@ class TopoCommands(LazyGroup):
         SHOW: Listed(
             "gantree.cli.topo_show", "Draw a cluster and who holds its GPUs (the default)."
         ),
-        "import": Listed("gantree.cli.topo_import", "Read a topology that a tool printed."),
+        "page": Listed(
+            "gantree.cli.topo_page", "Draw a cluster as a page for a browser, or as SVG."
+        ),
+        "graph": Listed(
+            "gantree.cli.topo_graph", "Export a cluster as a graph of devices and switches."
+        ),
+        "import": Listed(
+            "gantree.cli.topo_import", "Read what tools print about machines and fabrics."
+        ),
+        "measure": Listed(
+            "gantree.cli.topo_measure", "Time collectives and write what the links give."
+        ),
     }
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -1,6 +1,7 @@
-"""`gantree topo import`: what another tool printed about a machine, as facts and as a machine for a cluster file."""
+"""`gantree topo import`: what other tools print about machines and fabrics, as facts and as a cluster file."""
 
-import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -8,69 +9,154 @@ import typer
 
 from gantree import formats
 from gantree.cli.errors import warn
+from gantree.cli.import_report import description_of_fabric, description_of_machine
+from gantree.cli.import_sources import (
+    ReadMachine,
+    choice_of_machines,
+    name_of,
+    read_fabric,
+    read_machines,
+)
+from gantree.cli.import_words import LIVE, asked
 from gantree.cli.options import JsonOption, new_app
-from gantree.cli.printing import columns, plural, print_json
-from gantree.cli.reading import read_text, source_of
+from gantree.cli.printing import print_json
+from gantree.cli.reading import source_of
 from gantree.model.errors import BadInput
-from gantree.topology.discovery.gpus import GpuTopology, machine_from
-from gantree.topology.discovery.nvidia_smi import parse
+from gantree.topology.discovery.assembly import Assembled, assembled
+from gantree.topology.discovery.fabrics import FabricReading
+from gantree.topology.discovery.gpus import machine_from
+from gantree.topology.discovery.kinds import FABRIC_KINDS, KINDS, Wishes, unknown_kind
 
 app = new_app()
 
-NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+_LIVE_HELP = f"{LIVE}: this machine, as its NVIDIA driver and /sys tell (no file)"
 
 
-@app.callback()
-def topo_import() -> None:
-    """Read a topology that a tool printed."""
-
-
-@app.command("nvidia-smi")
-def nvidia_smi(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help='Output of nvidia-smi topo -m; "-" is stdin.')
+@app.command(
+    epilog="\n\n".join([*(f"{kind.name}: {kind.what}" for kind in KINDS.values()), _LIVE_HELP])
+)
+def topo_import(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="KIND FILE...",
+            help='A kind and its files, then the next kind; "-" is stdin. A machine of some nodes: NODES=FILE.',
+        ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="MACHINE.yaml", help="Write the machine here."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.yaml",
+            help="Write a cluster file, or a machine for one.",
+        ),
+    ] = None,
+    machine: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NODES=]MODEL", help="What machine of the catalogue the nodes are."),
+    ] = None,
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NODES", help="Nodes of a fabric that are no compute nodes."),
+    ] = None,
+    level: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY", help="Kubernetes label keys, widest tier first."),
+    ] = None,
+    topology: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which topology of a Slurm topology.yaml.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="CLUSTER", help="Name of the cluster. [default: the file's]"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read the matrix of nvidia-smi topo -m."""
-    topology = parse(read_text(file), source_of(file))
-    if output is not None:
-        _write(topology, output)
-    if as_json:
-        print_json(topology.as_json())
+    """Read what tools print about machines and fabrics."""
+    files = asked(words, list(KINDS), unknown_kind(words[0]))
+    machines = read_machines([file for file in files if file.kind not in FABRIC_KINDS])
+    of_fabric = [file for file in files if file.kind in FABRIC_KINDS]
+    if not of_fabric:
+        _refuse_for_machines(
+            machine=machine, leave_out=leave_out, level=level, topology=topology, name=name
+        )
+        _tell_machines(machines, output, as_json)
         return
-    typer.echo(_description(topology))
-    for warning in topology.warnings:
+    reading = read_fabric(
+        of_fabric, machines, Wishes(tuple(level or ()), topology), leave_out or ()
+    )
+    found = None
+    if output is not None or machines or machine:
+        called = name or name_of(str(output or of_fabric[0].file), "cluster")
+        choice = choice_of_machines(machines, machine or ())
+        found = assembled(called, reading, choice, source_of(of_fabric[0].file))
+    _tell_fabric(reading, found, output, as_json)
+
+
+def _refuse_for_machines(**options: object) -> None:
+    for option, value in options.items():
+        if value:
+            raise BadInput(
+                f"--{option.replace('_', '-')} needs a fabric, and only machines are read"
+            )
+
+
+def _tell_machines(machines: Sequence[ReadMachine], output: Path | None, as_json: bool) -> None:
+    """One machine that is written is named after the file it goes to; several after the files they come from."""
+    if output is not None:
+        named = [machine.model() for machine in machines]
+        if len(machines) == 1:
+            named = [machine_from(machines[0].topology, name_of(str(output), "machine"))]
+        _write(output, formats.write_machines(named))
+    if as_json and len(machines) == 1:
+        print_json(machines[0].topology.as_json())
+    elif as_json:
+        print_json({"machines": {machine.file: machine.topology.as_json() for machine in machines}})
+    else:
+        _describe_machines(machines)
+        if output is not None:
+            typer.echo(f"Written to {output}: a machines section for a cluster file.")
+
+
+def _describe_machines(machines: Sequence[ReadMachine]) -> None:
+    for machine in machines:
+        if len(machines) > 1:
+            typer.echo(f"{machine.file}:")
+        typer.echo(description_of_machine(machine.topology))
+        for warning in machine.topology.warnings:
+            warn(warning)
+
+
+def _tell_fabric(
+    reading: FabricReading, found: Assembled | None, output: Path | None, as_json: bool
+) -> None:
+    inferred = found.inferred if found else reading.inferred
+    warnings = found.warnings if found else reading.warnings
+    shown = replace(reading, inferred=inferred, warnings=warnings)
+    if found is not None and output is not None:
+        _write(output, formats.write_cluster(found.cluster))
+    if as_json:
+        print_json(shown.as_json() | _machines_json(found))
+        return
+    typer.echo(description_of_fabric(shown))
+    for warning in warnings:
         warn(warning)
     if output is not None:
-        typer.echo(f"Written to {output}: a machines section for a cluster file.")
+        typer.echo(f"Written to {output}: a cluster file.")
 
 
-def _write(topology: GpuTopology, output: Path) -> None:
-    """The machine is named after the file. Raises BadInput if the file cannot be written."""
-    name = NOT_IN_A_NAME.sub("-", output.stem).strip("-._") or "machine"
+def _machines_json(found: Assembled | None) -> dict[str, object]:
+    """Return which machine each node is, where that was told."""
+    if found is None:
+        return {}
+    return {"machine_of_node": {node.name: node.machine for node in found.cluster.nodes}}
+
+
+def _write(output: Path, text: str) -> None:
+    """Raises BadInput if the file cannot be written."""
     try:
-        output.write_text(formats.write_machine(machine_from(topology, name)))
+        output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{output}: cannot be written: {error.strerror}") from None
-
-
-def _description(topology: GpuTopology) -> str:
-    """The links as a matrix, then per GPU its CPU node and NICs, then the NVLink islands."""
-    head = ["", *(f"GPU{gpu}" for gpu in range(topology.gpus)), "NUMA", "NEAREST NICS"]
-    rows = [
-        [
-            f"GPU{gpu}",
-            *(link or "?" for link in topology.links[gpu]),
-            "?" if topology.numa[gpu] is None else str(topology.numa[gpu]),
-            ",".join(topology.nearest_nics()[gpu]) or "any",
-        ]
-        for gpu in range(topology.gpus)
-    ]
-    islands = [",".join(str(gpu) for gpu in island) for island in topology.nvlink_islands()]
-    told = f"NVLink islands: {'; '.join(islands)}" if islands else "No NVLink."
-    return f"{plural(topology.gpus, 'GPU')}\n{columns(head, rows)}\n{told}"

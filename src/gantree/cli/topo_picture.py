@@ -1,8 +1,10 @@
 """The topology tree drawn for a terminal: who holds which GPU. Facts only; colours help but carry nothing alone.
 
-A GPU is one character: "." free, a letter for its holder (named in the legend at the end), "#" where there are more
-holders than letters. Neighbours that look alike, nodes or whole domains, are drawn once with their number, so that
-two thousand nodes fit on a screen where they are used alike.
+A GPU is one character: "." free, a letter for its holder (named in the legend below), "#" where there are more
+holders than letters. Health below 100 % and load above 0 stand beside the domain or node that they are of; further
+partitions of the nodes and tori, which are no part of the tree, are listed below it. Neighbours that look alike, nodes
+or whole domains, are drawn once with their number, so that two thousand nodes fit on a screen where they are used
+alike.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,14 +15,20 @@ from string import ascii_letters, digits
 from rich.text import Text
 from rich.tree import Tree
 
+from gantree.topology.conditions import Conditions
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
+from gantree.topology.partitions import partitions_of
+from gantree.topology.tori import tori_of
+from gantree.web.fabric_scene import percent
 
 FREE = "."
 LETTERS = ascii_letters + digits
 MANY = "#"
 ALIKE = 3
 """So many neighbours that look alike are drawn as one."""
+LISTED = 12
+"""Domains of a partition that are listed."""
 _STYLES = (
     "cyan",
     "magenta",
@@ -58,22 +66,28 @@ class _Branch:
 class _Scene:
     fabric: Fabric
     occupancy: Occupancy
+    conditions: Conditions
     letter_of_holder: dict[str, str]
     cells_of_node: dict[str, str]
 
 
-def picture(fabric: Fabric, occupancy: Occupancy) -> Tree:
-    """Return the tree of a cluster: its domains, its nodes with their machines, a character per GPU, a legend."""
-    scene = _scene(fabric, occupancy)
+def picture(fabric: Fabric, occupancy: Occupancy, conditions: Conditions) -> Tree:
+    """Return the tree of a cluster: its domains, its nodes with their machines, a character per GPU, a legend.
+
+    Below it stand the further partitions of its nodes and its tori. Raises BadInput for a torus that is none.
+    """
+    scene = _scene(fabric, occupancy, conditions)
     title = f"{fabric.cluster.name}  {_room(scene, range(len(fabric.nodes)))}"
     tree = Tree(Text(title, style="bold"))
     for branch in _branches(scene, 1, range(len(fabric.names_of_domain[1]))):
         _draw(tree, branch, scene)
     _draw_legend(tree, scene)
+    _draw_partitions(tree, scene)
+    _draw_tori(tree, fabric)
     return tree
 
 
-def _scene(fabric: Fabric, occupancy: Occupancy) -> _Scene:
+def _scene(fabric: Fabric, occupancy: Occupancy, conditions: Conditions) -> _Scene:
     cells = {
         node.name: [FREE] * int(gpus)
         for node, gpus in zip(fabric.nodes, fabric.gpus_of_node, strict=True)
@@ -84,7 +98,8 @@ def _scene(fabric: Fabric, occupancy: Occupancy) -> _Scene:
         for member in occupancy.owners[owner]:
             for gpu in member.gpus:
                 cells[member.node][gpu] = letters[owner]
-    return _Scene(fabric, occupancy, letters, {node: "".join(row) for node, row in cells.items()})
+    cells_of_node = {node: "".join(row) for node, row in cells.items()}
+    return _Scene(fabric, occupancy, conditions, letters, cells_of_node)
 
 
 def _holders_in_topology_order(fabric: Fabric, occupancy: Occupancy) -> list[str]:
@@ -120,21 +135,43 @@ def _looks(scene: _Scene, tier: int, domain: int) -> _Looks:
     children = fabric.first_child_of_domain[tier]
     inside = range(int(children[domain]), int(children[domain + 1]))
     nodes = fabric.first_node_of_domain[tier]
-    note = _room(scene, range(int(nodes[domain]), int(nodes[domain + 1])))
+    room = _room(scene, range(int(nodes[domain]), int(nodes[domain + 1])))
+    note = ", ".join([room, *_condition(scene, tier, domain)])
     return _Looks(fabric.tiers[tier], note=note, inside=_branches(scene, tier + 1, inside))
 
 
-def _room(scene: _Scene, nodes: range) -> str:
+def _condition(scene: _Scene, tier: int, domain: int) -> Iterator[str]:
+    """Tell a health below 1 and a load above 0."""
+    health = float(scene.conditions.health_of_domain[tier][domain])
+    load = float(scene.conditions.load_of_domain[tier][domain])
+    if health < 1:
+        yield f"health {percent(health)}"
+    if load > 0:
+        yield f"load {percent(load)}"
+
+
+def _room(scene: _Scene, nodes: Sequence[int]) -> str:
     """Count the GPUs of nodes, and those that are free and may be used."""
-    named = [node.name for node in scene.fabric.nodes[nodes.start : nodes.stop]]
-    total = sum(len(scene.cells_of_node[node]) for node in named)
-    usable = [node for node in named if scene.occupancy.usable(node)]
-    return f"{_gpus(total)}, {sum(scene.cells_of_node[node].count(FREE) for node in usable)} free"
+    total = sum(len(scene.cells_of_node[scene.fabric.nodes[index].name]) for index in nodes)
+    free = sum(_free(scene, index) for index in nodes)
+    return f"{_gpus(total)}, {free} free"
+
+
+def _usable(scene: _Scene, index: int) -> bool:
+    sound = scene.conditions.health_of_domain[-1][index] > 0
+    return bool(sound) and scene.occupancy.usable(scene.fabric.nodes[index].name)
+
+
+def _free(scene: _Scene, index: int) -> int:
+    """Count the GPUs of a node that are free and may be used."""
+    cells = scene.cells_of_node[scene.fabric.nodes[index].name]
+    return cells.count(FREE) if _usable(scene, index) else 0
 
 
 def _looks_of_node(scene: _Scene, index: int) -> _Looks:
     node = scene.fabric.nodes[index]
-    notes = [] if scene.occupancy.usable(node.name) else ["out of use"]
+    notes = [] if _usable(scene, index) else ["out of use"]
+    notes += _condition(scene, scene.fabric.node_tier, index)
     cells = scene.cells_of_node[node.name]
     if not cells:
         held = [
@@ -192,6 +229,36 @@ def _draw_legend(tree: Tree, scene: _Scene) -> None:
     others = sum(letter == MANY for letter in scene.letter_of_holder.values())
     if others:
         legend.add(Text(f"{MANY}  {others} others"))
+
+
+def _draw_partitions(tree: Tree, scene: _Scene) -> None:
+    """List the domains of each further partition, the first ones where there are many."""
+    for name, partition in partitions_of(scene.fabric).items():
+        domains = partition.names_of_domain
+        drawn = tree.add(Text(f"partition {name}", style="bold"))
+        for number, domain in enumerate(domains[:LISTED]):
+            nodes = [int(node) for node in partition.nodes_of_domain(number)]
+            drawn.add(Text(f"{domain}  {_nodes(len(nodes))}, {_room(scene, nodes)}"))
+        if len(domains) > LISTED:
+            drawn.add(Text(f"{len(domains) - LISTED} others"))
+
+
+def _draw_tori(tree: Tree, fabric: Fabric) -> None:
+    """List the tori with their sizes and the axes that close."""
+    for index in tori_of(fabric):
+        torus = index.torus
+        closed = [str(axis) for axis, wraps in enumerate(torus.wrap) if wraps]
+        ends = f"closed along axis {', '.join(closed)}" if closed else "closed along no axis"
+        inside = f"{_sides(torus.host)} on each of {_nodes(len(torus.nodes))}"
+        tree.add(Text(f"torus {torus.name}  {_sides(torus.dims)} GPUs, {inside}, {ends}"))
+
+
+def _sides(sides: Sequence[int]) -> str:
+    return "x".join(str(side) for side in sides)
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' * (count != 1)}"
 
 
 def _gpus(count: int) -> str:

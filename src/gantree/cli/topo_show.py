@@ -1,43 +1,30 @@
 """`gantree topo show`: a cluster as a picture in the terminal, or as JSON."""
 
-from typing import Annotated, Any
+from math import prod
+from typing import Any
 
-import typer
 from rich.console import Console
 
-from gantree.cli.clusters import this_machine_text
-from gantree.cli.daemon import client
 from gantree.cli.options import JsonOption, StateOption, new_app
 from gantree.cli.printing import print_json
-from gantree.cli.reading import read_text, source_of
-from gantree.cli.sites import Site, answered_site, described_site
+from gantree.cli.sites import Site
 from gantree.cli.topo_picture import picture
-from gantree.formats import read_cluster
-from gantree.model.errors import BadInput
+from gantree.cli.topo_site import ClusterArgument, DetectOption, chosen_site
+from gantree.topology.conditions import Conditions
+from gantree.topology.tori import TorusIndex, tori_of
 
 app = new_app()
 
 
 @app.command()
 def show(
-    cluster: Annotated[
-        str | None, typer.Argument(metavar="CLUSTER", help="Cluster file. [default: the daemon's]")
-    ] = None,
-    detect: Annotated[
-        bool, typer.Option("--detect", help="This machine, as its driver describes it.")
-    ] = False,
+    cluster: ClusterArgument = None,
+    detect: DetectOption = False,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Draw a cluster and who holds its GPUs (the default)."""
-    if detect and cluster is not None:
-        raise BadInput("--detect and a cluster file exclude each other")
-    if detect:
-        site = described_site(read_cluster(this_machine_text(), "this machine"))
-    elif cluster is not None:
-        site = described_site(read_cluster(read_text(cluster), source_of(cluster)))
-    else:
-        site = answered_site(client(state).cluster())
+    site = chosen_site(cluster, detect, state)
     if as_json:
         print_json(_answer(site))
     else:
@@ -45,25 +32,64 @@ def show(
 
 
 def _answer(site: Site) -> dict[str, Any]:
-    """Tiers and nodes in topology order; gpus names the holder of each GPU, null where it is free."""
-    fabric, outer_tiers = site.fabric, site.fabric.cluster.tiers[:-1]
-    holders = site.holder_of_gpu_on_node()
+    """Tiers, domains and nodes in topology order; gpus names the holder of each GPU, null where it is free."""
+    fabric, conditions = site.fabric, Conditions(site.fabric)
     return {
         "cluster": fabric.cluster.name,
         "tiers": list(fabric.cluster.tiers),
-        "nodes": [
-            {
-                "node": node.name,
-                "machine": node.machine,
-                "at": dict(zip(outer_tiers, node.at, strict=True)),
-                "labels": dict(node.labels),
-                "usable": site.occupancy.usable(node.name),
-                "gpus": holders[node.name],
-            }
-            for node in fabric.nodes
+        "domains": [
+            {"tier": fabric.tiers[tier], "name": name, **_condition(conditions, tier, number)}
+            for tier in range(1, fabric.node_tier)
+            for number, name in enumerate(fabric.names_of_domain[tier])
+        ],
+        "nodes": _nodes(site, conditions),
+        "nics": [
+            {"node": facts.node, "nic": facts.nic, "health": facts.health, "load": facts.load}
+            for facts in fabric.cluster.nics
+        ],
+        "tori": [
+            {"torus": torus.name, "dims": list(torus.dims), "host": list(torus.host)}
+            | {"wrap": list(torus.wrap), "nodes": list(torus.nodes)}
+            for torus in fabric.cluster.tori
         ],
     }
 
 
+def _nodes(site: Site, conditions: Conditions) -> list[dict[str, Any]]:
+    fabric, holders = site.fabric, site.holder_of_gpu_on_node()
+    torus_of_node = {node: torus for torus in tori_of(fabric) for node in torus.position_of_node}
+    return [
+        {
+            "node": node.name,
+            "machine": node.machine,
+            "at": dict(zip(fabric.cluster.tiers[:-1], node.at, strict=True)),
+            "labels": dict(node.labels),
+            "usable": site.occupancy.usable(node.name),
+            **_condition(conditions, fabric.node_tier, index),
+            "partitions": dict(node.partitions),
+            "torus": _place(torus_of_node.get(index), index, int(fabric.gpus_of_node[index])),
+            "gpus": holders[node.name],
+        }
+        for index, node in enumerate(fabric.nodes)
+    ]
+
+
+def _condition(conditions: Conditions, tier: int, domain: int) -> dict[str, float]:
+    return {
+        "health": float(conditions.health_of_domain[tier][domain]),
+        "load": float(conditions.load_of_domain[tier][domain]),
+    }
+
+
+def _place(torus: TorusIndex | None, node: int, gpus: int) -> dict[str, Any] | None:
+    """Where a node's GPUs stand in a torus; those for which its host has no place are left out."""
+    if torus is None:
+        return None
+    placed = gpus if prod(torus.torus.host) == 1 else min(gpus, prod(torus.torus.host))
+    points = [list(torus.gpu_point(node, gpu)) for gpu in range(placed)]
+    return {"name": torus.torus.name, "coordinates": points}
+
+
 def _draw(site: Site) -> None:
-    Console(soft_wrap=True).print(picture(site.fabric, site.occupancy))
+    drawn = picture(site.fabric, site.occupancy, Conditions(site.fabric))
+    Console(soft_wrap=True).print(drawn)

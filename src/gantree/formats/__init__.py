@@ -7,28 +7,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gantree.formats.calibrations import read_calibration, write_calibration
+    from gantree.formats.cluster_writer import write_cluster
     from gantree.formats.clusters import read_cluster
     from gantree.formats.jobs import read_job
-    from gantree.formats.machines import write_machine
+    from gantree.formats.machines import write_machines
     from gantree.formats.policies import read_policy
     from gantree.formats.traces import TraceJob, read_trace
 
 __all__ = [
     "TraceJob",
+    "read_calibration",
     "read_cluster",
     "read_job",
     "read_policy",
     "read_trace",
-    "write_machine",
+    "write_calibration",
+    "write_cluster",
+    "write_machines",
 ]
 
 _HOME = {
     "TraceJob": "traces",
+    "read_calibration": "calibrations",
     "read_cluster": "clusters",
     "read_job": "jobs",
     "read_policy": "policies",
     "read_trace": "traces",
-    "write_machine": "machines",
+    "write_calibration": "calibrations",
+    "write_cluster": "cluster_writer",
+    "write_machines": "machines",
 }
 
 

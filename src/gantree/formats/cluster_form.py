@@ -12,12 +12,16 @@ from gantree.formats.fields import (
     AmountAboveZero,
     Command,
     Count,
+    CountFromOne,
+    DomainPath,
     Name,
     NicName,
     NodeNames,
+    Share,
     Text,
     TextValue,
     Word,
+    YesNo,
     wrong,
 )
 from gantree.formats.forms import Form
@@ -29,21 +33,33 @@ from gantree.topology.catalog import PATH_CLASSES, SELF, is_link_class
 MAX_TIERS = 32
 MAX_GPUS_OF_A_MACHINE = 1024
 MAX_NICS_OF_A_MACHINE = 1024
+MAX_AXES = 8
+DEFAULT_ADDRESS = "127.0.0.1"
 
 
 def _link_class(value: Any) -> str:
+    if isinstance(value, str) and value == SELF:
+        return SELF
+    return _read_class(value, also=f"{SELF} on the diagonal, ")
+
+
+def _path_class(value: Any) -> str:
+    return _read_class(value, also="")
+
+
+def _read_class(value: Any, also: str) -> str:
     if value is None or value == NO_LINK:
         return NO_LINK
-    if isinstance(value, str) and (value == SELF or is_link_class(value)):
+    if isinstance(value, str) and is_link_class(value):
         return value
-    words = [SELF, *PATH_CLASSES, "NV1"]
-    allowed = f"X on the diagonal, NV1, NV2..., {', '.join(PATH_CLASSES)}, or null where unknown"
+    words = [SELF, *PATH_CLASSES, "NV1", "XGMI1", "ICI1"]
+    allowed = f"{also}NV1, NV2..., XGMI1..., ICI1, {', '.join(PATH_CLASSES)}, or null where unknown"
     raise wrong(allowed, did_you_mean(str(value), words))
 
 
-LinkClass = Annotated[
-    str, PlainValidator(_link_class), WithJsonSchema({"type": ["string", "null"]})
-]
+_CLASS_SCHEMA: dict[str, Any] = {"type": ["string", "null"]}
+LinkClass = Annotated[str, PlainValidator(_link_class), WithJsonSchema(_CLASS_SCHEMA)]
+PathClass = Annotated[str, PlainValidator(_path_class), WithJsonSchema(_CLASS_SCHEMA)]
 
 
 def _numa_node(value: Any) -> int | None:
@@ -67,6 +83,8 @@ class NicForm(Form):
     name: NicName
     near: list[Count] = []
     rail: Count | None = None
+    bandwidth_GBps: AmountAboveZero | None = None
+    path: PathClass = NO_LINK
 
 
 def _count_or_list(value: Any) -> str:
@@ -89,6 +107,7 @@ class MachineForm(Form):
     ) = None
     cpus: Amount | None = None
     memory_GiB: Amount | None = None
+    peer: list[list[YesNo]] = []
 
 
 class LinkForm(Form):
@@ -107,7 +126,8 @@ class NodeForm(Form):
     at: dict[str, Word] = {}
     labels: dict[Text, TextValue] = {}
     launch: Command = []
-    address: Text = "127.0.0.1"
+    address: Text = DEFAULT_ADDRESS
+    partitions: dict[Name, Word] = {}
 
 
 class AllocationForm(Form):
@@ -121,6 +141,39 @@ class AllocationForm(Form):
     nics: Count = 0
 
 
+class DomainForm(Form):
+    """What is particular of one domain of a tier."""
+
+    tier: Word
+    name: DomainPath
+    uplink_GBps: AmountAboveZero | None = None
+    health: Share = 1.0
+    load: Share = 0.0
+
+
+class NicFactsForm(Form):
+    """Health and load of one NIC of one node."""
+
+    node: Word
+    nic: NicName
+    health: Share = 1.0
+    load: Share = 0.0
+
+
+_Axes = Annotated[list[CountFromOne], Field(min_length=1, max_length=MAX_AXES)]
+
+
+class TorusForm(Form):
+    """Nodes on a grid with wrap-around links."""
+
+    name: Word
+    dims: _Axes
+    host: _Axes | None = None
+    nodes: NodeNames
+    wrap: list[YesNo] | None = None
+    slices: list[_Axes] = []
+
+
 class ClusterForm(Form):
     """cluster.yaml: a site's tiers, links, machines, nodes, and what is already taken."""
 
@@ -132,3 +185,6 @@ class ClusterForm(Form):
     machines: dict[Word, MachineForm] = {}
     nodes: Annotated[list[NodeForm], Field(min_length=1)]
     allocations: list[AllocationForm] = []
+    domains: list[DomainForm] = []
+    nics: list[NicFactsForm] = []
+    tori: list[TorusForm] = []

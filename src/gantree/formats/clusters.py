@@ -1,12 +1,23 @@
 """cluster.yaml to a `Cluster`: all of it, or an error that names everything wrong with it."""
 
+from collections.abc import Iterator
 from itertools import islice
 
-from gantree.formats.cluster_form import AllocationForm, ClusterForm, NodeForm
+from gantree.formats.cluster_fact_rules import fact_problems, host_of, names_of_torus
+from gantree.formats.cluster_form import AllocationForm, ClusterForm, NodeForm, TorusForm
 from gantree.formats.cluster_rules import allocation_problems, cluster_problems, names_of_nodes
 from gantree.formats.forms import MAX_PROBLEMS, only_document, read_form, refuse
 from gantree.formats.machines import machine_of, machine_problems
-from gantree.model.cluster import Allocation, Cluster, Link, Machine, Node
+from gantree.model.cluster import (
+    Allocation,
+    Cluster,
+    DomainFacts,
+    Link,
+    Machine,
+    NicFacts,
+    Node,
+    Torus,
+)
 from gantree.model.errors import Problem
 from gantree.text.document import read_documents
 from gantree.topology.catalog import MACHINES
@@ -30,6 +41,7 @@ def read_cluster(text: str, source: str) -> Cluster:
         }
         problems += islice(cluster_problems(form, names), MAX_PROBLEMS)
         problems += islice(allocation_problems(form, machine_of_node), MAX_PROBLEMS)
+        problems += islice(fact_problems(form, machine_of_node), MAX_PROBLEMS)
     refuse(problems, source)
     assert form is not None
     return _cluster(form, names, machines)
@@ -54,23 +66,42 @@ def _cluster(form: ClusterForm, names: list[list[str]], machines: dict[str, Mach
         tiers=tuple(form.tiers),
         machines=machines,
         nodes=tuple(
-            _node(name, node, tuple(node.at[tier] for tier in outer), tuple(node.labels.items()))
-            for node, own in zip(form.nodes, names, strict=True)
-            for name in own
+            node
+            for node_form, own in zip(form.nodes, names, strict=True)
+            for node in _nodes(node_form, own, outer)
         ),
         links={
             tier: Link(link.bandwidth_GBps, link.latency_us, link.uplink_GBps)
             for tier, link in form.links.items()
         },
         allocations=tuple(_allocation(allocation) for allocation in form.allocations),
+        domains=tuple(
+            DomainFacts(each.tier, each.name, each.uplink_GBps, each.health, each.load)
+            for each in form.domains
+        ),
+        nics=tuple(NicFacts(each.node, each.nic, each.health, each.load) for each in form.nics),
+        tori=tuple(_torus(torus) for torus in form.tori),
     )
 
 
-def _node(
-    name: str, form: NodeForm, at: tuple[str, ...], labels: tuple[tuple[str, str], ...]
-) -> Node:
-    launch = tuple(word.replace("{node}", name) for word in form.launch)
-    return Node(name, form.machine, at, labels, launch, form.address.replace("{node}", name))
+def _nodes(form: NodeForm, names: list[str], outer: list[str]) -> Iterator[Node]:
+    at = tuple(form.at[tier] for tier in outer)
+    labels, partitions = tuple(form.labels.items()), tuple(form.partitions.items())
+    for name in names:
+        launch = tuple(word.replace("{node}", name) for word in form.launch)
+        address = form.address.replace("{node}", name)
+        yield Node(name, form.machine, at, labels, launch, address, partitions)
+
+
+def _torus(form: TorusForm) -> Torus:
+    return Torus(
+        form.name,
+        tuple(form.dims),
+        tuple(host_of(form)),
+        tuple(names_of_torus(form)),
+        (True,) * len(form.dims) if form.wrap is None else tuple(form.wrap),
+        tuple(tuple(box) for box in form.slices),
+    )
 
 
 def _allocation(form: AllocationForm) -> Allocation:

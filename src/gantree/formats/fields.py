@@ -72,6 +72,13 @@ def whole(least: int, most: int, allowed: str) -> Callable[[Any], int]:
     return check
 
 
+def truth(value: Any) -> bool:
+    """Check for true or false."""
+    if not isinstance(value, Truth):
+        raise wrong("true or false")
+    return bool(value)
+
+
 def text_value(value: Any) -> str:
     """Check for a scalar that becomes text as written (environment, labels, arguments)."""
     text = written(value)
@@ -173,6 +180,16 @@ NicName = Annotated[
     PlainValidator(matching(r"[^\s,\[\]=^]{1,100}", "a device name such as mlx5_0")),
     WithJsonSchema({"type": _SCALAR}),
 ]
+DomainPath = Annotated[
+    str,
+    PlainValidator(
+        matching(
+            f"{WORD_PATTERN}(/{WORD_PATTERN}){{0,31}}",
+            "names joined by `/`, such as s0/l0, or a node",
+        )
+    ),
+    WithJsonSchema({"type": _SCALAR, "pattern": f"^{WORD_PATTERN}(/{WORD_PATTERN})*$"}),
+]
 Text = Annotated[str, PlainValidator(plain_text), WithJsonSchema({"type": _SCALAR})]
 TextValue = Annotated[
     str, PlainValidator(text_value), WithJsonSchema({"type": [*_SCALAR, "boolean"]})
@@ -197,6 +214,12 @@ AmountAboveZero = Annotated[
     PlainValidator(number(1e-12, 1e15, "a number above 0")),
     WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
 ]
+Share = Annotated[
+    float,
+    PlainValidator(number(0, 1, "a number from 0 to 1")),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
+]
+YesNo = Annotated[bool, PlainValidator(truth), WithJsonSchema({"type": "boolean"})]
 _DURATION_SCHEMA = {
     "anyOf": [
         {"type": "number", "minimum": 0},

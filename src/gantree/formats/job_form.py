@@ -3,11 +3,12 @@
 # ruff: noqa: RUF012 - Pydantic copies the default of a field for every form
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from gantree.formats.fields import (
     MAX_COUNT,
@@ -28,6 +29,8 @@ from gantree.formats.fields import (
     wrong,
 )
 from gantree.formats.forms import AlsoWritten, Form, Listed
+from gantree.model.errors import BadInput
+from gantree.model.jobs import AXES, COLLECTIVES, SHARDED
 from gantree.text.document import Table, Truth, written
 from gantree.text.words import NAME_PATTERN, did_you_mean
 
@@ -126,6 +129,87 @@ EnvName = Annotated[
 ]
 
 
+_QUANTITY = re.compile(
+    r"(\d{1,18}(?:\.\d{1,18})?)(?:[eE]\+?(\d{1,2}))?\s?([a-zA-Z]{0,3})", re.ASCII
+)
+_TIMES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
+_BYTES = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
+          "KIB": 2.0**10, "MIB": 2.0**20, "GIB": 2.0**30, "TIB": 2.0**40}  # fmt: skip
+MOST_BYTES = 1e18
+
+
+def _quantity(value: Any, units: Mapping[str, float], allowed: str) -> float:
+    """A number, or a text of one and a unit, above 0 and at most 1e18."""
+    amount = value
+    if isinstance(value, str):
+        found = _QUANTITY.fullmatch(value)
+        if not found or found[3].upper() not in units:
+            raise wrong(allowed)
+        amount = float(found[1]) * 10.0 ** int(found[2] or 0) * units[found[3].upper()]
+    if (
+        isinstance(amount, bool)
+        or not isinstance(amount, (int, float))
+        or not 0 < amount <= MOST_BYTES
+    ):
+        raise wrong(allowed)
+    return float(amount)
+
+
+def _parameters(value: Any) -> float:
+    return _quantity(value, _TIMES, "a number of parameters above 0, such as 7B, 350M or 1.2e9")
+
+
+def _bytes(value: Any) -> float:
+    allowed = "a size above 0, such as 512MiB, 14GB or a number of bytes"
+    return _quantity(value, {"": 1.0, **_BYTES}, allowed)
+
+
+def bytes_of(text: str, whose: str) -> float:
+    """Bytes of a size as job files write it. Raises BadInput, naming whose it is."""
+    try:
+        return _bytes(text)
+    except PydanticCustomError as error:
+        raise BadInput(f"{whose} {text}: allowed: {error.message()}") from None
+
+
+def _bytes_alone(value: Any) -> Any:
+    """Make `{bytes: 14GB}` of a bare 14GB."""
+    if isinstance(value, Table):
+        return value
+    table = Table("", 0)
+    table["bytes"] = _bytes(value)
+    return table
+
+
+def _one_of(words: Sequence[str]) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if value in words:
+            return str(value)
+        raise wrong(f"one of {', '.join(words)}", did_you_mean(str(value), list(words)))
+
+    return check
+
+
+Sharded = Annotated[str, PlainValidator(_one_of(SHARDED)), WithJsonSchema({"enum": list(SHARDED)})]
+CollectiveName = Annotated[
+    str, PlainValidator(_one_of(COLLECTIVES)), WithJsonSchema({"enum": list(COLLECTIVES)})
+]
+Parameters = Annotated[
+    float, PlainValidator(_parameters), WithJsonSchema({"type": ["number", "string"]})
+]
+Bytes = Annotated[float, PlainValidator(_bytes), WithJsonSchema({"type": ["number", "string"]})]
+ShareFromZero = Annotated[
+    float,
+    PlainValidator(number(0, 1, "a number from 0 to 1")),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
+]
+AboveZeroToOne = Annotated[
+    float,
+    PlainValidator(number(1e-6, 1, "a number above 0, at most 1")),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
+]
+
+
 class EachForm(Form):
     """What one member needs on one node."""
 
@@ -209,6 +293,70 @@ class ParallelismForm(Form):
         return tuple((axis, getattr(self, axis)) for axis in self.written_fields())
 
 
+class ModelForm(Form):
+    """The model that is trained: what its traffic and its arithmetic follow from."""
+
+    parameters: Parameters
+    layers: CountFromOne
+    hidden: CountFromOne
+    sequence: CountFromOne
+    batch: CountFromOne
+    micro_batch: CountFromOne = 1
+    heads: CountFromOne | None = None
+    kv_heads: CountFromOne | None = None
+    value_bytes: AmountAboveZero = 2.0
+    gradient_bytes: AmountAboveZero = 4.0
+    experts: CountFromOne | None = None
+    experts_per_token: CountFromOne = 1
+    expert_parameters: Parameters | None = None
+    sharded: Sharded = "none"
+    mfu: AboveZeroToOne | None = None
+    peak_TFLOPS: AmountAboveZero | None = None
+
+
+class AxisTrafficForm(Form):
+    """What each rank sends a step along one axis."""
+
+    bytes: Bytes
+    calls: CountFromOne = 1
+    collective: CollectiveName | None = None
+
+
+_OrBytes = AlsoWritten(_bytes_alone, {"type": ["number", "string"]})
+
+
+class TrafficForm(Form):
+    """What is sent a step, told instead of derived from a model."""
+
+    tensor: Annotated[AxisTrafficForm | None, _OrBytes] = None
+    context: Annotated[AxisTrafficForm | None, _OrBytes] = None
+    expert: Annotated[AxisTrafficForm | None, _OrBytes] = None
+    data: Annotated[AxisTrafficForm | None, _OrBytes] = None
+    pipeline: Annotated[AxisTrafficForm | None, _OrBytes] = None
+    compute: DurationAboveZero | None = None
+    micro_batches: CountFromOne = 1
+
+    def axes(self) -> tuple[tuple[str, AxisTrafficForm], ...]:
+        """Return (axis, form) of those that are written."""
+        told = ((axis, getattr(self, axis)) for axis in AXES)
+        return tuple((axis, form) for axis, form in told if form is not None)
+
+
+class OverlapForm(Form):
+    """Which share of an axis's traffic hides behind computing."""
+
+    tensor: ShareFromZero | None = None
+    context: ShareFromZero | None = None
+    expert: ShareFromZero | None = None
+    data: ShareFromZero | None = None
+    pipeline: ShareFromZero | None = None
+
+    def axes(self) -> tuple[tuple[str, float], ...]:
+        """Return (axis, share) of those that are written."""
+        told = ((axis, getattr(self, axis)) for axis in AXES)
+        return tuple((axis, share) for axis, share in told if share is not None)
+
+
 class JobForm(Form):
     """One document of job.yaml."""
 
@@ -220,6 +368,9 @@ class JobForm(Form):
     gang: Annotated[list[RoleForm], Field(min_length=1)]
     topology: TopologyForm = TopologyForm()
     parallelism: ParallelismForm = ParallelismForm()
+    model: ModelForm | None = None
+    traffic: TrafficForm | None = None
+    overlap: OverlapForm = OverlapForm()
     elastic: ElasticForm | None = None
     checkpoint: CheckpointForm | None = None
     restarts: Annotated[

@@ -6,7 +6,16 @@ Tiers are not checked here: a job is written without knowing the cluster.
 import re
 from collections.abc import Iterator, Sequence
 
-from gantree.formats.job_form import EachForm, JobForm, RestartsForm, RoleForm, TopologyForm
+from gantree.formats.job_form import (
+    EachForm,
+    JobForm,
+    ModelForm,
+    ParallelismForm,
+    RestartsForm,
+    RoleForm,
+    TopologyForm,
+    TrafficForm,
+)
 from gantree.model.errors import Problem
 from gantree.text.words import NAME_PATTERN, did_you_mean
 
@@ -27,6 +36,9 @@ def job_problems(form: JobForm) -> list[Problem]:
         *(p for role in form.gang for p in _slice_problems(form, role.topology, [role])),
         *_elastic_problems(form),
         *_restart_problems(form.restarts),
+        *_parallelism_problems(form.parallelism),
+        *(_model_problems(form.model, form.parallelism) if form.model else ()),
+        *(_traffic_problems(form.traffic, form) if form.traffic else ()),
     ]
 
 
@@ -84,6 +96,62 @@ def _restart_problems(form: RestartsForm) -> Iterator[Problem]:
     ):
         found = f"{form.backoff_max:g} s"
         yield form.problem("backoff_max", found, f"at least backoff, which is {form.backoff:g} s")
+
+
+def _parallelism_problems(form: ParallelismForm) -> Iterator[Problem]:
+    """Experts are spread over data-parallel replicas."""
+    if form.expert is not None and form.data is not None and form.data % form.expert:
+        allowed = f"ways that divide data, which is {form.data} (expert ways lie within data)"
+        yield form.problem("expert", f"`{form.expert}`", allowed)
+
+
+def _model_problems(model: ModelForm, ways: ParallelismForm) -> Iterator[Problem]:
+    """What a model must be to be cut as the parallelism says."""
+    if (model.heads is None) != (model.kv_heads is None) and not model.lost & {"heads", "kv_heads"}:
+        field, other = ("heads", "kv_heads") if model.kv_heads is None else ("kv_heads", "heads")
+        yield model.problem(field, f"it without {other}", "heads and kv_heads together")
+    elif model.heads and model.kv_heads and model.heads % model.kv_heads:
+        allowed = f"heads that divide into heads, which is {model.heads}"
+        yield model.problem("kv_heads", f"`{model.kv_heads}`", allowed)
+    if ways.pipeline and model.layers % ways.pipeline:
+        allowed = f"layers that pipeline, which is {ways.pipeline}, divides"
+        yield model.problem("layers", f"`{model.layers}`", allowed)
+    if ways.data and model.batch % (ways.data * model.micro_batch):
+        allowed = (
+            f"sequences that data x micro_batch, which is {ways.data * model.micro_batch}, divides"
+        )
+        yield model.problem("batch", f"`{model.batch}`", allowed)
+    yield from _expert_problems(model, ways)
+
+
+def _expert_problems(model: ModelForm, ways: ParallelismForm) -> Iterator[Problem]:
+    if model.experts is None:
+        for field in ("expert_parameters", "experts_per_token"):
+            if field in model.written_fields() and "experts" not in model.lost:
+                yield model.problem(field, "it without experts", "a figure of experts")
+        return
+    if model.experts_per_token > model.experts:
+        allowed = f"at most experts, which is {model.experts}"
+        yield model.problem("experts_per_token", f"`{model.experts_per_token}`", allowed)
+    if ways.expert and model.experts % ways.expert:
+        allowed = f"experts that the expert ways, which are {ways.expert}, divide"
+        yield model.problem("experts", f"`{model.experts}`", allowed)
+    if model.expert_parameters is None:
+        if "expert_parameters" not in model.lost:
+            allowed = "expert_parameters beside it: those of all experts together"
+            yield model.problem("experts", "it without expert_parameters", allowed)
+    elif model.expert_parameters > model.parameters:
+        allowed = f"at most parameters, which is {model.parameters:g}"
+        yield model.problem("expert_parameters", f"`{model.expert_parameters:g}`", allowed)
+
+
+def _traffic_problems(traffic: TrafficForm, form: JobForm) -> Iterator[Problem]:
+    """An axis that has traffic is one that the job has; data is there without being named."""
+    ways = dict(form.parallelism.axes())
+    for axis, _ in traffic.axes():
+        if axis != "data" and axis not in ways and not form.any_lost("parallelism"):
+            allowed = f"axes of the parallelism ({', '.join(dict.fromkeys((*ways, 'data')))})"
+            yield traffic.problem(axis, f"traffic along {axis}", allowed)
 
 
 def name_problems(forms: Sequence[JobForm], max_jobs: int) -> Iterator[Problem]:

@@ -8,13 +8,16 @@ from gantree.formats.job_form import (
     CheckpointForm,
     EachForm,
     JobForm,
+    ModelForm,
     RestartsForm,
     RoleForm,
     TopologyForm,
+    TrafficForm,
 )
 from gantree.formats.job_rules import job_problems, name_problems, names_of
 from gantree.model.errors import Problem
 from gantree.model.jobs import (
+    AxisTraffic,
     Checkpoint,
     Elastic,
     Job,
@@ -23,6 +26,8 @@ from gantree.model.jobs import (
     Shape,
     Slices,
     TopologyWish,
+    Traffic,
+    Transformer,
 )
 from gantree.text.document import read_documents
 
@@ -59,6 +64,9 @@ def _jobs(form: JobForm) -> Iterator[Job]:
             time_limit_s=form.time_limit,
             after=tuple(form.after),
             array_index=index,
+            trains=_transformer(form.model) if form.model else None,
+            traffic=_traffic(form.traffic) if form.traffic else None,
+            overlap=form.overlap.axes(),
         )
 
 
@@ -111,3 +119,31 @@ def _restarts(form: RestartsForm) -> Restarts:
         backoff_s=backoff_s,
         backoff_max_s=longest_s if form.backoff_max is None else form.backoff_max,
     )
+
+
+def _transformer(form: ModelForm) -> Transformer:
+    grouped = form.heads is not None and form.kv_heads is not None
+    return Transformer(
+        parameters=form.parameters,
+        layers=form.layers,
+        hidden=form.hidden,
+        sequence=form.sequence,
+        batch=form.batch,
+        micro_batch=form.micro_batch,
+        kv_share=(form.kv_heads or 1) / (form.heads or 1) if grouped else 1.0,
+        value_bytes=form.value_bytes,
+        gradient_bytes=form.gradient_bytes,
+        experts=form.experts or 0,
+        experts_per_token=form.experts_per_token,
+        expert_parameters=form.expert_parameters or 0.0,
+        sharded=form.sharded,
+        mfu=form.mfu,
+        peak_TFLOPS=form.peak_TFLOPS,
+    )
+
+
+def _traffic(form: TrafficForm) -> Traffic:
+    axes = tuple(
+        AxisTraffic(axis, told.bytes, told.calls, told.collective) for axis, told in form.axes()
+    )
+    return Traffic(axes, form.compute, form.micro_batches)

@@ -1,9 +1,11 @@
 """The `machines:` entry of a cluster file to and from a `Machine`."""
 
 import json
+import re
+from collections.abc import Iterable, Sequence, Sized
 
 from gantree.formats.cluster_form import MAX_GPUS_OF_A_MACHINE, MAX_NICS_OF_A_MACHINE, MachineForm
-from gantree.model.cluster import NO_LINK, Machine, Nic
+from gantree.model.cluster import Machine, Nic
 from gantree.model.errors import Problem
 from gantree.topology import catalog
 
@@ -23,6 +25,7 @@ def machine_of(name: str, form: MachineForm) -> Machine:
         cpus=form.cpus,
         memory_GiB=form.memory_GiB,
         nics_counted=form.nics is not None,
+        peer=tuple(tuple(row) for row in form.peer),
     )
 
 
@@ -31,7 +34,9 @@ def _nics(name: str, form: MachineForm) -> tuple[Nic, ...]:
         return ()
     if isinstance(form.nics, int):
         return catalog.plain(name, form.gpus, nics=form.nics).nics
-    return tuple(Nic(nic.name, tuple(nic.near), nic.rail) for nic in form.nics)
+    return tuple(
+        Nic(nic.name, tuple(nic.near), nic.rail, nic.bandwidth_GBps, nic.path) for nic in form.nics
+    )
 
 
 def machine_problems(form: MachineForm) -> list[Problem]:
@@ -39,21 +44,42 @@ def machine_problems(form: MachineForm) -> list[Problem]:
     if form.gpus > MAX_GPUS_OF_A_MACHINE:
         allowed = f"at most {MAX_GPUS_OF_A_MACHINE} GPUs in one machine"
         return [form.problem("gpus", f"`{form.gpus}`", allowed)]
-    return [*_link_problems(form), *_numa_problems(form), *_nic_problems(form)]
+    return [
+        *_link_problems(form),
+        *_numa_problems(form),
+        *_nic_problems(form),
+        *_peer_problems(form),
+    ]
+
+
+def _shape_problems(form: MachineForm, field: str, matrix: Sequence[Sized]) -> list[Problem]:
+    """Return where a matrix has not a row and a column for each GPU."""
+    if len(matrix) != form.gpus:
+        allowed = f"{form.gpus} rows, one for each GPU"
+        return [form.problem(field, f"{len(matrix)} rows", allowed)]
+    allowed = f"{form.gpus} columns, one for each GPU"
+    return [
+        form.problem(field, f"{len(row)} columns", allowed, at=(a,))
+        for a, row in enumerate(matrix)
+        if len(row) != form.gpus
+    ]
+
+
+def _peer_problems(form: MachineForm) -> list[Problem]:
+    if not form.peer or "gpus" in form.lost or form.any_lost("peer"):
+        return []
+    return _shape_problems(form, "peer", form.peer) or [
+        form.problem("peer", "`false`", "true, from a GPU to itself", at=(a, a))
+        for a in range(form.gpus)
+        if not form.peer[a][a]
+    ]
 
 
 def _link_problems(form: MachineForm) -> list[Problem]:
     links, gpus = form.links, form.gpus
     if not links or "gpus" in form.lost or form.any_lost("links"):
         return []
-    if len(links) != gpus:
-        return [form.problem("links", f"{len(links)} rows", f"{gpus} rows, one for each GPU")]
-    found = [
-        form.problem("links", f"{len(row)} columns", f"{gpus} columns, one for each GPU", at=(a,))
-        for a, row in enumerate(links)
-        if len(row) != gpus
-    ]
-    return found or [
+    return _shape_problems(form, "links", links) or [
         form.problem("links", f"`{links[a][b] or 'null'}`", _link_rule(links, a, b), at=(a, b))
         for a in range(gpus)
         for b in range(gpus)
@@ -105,31 +131,36 @@ def _gpu_range(gpus: int) -> str:
     return f"GPUs 0 to {gpus - 1}" if gpus else "none; the machine has no GPU"
 
 
-def write_machine(machine: Machine) -> str:
-    """Return a `machines:` section with this machine in full; read back, it gives the same machine."""
-    lines = ["machines:", f"  {_word(machine.name)}:", f"    gpus: {machine.gpus}"]
+def write_machines(machines: Iterable[Machine]) -> str:
+    """Return a `machines:` section with these machines in full; read back, it gives the same machines."""
+    lines = [line for machine in machines for line in machine_lines(machine)]
+    return "\n".join(["machines:", *lines]) + "\n"
+
+
+def machine_lines(machine: Machine) -> list[str]:
+    """Return the entry of a machine below `machines:`, line by line."""
+    lines = [f"  {word(machine.name)}:", f"    gpus: {machine.gpus}"]
     if machine.gpu is not None:
-        lines.append(f"    gpu: {_word(machine.gpu)}")
-    lines += _links_lines(machine)
+        lines.append(f"    gpu: {word(machine.gpu)}")
+    lines += _matrix_lines("links", [[link or "null" for link in row] for row in machine.links])
     if machine.numa:
         numbers = ", ".join("null" if node is None else str(node) for node in machine.numa)
         lines.append(f"    numa: [{numbers}]")
     lines += _nics_lines(machine)
     if machine.cpus is not None:
-        lines.append(f"    cpus: {_number(machine.cpus)}")
+        lines.append(f"    cpus: {amount(machine.cpus)}")
     if machine.memory_GiB is not None:
-        lines.append(f"    memory_GiB: {_number(machine.memory_GiB)}")
-    return "\n".join(lines) + "\n"
+        lines.append(f"    memory_GiB: {amount(machine.memory_GiB)}")
+    return lines + _matrix_lines("peer", [[yes_no(told) for told in row] for row in machine.peer])
 
 
-def _links_lines(machine: Machine) -> list[str]:
+def _matrix_lines(field: str, rows: list[list[str]]) -> list[str]:
     """Return the matrix, a row a line, in columns."""
-    if not machine.links:
+    if not rows:
         return []
-    rows = [["null" if link == NO_LINK else link for link in row] for row in machine.links]
-    width = max(len(link) for row in rows for link in row)
-    cells = [", ".join(link.rjust(width) for link in row) for row in rows]
-    return ["    links:", *(f"      - [{row}]" for row in cells)]
+    width = max(len(cell) for row in rows for cell in row)
+    cells = [", ".join(cell.rjust(width) for cell in row) for row in rows]
+    return [f"    {field}:", *(f"      - [{row}]" for row in cells)]
 
 
 def _nics_lines(machine: Machine) -> list[str]:
@@ -139,19 +170,32 @@ def _nics_lines(machine: Machine) -> list[str]:
 
 
 def _nic(nic: Nic) -> str:
-    rail = "" if nic.rail is None else f", rail: {nic.rail}"
     near = ", ".join(str(gpu) for gpu in nic.near)
-    return f"{{name: {_word(nic.name)}, near: [{near}]{rail}}}"
+    rail = "" if nic.rail is None else f", rail: {nic.rail}"
+    rate = "" if nic.bandwidth_GBps is None else f", bandwidth_GBps: {amount(nic.bandwidth_GBps)}"
+    path = f", path: {nic.path}" if nic.path else ""
+    return f"{{name: {word(nic.name)}, near: [{near}]{rail}{rate}{path}}}"
 
 
-def _word(text: str) -> str:
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+def word(text: str) -> str:
     """Write text so that YAML reads the same text: quoted unless it is a plain word."""
     plain = (
         text.isascii() and text.replace("-", "").replace("_", "").isalnum() and text[0].isalpha()
     )
-    words = {"true", "false", "null"}
-    return text if plain and text.lower() not in words else json.dumps(text, ensure_ascii=False)
+    if plain and text.lower() not in {"true", "false", "null"}:
+        return text
+    quoted = json.dumps(text, ensure_ascii=False)
+    return _ESCAPED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", quoted)
 
 
-def _number(value: float) -> str:
+def amount(value: float) -> str:
+    """Write a number so that it reads back the same."""
     return str(int(value)) if value == int(value) else repr(value)
+
+
+def yes_no(value: bool) -> str:
+    """Write a truth as YAML 1.2 does."""
+    return "true" if value else "false"

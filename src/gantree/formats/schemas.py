@@ -12,13 +12,19 @@ from gantree.formats.cluster_form import ClusterForm
 from gantree.formats.forms import Form
 from gantree.formats.job_form import JobForm
 from gantree.formats.policy_form import PolicyForm
+from gantree.formats.prices import PricesForm
 
-FORMS: dict[str, type[Form]] = {"cluster": ClusterForm, "job": JobForm, "policy": PolicyForm}
+FORMS: dict[str, type[Form]] = {
+    "cluster": ClusterForm,
+    "job": JobForm,
+    "policy": PolicyForm,
+    "prices": PricesForm,
+}
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """Return the JSON schema of cluster, job or policy."""
+    """Return the JSON schema of cluster, job, policy or prices."""
     return {"$schema": DIALECT, **FORMS[name].model_json_schema()}
 
 

@@ -6,6 +6,21 @@ from dataclasses import dataclass
 DEFAULT_GRACE_S = 30.0
 """Seconds between SIGTERM and SIGKILL where the job does not say."""
 
+AXES = ("tensor", "context", "expert", "data", "pipeline")
+"""Axes of a parallelism in the order of the ranks, the fastest first; expert ways lie within data ways."""
+SHARDED = ("none", "optimizer", "parameters")
+"""What data-parallel replicas may share out among each other."""
+COLLECTIVES = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "reduce",
+    "send_recv",
+)
+"""Collectives that have a price."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -88,11 +103,62 @@ class Restarts:
 
 
 @dataclass(frozen=True, slots=True)
+class Transformer:
+    """The model that a job trains, as far as its traffic and its arithmetic depend on it.
+
+    parameters are all there are, expert_parameters those of them in experts (of every layer together). sequence is in
+    tokens, batch and micro_batch in sequences: batch of the whole job a step, micro_batch of one replica at a time.
+    kv_share is the width of keys and values over that of queries (1 without grouped heads). sharded is what replicas
+    share out: "none", "optimizer" (ZeRO 1 and 2) or "parameters" (ZeRO 3, FSDP). mfu is the share of the peak that
+    computing reaches, peak_TFLOPS that of one GPU: None for the defaults.
+    """
+
+    parameters: float
+    layers: int
+    hidden: int
+    sequence: int
+    batch: int
+    micro_batch: int = 1
+    kv_share: float = 1.0
+    value_bytes: float = 2.0
+    gradient_bytes: float = 4.0
+    experts: int = 0
+    experts_per_token: int = 1
+    expert_parameters: float = 0.0
+    sharded: str = "none"
+    mfu: float | None = None
+    peak_TFLOPS: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AxisTraffic:
+    """What each rank sends a step along one axis of the parallelism: size_bytes in all, in `calls` equal collectives.
+
+    Sizes are as nccl-tests count them. collective is None for the usual one of the axis.
+    """
+
+    axis: str
+    size_bytes: float
+    calls: int = 1
+    collective: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What a job sends a step, told instead of derived; compute_s is a step's arithmetic alone, if told."""
+
+    axes: tuple[AxisTraffic, ...] = ()
+    compute_s: float | None = None
+    micro_batches: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A job: its all-or-nothing gang (roles) and everything that decides about it.
 
     priority is a class of the policy ("batch") or a number, larger first. after names jobs that must have
-    succeeded first; array_index is set on a job that came out of an `array`.
+    succeeded first; array_index is set on a job that came out of an `array`. trains and traffic say what its ranks send
+    each other, overlap which share of that hides behind computing, by axis of the parallelism.
     """
 
     name: str
@@ -107,6 +173,9 @@ class Job:
     time_limit_s: float | None = None
     after: tuple[str, ...] = ()
     array_index: int | None = None
+    trains: Transformer | None = None
+    traffic: Traffic | None = None
+    overlap: tuple[tuple[str, float], ...] = ()
 
     @property
     def members(self) -> int:

@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ctypes import byref
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +17,27 @@ import pynvml
 from gantree.model.cluster import Machine
 from gantree.model.errors import Unreachable
 from gantree.telemetry import sysfs
-from gantree.telemetry.readings import GpuReading, Readings, machine_of
+from gantree.telemetry.readings import (
+    GpuReading,
+    PciPlace,
+    Readings,
+    fabric_clique,
+    machine_of,
+    topology_of,
+)
+from gantree.topology.discovery.gpus import GpuTopology
+from gantree.topology.discovery.nvidia_names import sysfs_bus_id
 
 MIB = 1 << 20
 _NO_ANSWER = (
     pynvml.NVMLError_NotSupported,
     pynvml.NVMLError_InvalidArgument,
     pynvml.NVMLError_FunctionNotFound,
+    pynvml.NVMLError_ArgumentVersionMismatch,
 )
-"""What NVML says of links that a GPU does not have, and of questions older than the answer."""
+"""What NVML says of links that a GPU does not have, and of questions that are older or newer than the answer."""
+_P2P_READ, _P2P_WRITE = 0, 1
+"""nvmlGpuP2PCapsIndex_t; the binding's own constant for reads is a tuple by mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +52,11 @@ def detect(name: str = "this-machine") -> Detected:
     """Read this machine; its model gets the name given. Unreachable where no NVIDIA driver answers."""
     readings = read()
     return Detected(readings.hostname, machine_of(readings, name))
+
+
+def topology() -> GpuTopology:
+    """Read this machine as the parsers of files do. Unreachable where no NVIDIA driver answers."""
+    return topology_of(read())
 
 
 def uuids() -> tuple[str, ...]:
@@ -86,15 +104,19 @@ def _handles() -> list[Any]:
 
 def _gpu(index: int, handles: list[Any], bus_ids: list[str]) -> GpuReading:
     gpu = handles[index]
+    bus_id = sysfs_bus_id(bus_ids[index])
     to_gpu, to_switch = _links(gpu, bus_ids)
     return GpuReading(
         uuid=_text(pynvml.nvmlDeviceGetUUID(gpu)),
         name=_text(pynvml.nvmlDeviceGetName(gpu)),
         memory_MiB=pynvml.nvmlDeviceGetMemoryInfo(gpu).total // MIB,
-        place=sysfs.gpu_place(sysfs.bus_id_of(bus_ids[index])),
+        place=PciPlace(()) if bus_id is None else sysfs.gpu_place(bus_id),
         levels=tuple(None if other is gpu else _level(gpu, other) for other in handles),
         links_to_gpu=to_gpu,
         links_to_switch=to_switch,
+        p2p=tuple(None if other is gpu else _p2p(gpu, other) for other in handles),
+        bus_id=bus_id,
+        clique=_clique(gpu),
     )
 
 
@@ -105,10 +127,33 @@ def _level(gpu: Any, other: Any) -> int | None:
         return None
 
 
+def _p2p(gpu: Any, other: Any) -> int | None:
+    """Return the worse of two statuses: of reading the other's memory, and of writing it. 0 is fine."""
+    try:
+        read = int(pynvml.nvmlDeviceGetP2PStatus(gpu, other, _P2P_READ))
+        return read or int(pynvml.nvmlDeviceGetP2PStatus(gpu, other, _P2P_WRITE))
+    except _NO_ANSWER:
+        return None
+
+
+def _clique(gpu: Any) -> str | None:
+    """Return the NVLink domain across nodes, asked as drivers since 535 allow, or else as those before them."""
+    for ask, info in (
+        (pynvml.nvmlDeviceGetGpuFabricInfoV, pynvml.c_nvmlGpuFabricInfo_v2_t()),
+        (pynvml.nvmlDeviceGetGpuFabricInfo, pynvml.c_nvmlGpuFabricInfo_t()),
+    ):
+        try:
+            ask(gpu, byref(info))
+        except _NO_ANSWER:
+            continue
+        return fabric_clique(bytes(info.clusterUuid), info.cliqueId, info.state, info.status)
+    return None
+
+
 def _links(gpu: Any, bus_ids: list[str]) -> tuple[tuple[int, ...], int]:
     """Count active NVLinks to each GPU and to switches."""
     to_gpu, to_switch = [0] * len(bus_ids), 0
-    places = {sysfs.bus_id_of(bus_id): index for index, bus_id in enumerate(bus_ids)}
+    places = {sysfs_bus_id(bus_id): index for index, bus_id in enumerate(bus_ids)}
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         try:
             if not pynvml.nvmlDeviceGetNvLinkState(gpu, link):
@@ -119,7 +164,7 @@ def _links(gpu: Any, bus_ids: list[str]) -> tuple[tuple[int, ...], int]:
             remote = _text(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu, link).busId)
         except _NO_ANSWER:
             continue
-        index = places.get(sysfs.bus_id_of(remote))
+        index = places.get(sysfs_bus_id(remote))
         if index is not None:
             to_gpu[index] += 1
     return tuple(to_gpu), to_switch

@@ -1,29 +1,29 @@
-"""From raw readings of a machine to a machine model. Pure: who takes the readings is `nvml` and `sysfs`.
+"""From raw readings of a machine to its topology and model. Pure: who takes the readings is `nvml` and `sysfs`.
 
 A path between a GPU and a NIC has no reading of its own; it is told from the two places in the PCI tree, in the
 same classes that drivers use between GPUs: PIX behind one switch, PXB behind several, PHB over one root complex,
 NODE within a NUMA node, SYS beyond.
 """
 
-import math
 import re
-from dataclasses import dataclass, replace
+import uuid
+from dataclasses import dataclass
 from itertools import takewhile
 
 from gantree.model.cluster import Machine
 from gantree.topology.catalog import SELF
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
+from gantree.topology.discovery.nvidia_names import clique_name, model_name
 
 LINK_OF_LEVEL = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 """NVML's nvmlGpuTopologyLevel_t as link classes; 0 (INTERNAL) is two GPUs of one board behind its switch."""
-NOMINAL_GB = (4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 96, 141, 180, 186, 288)
-"""Memory sizes in product names. Drivers report a little less: 81559 MiB of 80GB, 46068 of 48GB, 189471 of 186GB."""
-
-_BRANDS = re.compile(r"\b(NVIDIA|Tesla|GeForce|Quadro)\b|RTX (?=A[0-9])", re.IGNORECASE)
-_VARIANT = re.compile(
-    r"SXM[0-9]*|PCIE?|NVL|OAM|HBM[0-9]e?|[0-9]+GB|GPU|Generation|Server|Workstation|Edition|Blackwell|Pascal",
-    re.IGNORECASE,
-)
+P2P_OK, P2P_UNKNOWN = 0, 6
+"""NVML's nvmlGpuP2PStatus_t: GPUs reach each other's memory, and not known; the others say what does not support it."""
+FABRIC_COMPLETED = 3
+"""NVML's nvmlGpuFabricState_t: the fabric manager has registered the GPU."""
+BITS_PER_BYTE = 8
+_RATE = re.compile(r"([0-9]{1,5}(?:\.[0-9]{1,3})?) Gb/sec")
+_HEX16 = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,9 @@ class PciPlace:
 class GpuReading:
     """One GPU as NVML tells. levels[other] is the common ancestor's level, None for itself or if not told.
 
-    links_to_gpu[other] counts active NVLinks to another GPU; links_to_switch those to NVSwitches.
+    links_to_gpu[other] counts active NVLinks to another GPU; links_to_switch those to NVSwitches. p2p[other] is the
+    worse of the statuses of reading and writing the other's memory, None for itself or if not told. bus_id is as
+    sysfs writes it, clique the NVLink domain across nodes, if there is one.
     """
 
     uuid: str
@@ -48,14 +50,19 @@ class GpuReading:
     levels: tuple[int | None, ...]
     links_to_gpu: tuple[int, ...]
     links_to_switch: int = 0
+    p2p: tuple[int | None, ...] = ()
+    bus_id: str | None = None
+    clique: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NicReading:
-    """One RDMA device and its place."""
+    """One RDMA device, its place, the rate of its active ports in one direction, and its GUID (16 hex digits)."""
 
     name: str
     place: PciPlace
+    GBps: float | None = None
+    guid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +78,41 @@ class Readings:
 
 def machine_of(readings: Readings, name: str) -> Machine:
     """Return the machine model of these readings. A machine of mixed GPU models has model None."""
-    gpus = range(len(readings.gpus))
-    topology = GpuTopology(
-        links=tuple(tuple(gpu_link(readings.gpus, a, b) for b in gpus) for a in gpus),
-        nic_links=tuple(
-            tuple(nic_link(gpu.place, nic.place) for nic in readings.nics) for gpu in readings.gpus
-        ),
-        numa=tuple(gpu.place.numa for gpu in readings.gpus),
-        one_numa_node=all(gpu.place.numa is None for gpu in readings.gpus),
+    return machine_from(topology_of(readings), name)
+
+
+def topology_of(readings: Readings) -> GpuTopology:
+    """Return what these readings tell, as parsers of files tell it."""
+    gpus, nics = readings.gpus, readings.nics
+    numbers = range(len(gpus))
+    return GpuTopology(
+        links=tuple(tuple(gpu_link(gpus, a, b) for b in numbers) for a in numbers),
+        nic_links=tuple(tuple(nic_link(gpu.place, nic.place) for nic in nics) for gpu in gpus),
+        numa=tuple(gpu.place.numa for gpu in gpus),
+        one_numa_node=all(gpu.place.numa is None for gpu in gpus),
         cpu_sets=(None,) * len(gpus),
-        nics=tuple(nic.name for nic in readings.nics),
-        device_of_nic={},
-    )
-    models = {model_name(gpu.name, gpu.memory_MiB) for gpu in readings.gpus}
-    return replace(
-        machine_from(topology, name),
-        gpu=models.pop() if len(models) == 1 else None,
+        nics=tuple(nic.name for nic in nics),
+        hostname=readings.hostname,
+        model_of_gpu=tuple(model_name(gpu.name, gpu.memory_MiB) for gpu in gpus),
+        memory_MiB_of_gpu=tuple(gpu.memory_MiB for gpu in gpus),
+        uuid_of_gpu=tuple(gpu.uuid for gpu in gpus),
+        bus_id_of_gpu=tuple(gpu.bus_id for gpu in gpus),
+        clique_of_gpu=tuple(gpu.clique for gpu in gpus),
+        peer=tuple(tuple(_are_peers(gpus, a, b) for b in numbers) for a in numbers),
+        GBps_of_nic=tuple(nic.GBps for nic in nics),
+        guid_of_nic=tuple(nic.guid for nic in nics),
         cpus=float(readings.cpus),
         memory_GiB=readings.memory_GiB,
     )
+
+
+def _are_peers(gpus: tuple[GpuReading, ...], a: int, b: int) -> bool | None:
+    """Tell whether two GPUs reach each other's memory both ways; None where that is not told."""
+    if a == b:
+        return True
+    told = {status for x, y in ((a, b), (b, a)) for status in gpus[x].p2p[y : y + 1]}
+    told -= {None, P2P_UNKNOWN}
+    return told <= {P2P_OK} if told else None
 
 
 def gpu_link(gpus: tuple[GpuReading, ...], a: int, b: int) -> str | None:
@@ -117,13 +140,31 @@ def nic_link(gpu: PciPlace, nic: PciPlace) -> str | None:
     return "PIX" if max(len(gpu.path), len(nic.path)) - common <= 2 else "PXB"
 
 
-def model_name(product: str, memory_MiB: int) -> str:
-    """Return the catalogue's name of a GPU: "NVIDIA H100 80GB HBM3" with 81559 MiB is "H100-80GB".
+def fabric_clique(cluster_uuid: bytes, clique_id: int, state: int, status: int) -> str | None:
+    """Return the NVLink domain across nodes; None where the fabric is not set up, or ends at this node.
 
-    The size is told from the memory, not the name: "NVIDIA GH200 480GB" counts the CPU's.
+    cluster_uuid has 16 bytes; state and status (0 is success) are NVML's.
     """
-    words = re.split(r"[\s()/-]+", _BRANDS.sub("", product))
-    kept = [word for word in words if word and not _VARIANT.fullmatch(word)]
-    memory_GiB = memory_MiB / 1024
-    size = next((size for size in NOMINAL_GB if size >= memory_GiB), math.ceil(memory_GiB))
-    return f"{''.join(kept) or 'GPU'}-{size}GB"
+    if state != FABRIC_COMPLETED or status != 0:
+        return None
+    return clique_name(str(uuid.UUID(bytes=cluster_uuid)), clique_id)
+
+
+def port_GBps(rate: str) -> float | None:
+    """Return GB/s of a port's rate as Linux writes it ("400 Gb/sec (4X NDR)" is 50), None for what is none."""
+    match = _RATE.match(rate.strip())
+    return float(match[1]) / BITS_PER_BYTE or None if match else None
+
+
+def guid_of(node_guid: str, port_gid: str = "") -> str | None:
+    """Return a NIC's GUID as 16 hex digits, from "b83f:d203:0043:a1b2".
+
+    A device without one (zeros: virtual functions, EFA) has that of its port, the lower half of the port's first GID
+    if that is a link-local one.
+    """
+    guid = node_guid.strip().lower().replace(":", "").removeprefix("0x")
+    if _HEX16.fullmatch(guid) and int(guid, 16):
+        return guid
+    gid = port_gid.strip().lower().replace(":", "")
+    half = gid.removeprefix("fe80" + "0" * 12)
+    return half if half != gid and _HEX16.fullmatch(half) and int(half, 16) else None

@@ -5,18 +5,12 @@ Only reading belongs here; what the readings mean is `readings`.
 
 from pathlib import Path
 
-from gantree.telemetry.readings import NicReading, PciPlace
+from gantree.telemetry.readings import NicReading, PciPlace, guid_of, port_GBps
 
 SYS = Path("/sys")
 PROC = Path("/proc")
 _ACTIVE = "4:"
 """An RDMA port's state file begins with the number of the state; 4 is ACTIVE."""
-
-
-def bus_id_of(nvml_bus_id: str) -> str:
-    """Return a PCI address as sysfs writes it: NVML's "00000000:1B:00.0" is "0000:1b:00.0"."""
-    domain, _, rest = nvml_bus_id.lower().partition(":")
-    return f"{int(domain, 16):04x}:{rest}"
 
 
 def pci_place(device: Path) -> PciPlace:
@@ -39,9 +33,7 @@ def nics(sys: Path = SYS) -> tuple[NicReading, ...]:
     if not devices.is_dir():
         return ()
     found = sorted(devices.iterdir(), key=lambda path: _natural(path.name))
-    return tuple(
-        NicReading(path.name, pci_place(path / "device")) for path in found if _is_up(path)
-    )
+    return tuple(_nic(path) for path in found if _active_ports(path))
 
 
 def memory_GiB(proc: Path = PROC) -> float:
@@ -52,8 +44,24 @@ def memory_GiB(proc: Path = PROC) -> float:
     return 0.0
 
 
-def _is_up(nic: Path) -> bool:
-    return any(_text(state).startswith(_ACTIVE) for state in nic.glob("ports/*/state"))
+def _nic(device: Path) -> NicReading:
+    """Read one RDMA device: the rates of its active ports together, and its own GUID or that of its first port."""
+    ports = _active_ports(device)
+    rates = [rate for port in ports if (rate := port_GBps(_text(port / "rate"))) is not None]
+    return NicReading(
+        name=device.name,
+        place=pci_place(device / "device"),
+        GBps=sum(rates) if len(rates) == len(ports) else None,
+        guid=guid_of(_text(device / "node_guid"), _text(ports[0] / "gids" / "0")),
+    )
+
+
+def _active_ports(device: Path) -> list[Path]:
+    return [
+        port
+        for port in sorted(device.glob("ports/*"), key=lambda path: _natural(path.name))
+        if _text(port / "state").startswith(_ACTIVE)
+    ]
 
 
 def _numa(device: Path) -> int | None:
@@ -69,7 +77,8 @@ def _natural(name: str) -> tuple[object, ...]:
 
 
 def _text(path: Path) -> str:
+    """Return what a file says; "" where it is not there, or refuses to be read (a port without a link may)."""
     try:
         return path.read_text(encoding="utf-8")
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return ""

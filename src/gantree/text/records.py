@@ -71,12 +71,15 @@ class Record:
         self.report.add(self.table.line_of(key), self.table.path_of(key), found, allowed, hint)
 
     def text(self, key: str, default: str | None = None) -> str:
-        """Return a scalar as it was written. Where it is missing: default, or a problem if there is none."""
+        """Return a scalar as it was written.
+
+        Where it is missing: default, or a problem if there is none. Empty text is as good as any where there is one.
+        """
         value = self.table.get(key)
         if value is None and default is not None:
             return default
         word = written(value)
-        if word is None or word == "":
+        if word is None or (word == "" and default is None):
             self._wrong(key, "text")
             return ""
         return word
@@ -180,7 +183,10 @@ def yaml_records(text: str, report: Report) -> Iterator[Record]:
 
     Raises BadFields where the text is no YAML.
     """
-    documents = read_documents(text, report.source, report.problems)
+    twice: list[Problem] = []
+    documents = read_documents(text, report.source, twice)
+    for problem in twice:
+        report.add(problem.line, problem.field, problem.found, problem.allowed)
     for document in documents:
         yield from _records_of(document, report)
 

@@ -6,11 +6,14 @@ node order too, so the children of a domain are a contiguous range of the next t
 file: a domain stands where its first node stood.
 
 Tier 0 is "fabric", whose one domain holds everything; the last tier is "node", whose domain d is node d.
-What is inside a node is in `topology.inside`; who holds what is in `topology.occupancy`.
+Who holds what is in `occupancy`, what is broken or busy in `conditions`; what is no tree keeps an index of its own:
+`partitions`, `rails`, `tori`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +24,10 @@ from gantree.model.placements import FABRIC_TIER, Domain
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
 Labels = tuple[tuple[str, str], ...]
+
+MAX_NAMES_FOR_A_HINT = 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +37,10 @@ class Fabric:
     domain_of_node[tier][node] and first_node_of_domain[tier][domain] are inverse to each other;
     first_child_of_domain[tier][domain] counts domains of tier + 1 and is missing for the node tier;
     names_of_domain[tier][domain] are paths from the widest tier ("s0/l0"; "" for the fabric).
+    index_of_domain[tier][name] is the way back, where a node goes by its name alone.
+    uplink_GBps_of_domain[tier][domain] is what all up-links of a domain carry together in one direction: what the
+    site says of the domain, or of its tier; of a node also the NICs near its GPUs; nan where nothing is known, and
+    inf for the fabric, which nothing leaves.
     """
 
     cluster: Cluster
@@ -44,6 +54,8 @@ class Fabric:
     first_node_of_domain: tuple[IntArray, ...]
     first_child_of_domain: tuple[IntArray, ...]
     names_of_domain: tuple[tuple[str, ...], ...]
+    index_of_domain: tuple[Mapping[str, int], ...]
+    uplink_GBps_of_domain: tuple[FloatArray, ...]
     _nodes_with: dict[tuple[Labels, tuple[str, ...]], BoolArray] = field(default_factory=dict)
 
     @classmethod
@@ -51,10 +63,11 @@ class Fabric:
         """Number the nodes and domains of a cluster.
 
         Raises BadInput where the cluster contradicts itself: an unknown machine, a node named twice, a place
-        with too few or too many names, tiers that do not end with "node".
+        with too few or too many names, tiers that do not end with "node", facts of a domain that is not there.
         """
         _check(cluster)
         nodes = _in_topology_order(cluster.nodes, len(cluster.tiers) - 1)
+        index_of_node = {node.name: index for index, node in enumerate(nodes)}
         paths = [_paths(node) for node in nodes]
         domain_of_node = tuple(
             _number([path[tier] for path in paths]) for tier in range(len(cluster.tiers) + 1)
@@ -62,25 +75,29 @@ class Fabric:
         first_node = tuple(_firsts(domains) for domains in domain_of_node)
         machines = tuple(cluster.machines.values())
         number_of_machine = {name: number for number, name in enumerate(cluster.machines)}
-        machine_of_node = [number_of_machine[node.machine] for node in nodes]
+        machine_of_node = np.array([number_of_machine[n.machine] for n in nodes], dtype=np.int64)
+        names_of_domain = tuple(
+            tuple("/".join(paths[node][tier]) for node in first_node[tier][:-1])
+            for tier in range(len(cluster.tiers) + 1)
+        )
+        index_of_domain = (*map(_numbered, names_of_domain[:-1]), index_of_node)
         return cls(
             cluster=cluster,
             tiers=(FABRIC_TIER, *cluster.tiers),
             nodes=nodes,
-            index_of_node={node.name: index for index, node in enumerate(nodes)},
+            index_of_node=index_of_node,
             machines=machines,
-            machine_index_of_node=np.array(machine_of_node, dtype=np.int64),
-            gpus_of_node=np.array([machines[m].gpus for m in machine_of_node], dtype=np.int64),
+            machine_index_of_node=machine_of_node,
+            gpus_of_node=np.array([m.gpus for m in machines], dtype=np.int64)[machine_of_node],
             domain_of_node=domain_of_node,
             first_node_of_domain=first_node,
             first_child_of_domain=tuple(
                 _first_children(first_node[tier], domain_of_node[tier + 1])
                 for tier in range(len(cluster.tiers))
             ),
-            names_of_domain=tuple(
-                tuple("/".join(paths[node][tier]) for node in first_node[tier][:-1])
-                for tier in range(len(cluster.tiers) + 1)
-            ),
+            names_of_domain=names_of_domain,
+            index_of_domain=index_of_domain,
+            uplink_GBps_of_domain=_uplinks(cluster, index_of_domain, machine_of_node),
         )
 
     def machine_of_node(self, node: int) -> Machine:
@@ -99,6 +116,10 @@ class Fabric:
     def domain(self, tier: int, number: int) -> Domain:
         """A domain by tier and number, as people name it."""
         return Domain(self.tiers[tier], self.names_of_domain[tier][number])
+
+    def find(self, tier: str, name: str) -> tuple[int, int]:
+        """(tier, domain) of a domain by its path ("s0/l0"), a node by its name; BadInput where there is none."""
+        return _find(self.cluster, self.index_of_domain, tier, name)
 
     def narrowest_domain(self, nodes: Iterable[int]) -> tuple[int, int]:
         """(tier, domain) of the narrowest domain that holds all the nodes; the fabric for none."""
@@ -129,6 +150,53 @@ class Fabric:
             ],
             dtype=np.bool_,
         )
+
+
+def _numbered(names: Iterable[str]) -> dict[str, int]:
+    return {name: number for number, name in enumerate(names)}
+
+
+def _find(
+    cluster: Cluster, index_of_domain: Sequence[Mapping[str, int]], tier: str, name: str
+) -> tuple[int, int]:
+    tiers = (FABRIC_TIER, *cluster.tiers)
+    if tier not in tiers:
+        raise BadInput(
+            f"cluster {cluster.name}: there is no tier {tier!r}, only {', '.join(tiers)}"
+        )
+    number = tiers.index(tier)
+    domain = index_of_domain[number].get(name)
+    if domain is None:
+        near = get_close_matches(name, islice(index_of_domain[number], MAX_NAMES_FOR_A_HINT), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise BadInput(f"cluster {cluster.name}: there is no {tier} {name!r}{hint}")
+    return number, domain
+
+
+def _uplinks(
+    cluster: Cluster, index_of_domain: Sequence[Mapping[str, int]], machine_of_node: IntArray
+) -> tuple[FloatArray, ...]:
+    """Up-link capacities by tier and domain: of the domain itself, else of its tier, else of a node's NICs."""
+    capacities = [np.full(len(index), np.nan) for index in index_of_domain]
+    capacities[0][:] = np.inf
+    of_machine = np.array([_nics_GBps(machine) for machine in cluster.machines.values()])
+    capacities[-1] = of_machine[machine_of_node]
+    for number, tier in enumerate(cluster.tiers, start=1):
+        link = cluster.links.get(tier)
+        if link is not None and link.uplink_GBps is not None:
+            capacities[number][:] = link.uplink_GBps
+    for facts in cluster.domains:
+        number, domain = _find(cluster, index_of_domain, facts.tier, facts.name)
+        if facts.uplink_GBps is not None:
+            capacities[number][domain] = facts.uplink_GBps
+    return tuple(capacities)
+
+
+def _nics_GBps(machine: Machine) -> float:
+    """What the NICs near a GPU (all NICs, where none is) carry together; nan where one of them is not told."""
+    near = [nic for nic in machine.nics if nic.near] or machine.nics
+    rates = [nic.bandwidth_GBps for nic in near]
+    return sum(rate or np.nan for rate in rates) if rates else np.nan
 
 
 def _check(cluster: Cluster) -> None:

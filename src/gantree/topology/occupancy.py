@@ -17,6 +17,7 @@ import numpy as np
 from gantree.model.cluster import Allocation, Machine
 from gantree.model.errors import BadInput
 from gantree.model.placements import MemberPlacement
+from gantree.topology.conditions import sound_nodes
 from gantree.topology.fabric import BoolArray, Fabric, IntArray
 from gantree.topology.masks import gpus_of, mask_of
 
@@ -51,7 +52,8 @@ class Occupancy:
     def __init__(self, fabric: Fabric, *, empty: bool = False) -> None:
         """A fabric with the site's own allocations taken, or without them where empty.
 
-        Raises BadInput where an allocation contradicts the machine it is on or another allocation.
+        Nodes that the site says are broken (health 0) are not usable. Raises BadInput where an allocation
+        contradicts the machine it is on or another allocation.
         """
         self.fabric = fabric
         machines = [fabric.machine_of_node(node) for node in range(len(fabric.nodes))]
@@ -69,7 +71,7 @@ class Occupancy:
         self.free_memory_KiB_of_node: IntArray = _array(
             [UNCOUNTED if m.memory_GiB is None else memory_KiB(m.memory_GiB) for m in machines]
         )
-        self.usable_node: BoolArray = np.ones(len(fabric.nodes), dtype=np.bool_)
+        self.usable_node: BoolArray = sound_nodes(fabric)
         self.owners: dict[str, tuple[MemberPlacement, ...]] = {}
         self._holders_on_node: dict[int, dict[str, int]] = {}
         self.indexes: dict[Hashable, Index] = {}
@@ -202,6 +204,7 @@ class Occupancy:
         """The same fabric with nothing taken and every node usable. Shared and kept: do not change it."""
         if self._emptied is None:
             self._emptied = Occupancy(self.fabric, empty=True)
+            self._emptied.usable_node[:] = True
             self._emptied._emptied = self._emptied
         return self._emptied
 

@@ -7,7 +7,7 @@ itself is refused by the parser, with lines. Making one cluster of readings and 
 How sources that are no even tree become one, the same for all (`ragged` does it):
 - Tiers are named from the narrowest outwards, for that is where sources agree. A node that hangs higher up, or a
   branch that is shorter, gets domains of its own in the tiers it lacks, each holding only what is below it and named
-  after the domain below it (or the node). So `required: TIER` never joins what no switch joins.
+  after it (or after the node). So `required: TIER` never joins what no switch joins.
 - Several roots are several domains of the widest tier. Nothing is put above them.
 - Domains are known by their whole path: `leaf0` under `pod0` is not `leaf0` under `pod1`.
 """
@@ -85,18 +85,30 @@ def ragged(
     """Make paths of different lengths one even tree: (tiers, path of each node).
 
     paths[node] names its domains from the widest to the one the node hangs on. names_of_tiers are the tiers from the
-    narrowest outwards ("leaf", "spine", "core"); where the tree is deeper, "tier4", "tier5"... follow. A short path
-    is filled at its wide end with the name of its widest domain, an empty one with the node's own name.
+    narrowest outwards ("leaf", "spine", "core"); where the tree is deeper, "tier4", "tier5"... follow. A domain stands
+    in the tier of its height: the most domains that any node has below it.
     """
-    depth = max((len(path) for path in paths.values()), default=0)
+    height_of: dict[tuple[str, ...], int] = {}
+    for path in paths.values():
+        for length in range(1, len(path) + 1):
+            domain = tuple(path[:length])
+            height_of[domain] = max(height_of.get(domain, 0), len(path) - length)
+    depth = max(height_of.values(), default=-1) + 1
     named = [names_of_tiers[i] if i < len(names_of_tiers) else f"tier{i + 1}" for i in range(depth)]
-    tiers = tuple(reversed(named))
-    return tiers, {node: _filled(tuple(path), node, depth) for node, path in paths.items()}
+    at = {node: _even(tuple(path) or (node,), height_of, depth) for node, path in paths.items()}
+    return tuple(reversed(named)), at
 
 
-def _filled(path: tuple[str, ...], node: str, depth: int) -> tuple[str, ...]:
-    widest = path[0] if path else node
-    return (widest,) * (depth - len(path)) + path
+def _even(
+    path: tuple[str, ...], height_of: Mapping[tuple[str, ...], int], depth: int
+) -> tuple[str, ...]:
+    """Name the domain of each height: the one of the path, else the nearest below, else the narrowest."""
+    heights = [height_of.get(path[: i + 1], 0) for i in range(len(path))]
+    below = [
+        next((name for name, own in zip(path, heights, strict=True) if own <= height), path[-1])
+        for height in range(depth)
+    ]
+    return tuple(reversed(below))
 
 
 def _node_json(node: SeenNode, tiers: tuple[str, ...]) -> dict[str, object]:

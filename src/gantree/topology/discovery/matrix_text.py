@@ -1,6 +1,7 @@
-"""The text of an `nvidia-smi topo -m` print made into a grid of words with line numbers; what it means is next door.
+"""The text of an `nvidia-smi topo` print made into grids of words with line numbers; what they mean is next door.
 
-The print is a table for people. Its columns are set apart by tabs or by any number of spaces, so only the order of
+`topo -m` prints a matrix of link classes, `topo -p2p` one of statuses; people save both in one file. Each print is a
+table for people. Its columns are set apart by tabs or by any number of spaces, so only the order of
 words can be relied on, never a character position. The header underlines itself with ANSI codes, which survive in
 saved files, sometimes without their escape character. Around the table people paste prompts, legends and other
 output; narrow terminals wrap header and rows, in the middle of a word too; others cut every line at their width; forums
@@ -12,16 +13,23 @@ One thing is told by position: which cells stand under the titles after the devi
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from gantree.model.errors import BadInput
-from gantree.topology.discovery.lookalikes import is_peer_status, what_instead
+from gantree.topology.discovery.lookalikes import is_peer_status, named_instead, what_instead
 
 TITLES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 """Titles of the columns after the devices, in the order in which drivers print those they know."""
 MAX_DEVICES = 512
 """More columns than this are no machine, and would make an N x N table of nonsense."""
+MAX_CHARS = 8 << 20
+MAX_LINES = 200_000
+"""A machine of 512 devices prints less than 3 MiB in 60,000 lines, if a terminal broke them; a log may be around it."""
+_MAX_MATRICES = 8
+"""One of links, and one for each option of `topo -p2p`."""
+_MAX_JOINED_CHARS = 1 << 16
+"""A line that a terminal broke is not put together again beyond this: 512 columns take a tenth of it."""
 
 _ANSI = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b?\[[0-9;]*m|\x1b\[[0-9;?]*[A-Za-z]|\x1b[()*+][0-9A-Z]|\x1b.?"
@@ -29,7 +37,8 @@ _ANSI = re.compile(
 _GPU = re.compile(r"GPU[0-9]{1,4}")
 _NIC = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*[0-9][A-Za-z0-9_.-]*")
 _TITLE_WORDS = frozenset(word for title in TITLES for word in title.split())
-_CELL = re.compile(r"X|SOC|PIX|PXB|PHB|NODE|SYS|NV[0-9]+")
+_LINK = re.compile(r"X|SOC|PIX|PXB|PHB|NODE|SYS|NV[0-9]+")
+_P2P_OPTION = re.compile(r"-p2p(?:status)?[ =]+([a-z]{1,5})\b")
 _AFFINITY = re.compile(r"N/A|[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*,?")
 _LEGEND_ENTRY = re.compile(r"\s*(NIC[0-9]+)\s*:\s*(\S+)\s*")
 _ELLIPSIS = frozenset({"...", "…", "[...]"})
@@ -54,13 +63,19 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The table: devices in column order, titles of the columns after them, rows in print order, NIC legend."""
+    """The table: devices in column order, titles of the columns after them, rows in print order, NIC legend.
+
+    is_peer: its cells are peer-to-peer statuses. p2p_option: what was asked of `topo -p2p`, if a line before it tells.
+    ignored_from_line: where another matrix begins, which is not read.
+    """
 
     header_line: int
     devices: tuple[str, ...]
     titles: tuple[str, ...]
     rows: tuple[Row, ...]
     device_of_nic: dict[str, str]
+    is_peer: bool = False
+    p2p_option: str | None = None
     ignored_from_line: int | None = None
 
     @property
@@ -91,39 +106,92 @@ class _Line:
 
 
 def read_grid(text: str, source: str) -> Grid:
-    """Find the matrix in a text. BadInput, naming the source, where there is none, or more than one."""
-    lines = _unwrapped(_lines(text))
-    start = next((i for i in range(len(lines)) if _is_header_at(lines, i)), None)
-    if start is None:
+    """Find the matrix of links in a text. BadInput, naming the source, where there is none, or more than one."""
+    found = _grids(text, source)
+    links = [grid for grid in found if not grid.is_peer]
+    if len(links) > 1:
+        lines = [grid.header_line for grid in links]
+        raise BadInput(
+            f"{source}: two matrices, from line {lines[0]} and from line {lines[1]}; give one"
+        )
+    if not links or not any(is_link_word(word) for row in links[0].rows for word in row.cells):
         raise BadInput(f"{source}: no `nvidia-smi topo -m` matrix; {what_instead(text)}")
-    header, body = _header(lines[start:])
+    peers = [grid.header_line for grid in found if grid.is_peer]
+    return replace(links[0], ignored_from_line=peers[0] if peers else None)
+
+
+def read_peer_grids(text: str, source: str) -> tuple[Grid, ...]:
+    """Find the peer-to-peer matrices in a text, one or more. BadInput, naming the source, where there is none.
+
+    The matrix of a lone GPU has one cell, X, and none of the titles that a matrix of links has.
+    """
+    found = _grids(text, source)
+    peers = tuple(grid for grid in found if grid.is_peer)
+    alone = [
+        grid
+        for grid in found
+        if len(grid.devices) == 1
+        and not grid.titles
+        and [row.cells for row in grid.rows] == [["X"]]
+    ]
+    if peers or len(alone) == 1:
+        return peers or tuple(alone)
+    wanted = "give the print of `nvidia-smi topo -p2p r`"
+    raise BadInput(f"{source}: no `nvidia-smi topo -p2p` matrix; {named_instead(text)}; {wanted}")
+
+
+def _grids(text: str, source: str) -> list[Grid]:
+    """Find all matrices, in the order of the text. BadInput where they are too large or too many."""
+    plain = text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    if len(text) > MAX_CHARS or plain.count("\n") > MAX_LINES:
+        raise BadInput(f"{source}: a larger text than {MAX_CHARS >> 20} MiB or {MAX_LINES} lines")
+    lines = _lines(plain)
+    legend = _legend(lines)
+    found: list[Grid] = []
+    before: Sequence[_Line] = ()
+    while True:
+        lines = _unwrapped(lines)
+        start = next((i for i in range(len(lines)) if _is_header_at(lines, i)), None)
+        if start is None:
+            return found
+        if len(found) == _MAX_MATRICES:
+            raise BadInput(f"{source}: more than {_MAX_MATRICES} matrices; give one")
+        grid, end = _grid(lines, start, legend, source)
+        found.append(replace(grid, p2p_option=_p2p_option([*before, *lines[:start]])))
+        before, lines = lines[start:end], lines[end:]
+
+
+def _grid(
+    lines: Sequence[_Line], start: int, legend: Mapping[str, str], source: str
+) -> tuple[Grid, int]:
+    """Return the matrix whose header is lines[start], and where the next one begins or the text ends."""
+    header, first = _header(lines, start)
+    body = lines[first:]
     devices = tuple(takewhile(lambda word: word not in _TITLE_WORDS, header))
+    titles = _titles(header[len(devices) :])
+    end = next((i for i, line in enumerate(body) if _is_header(line.words)), len(body))
+    is_peer = _is_peer_matrix(body[:end])
+    if not titles and not is_peer:
+        devices = _with_cut_columns(devices, body[:end], legend)
     if len(devices) > MAX_DEVICES:
         raise BadInput(
             f"{source}:{lines[start].number}: {len(devices)} columns; at most {MAX_DEVICES}"
         )
-    titles = _titles(header[len(devices) :])
-    end = next((i for i, line in enumerate(body) if _is_header(line.words)), len(body))
-    second = body[end].number if end < len(body) else None
-    if second is not None and not _is_peer_matrix(body[end:]):
-        first = lines[start].number
-        raise BadInput(
-            f"{source}: two matrices, from line {first} and from line {second}; give one"
-        )
-    legend = _legend(body)
-    devices = _with_cut_columns(devices, body[:end], legend) if not titles else devices
     columns = _Columns(devices, titles, _positions(lines[start].text, titles))
     rows = tuple(_rows(body[:end], columns))
-    cells = [word for row in rows for word in row.cells]
-    if not any(map(is_link_word, cells)) or any(map(is_peer_status, cells)):
-        raise BadInput(f"{source}: no `nvidia-smi topo -m` matrix; {what_instead(text)}")
-    return Grid(lines[start].number, devices, titles, rows, legend, second)
+    named = {} if is_peer else dict(legend)
+    return Grid(lines[start].number, devices, titles, rows, named, is_peer), first + end
+
+
+def _p2p_option(lines: Sequence[_Line]) -> str | None:
+    """Return what the last command in these lines asked `topo -p2p` for."""
+    told = (option for line in reversed(lines) for option in _P2P_OPTION.findall(line.text)[-1:])
+    return next(told, None)
 
 
 def _lines(text: str) -> list[_Line]:
-    """Split into lines numbered from 1, without ANSI codes and byte order mark."""
-    plain = text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    cleaned = (_ANSI.sub("", line).replace("\x00", "") for line in plain)
+    """Split into lines numbered from 1, without ANSI codes."""
+    cleaned = (_ANSI.sub("", line).replace("\x00", "") for line in text.split("\n"))
     return [
         _Line(number, line, tuple(line.split())) for number, line in enumerate(cleaned, start=1)
     ]
@@ -146,7 +214,8 @@ def _unwrapped(lines: Sequence[_Line]) -> list[_Line]:
     for line in lines[start + 1 :]:
         at_the_edge = len(piece) == width and line.text[:1].strip()
         piece = line.text
-        if at_the_edge and _breaks_a_word(joined[-1].words, line.words, trimmed):
+        fits = len(joined[-1].text) < _MAX_JOINED_CHARS
+        if at_the_edge and fits and _breaks_a_word(joined[-1].words, line.words, trimmed):
             whole = joined[-1].text + line.text
             joined[-1] = _Line(joined[-1].number, whole, tuple(whole.split()))
         else:
@@ -159,7 +228,7 @@ def _breaks_a_word(words: Sequence[str], more: Sequence[str], trimmed: bool) -> 
 
     Half a list of CPUs looks whole too. It is known to be half where the blanks that follow a whole one would show.
     """
-    if words and not is_link_word(words[-1]) and is_link_word(words[-1] + more[0]):
+    if words and not _is_cell(words[-1]) and _is_cell(words[-1] + more[0]):
         return True  # "V6 NV6..." after "...N" would look like a row
     if not words or _looks_like_row(more):
         return False
@@ -167,7 +236,7 @@ def _breaks_a_word(words: Sequence[str], more: Sequence[str], trimmed: bool) -> 
 
 
 def _is_whole(word: str, trimmed: bool) -> bool:
-    whole = is_link_word(word) or _is_device(word) or word in _TITLE_WORDS
+    whole = _is_cell(word) or _is_device(word) or word in _TITLE_WORDS
     return whole or (trimmed and bool(_AFFINITY.fullmatch(word)))
 
 
@@ -191,7 +260,7 @@ def _is_wrapped(lines: Sequence[_Line]) -> bool:
 
 
 def _looks_like_row(words: Sequence[str]) -> bool:
-    return len(words) > 1 and _is_device(words[0]) and is_link_word(words[1])
+    return len(words) > 1 and _is_device(words[0]) and _is_cell(words[1])
 
 
 def _with_cut_columns(
@@ -234,22 +303,24 @@ def _is_header(words: Sequence[str]) -> bool:
 
 
 def _is_device(word: str) -> bool:
-    return not _CELL.fullmatch(word) and bool(_GPU.fullmatch(word) or _NIC.fullmatch(word))
+    return not _is_cell(word) and bool(_GPU.fullmatch(word) or _NIC.fullmatch(word))
 
 
-def _header(lines: Sequence[_Line]) -> tuple[list[str], Sequence[_Line]]:
-    """Return the words of the header with its wrapped lines, and the lines after it."""
-    words = list(lines[0].words if _is_header(lines[0].words) else lines[0].words[:-1])
-    for i, line in enumerate(lines[1:], start=1):
-        known = all(_is_device(word) or word in _TITLE_WORDS for word in line.words)
-        if not line.words or not known or _repeats(line.words, words):
-            return words, lines[i:]
-        words += line.words
-    return words, ()
+def _header(lines: Sequence[_Line], start: int) -> tuple[list[str], int]:
+    """Return the words of the header with its wrapped lines, and where the lines after it begin."""
+    first = lines[start].words
+    words = list(first if _is_header(first) else first[:-1])
+    for i in range(start + 1, len(lines)):
+        more = lines[i].words
+        known = all(_is_device(word) or word in _TITLE_WORDS for word in more)
+        if not more or not known or len(words) > MAX_DEVICES or _repeats(more, words):
+            return words, i
+        words += more
+    return words, len(lines)
 
 
 def _repeats(more: Sequence[str], words: Sequence[str]) -> bool:
-    return any(word in words for word in more if word not in _TITLE_WORDS)
+    return not set(words).isdisjoint(set(more) - _TITLE_WORDS)
 
 
 def _titles(words: Sequence[str]) -> tuple[str, ...]:
@@ -266,9 +337,10 @@ def _titles(words: Sequence[str]) -> tuple[str, ...]:
 def _rows(lines: Sequence[_Line], columns: _Columns) -> Iterator[Row]:
     """Yield the rows, joining those that a terminal wrapped."""
     pending: tuple[int, list[str], str] | None = None
+    devices = frozenset(columns.devices)
     for line in lines:
         words = line.words
-        starts = _starts_row(words, columns.devices)
+        starts = _starts_row(words, devices)
         if pending and not starts and words and _continues(pending[1], words, len(columns.devices)):
             pending[1].extend(words)
             continue
@@ -279,7 +351,7 @@ def _rows(lines: Sequence[_Line], columns: _Columns) -> Iterator[Row]:
         yield _row(*pending, columns)
 
 
-def _starts_row(words: Sequence[str], devices: tuple[str, ...]) -> bool:
+def _starts_row(words: Sequence[str], devices: frozenset[str]) -> bool:
     """Tell whether a line is a row and not a sentence about a GPU: cells have no small letters."""
     if not words or not (words[0] in devices or _GPU.fullmatch(words[0])):
         return False
@@ -287,13 +359,18 @@ def _starts_row(words: Sequence[str], devices: tuple[str, ...]) -> bool:
 
 
 def is_link_word(word: str) -> bool:
-    """Tell whether a word may stand in a device column."""
-    return bool(_CELL.fullmatch(word))
+    """Tell whether a word may stand in a device column of a matrix of links."""
+    return bool(_LINK.fullmatch(word))
+
+
+def _is_cell(word: str) -> bool:
+    """Tell whether a word may stand in a device column of some matrix."""
+    return is_link_word(word) or is_peer_status(word)
 
 
 def _continues(row: Sequence[str], more: Sequence[str], columns: int) -> bool:
     """Tell whether a line goes on where a wrapped row stopped: cells, then affinities, nothing else."""
-    cells = list(takewhile(_CELL.fullmatch, more))
+    cells = list(takewhile(_is_cell, more))
     fits = not cells or len(row) - 1 + len(cells) <= columns
     return fits and all(_AFFINITY.fullmatch(word) for word in more[len(cells) :])
 
@@ -310,7 +387,7 @@ def _row(line: int, words: list[str], text: str, columns: _Columns) -> Row:
     unclear = len(tail) > len(columns.titles) > 0
     titles = () if unclear else _titles_over(text, tail, columns)
     told = {title: word for title, word in zip(titles, tail, strict=False) if word[-1] not in "-,"}
-    fragment = not columns.titles and bool(cells) and not is_link_word(cells[-1])
+    fragment = not columns.titles and bool(cells) and not _is_cell(cells[-1])
     return Row(words[0], line, cells, told, len(cells) < count or fragment, unclear)
 
 
@@ -341,8 +418,11 @@ def _first_tail_cell_is_blank(text: str, columns: int) -> bool:
 
 
 def _is_peer_matrix(lines: Sequence[_Line]) -> bool:
-    row = next((line.words for line in lines[1:] if line.words), ())
-    return any(is_peer_status(word) for word in row[1:])
+    """Tell whether rows hold peer-to-peer statuses, and no fewer than link classes."""
+    rows = (line.words[1:] for line in lines if _looks_like_row(line.words))
+    cells = [word for words in rows for word in words if word != "X"]
+    statuses = sum(map(is_peer_status, cells))
+    return statuses > 0 and statuses >= sum(map(is_link_word, cells))
 
 
 def _legend(lines: Sequence[_Line]) -> dict[str, str]:

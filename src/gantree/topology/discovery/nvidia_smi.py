@@ -9,21 +9,27 @@ A NUMA cell may be "N/A" (a host with one node), a number, or a list: on Grace m
 nodes too, so "0,2-17" is CPU node 0 and sixteen nodes of GPU memory.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
 
-from gantree.model.errors import BadFields, Problem
+from gantree.model.errors import Problem
 from gantree.topology.catalog import SELF, bonded_links
+from gantree.topology.discovery.cpu_lists import ranges as cpu_ranges
 from gantree.topology.discovery.gpus import GpuTopology
+from gantree.topology.discovery.matrix_checks import (
+    column_problems,
+    diagonal_problem,
+    missing_rows,
+    row_problems,
+)
 from gantree.topology.discovery.matrix_text import TITLES, Grid, Row, is_link_word, read_grid
+from gantree.topology.discovery.refusing import refuse
 
 CPU_TITLE, NUMA_TITLE, GPU_NUMA_TITLE = TITLES
 _OLD_NAMES = {"SOC": "SYS"}
 """Old drivers call the path between sockets SOC."""
 _ALLOWED = f"{SELF}, NV1, NV2..., PIX, PXB, PHB, NODE, SYS"
-_LIST = re.compile(r"[0-9]{1,6}(?:-[0-9]{1,6})?(?:,[0-9]{1,6}(?:-[0-9]{1,6})?)*")
 
 Cells = dict[tuple[str, str], tuple[str, int]]
 """(row, column) -> link class and line."""
@@ -36,13 +42,14 @@ def parse(text: str, source: str) -> GpuTopology:
     other, that are no link class, rows that do not match the columns.
     """
     grid = read_grid(text, source)
-    problems = [*_column_problems(grid, source), *_row_problems(grid, source)]
-    if problems:
-        raise BadFields(problems)
+    problems = [
+        *column_problems(grid, source),
+        *row_problems(grid, source, _is_class, _ALLOWED),
+    ]
+    refuse(problems)
     cells, fragments = _cells(grid)
     problems = _cell_problems(cells, source) + _tail_problems(grid, source)
-    if problems:
-        raise BadFields(problems)
+    refuse(problems)
     row_of = {row.device: row for row in grid.rows}
     numa_cells = [_tail(row_of.get(gpu), NUMA_TITLE) for gpu in grid.gpus]
     found = GpuTopology(
@@ -50,56 +57,11 @@ def parse(text: str, source: str) -> GpuTopology:
         nic_links=_table(cells, grid.gpus, grid.nics),
         numa=_numa(numa_cells, [_tail(row_of.get(gpu), GPU_NUMA_TITLE) for gpu in grid.gpus]),
         one_numa_node=all(cell == "N/A" for cell in numa_cells),
-        cpu_sets=tuple(_ranges(_tail(row_of.get(gpu), CPU_TITLE)) for gpu in grid.gpus),
+        cpu_sets=tuple(cpu_ranges(_tail(row_of.get(gpu), CPU_TITLE)) for gpu in grid.gpus),
         nics=grid.nics,
         device_of_nic=grid.device_of_nic,
     )
     return replace(found, warnings=tuple(_warnings(grid, found, fragments)))
-
-
-def _column_problems(grid: Grid, source: str) -> list[Problem]:
-    line = grid.header_line
-    wanted = [f"GPU{i}" for i in range(len(grid.gpus))]
-    problems = []
-    if sorted(set(grid.devices)) != sorted(grid.devices):
-        problems.append(Problem(source, line, "header", "a column twice", "each column once"))
-    elif list(grid.gpus) != wanted:
-        problems.append(
-            Problem(
-                source,
-                line,
-                "header",
-                ", ".join(grid.gpus),
-                f"{wanted[0]} to {wanted[-1]} in order",
-            )
-        )
-    return problems
-
-
-def _row_problems(grid: Grid, source: str) -> list[Problem]:
-    """Rows of no column, rows that are there twice, cells that are no class, rows with too few cells."""
-    problems = []
-    first_line: dict[str, int] = {}
-    for row in grid.rows:
-        if row.device not in grid.devices:
-            problems.append(
-                Problem(
-                    source,
-                    row.line,
-                    f"row {row.device}",
-                    "a row without a column",
-                    "rows of columns",
-                )
-            )
-        elif row.device in first_line:
-            there = f"a second one (the first is in line {first_line[row.device]})"
-            problems.append(Problem(source, row.line, f"row {row.device}", there, "each row once"))
-        first_line.setdefault(row.device, row.line)
-        bad = next((i for i, word in enumerate(row.cells) if not _is_class(word)), None)
-        if bad is not None and not (row.cut and bad == len(row.cells) - 1):
-            where = f"row {row.device}, column {grid.devices[bad]}"
-            problems.append(Problem(source, row.line, where, repr(row.cells[bad]), _ALLOWED))
-    return problems
 
 
 def _is_class(word: str) -> bool:
@@ -136,9 +98,9 @@ def _cell_problems(cells: Cells, source: str) -> list[Problem]:
     for (row, column), (link, line) in cells.items():
         where = f"row {row}, column {column}"
         mirror = cells.get((column, row))
-        if (row == column) != (link == SELF):
-            allowed = f"{SELF} on the diagonal, and nowhere else"
-            problems.append(Problem(source, line, where, repr(link), allowed))
+        off = diagonal_problem(source, line, row, column, link)
+        if off:
+            problems.append(off)
         elif mirror and mirror[0] != link and (line, row) > (mirror[1], column):
             allowed = f"{mirror[0]!r}, as row {column}, column {row} says in line {mirror[1]}"
             problems.append(Problem(source, line, where, repr(link), allowed))
@@ -149,7 +111,7 @@ def _tail_problems(grid: Grid, source: str) -> list[Problem]:
     problems = []
     for row in grid.rows:
         for title, word in row.tail.items():
-            if row.device in grid.gpus and word != "N/A" and _ranges(word) is None:
+            if row.device in grid.gpus and word != "N/A" and cpu_ranges(word) is None:
                 allowed = "N/A, a number, or a list such as 0-23,48-71"
                 problems.append(
                     Problem(
@@ -175,20 +137,11 @@ def _tail(row: Row | None, title: str) -> str | None:
     return row.tail.get(title) if row else None
 
 
-def _ranges(word: str | None) -> tuple[tuple[int, int], ...] | None:
-    """Read "0-23,48" as ((0, 23), (48, 48)); None for N/A, for nothing, and for what is no list of ranges."""
-    if word is None or not _LIST.fullmatch(word):
-        return None
-    parts = (part.partition("-") for part in word.split(","))
-    ranges = tuple((int(first), int(last or first)) for first, _, last in parts)
-    return ranges if all(first <= last for first, last in ranges) else None
-
-
 def _numa(cells: list[str | None], gpu_cells: list[str | None]) -> tuple[int | None, ...]:
     """Return the CPU node of each GPU, given the cells of "NUMA Affinity" and of "GPU NUMA ID"."""
-    of_gpu_memory = {ranges[0][0] for ranges in map(_ranges, gpu_cells) if ranges}
-    sole = {ranges[0][0] for ranges in map(_ranges, cells) if ranges and _is_one(ranges)}
-    return tuple(_cpu_node(_ranges(cell), of_gpu_memory, sole) for cell in cells)
+    of_gpu_memory = {ranges[0][0] for ranges in map(cpu_ranges, gpu_cells) if ranges}
+    sole = {ranges[0][0] for ranges in map(cpu_ranges, cells) if ranges and _is_one(ranges)}
+    return tuple(_cpu_node(cpu_ranges(cell), of_gpu_memory, sole) for cell in cells)
 
 
 def _is_one(ranges: tuple[tuple[int, int], ...]) -> bool:
@@ -218,8 +171,7 @@ def _cpu_node(
 
 
 def _warnings(grid: Grid, found: GpuTopology, fragments: Iterable[Row]) -> list[str]:
-    missing = [name for name in grid.devices if name not in {row.device for row in grid.rows}]
-    warnings = [f"no row for {', '.join(missing)}"] if missing else []
+    warnings = missing_rows(grid)
     cut_in = {row.device: len(row.cells) for row in grid.rows if row.cut}
     for row in grid.rows:
         if row.device in cut_in:
@@ -240,7 +192,7 @@ def _warnings(grid: Grid, found: GpuTopology, fragments: Iterable[Row]) -> list[
     warnings += [
         f"GPU{gpu}: NUMA {_tail(row, NUMA_TITLE)} does not tell which node is the CPU's"
         for gpu, row in _gpu_rows(grid)
-        if found.numa[gpu] is None and _ranges(_tail(row, NUMA_TITLE))
+        if found.numa[gpu] is None and cpu_ranges(_tail(row, NUMA_TITLE))
     ]
     if grid.ignored_from_line is not None:
         warnings.append(

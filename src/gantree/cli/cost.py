@@ -1,0 +1,267 @@
+"""`gantree cost`: what a job's traffic costs on a cluster, by group of its parallelism. Offline; starts nothing.
+
+Without --placement the job is placed first, as `gantree place` does it. How prices are made is `topology.cost`.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.options import JsonOption, new_app
+from gantree.cli.placement_text import read_placements
+from gantree.cli.printing import columns, plural, print_json
+from gantree.cli.reading import read_text, source_of
+from gantree.cli.verdicts import refusal_lines
+from gantree.formats import read_calibration, read_cluster, read_job
+from gantree.formats.job_form import bytes_of
+from gantree.formats.refusals import refusal_json
+from gantree.model.errors import BadInput
+from gantree.model.jobs import Job
+from gantree.model.placements import MemberPlacement
+from gantree.model.verdicts import Refused
+from gantree.placement.search import place
+from gantree.topology.calibration import Calibration
+from gantree.topology.collectives import ADMITTED
+from gantree.topology.cost import FlowCost, Price, Pricer, Step, predict, ranks_of, step_time
+from gantree.topology.fabric import Fabric
+from gantree.topology.occupancy import Occupancy
+
+app = new_app()
+
+REFUSED = 3
+YARDSTICK = "1GiB"
+
+PlacementOption = Annotated[
+    str | None,
+    typer.Option(
+        "--placement", metavar="FILE", help='What gantree place --json printed; "-" is stdin.'
+    ),
+]
+LinksOption = Annotated[
+    str | None,
+    typer.Option("--links", metavar="FILE", help="Measured links, from gantree topo measure."),
+]
+CollectiveOption = Annotated[
+    str,
+    typer.Option("--collective", metavar="NAME", help=f"Over all GPUs: {', '.join(ADMITTED)}."),
+]
+BytesOption = Annotated[
+    str, typer.Option("--bytes", metavar="SIZE", help="Its size, as nccl-tests count it: 512MiB.")
+]
+AlgorithmOption = Annotated[
+    str | None,
+    typer.Option(
+        "--algorithm", metavar="NAME", help="ring, tree, in-switch, collnet. [default: the fastest]"
+    ),
+]
+
+
+@app.command()
+def cost(
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="Cluster file.")],
+    job: Annotated[str, typer.Argument(metavar="JOB", help='Job file; "-" is stdin.')],
+    placement: PlacementOption = None,
+    links: LinksOption = None,
+    collective: CollectiveOption = "all_reduce",
+    size: BytesOption = YARDSTICK,
+    algorithm: AlgorithmOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a job's traffic costs where it would run.
+
+    Exit status: 0 priced, 3 the job cannot be placed, 2 bad input.
+    """
+    fabric = Fabric.build(read_cluster(read_text(cluster), source_of(cluster)))
+    asked = _only_job(job)
+    measured = read_calibration(read_text(links), source_of(links)) if links else None
+    size_bytes = bytes_of(size, "--bytes")
+    members = _members(fabric, asked, placement)
+    if isinstance(members, Refused):
+        _refuse(asked, members, as_json)
+        raise typer.Exit(REFUSED)
+    pricer = Pricer(fabric, measured)
+    ranks = ranks_of(fabric, members)
+    price = pricer.price(collective, size_bytes, ranks, algorithm)
+    step = step_time(pricer, asked, ranks)
+    answer = {
+        "job": asked.name,
+        "placed": True,
+        "gpus": len(ranks),
+        "nodes": len({member.node for member in members}),
+        "domain": _domain(fabric, members),
+        "crossings": dict(predict(fabric, members).crossings),
+        "collective": {"name": collective, "bytes": size_bytes, **_price_json(price)},
+        "step": _step_json(step) if step else None,
+        "measured": _measured_json(measured),
+    }
+    if as_json:
+        print_json(answer)
+    else:
+        typer.echo("\n".join(_lines(answer, price, step)))
+
+
+def _only_job(name: str) -> Job:
+    jobs = read_job(read_text(name), source_of(name))
+    if len(jobs) > 1:
+        raise BadInput(f"{source_of(name)}: {len(jobs)} jobs; allowed: one, so that one is priced")
+    return jobs[0]
+
+
+def _members(
+    fabric: Fabric, job: Job, placement: str | None
+) -> tuple[MemberPlacement, ...] | Refused:
+    """Where the job runs: as the file says, or as it would be placed now."""
+    if placement is None:
+        verdict = place(Occupancy(fabric), job)
+        return verdict if isinstance(verdict, Refused) else verdict.members
+    source = source_of(placement)
+    placed = read_placements(read_text(placement), source, fabric)
+    if job.name not in placed:
+        there = ", ".join(placed) or "none"
+        raise BadInput(f"{source}: job {job.name} is not placed there; placed are: {there}")
+    members = placed[job.name]
+    gpus = sum(len(member.gpus) for member in members)
+    if gpus != job.gpus:
+        raise BadInput(f"{source}: job {job.name} has {gpus} GPUs there, its file asks {job.gpus}")
+    return members
+
+
+def _refuse(job: Job, refused: Refused, as_json: bool) -> None:
+    why = refusal_json(refused)
+    if as_json:
+        print_json({"job": job.name, "placed": False, "why": why})
+        return
+    typer.echo(f"{job.name}: not placed. {refused.sentence}")
+    typer.echo("\n".join(f"  {line}" for line in refusal_lines(why)))
+
+
+# ----- for programs
+
+
+def _domain(fabric: Fabric, members: tuple[MemberPlacement, ...]) -> dict[str, str]:
+    nodes = [fabric.index_of_node[member.node] for member in members]
+    domain = fabric.domain(*fabric.narrowest_domain(nodes))
+    return {"tier": domain.tier, "name": domain.name}
+
+
+def _price_json(price: Price) -> dict[str, Any]:
+    return {
+        "seconds": price.seconds,
+        "busbw_GBps": price.busbw_GBps,
+        "algorithm": price.algorithm,
+        "bound_by": price.limit,
+    }
+
+
+def _step_json(step: Step) -> dict[str, Any]:
+    return {
+        "step_s": step.step_s,
+        "compute_s": step.compute_s,
+        "bubble_s": step.bubble_s,
+        "comm_s": step.comm_s,
+        "exposed_s": step.exposed_s,
+        "flows": [_flow_json(flow) for flow in step.flows],
+        "assumed": list(step.assumed),
+    }
+
+
+def _flow_json(flow: FlowCost) -> dict[str, Any]:
+    return {
+        "axis": flow.axis,
+        "collective": flow.collective,
+        "groups": flow.groups,
+        "group_size": flow.group_size,
+        "within": flow.within,
+        "domains": dict(flow.domains[1:]),
+        "bytes": flow.size_bytes,
+        "calls": flow.calls,
+        **_price_json(flow.price),
+        "seconds": flow.seconds,
+        "exposed_s": flow.exposed_s,
+    }
+
+
+def _measured_json(calibration: Calibration | None) -> dict[str, Any] | None:
+    if calibration is None:
+        return None
+    return {
+        "backend": calibration.backend,
+        "host": calibration.host,
+        "date": calibration.date,
+        "links": list(calibration.links),
+    }
+
+
+# ----- for people
+
+
+def _lines(answer: dict[str, Any], price: Price, step: Step | None) -> Iterator[str]:
+    domain = f"{answer['domain']['tier']} {answer['domain']['name']}".rstrip()
+    gpus = f"{plural(answer['gpus'], 'GPU')} on {plural(answer['nodes'], 'node')}"
+    yield f"{answer['job']}: {gpus}, within {domain}"
+    crossings = ", ".join(f"{tier} {count}" for tier, count in answer["crossings"].items())
+    yield f"hops of the ring over members that leave a domain: {crossings}"
+    asked = answer["collective"]
+    yield f"{asked['name']} of {_size(asked['bytes'])} over all: {_priced(price)}"
+    if answer["measured"]:
+        measured = answer["measured"]
+        where = f"{measured['host']}, {measured['date']}, {measured['backend']}"
+        yield f"links as measured on {where}: {', '.join(measured['links']) or 'none'}"
+    if step is None:
+        yield "no step: the job file tells neither its model nor its traffic"
+        return
+    yield from _step_lines(step)
+
+
+def _priced(price: Price) -> str:
+    if not price.limit:
+        return "nothing to send"
+    rate = f"{price.busbw_GBps:.1f} GB/s busbw"
+    return f"{_time(price.seconds)}, {rate}, {price.algorithm}, bound by {price.limit}"
+
+
+def _step_lines(step: Step) -> Iterator[str]:
+    hidden_s = step.comm_s - step.exposed_s
+    yield (
+        f"step {_time(step.step_s)}: computing {_time(step.compute_s)}, bubble {_time(step.bubble_s)}, traffic "
+        f"{_time(step.exposed_s)} and {_time(hidden_s)} hidden"
+    )
+    if step.assumed:
+        yield f"assumed: {', '.join(step.assumed)}"
+    head = ("AXIS", "GROUPS", "WITHIN", "DOMAINS", "COLLECTIVE", "SIZE", "CALLS",
+            "TIME", "EXPOSED", "BUSBW", "BOUND BY")  # fmt: skip
+    yield columns(head, (_row(flow) for flow in step.flows))
+
+
+def _row(flow: FlowCost) -> tuple[str, ...]:
+    spread = [f"{tier} {count}" for tier, count in flow.domains[1:] if count > 1]
+    return (
+        flow.axis,
+        f"{flow.groups} x {flow.group_size}",
+        flow.within,
+        ", ".join(spread) or "-",
+        flow.collective,
+        _size(flow.size_bytes),
+        str(flow.calls),
+        _time(flow.seconds),
+        _time(flow.exposed_s),
+        f"{flow.price.busbw_GBps:.1f} GB/s",
+        flow.price.limit,
+    )
+
+
+def _time(seconds: float) -> str:
+    """Three digits and a unit: "1.50 s", "12.3 ms", "45.0 us"."""
+    for unit, length in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us" if seconds else "0 s"
+
+
+def _size(size_bytes: float) -> str:
+    """A size in binary units: "1 GiB", "12.5 MiB"."""
+    for unit, length in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes >= length:
+            return f"{size_bytes / length:.4g} {unit}"
+    return f"{size_bytes:.4g} B"

@@ -1,0 +1,62 @@
+"""`gantree topo graph`: a cluster as a graph of devices and switches, for Gephi, Graphviz, networkx and programs."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gantree.cli.graph_texts import dot, graphml, node_link_json
+from gantree.cli.options import StateOption, new_app
+from gantree.cli.printing import plural
+from gantree.cli.progress import progress
+from gantree.cli.topo_site import ClusterArgument, DetectOption, chosen_site, write_output
+from gantree.placement.devices import inner_domains
+from gantree.topology.conditions import Conditions
+from gantree.topology.graph import build_graph
+
+app = new_app()
+
+
+class Format(StrEnum):
+    """Languages that a graph is written in."""
+
+    GRAPHML = "graphml"
+    DOT = "dot"
+    JSON = "json"
+
+
+WRITERS = {Format.GRAPHML: graphml, Format.DOT: dot, Format.JSON: node_link_json}
+FORMAT_OF_SUFFIX = {".dot": Format.DOT, ".gv": Format.DOT, ".json": Format.JSON}
+
+
+@app.command()
+def graph(
+    cluster: ClusterArgument = None,
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", help="[default: what FILE ends with, else graphml]"),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write here, not to stdout."),
+    ] = None,
+    detect: DetectOption = False,
+    state: StateOption = None,
+) -> None:
+    """Export a cluster as a graph of devices and switches."""
+    site = chosen_site(cluster, detect, state)
+    suffix = output.suffix.lower() if output is not None else ""
+    with progress("Drawing") as advance:
+        advance(0, 2)
+        built = build_graph(site.fabric, site.occupancy, Conditions(site.fabric), inner_domains)
+        advance(1, 2)
+        text = WRITERS[form or FORMAT_OF_SUFFIX.get(suffix, Format.GRAPHML)](built)
+        advance(2, 2)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    write_output(text, output)
+    vertices, edges = built.number_of_nodes(), built.number_of_edges()
+    shown = f"{vertices:,} devices and switches, {plural(edges, 'link')}"
+    typer.echo(f"Written to {output}: {shown}.")

@@ -1,0 +1,160 @@
+"""Collectives timed with torch.distributed: a process for each GPU (NCCL), or some without GPUs (gloo).
+
+The processes of one node meet at a file; those of several nodes at the address and port that the launcher named. They
+are the program `rank`; this module starts them, waits for them, and reads what rank 0 wrote.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from gantree.model.errors import Unreachable, Unsupported
+from gantree.telemetry.measuring.fit import busbw_GBps
+from gantree.telemetry.measuring.processes import running, wait
+from gantree.telemetry.measuring.request import Advance, Found, Task
+from gantree.topology.calibration import MeasuredRow
+
+PROGRAM = "gantree.telemetry.measuring.rank"
+NEEDS_TORCH = (
+    "measuring with torch.distributed needs PyTorch, which is not installed here; "
+    "pip install 'gantree[torch]', or give the programs of nccl-tests with --binary-dir"
+)
+LATE_S = 5.0
+"""Ranks end themselves so much later than they are stopped from here: only if nobody is here any more."""
+
+
+def time_with_torch(
+    task: Task, backend: str, more_env: Mapping[str, str], pass_number: int, advance: Advance
+) -> Found | None:
+    """Time a task's collectives; backend is "nccl" or "gloo". None on commands that do not have rank 0.
+
+    Passes of one measurement are numbered from 0, so that they meet at different ports. Raises Unsupported without
+    PyTorch and where it times nothing; Unreachable where a rank fails or the time is over.
+    """
+    if find_spec("torch") is None:
+        raise Unsupported(NEEDS_TORCH)
+    with TemporaryDirectory(prefix="gantree-measure-") as name:
+        folder = Path(name)
+        spec = _spec(task, backend, pass_number, folder)
+        path = folder / "spec.json"
+        path.write_text(json.dumps(spec), encoding="utf-8")
+        commands = [
+            [sys.executable, "-m", PROGRAM, str(path), str(i)] for i in range(task.processes)
+        ]
+        logs = [folder / f"rank{i}.log" for i in range(task.processes)]
+        out = _Tail(Path(spec["out"]), advance)
+        with running(commands, _env(task, more_env), logs) as programs:
+            wait(programs, logs, time.monotonic() + task.timeout_s, out.read)
+        out.read()
+        return _found(out.lines) if spec["first_rank"] == 0 else None
+
+
+def _spec(task: Task, backend: str, pass_number: int, folder: Path) -> dict[str, Any]:
+    launch = task.launch
+    meet = f"file://{folder}/meet"
+    if launch:
+        meet = f"tcp://{launch.address}:{launch.port + pass_number}"
+    return {
+        "backend": backend,
+        "cuda": backend == "nccl",
+        "meet": meet,
+        "world": task.processes * (launch.count if launch else 1),
+        "first_rank": task.processes * (launch.index if launch else 0),
+        "first_gpu": 0,
+        "node": launch.node if launch else "",
+        "in_first_node": [[each.within, list(each.ranks)] for each in task.in_node],
+        "tiers": list(task.tiers),
+        "place_of_node": {node: list(at) for node, at in task.place_of_node.items()},
+        "collectives": list(task.collectives),
+        "sizes": list(task.sizes),
+        "seconds": task.timeout_s + LATE_S,
+        "out": str(folder / "out.jsonl"),
+    }
+
+
+def _env(task: Task, more_env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a rank: its GPUs by UUID, one thread, and the loopback where all is on one host.
+
+    What a launcher set for its own ranks is taken out; torch.distributed would read it.
+    """
+    env = {**os.environ, **more_env, "OMP_NUM_THREADS": "1"}
+    for word in (
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+    ):
+        env.pop(word, None)
+    if task.gpu_uuids:
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(task.gpu_uuids)
+    if task.launch is None:
+        env.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    return env
+
+
+class _Tail:
+    """Reads the lines that rank 0 appends to a file, as far as they are whole."""
+
+    def __init__(self, path: Path, advance: Advance) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self._path = path
+        self._advance = advance
+        self._read_bytes = 0
+
+    def read(self) -> None:
+        """Read what is new."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._read_bytes)
+            new = file.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self._read_bytes += len(whole)
+        for line in whole.splitlines():
+            self.lines.append(json.loads(line))
+            if "done" in self.lines[-1]:
+                self._advance(self.lines[-1]["done"], self.lines[-1]["total"])
+
+
+def _found(lines: list[dict[str, Any]]) -> Found:
+    if not lines:
+        raise Unreachable("the ranks ended without a word")
+    head, *told = lines
+    rows = [row for line in told for row in _rows(line)]
+    refused = dict.fromkeys(
+        f"{line['collective']}: {head['library']} refused it: {line['unsupported']}"
+        for line in told
+        if "unsupported" in line
+    )
+    if not told:
+        raise Unsupported(
+            f"all ranks ran on node {head['nodes'][0]}, and there was nothing to time on it; "
+            "commands on one node say so by LOCAL_RANK and LOCAL_WORLD_SIZE, nodes by their host names or GANTREE_NODE"
+        )
+    if not rows:
+        raise Unsupported("nothing could be timed; " + "; ".join(refused))
+    return Found(head["library"], tuple(head["nodes"]), tuple(rows), tuple(refused))
+
+
+def _rows(line: dict[str, Any]) -> list[MeasuredRow]:
+    name, ranks = line["collective"], line["ranks"]
+    return [
+        MeasuredRow(
+            name,
+            ranks,
+            line["nodes"],
+            size_bytes,
+            time_s,
+            busbw_GBps(name, ranks, size_bytes, time_s),
+            line["within"],
+        )
+        for size_bytes, time_s in line.get("times", ())
+    ]

@@ -1,0 +1,124 @@
+"""The kinds of source that topologies are read from, by the names that `gantree topo import` takes.
+
+A machine kind describes one machine, a fabric kind many nodes. Every parser gets texts with the names of their
+sources; some fabric kinds are one text each, some are several texts of one fabric (the answers of an API).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from gantree.model.errors import BadInput
+from gantree.text.words import did_you_mean
+from gantree.topology.discovery import (
+    domains_csv,
+    hwloc_xml,
+    ibnetdiscover,
+    kubernetes,
+    lingjun,
+    nccl_xml,
+    netq,
+    nvidia_smi,
+    nvidia_xml,
+    nvlink_status,
+    peer_matrix,
+    rocm_smi,
+    slurm_conf,
+    slurm_yaml,
+    slurmd_gres,
+    topograph,
+    ufm,
+)
+from gantree.topology.discovery.fabrics import FabricReading
+from gantree.topology.discovery.gpus import GpuTopology
+from gantree.topology.discovery.nvlink_status import NvlinkStatus
+
+Text = tuple[str, str]
+"""The text of a source, and its name for errors."""
+MachineReading = GpuTopology | NvlinkStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a caller may tell the parsers of fabrics.
+
+    levels are label keys from wide to narrow, topology the name of one of several, host_of_guid the hosts of NIC
+    GUIDs (16 hex digits, lower case) that a fabric does not name.
+    """
+
+    levels: tuple[str, ...] = ()
+    topology: str | None = None
+    host_of_guid: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineKind:
+    """A kind of source that describes one machine."""
+
+    name: str
+    what: str
+    parse: Callable[[str, str], MachineReading]
+
+
+@dataclass(frozen=True, slots=True)
+class FabricKind:
+    """A kind of source that describes a fabric. read returns a reading of each text, or one of all of them."""
+
+    name: str
+    what: str
+    read: Callable[[Sequence[Text], Wishes], list[FabricReading]]
+
+
+def _each(
+    parse: Callable[[str, str, Wishes], FabricReading],
+) -> Callable[[Sequence[Text], Wishes], list[FabricReading]]:
+    """Read texts one by one."""
+    return lambda texts, wishes: [parse(text, source, wishes) for text, source in texts]
+
+
+def _kubernetes(text: str, source: str, wishes: Wishes) -> FabricReading:
+    return kubernetes.parse(text, source, wishes.levels or None)
+
+
+_MACHINES = (
+    MachineKind("nvidia-smi", "nvidia-smi topo -m", nvidia_smi.parse),
+    MachineKind("nvidia-smi-p2p", "nvidia-smi topo -p2p r", peer_matrix.parse),
+    MachineKind("nvidia-smi-xml", "nvidia-smi -q -x", nvidia_xml.parse),
+    MachineKind("nvlink-status", "nvidia-smi nvlink -s", nvlink_status.parse),
+    MachineKind("nccl-xml", "topology of NCCL or RCCL (NCCL_TOPO_DUMP_FILE)", nccl_xml.parse),
+    MachineKind("rocm-smi", "rocm-smi --showtopo", rocm_smi.parse),
+    MachineKind("hwloc", "lstopo --of xml", hwloc_xml.parse),
+    MachineKind("slurmd", "slurmd -G", slurmd_gres.parse),
+)
+_FABRICS = (
+    FabricKind("ibnetdiscover", "ibnetdiscover",
+               _each(lambda text, source, wishes: ibnetdiscover.parse(text, source, wishes.host_of_guid))),
+    FabricKind("ufm", "answers of UFM's REST API: systems, ports, links (one file or several)",
+               lambda texts, wishes: [ufm.parse(texts, wishes.host_of_guid)]),
+    FabricKind("netq", "answers of NetQ: topologyGraph, computeNodes (one file or several)",
+               lambda texts, _: [netq.parse(texts)]),
+    FabricKind("slurm", "Slurm's topology.conf",
+               _each(lambda text, source, _: slurm_conf.parse(text, source))),
+    FabricKind("slurm-yaml", "Slurm's topology.yaml",
+               _each(lambda text, source, wishes: slurm_yaml.parse(text, source, wishes.topology))),
+    FabricKind("topograph", "a model of topograph",
+               _each(lambda text, source, _: topograph.parse(text, source))),
+    FabricKind("lingjun", "topo.csv of Lingjun",
+               _each(lambda text, source, _: lingjun.parse(text, source))),
+    FabricKind("csv", "a table of nodes and their domains",
+               _each(lambda text, source, _: domains_csv.parse(text, source))),
+    FabricKind("kubernetes", "kubectl get nodes -o json (or yaml), with a Kueue Topology if there is one",
+               _each(_kubernetes)),
+)  # fmt: skip
+
+MACHINE_KINDS: Mapping[str, MachineKind] = MappingProxyType({kind.name: kind for kind in _MACHINES})
+FABRIC_KINDS: Mapping[str, FabricKind] = MappingProxyType({kind.name: kind for kind in _FABRICS})
+KINDS: Mapping[str, MachineKind | FabricKind] = MappingProxyType({**MACHINE_KINDS, **FABRIC_KINDS})
+
+
+def unknown_kind(word: str) -> BadInput:
+    """Return the error for a word that is no kind."""
+    hint = did_you_mean(word, KINDS)
+    return BadInput(
+        f"no kind of source {word!r}; allowed: {', '.join(KINDS)}" + (f". {hint}" if hint else "")
+    )

@@ -1,0 +1,82 @@
+"""List prices, each with its source and date, and a site's own over them."""
+
+import re
+
+import pytest
+
+from gantree.formats.prices import read_prices
+from gantree.model.errors import BadFields
+from gantree.topology.gpu_models import GPU_MODELS
+from gantree.topology.prices import LIST_PRICES, PriceList, Quote
+
+OWN = """\
+gpus:
+  H100-80GB: {on_demand: 3.9, source: contract 7, date: 2026-10-01, region: eu}
+  Own9000-1GB: {on_demand: 0, spot: 0.5, source: ours, date: 2026-10-02}
+"""
+
+
+@pytest.mark.parametrize(
+    "quote", LIST_PRICES.quotes, ids=lambda quote: f"{quote.gpu}-{quote.market}"
+)
+def test_every_list_price_has_a_known_gpu_a_source_and_a_date(quote: Quote) -> None:
+    assert quote.gpu in GPU_MODELS
+    assert 0 < quote.USD_per_hour < 20
+    assert quote.source
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", quote.date)
+
+
+def test_a_gpu_without_a_quotation_has_no_price() -> None:
+    assert LIST_PRICES.quote("V100-32GB") is None
+    assert LIST_PRICES.quote("H100-96GB") is None
+    assert LIST_PRICES.USD("V100-32GB", 10) is None
+    assert LIST_PRICES.quote(None) is None
+
+
+def test_hours_are_priced_by_market() -> None:
+    prices = PriceList([Quote("H100-80GB", "spot", 1.5, "2026-01-01", "x")])
+    assert prices.USD("h100-80gb", 8, "spot") == 12
+    assert prices.USD("H100-80GB", 8) is None
+
+
+def test_what_a_site_says_of_a_gpu_replaces_all_that_the_catalogue_says_of_it() -> None:
+    prices = read_prices(OWN, "prices.yaml")
+    assert prices.quote("H100-80GB") == Quote(
+        "H100-80GB", "on_demand", 3.9, "2026-10-01", "contract 7", "eu"
+    )
+    assert LIST_PRICES.quote("H100-80GB", "spot") is not None
+    assert prices.quote("H100-80GB", "spot") is None
+    assert prices.USD("Own9000-1GB", 4) == 0
+    assert prices.quote("A100-40GB") == LIST_PRICES.quote("A100-40GB")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "field", "words"),
+    [
+        ("on_demand: 3.9, ", "", 2, "gpus.H100-80GB", "on_demand, spot or both"),
+        ("on_demand: 3.9", "on_demand: -1", 2, "gpus.H100-80GB.on_demand", "0 or more"),
+        (
+            "on_demand: 3.9",
+            "ondemand: 3.9",
+            2,
+            "gpus.H100-80GB.ondemand",
+            "Did you mean `on_demand`?",
+        ),
+        (", date: 2026-10-01", "", 2, "gpus.H100-80GB.date", "required"),
+        ("source: contract 7, ", "", 2, "gpus.H100-80GB.source", "required"),
+        ("2026-10-01", "1.10.2026", 2, "gpus.H100-80GB.date", "2026-10-01"),
+        ("2026-10-01", "2026-13-01", 2, "gpus.H100-80GB.date", "a date"),
+        ("gpus:", "gpu:", 1, "gpu", "Did you mean `gpus`?"),
+        (OWN, "", 1, "document", "an empty file"),
+    ],
+)
+def test_a_wrong_price_is_named_with_its_line(
+    old: str, new: str, line: int, field: str, words: str
+) -> None:
+    assert old in OWN
+    with pytest.raises(BadFields) as caught:
+        read_prices(OWN.replace(old, new, 1), "p.yaml")
+    told = [problem for problem in caught.value.problems if problem.field == field]
+    assert told, str(caught.value)
+    assert told[0].line == line
+    assert words in str(told[0])
