@@ -1,10 +1,16 @@
 """cluster.yaml: what a good file means, and where a bad one is wrong."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gantree.formats import read_cluster
+from gantree.formats.cluster_writer import write_cluster
 from gantree.model.cluster import (
     NO_LINK,
     Allocation,
@@ -15,7 +21,7 @@ from gantree.model.cluster import (
     NicFacts,
     Torus,
 )
-from gantree.model.errors import BadFields
+from gantree.model.errors import BadFields, GantreeError
 from gantree.topology.catalog import MACHINES
 
 DATA = Path(__file__).parents[1] / "data" / "clusters"
@@ -186,13 +192,62 @@ def test_a_wrong_fact_is_named_with_its_line(
 
 
 def test_a_lost_node_makes_no_fact_look_wrong() -> None:
-    text = FACTS.replace('names: "n[0-3]"', "names: []").replace(
-        "machine: tpu-v4-host", "machine: [x]"
-    )
+    text = FACTS.replace('names: "n[0-3]"', "names: []")
     with pytest.raises(BadFields) as caught:
         read_cluster(text, "f.yaml")
-    fields = [problem.field for problem in caught.value.problems]
-    assert fields == ["nodes[0].names", "nodes[1].machine"]
+    assert [problem.field for problem in caught.value.problems] == ["nodes[0].names"]
+
+
+def test_a_lost_tier_makes_no_fact_look_wrong() -> None:
+    text = FACTS.replace("tiers: [leaf, node]", "tiers: [{}, node]")
+    with pytest.raises(BadFields) as caught:
+        read_cluster(text, "f.yaml")
+    assert [problem.field for problem in caught.value.problems] == ["tiers[0]"]
+
+
+def _read_or_told(text: str) -> None:
+    """A text is refused in words, or is a cluster that can be written."""
+    try:
+        cluster = read_cluster(text, "f.yaml")
+    except GantreeError as error:
+        assert str(error)
+    else:
+        assert read_cluster(write_cluster(cluster), "g.yaml") == cluster
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10**6), st.integers(0, 12), st.sampled_from(
+            ["", " ", "0", "9", "[", "]", "{", "}", ",", "-1", "x", ":", "n0", "t[0-3]", "\n  - "]
+        )),
+        min_size=1, max_size=4,
+    )
+)  # fmt: skip
+def test_a_mutated_file_of_facts_is_refused_in_words_or_can_be_written(
+    cuts: list[tuple[int, int, str]],
+) -> None:
+    text = FACTS
+    for place, length, instead in cuts:
+        start = place % (len(text) + 1)
+        text = text[:start] + instead + text[start + length :]
+    _read_or_told(text)
+
+
+_odd = st.none() | st.booleans() | st.integers(-1, 10**19) | st.floats() | st.text(max_size=5)
+_odd |= st.sampled_from(["n[0-3]", "t0", "m2", "s0/l0", "a/" * 40, "leaf", "node", "1" * 5000])
+_odder = _odd | st.lists(_odd | st.lists(_odd, max_size=3), max_size=4)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_a_fact_of_another_kind_is_refused_in_words_or_can_be_written(data: st.DataObject) -> None:
+    document: Any = yaml.safe_load(FACTS)
+    at = data.draw(st.sampled_from(["machines", "nodes", "domains", "nics", "tori"]))
+    inner = document[at]["m2"] if at == "machines" else data.draw(st.sampled_from(document[at]))
+    for field in data.draw(st.lists(st.sampled_from(sorted(inner)), min_size=1, max_size=2)):
+        inner[field] = data.draw(_odder)
+    _read_or_told(json.dumps(document, indent=1))
 
 
 def test_too_many_nodes_of_a_torus_are_refused_without_building_them() -> None:

@@ -1,12 +1,16 @@
 """job.yaml: what a good file means, and where a bad one is wrong."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gantree.formats import read_job
-from gantree.model.errors import BadFields
+from gantree.model.errors import BadFields, GantreeError
 from gantree.model.jobs import (
+    AxisTraffic,
     Checkpoint,
     Elastic,
     Job,
@@ -15,6 +19,8 @@ from gantree.model.jobs import (
     Shape,
     Slices,
     TopologyWish,
+    Traffic,
+    Transformer,
 )
 
 DATA = Path(__file__).parents[1] / "data" / "jobs"
@@ -258,3 +264,163 @@ def test_control_characters_do_not_reach_the_error_text() -> None:
     with pytest.raises(BadFields) as caught:
         read_job('name: "\\e[31mred"\n"\\e[2Jx": 1\ngang: [{role: r, members: 1}]\n', "j.yaml")
     assert "\x1b" not in str(caught.value)
+
+
+# ----- what the job trains and sends
+
+TRAINING = """\
+name: train
+gang: [{role: worker, members: 8, each: {gpus: 8}}]
+parallelism: {tensor: 4, context: 2, expert: 4, data: 4, pipeline: 2}
+model:
+  parameters: 47B
+  layers: 32
+  hidden: 4096
+  sequence: 8192
+  batch: 256
+  micro_batch: 2
+  heads: 32
+  kv_heads: 8
+  experts: 8
+  experts_per_token: 2
+  expert_parameters: 4.5e10
+  sharded: optimizer
+  mfu: 0.45
+traffic: {data: 14GB, tensor: {bytes: 512MiB, calls: 128, collective: all_gather}, compute: 1.5s}
+overlap: {data: 0.9, tensor: 0}
+"""
+
+
+def test_a_model_and_its_traffic_are_read_in_full() -> None:
+    (job,) = read_job(TRAINING, "train.yaml")
+    assert job.trains == Transformer(
+        parameters=47e9,
+        layers=32,
+        hidden=4096,
+        sequence=8192,
+        batch=256,
+        micro_batch=2,
+        kv_share=0.25,
+        experts=8,
+        experts_per_token=2,
+        expert_parameters=45e9,
+        sharded="optimizer",
+        mfu=0.45,
+    )
+    assert job.traffic == Traffic(
+        (AxisTraffic("tensor", 512 * 2**20, 128, "all_gather"), AxisTraffic("data", 14e9)),
+        compute_s=1.5,
+    )
+    assert job.overlap == (("tensor", 0.0), ("data", 0.9))
+
+
+def test_a_job_without_them_trains_nothing_that_is_known() -> None:
+    (job,) = read_job("name: a\ngang: [{role: r, members: 2}]\n", "a.yaml")
+    assert (job.trains, job.traffic, job.overlap) == (None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("written", "number"),
+    [
+        ("7B", 7e9),
+        ("350M", 350e6),
+        ("1.8T", 1.8e12),
+        ("1.2e9", 1.2e9),
+        ("700000", 7e5),
+        ("7 G", 7e9),
+    ],
+)
+def test_parameters_are_written_as_people_do(written: str, number: float) -> None:
+    text = TRAINING.replace("parameters: 47B", f"parameters: {written}", 1)
+    text = text.replace("expert_parameters: 4.5e10", "expert_parameters: 1K")
+    told, plain = read_job(text, "t.yaml")[0].trains, read_job(TRAINING, "t.yaml")[0].trains
+    assert plain is not None
+    assert told == replace(plain, parameters=number, expert_parameters=1e3)
+
+
+@pytest.mark.parametrize(
+    ("written", "number"),
+    [
+        ("512MiB", 512 * 2**20),
+        ("14GB", 14e9),
+        ("1e9", 1e9),
+        ("4096", 4096),
+        ("1.5 KiB", 1536),
+        ("7B", 7),
+    ],
+)
+def test_sizes_are_bytes_with_or_without_a_unit(written: str, number: float) -> None:
+    traffic = read_job(TRAINING.replace("14GB", written), "t.yaml")[0].traffic
+    assert traffic is not None
+    assert traffic.axes[1].size_bytes == number
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "allowed"),
+    [
+        ("47B", "47X", "model.parameters", "such as 7B"),
+        ("47B", "-1", "model.parameters", "above 0"),
+        ("47B", "1e30", "model.parameters", "above 0"),
+        ("47B", "true", "model.parameters", "above 0"),
+        ("47B", "9" * 5000, "model.parameters", "above 0"),
+        ("hidden: 4096", "hiden: 4096", "model.hiden", "hidden"),
+        ("  layers: 32\n", "", "model.layers", "`layers` is required"),
+        ("layers: 32", "layers: 33", "model.layers", "pipeline, which is 2, divides"),
+        ("batch: 256", "batch: 7", "model.batch", "which is 8, divides"),
+        ("kv_heads: 8", "kv_heads: 5", "model.kv_heads", "which is 32"),
+        ("  heads: 32\n", "", "model.kv_heads", "heads and kv_heads together"),
+        ("experts: 8", "experts: 6", "model.experts", "expert ways, which are 4, divide"),
+        ("experts_per_token: 2", "experts_per_token: 9", "model.experts_per_token", "at most experts"),
+        ("  expert_parameters: 4.5e10\n", "", "model.experts", "expert_parameters beside it"),
+        ("4.5e10", "48B", "model.expert_parameters", "at most parameters"),
+        ("  experts: 8\n", "", "model.expert_parameters", "a figure of experts"),
+        ("optimizer", "optimiser", "model.sharded", "one of none, optimizer, parameters"),
+        ("mfu: 0.45", "mfu: 45", "model.mfu", "above 0, at most 1"),
+        ("expert: 4,", "expert: 3,", "parallelism.expert", "ways that divide data, which is 4"),
+        ("14GB", "0", "traffic.data", "above 0"),
+        ("14GB", "14gigs", "traffic.data", "such as 512MiB"),
+        ("bytes: 512MiB, ", "", "traffic.tensor.bytes", "`bytes` is required"),
+        ("all_gather", "allgather", "traffic.tensor.collective", "one of all_reduce"),
+        ("context: 2, ", "", None, ""),
+        ("data: 14GB", "context: 14GB", None, ""),
+        ("1.5s", "0s", "traffic.compute", "longer than 0s"),
+        ("data: 0.9", "data: 9", "overlap.data", "from 0 to 1"),
+        ("data: 0.9", "rail: 0.9", "overlap.rail", "tensor, context, expert, data, pipeline"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_model_or_its_traffic_is_told(
+    old: str, new: str, field: str | None, allowed: str
+) -> None:
+    text = TRAINING.replace(old, new, 1)
+    assert text != TRAINING
+    if field is None:
+        read_job(text, "t.yaml")
+        return
+    with pytest.raises(BadFields) as caught:
+        read_job(text, "t.yaml")
+    problems = {problem.field: problem for problem in caught.value.problems}
+    assert field in problems
+    assert allowed in problems[field].allowed
+    assert problems[field].line is not None
+
+
+def test_traffic_along_an_axis_that_the_job_does_not_have_is_told() -> None:
+    text = TRAINING.replace("context: 2, ", "").replace("data: 14GB", "context: 14GB")
+    with pytest.raises(BadFields, match="traffic along context"):
+        read_job(text, "t.yaml")
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 3), st.text(max_size=3)), max_size=6)
+)
+def test_a_mutated_training_job_is_read_or_refused_in_words(
+    mutations: list[tuple[int, int, str]],
+) -> None:
+    text = TRAINING
+    for place, cut, added in mutations:
+        at = place % (len(text) + 1)
+        text = text[:at] + added + text[at + cut :]
+    try:
+        read_job(text, "t.yaml")
+    except GantreeError as error:
+        assert str(error)

@@ -67,7 +67,9 @@ def machines(draw: st.DrawFn) -> Machine:
 
 @given(machines())
 def test_a_written_machine_reads_back_as_the_same_machine(machine: Machine) -> None:
-    text = write_machines([machine]) + "name: c\ntiers: [node]\nnodes: [{names: n0, machine: t4-4}]\n"
+    text = (
+        write_machines([machine]) + "name: c\ntiers: [node]\nnodes: [{names: n0, machine: t4-4}]\n"
+    )
     assert read_cluster(text, "c.yaml").machines[machine.name] == machine
 
 

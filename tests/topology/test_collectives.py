@@ -32,7 +32,8 @@ def price(of: Pricer, collective: str, size: float, algorithm: str | None = None
 
 
 def seconds(latency_us: float, transfer_us: float) -> float:
-    return (LAUNCH_US + latency_us + transfer_us + FILL * (latency_us * transfer_us) ** 0.5) * 1e-6
+    both = latency_us * transfer_us
+    return (LAUNCH_US + latency_us + transfer_us + FILL * float(both**0.5)) * 1e-6
 
 
 def test_a_large_ring_inside_a_node_is_nccls_formula() -> None:

@@ -154,7 +154,9 @@ WORSE = [Pricer(Fabric.build(cluster)) for cluster in worse_sites()]
 def test_nothing_gets_cheaper_when_a_link_gets_worse(
     ranks: Ranks, collective: str, size: float, worse: Pricer
 ) -> None:
-    assert worse.price(collective, size, ranks).seconds >= seconds(ranks, size, collective) * (1 - 1e-9)
+    assert worse.price(collective, size, ranks).seconds >= seconds(ranks, size, collective) * (
+        1 - 1e-9
+    )
 
 
 @pytest.mark.parametrize("number", range(len(WORSE)))
@@ -247,12 +249,15 @@ def test_conditions_of_now_take_the_place_of_the_files() -> None:
 
 
 def test_measured_links_take_the_place_of_the_sites_and_of_the_constants() -> None:
-    measured = Calibration("nccl", "n0", "2026-11-21", {"node": Link(10.0, 30.0), "NV18": Link(200.0, 1.0)})
+    measured = Calibration(
+        "nccl", "n0", "2026-11-21", {"node": Link(10.0, 30.0), "NV18": Link(200.0, 1.0)}
+    )
     pricer = Pricer(FABRIC, measured)
     inside = pricer.price("all_reduce", 64 * GIB, whole(0), "ring")
     assert inside.busbw_GBps == pytest.approx(200, rel=0.01)
     outside = pricer.price("all_reduce", 64 * GIB, whole(0, 1), "ring")
-    assert (outside.limit, outside.busbw_GBps) == ("node", pytest.approx(80, rel=0.01))
+    assert outside.limit == "node"
+    assert outside.busbw_GBps == pytest.approx(80, rel=0.01)
     assert pricer.price("all_reduce", 8, whole(0, 1)).seconds > seconds(whole(0, 1), 8)
 
 

@@ -1,4 +1,4 @@
-"""What GPUs of one machine are to each other: figures worked out by hand for real machines, and the search for rings."""
+"""What GPUs of one machine are to each other: figures by hand for real machines, and the search for rings."""
 
 from itertools import permutations
 
@@ -88,9 +88,7 @@ def test_without_peer_access_gpus_of_a_switch_share_its_up_link() -> None:
 
 
 def test_an_exchange_is_held_by_the_slowest_pair_of_a_mesh_and_the_link_of_sockets() -> None:
-    assert Host.of(MI300X, {}).inside(range(8)).exchange_GBps == pytest.approx(
-        7 * 64 * XGMI_SHARE
-    )
+    assert Host.of(MI300X, {}).inside(range(8)).exchange_GBps == pytest.approx(7 * 64 * XGMI_SHARE)
     pcie = Host.of(machine("l40s-8"), {}).inside(range(8))
     assert pcie.exchange_GBps == pytest.approx(7 * 16 / 16)  # 4 x 4 pairs over one 16 GB/s link
 

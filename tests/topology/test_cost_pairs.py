@@ -60,12 +60,14 @@ def test_a_tier_with_a_figure_per_gpu_holds_each_gpu() -> None:
 def test_a_send_inside_a_node_has_the_pairs_link() -> None:
     for gpus, link, GBps in (([0, 3], "NV2", 40), ([0, 1], "NV1", 20), ([0, 5], "SYS", 10)):
         price = site("dgx-1-v100").price("send_recv", BIG, [(0, gpu) for gpu in gpus])
-        assert (price.limit, price.busbw_GBps) == (link, pytest.approx(GBps, rel=0.01))
+        assert price.limit == link
+        assert price.busbw_GBps == pytest.approx(GBps, rel=0.01)
 
 
 def test_a_send_between_nodes_has_the_gpus_own_nic() -> None:
     one = site().price("send_recv", BIG, [(0, 0), (1, 0)])
-    assert (one.limit, one.busbw_GBps) == ("nic", pytest.approx(48, rel=0.01))
+    assert one.limit == "nic"
+    assert one.busbw_GBps == pytest.approx(48, rel=0.01)
     ring = site().price("send_recv", BIG, whole(0, 1))  # only two of its hops leave a node
     assert ring.busbw_GBps == pytest.approx(48, rel=0.01)
 

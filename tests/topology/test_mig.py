@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadInput
-from gantree.topology.mig import TABLES, MigInstance, MigTable, mig_table
+from gantree.topology.mig import TABLES, MigInstance, MigProfile, MigTable, mig_table
 
 SAMPLES = Path(__file__).parents[2] / ".." / "shared" / "data" / "topology" / "mig"
 needs_samples = pytest.mark.skipif(not SAMPLES.exists(), reason="the MIG samples are not at hand")
@@ -138,6 +138,13 @@ def test_where_an_instance_fits_depends_on_what_is_there() -> None:
     assert table.fits([MigInstance("3g.40gb", 0)], "4g.40gb") == ()
     assert table.fits([MigInstance("1g.20gb", 2)], "2g.20gb") == (0, 4)
     assert table.fits([MigInstance("1g.10gb+me", 0)], "1g.10gb+me") == ()
+
+
+def test_compute_slices_bind_where_memory_would_leave_room() -> None:
+    """On today's GPUs the places alone keep compute within bounds; the rule does not lean on that."""
+    narrow = MigTable("narrow", 4, 3, 0, (MigProfile("2g.1gb", 2, 1, (0, 1, 2, 3), 4),))
+    assert narrow.fits([], "2g.1gb") == (0, 1, 2, 3)
+    assert narrow.fits([MigInstance("2g.1gb", 0)], "2g.1gb") == ()
 
 
 @pytest.mark.parametrize(

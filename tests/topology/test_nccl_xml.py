@@ -173,6 +173,9 @@ def system(*inside: str, cpu: str = 'numaid="0" affinity="ff"') -> str:
     return f'<system version="1">\n<cpu {cpu}>\n' + "\n".join(inside) + "\n</cpu>\n</system>\n"
 
 
+ONE, TWO = gpu("01", 0), gpu("02", 1)
+
+
 def links(text: str) -> tuple[tuple[str | None, ...], ...]:
     return parse(text, "f").links
 
@@ -244,6 +247,27 @@ def test_domains_longer_than_four_digits_come_after_shorter_ones() -> None:
     assert parse(text, "f").bus_id_of_gpu == ("ffff:01:00.0", "10000:01:00.0")
 
 
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "<!-- a -->",
+        "<!-------------\n - Copyright\n ------------->",
+        "<!----><!-- <pci busid='x'/> -->",
+    ],
+)
+def test_comments_may_hold_rows_of_dashes_as_nccl_lets_them(comment: str) -> None:
+    text = f"{comment}\n" + system(f"{comment}{ONE}{comment}")
+    assert parse(text, "f").gpus == 1
+    line = text.count("\n", 0, text.index("<gpu")) + 1
+    with pytest.raises(BadFields, match=f"f:{line}: gpu dev"):
+        parse(text.replace('dev="0"', 'dev="zero"'), "f")
+
+
+def test_a_comment_that_never_ends_is_refused() -> None:
+    with pytest.raises(BadFields):
+        parse(system(ONE) + "<!-- ", "f")
+
+
 def test_parts_of_one_gpu_count_once() -> None:
     text = system(
         '<pci busid="0000:01:00.0"><gpu dev="0" mlopart="0"/><gpu dev="0" mlopart="1"/></pci>'
@@ -256,9 +280,6 @@ def test_parts_of_one_gpu_count_once() -> None:
 def broadcom(bus: str, subsystem: str, *inside: str, device: str = "0xc030") -> str:
     ids = f'vendor="0x1000" device="{device}" subsystem_vendor="0x1000" subsystem_device="{subsystem}"'
     return f'<pci busid="0000:{bus}:00.0" class="0x060400" {ids}>{"".join(inside)}</pci>'
-
-
-ONE, TWO = gpu("01", 0), gpu("02", 1)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,12 @@ from gantree.topology.paths import Paths, each_alone, read_paths
 from gantree.topology.terrain import Terrain
 
 Ranks = Sequence[tuple[int, int]]
-MACHINES = (machine("dgx-h100"), machine("dgx-a100"), machine("l40s-8"), machine("gb200-nvl72-tray"))
+MACHINES = (
+    machine("dgx-h100"),
+    machine("dgx-a100"),
+    machine("l40s-8"),
+    machine("gb200-nvl72-tray"),
+)
 
 
 @st.composite
@@ -48,16 +53,16 @@ def sites(draw: st.DrawFn) -> Fabric:
     ]
     machines = {model.name: model for model in models}
     tiers = ("spine", outer, "node")
-    return Fabric.build(
-        Cluster("s", tiers, machines, nodes, links, (), tuple(worn), tuple(nics))
-    )
+    return Fabric.build(Cluster("s", tiers, machines, nodes, links, (), tuple(worn), tuple(nics)))
 
 
 @st.composite
 def sites_and_groups(draw: st.DrawFn) -> tuple[Fabric, list[list[tuple[int, int]]]]:
     """A fabric and groups of one size, each GPU at most once a group."""
     fabric = draw(sites())
-    places = [(n, g) for n in range(len(fabric.nodes)) for g in range(fabric.machine_of_node(n).gpus)]
+    places = [
+        (n, g) for n in range(len(fabric.nodes)) for g in range(fabric.machine_of_node(n).gpus)
+    ]
     ranks = draw(st.integers(1, min(12, len(places))))
     orders = st.permutations(places).map(lambda order: order[:ranks])
     return fabric, draw(st.lists(orders, min_size=1, max_size=4))
@@ -88,7 +93,10 @@ def walk(terrain: Terrain, group: Ranks, beside: Sequence[Ranks]) -> Walked:
         us = 0.0
         for number in range(1, terrain.island_tier + 1):
             tier, domain_of = terrain.tiers[number], fabric.domain_of_node[number]
-            mine, others = domain_of[nodes_in(terrain, here)[0]], domain_of[nodes_in(terrain, there)[0]]
+            mine, others = (
+                domain_of[nodes_in(terrain, here)[0]],
+                domain_of[nodes_in(terrain, there)[0]],
+            )
             before = islands[islands.index(here) - 1]
             crosses = mine != others or mine != domain_of[nodes_in(terrain, before)[0]]
             if crosses and not np.isnan(tier.GPU_GBps):
@@ -115,7 +123,7 @@ def order_of_islands(terrain: Terrain, group: Ranks) -> list[int]:
 def ring_inside(terrain: Terrain, group: Ranks, island: int) -> float:
     masks = masks_of(terrain, group, island)
     if len(masks) > 1:
-        return min(terrain.hosts[terrain.kind_of_node[node]].port_GBps for node in masks)
+        return min(terrain.hosts[int(terrain.kind_of_node[node])].port_GBps for node in masks)
     ((node, mask),) = masks.items()
     return terrain.inside(int(terrain.kind_of_node[node]), mask).ring_GBps
 
@@ -136,7 +144,7 @@ def nics_of(terrain: Terrain, group: Ranks, island: int, beside: Sequence[Ranks]
             if len(order_of_islands(terrain, other)) > 1:
                 busy |= masks_of(terrain, other, island).get(node, 0)
         kind = int(terrain.kind_of_node[node])
-        total += terrain.out_GBps(kind, mask, busy) * terrain.residual_of_node[node]
+        total += terrain.out_GBps(kind, mask, busy) * float(terrain.residual_of_node[node])
     return min(total, NVLINK_DOMAIN_EGRESS_GBps) if len(masks) > 1 else total
 
 
@@ -145,9 +153,7 @@ def leaving(terrain: Terrain, number: int, domain: int, beside: Sequence[Ranks])
     domain_of, hops = terrain.fabric.domain_of_node[number], 0
     for group in beside:
         ring = [domain_of[nodes_in(terrain, i)[0]] for i in order_of_islands(terrain, group)]
-        hops += sum(
-            a == domain != b for a, b in zip(ring, (*ring[1:], ring[0]), strict=True)
-        )
+        hops += sum(a == domain != b for a, b in zip(ring, (*ring[1:], ring[0]), strict=True))
     return hops
 
 
@@ -202,7 +208,9 @@ def test_ranks_of_a_node_may_stand_in_any_order() -> None:
 
 
 def test_rings_beside_each_other_share_nics_and_up_links() -> None:
-    model = replace(machine("dgx-h100"), nics=(replace(machine("dgx-h100").nics[0], near=tuple(range(8))),))
+    model = replace(
+        machine("dgx-h100"), nics=(replace(machine("dgx-h100").nics[0], near=tuple(range(8))),)
+    )
     nodes = tuple(Node(f"n{n}", "m", (f"l{n}",)) for n in range(2))
     fabric = Fabric.build(Cluster("s", ("leaf", "node"), {"m": model}, nodes))
     columns = [[(0, gpu), (1, gpu)] for gpu in range(8)]
@@ -222,6 +230,22 @@ def test_an_nvlink_domain_above_nodes_is_one_island() -> None:
     assert paths.out_GBps.tolist() == [inf, 4 * 48]
     racks = read(fabric, [whole(*range(36), gpus=4)])
     assert racks.out_GBps[0] == NVLINK_DOMAIN_EGRESS_GBps
+
+
+@pytest.mark.parametrize(
+    ("model", "GBps"),
+    [
+        (Machine("alone", 1, "GH200-96GB"), 18 * 20.6),  # no matrix: the model's own links
+        (Machine("two", 2, "GB200-186GB", (("X", "NV18"), ("NV18", "X"))), 18 * 40.1),
+        (Machine("none", 2, "T4-16GB", (("X", "NODE"), ("NODE", "X"))), 12),  # cannot be; PCIe then
+    ],
+)
+def test_small_trays_of_an_nvlink_domain_have_their_links(model: Machine, GBps: float) -> None:
+    nodes = tuple(Node(f"n{n}", model.name, ("r0",)) for n in range(4))
+    fabric = Fabric.build(Cluster("s", ("nvlink", "node"), {model.name: model}, nodes))
+    paths = read(fabric, [whole(0, 1, 2, 3, gpus=model.gpus)])
+    assert paths.ring_GBps.tolist() == pytest.approx([GBps])
+    assert paths.out_GBps[0] == inf
 
 
 def test_machines_of_more_gpus_than_a_word_has_bits_are_read() -> None:

@@ -1,11 +1,14 @@
 """List prices, each with its source and date, and a site's own over them."""
 
+import json
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gantree.formats.prices import read_prices
-from gantree.model.errors import BadFields
+from gantree.model.errors import BadFields, GantreeError
 from gantree.topology.gpu_models import GPU_MODELS
 from gantree.topology.prices import LIST_PRICES, PriceList, Quote
 
@@ -80,3 +83,23 @@ def test_a_wrong_price_is_named_with_its_line(
     assert told, str(caught.value)
     assert told[0].line == line
     assert words in str(told[0])
+
+
+_odd = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+_fields = st.sampled_from(["on_demand", "spot", "source", "date", "region", "gpus"])
+
+
+@given(
+    st.text(max_size=80)
+    | st.dictionaries(
+        st.just("gpus") | st.text(max_size=3),
+        _odd | st.dictionaries(st.text(max_size=9), _odd | st.dictionaries(_fields, _odd)),
+    ).map(json.dumps)
+)
+def test_whatever_the_text_prices_are_read_or_refused_in_words(text: str) -> None:
+    try:
+        prices = read_prices(text, "p.yaml")
+    except GantreeError as error:
+        assert str(error)
+    else:
+        assert all(quote.USD_per_hour >= 0 for quote in prices.quotes)

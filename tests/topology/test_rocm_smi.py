@@ -172,13 +172,15 @@ def test_gpus_that_do_not_begin_at_0_keep_their_order_and_it_is_said() -> None:
         (pair("30", "1", "XGMI") + "\n== Weight ==", "NVB", "no NUMA nodes are told"),
         (pair(None, "1", "XGMI") + "Weight between two GPUs\nGPU0 GPU1\nGPU0 0 3", "XGMI1", "no row for GPU1"),
         ("Weight between two GPUs\nGPU0 GPU1\nGPU0 0 30\nGPU1", "NVB", "row GPU1 ends after 0 of 2 cells"),
+        ("Weight between two GPUs\nGPU0 GPU1 GPU2\nGPU0 0 15\n", None, "row GPU0 ends after 2 of 3 cells"),
+        ("Weight between two GPUs\nGPU0 GPU1\nGPU0 0 15", None, "no row for GPU1"),
     ],
-    ids=["row", "rows", "after", "fragment", "name-alone"],
+    ids=["row", "rows", "after", "fragment", "name-alone", "short-row", "last-word"],
 )  # fmt: skip
 def test_what_was_cut_is_reported_and_filled_only_from_the_mirror(
-    cut: str, link: str, told: str
+    cut: str, link: str | None, told: str
 ) -> None:
-    if "Type" not in cut:
+    if link and "Type" not in cut:
         cut = pair(None, "1", "XGMI") + cut
     found = parse(cut, "f")
     assert found.links[0][1] == link
@@ -281,6 +283,8 @@ def test_amd_smi_json_is_read_in_both_forms(form: str) -> None:
         (WHOLE.replace("GPU1   15", "GPU1   30"), "f:4: weight, row GPU1, column GPU0: found `30`; allowed: 15, as"),
         (WHOLE.replace("GPU0   0 ", "GPU0   7 ", 1), "f:3: weight, row GPU0, column GPU0: found `7`; allowed: 0, X"),
         (WHOLE.replace("15", "many"), "f:3: weight, row GPU0, column GPU1: found `MANY`; allowed: a whole number"),
+        (WHOLE.replace("15", "9" * 30), "found `999999999999999999999999999999`; allowed: a whole number"),
+        (WHOLE.replace("15", "\u0661\u0665"), "allowed: a whole number or N/A"),
         (WHOLE.replace("XGMI", "ROPE"), "row GPU0, column GPU1: found `ROPE`; allowed: XGMI, PCIE or N/A"),
         (AMD_SMI.replace("DISABLED", "SOMETIMES"), "found `SOMETIMES`; allowed: ENABLED, DISABLED"),
         (WHOLE + WHOLE, "f:16: weight table: found a second one (the first: line 1); allowed: one"),
@@ -395,9 +399,7 @@ def test_no_text_makes_it_raise_anything_but_its_own_errors(text: str) -> None:
     )
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_a_print_cut_at_its_end_never_contradicts_the_whole(data: st.DataObject) -> None:
+def test_a_print_cut_anywhere_never_contradicts_the_whole() -> None:
     names = ["GPU0", "GPU1", "GPU2"]
     kinds = {(0, 1): "XGMI", (0, 2): "XGMI", (1, 2): "PCIE"}
     weights = {(0, 1): "15", (0, 2): "30", (1, 2): "72"}
@@ -409,10 +411,13 @@ def test_a_print_cut_at_its_end_never_contradicts_the_whole(data: st.DataObject)
     )
     whole = parse(text, "f")
     assert [whole.links[a][b] for a, b in kinds] == ["XGMI1", "NVB", "SYS"]
-    try:
-        found = parse(text[: data.draw(st.integers(0, len(text)))], "f")
-    except GantreeError:
-        return
-    for a, b in kinds:
-        known = whole.links[a][b]
-        assert found.links[a][b] in (None, known) or DIRECT in found.inferred
+    read = 0
+    for end in range(len(text)):
+        try:
+            found = parse(text[:end], "f")
+        except GantreeError:
+            continue
+        read += 1
+        for a, b in kinds:
+            assert found.links[a][b] in (None, whole.links[a][b]) or DIRECT in found.inferred
+    assert read > len(text) / 2

@@ -27,7 +27,7 @@ H100 = pricer()
 RANKS = [(node, gpu) for node in range(4) for gpu in range(8)]
 
 
-def training(model: Transformer | None = MODEL, **ways: int) -> Job:
+def training(model: Transformer | None = MODEL, /, **ways: int) -> Job:
     plain = job("j", members=4, gpus=8)
     return replace(plain, trains=model, parallelism=tuple(ways.items()))
 
@@ -54,7 +54,7 @@ def test_computing_is_arithmetic_over_what_the_gpus_reach() -> None:
 
 def test_a_gpu_whose_arithmetic_is_not_known_is_asked_for() -> None:
     unknown = pricer(replace(machine("dgx-h100"), gpu="X9-80GB"))
-    with pytest.raises(BadInput, match="write model.peak_TFLOPS"):
+    with pytest.raises(BadInput, match=r"write model\.peak_TFLOPS"):
         step_time(unknown, training(data=32), RANKS)
 
 
@@ -125,7 +125,9 @@ def test_told_traffic_needs_no_model() -> None:
     told = Traffic((AxisTraffic("data", 26e9, 40),), compute_s=2.0)
     step = priced(replace(training(None, data=32), traffic=told))
     assert step.compute_s == 2.0
-    assert [(flow.axis, flow.size_bytes, flow.calls) for flow in step.flows] == [("data", 0.65e9, 40)]
+    assert [(flow.axis, flow.size_bytes, flow.calls) for flow in step.flows] == [
+        ("data", 0.65e9, 40)
+    ]
     bare = priced(replace(training(None, data=32), traffic=replace(told, compute_s=None)))
     assert bare.step_s == pytest.approx(bare.comm_s)
     assert "no computing" in bare.assumed[0]

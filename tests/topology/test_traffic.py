@@ -27,7 +27,7 @@ MODEL = Transformer(
 EXPERTS = replace(MODEL, parameters=47e9, experts=8, experts_per_token=2, expert_parameters=45e9)
 
 
-def training(model: Transformer | None = MODEL, **ways: int) -> Job:
+def training(model: Transformer | None = MODEL, /, **ways: int) -> Job:
     return replace(job("j", members=8, gpus=8), trains=model, parallelism=tuple(ways.items()))
 
 

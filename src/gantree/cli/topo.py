@@ -29,6 +29,10 @@ class TopoCommands(LazyGroup):
         "import": Listed(
             "gantree.cli.topo_import", "Read what tools print about machines and fabrics."
         ),
+        "catalog": Listed(
+            "gantree.cli.topo_catalog",
+            "List machine and GPU models: links, MIG profiles, prices.",
+        ),
         "measure": Listed(
             "gantree.cli.topo_measure", "Time collectives and write what the links give."
         ),

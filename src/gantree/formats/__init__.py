@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gantree.formats.jobs import read_job
     from gantree.formats.machines import write_machines
     from gantree.formats.policies import read_policy
+    from gantree.formats.prices import read_prices
     from gantree.formats.traces import TraceJob, read_trace
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "read_cluster",
     "read_job",
     "read_policy",
+    "read_prices",
     "read_trace",
     "write_calibration",
     "write_cluster",
@@ -33,6 +35,7 @@ _HOME = {
     "read_cluster": "clusters",
     "read_job": "jobs",
     "read_policy": "policies",
+    "read_prices": "prices",
     "read_trace": "traces",
     "write_calibration": "calibrations",
     "write_cluster": "cluster_writer",

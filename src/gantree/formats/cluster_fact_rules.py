@@ -84,9 +84,15 @@ def _unknown_domain(
 
 def _nic_problems(form: ClusterForm, machine_of_node: MachineOfNode) -> Iterator[Problem]:
     seen: set[tuple[str, str]] = set()
+    nics_of_machine: dict[str, dict[str, None]] = {}
     for facts in form.nics:
-        if facts.node in machine_of_node:
-            yield from _unknown_nic(facts, machine_of_node[facts.node])
+        machine = machine_of_node.get(facts.node)
+        if machine is not None:
+            if machine.name not in nics_of_machine:
+                nics_of_machine[machine.name] = dict.fromkeys(nic.name for nic in machine.nics)
+            yield from _unknown_nic(facts, machine, nics_of_machine[machine.name])
+        elif facts.node in machine_of_node:
+            continue
         elif not form.any_lost("nodes"):
             yield _unknown_node(facts, "node", facts.node, machine_of_node)
         if (facts.node, facts.nic) in seen:
@@ -95,15 +101,13 @@ def _nic_problems(form: ClusterForm, machine_of_node: MachineOfNode) -> Iterator
         seen.add((facts.node, facts.nic))
 
 
-def _unknown_nic(facts: NicFactsForm, machine: Machine | None) -> Iterator[Problem]:
-    if machine is None:
-        return
-    names = [nic.name for nic in machine.nics]
-    if facts.nic not in names:
-        allowed = (
-            f"a NIC of {machine.name} ({', '.join(names)})" if names else "none; it has no NIC"
-        )
-        hint = did_you_mean(facts.nic, names)
+def _unknown_nic(
+    facts: NicFactsForm, machine: Machine, known: Mapping[str, object]
+) -> Iterator[Problem]:
+    if facts.nic not in known:
+        names = ", ".join(known)
+        allowed = f"a NIC of {machine.name} ({names})" if names else "none; it has no NIC"
+        hint = did_you_mean(facts.nic, known)
         yield facts.problem("nic", f"the unknown NIC `{facts.nic}`", allowed, hint)
 
 
@@ -123,19 +127,22 @@ def host_of(torus: TorusForm) -> list[int]:
 
 
 def names_of_torus(torus: TorusForm) -> list[str]:
-    """Return the names of the nodes of a torus, in order; none where they are too many."""
-    if sum(count_nodes(text) for text in torus.nodes) > MAX_NODES:
-        return []
+    """Return the names of the nodes of a torus, in order."""
     return [name for text in torus.nodes for name in expand(text)]
 
 
 def _tori_problems(form: ClusterForm, machine_of_node: MachineOfNode) -> Iterator[Problem]:
     torus_of_node: dict[str, str] = {}
     seen: set[str] = set()
+    count = 0
     for torus in form.tori:
         if torus.name in seen:
             yield torus.problem("name", f"`{torus.name}` again", "each torus once")
         seen.add(torus.name)
+        count += sum(count_nodes(text) for text in torus.nodes)
+        if count > MAX_NODES:  # never expanded
+            yield torus.problem("nodes", "too many nodes", f"at most {MAX_NODES} nodes in all tori")
+            return
         shape = list(_axis_problems(torus))
         yield from shape
         yield from _member_problems(form, torus, machine_of_node, torus_of_node, not shape)
@@ -180,9 +187,6 @@ def _member_problems(
     axes_are_right: bool,
 ) -> Iterator[Problem]:
     names = names_of_torus(torus)
-    if not names:
-        yield torus.problem("nodes", "too many nodes", f"at most {MAX_NODES} nodes")
-        return
     each = prod(host_of(torus))
     for name in names:
         if name in torus_of_node:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from gantree.formats.calibration_form import CalibrationForm
 from gantree.formats.cluster_form import ClusterForm
 from gantree.formats.forms import Form
 from gantree.formats.job_form import JobForm
@@ -15,6 +16,7 @@ from gantree.formats.policy_form import PolicyForm
 from gantree.formats.prices import PricesForm
 
 FORMS: dict[str, type[Form]] = {
+    "calibration": CalibrationForm,
     "cluster": ClusterForm,
     "job": JobForm,
     "policy": PolicyForm,
@@ -24,7 +26,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """Return the JSON schema of cluster, job, policy or prices."""
+    """Return the JSON schema of one of FORMS."""
     return {"$schema": DIALECT, **FORMS[name].model_json_schema()}
 
 

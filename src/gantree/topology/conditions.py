@@ -35,6 +35,10 @@ class Conditions:
         self.load_of_domain = [np.zeros(fabric.domains(tier)) for tier in tiers]
         self.health_of_nic: FloatArray = np.ones(shape)
         self.load_of_nic: FloatArray = np.zeros(shape)
+        self._number_of_nic = tuple(
+            {nic.name: number for number, nic in enumerate(machine.nics)}
+            for machine in fabric.machines
+        )
         self.version = 0
         for domain in fabric.cluster.domains:
             self.set_domain(*fabric.find(domain.tier, domain.name), domain.health, domain.load)
@@ -88,15 +92,16 @@ class Conditions:
         twin.load_of_domain = [load.copy() for load in self.load_of_domain]
         twin.health_of_nic = self.health_of_nic.copy()
         twin.load_of_nic = self.load_of_nic.copy()
+        twin._number_of_nic = self._number_of_nic
         twin.version = self.version
         return twin
 
     def _place_of_nic(self, node: str, nic: str) -> tuple[int, int]:
         _, index = self.fabric.find(self.fabric.tiers[-1], node)
-        names = [each.name for each in self.fabric.machine_of_node(index).nics]
-        if nic not in names:
-            raise BadInput(f"node {node} has no NIC {nic!r}, only {', '.join(names) or 'none'}")
-        return index, names.index(nic)
+        numbers = self._number_of_nic[int(self.fabric.machine_index_of_node[index])]
+        if nic not in numbers:
+            raise BadInput(f"node {node} has no NIC {nic!r}, only {', '.join(numbers) or 'none'}")
+        return index, numbers[nic]
 
 
 def sound_nodes(fabric: Fabric) -> BoolArray:

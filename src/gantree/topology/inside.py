@@ -41,8 +41,8 @@ class Host:
     """A machine with the links that a site measured. Build it with `Host.of`.
 
     switched is whether NVSwitches join the GPUs: together they have more links to their peers than go out of one.
-    port_GBps is what one GPU has over them (0 without any); a machine of which no link is known may have one, if
-    the site puts it into an NVLink domain.
+    port_GBps is what one GPU has over NVSwitches, inside the machine or, where the site has NVLink domains above the
+    node, in its domain; 0 without any.
     """
 
     machine: Machine
@@ -51,17 +51,16 @@ class Host:
     port_GBps: float
 
     @classmethod
-    def of(cls, machine: Machine, measured: Mapping[str, Link]) -> "Host":
-        """Look at how its links join."""
+    def of(
+        cls, machine: Machine, measured: Mapping[str, Link], *, in_domain: bool = False
+    ) -> "Host":
+        """Look at how its links join. in_domain: the site says that NVLink reaches beyond the node."""
         host = cls(machine, measured, _switched(machine), 0.0)
-        if machine.links and machine.gpus > 1:
-            return (
-                replace(host, port_GBps=host.hop_GBps(machine.links[0][1]))
-                if host.switched
-                else host
-            )
-        known = traits(machine.gpu)
-        return replace(host, port_GBps=known.links * known.link_GBps)
+        if not host.switched and not in_domain:
+            return host
+        widest = max((link for row in machine.links for link in row), key=bonded_links, default="")
+        links = bonded_links(widest) or traits(machine.gpu).links
+        return replace(host, port_GBps=host.hop_GBps(f"NV{links}" if links else "PIX"))
 
     def hop_GBps(self, link: str) -> float:
         """A path of a link class: as measured here, else as NCCL counts it. Unknown classes count as SYS."""

@@ -91,7 +91,10 @@ class Terrain:
             else fabric.node_tier,
             tiers=tiers,
             kind_of_node=kind_of_node,
-            hosts=tuple(Host.of(machine, measured) for machine in machines),
+            hosts=tuple(
+                Host.of(machine, measured, in_domain=NVLINK_TIER in fabric.tiers)
+                for machine in machines
+            ),
             ways=tuple(
                 Ways.of(m, dict(nics), least_nic)
                 for m, (_, nics) in zip(machines, kinds, strict=True)

@@ -109,7 +109,7 @@ class _Cpu:
 
 def read_system(text: str, report: Report) -> SeenSystem:
     """Read a file. BadInput for another document; problems of elements go to the report."""
-    root = read_xml(text, report.source)
+    root = read_xml(_without_comments(text), report.source)
     if root.tag != "system":
         said = (
             "it looks like an NCCL graph file (NCCL_GRAPH_FILE), which names no machine"
@@ -118,6 +118,19 @@ def read_system(text: str, report: Report) -> SeenSystem:
         )
         raise BadInput(f"{report.source}: no NCCL topology; {said}; {_WANTED}")
     return _Reader(report).system(root)
+
+
+def _without_comments(text: str) -> str:
+    """Blank comments out, lines kept: they may hold rows of dashes, which NCCL reads over and XML forbids."""
+    kept = []
+    end = 0
+    while (start := text.find("<!--", end)) >= 0:
+        after = text.find("-->", start + 4)
+        if after < 0:
+            break
+        kept += [text[end:start], "\n" * text.count("\n", start, after)]
+        end = after + 3
+    return "".join((*kept, text[end:]))
 
 
 class _Reader:
@@ -154,8 +167,7 @@ class _Reader:
                 return
 
     def _cpu(self, element: etree._Element, number: int) -> _Cpu:
-        written = element.get("numaid", "").strip()
-        numa = None if written in ("", "-1") else self._number(element, "numaid")
+        numa = self._number(element, "numaid")
         self.seen.numa_not_told |= numa is None
         return _Cpu(number, numa, self._cpu_set(element))
 

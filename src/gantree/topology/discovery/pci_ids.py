@@ -1,8 +1,9 @@
 """What PCI ids tell of a device: its kind by class code, and the model of a GPU by vendor and device.
 
-Class codes are of the PCI Code and ID Assignment Specification. GPU models are those that a device id settles,
-memory size included, as in the PCI ID repository (pci.ids) and NVIDIA's list of supported chips; ids that several
-products share (MI250 and MI250X) are left out, and so are those not looked up.
+Class codes are of the PCI Code and ID Assignment Specification. GPU models are those that a device id settles, named
+in the PCI ID repository (pci.ids) and, for NVIDIA's, in the list of its open kernel modules; memory sizes it leaves
+out are those of the product. Ids that several products share (740c: MI250 and MI250X) are left out. 74b5 and 74b9 are
+whole GPUs as a virtual machine sees them; one die of an MI250X is a GPU of 64 GB.
 """
 
 NVIDIA, AMD, INTEL = "10de", "1002", "8086"
@@ -11,17 +12,19 @@ _GPU_VENDORS = frozenset({NVIDIA, AMD, INTEL})
 _MODEL_OF_ID = {
     NVIDIA: {
         "15f7": "P100-12GB", "15f8": "P100-16GB", "15f9": "P100-16GB",
-        "1db1": "V100-16GB", "1db4": "V100-16GB", "1db5": "V100-32GB", "1db6": "V100-32GB", "1db8": "V100-32GB",
-        "1eb8": "T4-16GB",
+        "1db1": "V100-16GB", "1db4": "V100-16GB", "1df5": "V100-16GB",
+        "1db5": "V100-32GB", "1db6": "V100-32GB", "1db8": "V100-32GB", "1eb8": "T4-16GB",
         "20b0": "A100-40GB", "20f1": "A100-40GB", "20b2": "A100-80GB", "20b5": "A100-80GB",
+        "20bd": "A800-40GB", "20f3": "A800-80GB", "20f5": "A800-80GB",
         "20b7": "A30-24GB", "2230": "A6000-48GB", "2235": "A40-48GB", "2236": "A10-24GB", "2237": "A10G-24GB",
         "26b5": "L40-48GB", "26b9": "L40S-48GB", "27b8": "L4-24GB",
-        "2330": "H100-80GB", "2331": "H100-80GB", "2321": "H100-94GB", "2335": "H200-141GB",
+        "2330": "H100-80GB", "2331": "H100-80GB", "2321": "H100-94GB", "2335": "H200-141GB", "2324": "H800-80GB",
         "2901": "B200-180GB", "2941": "GB200-186GB",
     },
     AMD: {
-        "738c": "MI100-32GB", "740f": "MI210-64GB", "74a0": "MI300A-128GB", "74a1": "MI300X-192GB",
-        "74a2": "MI308X-192GB", "74a5": "MI325X-256GB", "75a0": "MI350X-288GB", "75a3": "MI355X-288GB",
+        "738c": "MI100-32GB", "7408": "MI250X-64GB", "740f": "MI210-64GB", "74a0": "MI300A-128GB",
+        "74a1": "MI300X-192GB", "74b5": "MI300X-192GB", "74a2": "MI308X-192GB",
+        "74a5": "MI325X-256GB", "74b9": "MI325X-256GB", "75a0": "MI350X-288GB", "75a3": "MI355X-288GB",
     },
 }  # fmt: skip
 

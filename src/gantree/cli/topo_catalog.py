@@ -1,0 +1,183 @@
+"""`gantree topo catalog`: what the catalogue knows of machine and GPU models: links, MIG profiles, prices."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from gantree import formats
+from gantree.cli.options import JsonOption, new_app
+from gantree.cli.printing import columns, print_json
+from gantree.cli.reading import read_text, source_of
+from gantree.model.cluster import Machine
+from gantree.model.errors import NotFound
+from gantree.text.words import did_you_mean
+from gantree.topology.catalog import MACHINES
+from gantree.topology.gpu_models import GPU_MODELS, GpuModel
+from gantree.topology.mig import MigProfile, mig_table
+from gantree.topology.prices import LIST_PRICES, PriceList, Quote
+
+app = new_app()
+UNKNOWN = "?"
+
+
+@app.command()
+def topo_catalog(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A machine or GPU model. [default: all]")
+    ] = None,
+    prices: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Prices of the site, over the list prices.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List machine and GPU models: links, MIG profiles, prices."""
+    known = formats.read_prices(read_text(prices), source_of(prices)) if prices else LIST_PRICES
+    machines, gpus = _chosen(name)
+    if as_json:
+        machines_json = [_machine_json(machine) for machine in machines]
+        print_json({"machines": machines_json, "gpus": [_gpu_json(gpu, known) for gpu in gpus]})
+        return
+    typer.echo("\n\n".join(_tables(machines, gpus, known, detailed=name is not None)))
+
+
+def _chosen(name: str | None) -> tuple[Sequence[Machine], Sequence[GpuModel]]:
+    """A machine comes with its GPU. NotFound names what is near."""
+    if name is None:
+        return list(MACHINES.values()), list(GPU_MODELS.values())
+    if name in MACHINES:
+        machine = MACHINES[name]
+        gpu = GPU_MODELS.get(machine.gpu or "")
+        return [machine], [gpu] if gpu else []
+    if name in GPU_MODELS:
+        return [machine for machine in MACHINES.values() if machine.gpu == name], [GPU_MODELS[name]]
+    hint = did_you_mean(name, [*MACHINES, *GPU_MODELS]) or "`gantree topo catalog` lists them."
+    raise NotFound(f"no machine or GPU model {name!r}. {hint}")
+
+
+def _tables(
+    machines: Sequence[Machine], gpus: Sequence[GpuModel], known: PriceList, detailed: bool
+) -> list[str]:
+    tables = []
+    if machines:
+        head = ["MACHINE", "GPUS", "GPU", "LINKS", "NICS", "CPUS", "MEMORY"]
+        tables.append(columns(head, [_machine_row(machine) for machine in machines]))
+    if gpus:
+        head = ["GPU", "MEMORY", "ARCHITECTURE", "LINKS", "PCIE", "MIG", "ON DEMAND", "SPOT"]
+        tables.append(columns(head, [_gpu_row(gpu, known) for gpu in gpus]))
+    return tables + (_details(gpus, known) if detailed else [])
+
+
+def _machine_row(machine: Machine) -> list[str]:
+    links = {link for row in machine.links for link in row} - {"X"}
+    return [
+        machine.name,
+        str(machine.gpus),
+        machine.gpu or "-",
+        " ".join(sorted(link or UNKNOWN for link in links)) or "-",
+        str(len(machine.nics)) if machine.nics_counted else UNKNOWN,
+        UNKNOWN if machine.cpus is None else f"{machine.cpus:g}",
+        UNKNOWN if machine.memory_GiB is None else f"{machine.memory_GiB:g} GiB",
+    ]
+
+
+def _gpu_row(gpu: GpuModel, known: PriceList) -> list[str]:
+    rate = UNKNOWN if gpu.link_GBps is None else f"{gpu.link_GBps:g} GB/s"
+    links = UNKNOWN if gpu.links is None else gpu.links
+    table = mig_table(gpu.name)
+    return [
+        gpu.name,
+        UNKNOWN if gpu.memory_GiB is None else f"{gpu.memory_GiB:g} GiB",
+        gpu.architecture,
+        f"{links} x {gpu.link}, {rate}" if gpu.link else "-",
+        UNKNOWN if gpu.pcie_generation is None else f"gen {gpu.pcie_generation}",
+        f"{len(table.profiles)} profiles" if table else "-",
+        *(_dollars(known.quote(gpu.name, market)) for market in ("on_demand", "spot")),
+    ]
+
+
+def _dollars(quote: Quote | None) -> str:
+    return "-" if quote is None else f"${quote.USD_per_hour:.2f}/h"
+
+
+def _details(gpus: Sequence[GpuModel], known: PriceList) -> list[str]:
+    """MIG profiles with the memory slices they may start at, and where prices are from."""
+    told = []
+    for gpu in gpus:
+        table = mig_table(gpu.name)
+        if table:
+            head = ["MIG PROFILE", "COMPUTE", "MEMORY SLICES", "STARTS", "MOST"]
+            places = (
+                "\nPlaces are inferred from a GPU with the same fractions."
+                if table.places_inferred
+                else ""
+            )
+            told.append(columns(head, [_mig_row(each) for each in table.profiles]) + places)
+        quotes = [quote for quote in known.quotes if quote.gpu == gpu.name]
+        told += ["\n".join(_quote_line(quote) for quote in quotes)] if quotes else []
+    return told
+
+
+def _mig_row(profile: MigProfile) -> list[str]:
+    starts = ",".join(map(str, profile.starts))
+    return [
+        profile.name,
+        str(profile.compute_slices),
+        str(profile.memory_slices),
+        starts,
+        str(profile.most),
+    ]
+
+
+def _quote_line(quote: Quote) -> str:
+    where = f" ({quote.region})" if quote.region else ""
+    market = quote.market.replace("_", " ")
+    return f"{market} ${quote.USD_per_hour:g}/h: {quote.source}{where}, {quote.date}"
+
+
+def _machine_json(machine: Machine) -> dict[str, Any]:
+    return {
+        "name": machine.name,
+        "gpus": machine.gpus,
+        "gpu": machine.gpu,
+        "nics": [
+            {
+                "name": nic.name,
+                "near": list(nic.near),
+                "rail": nic.rail,
+                "bandwidth_GBps": nic.bandwidth_GBps,
+            }
+            for nic in machine.nics
+        ],
+        "cpus": machine.cpus,
+        "memory_GiB": machine.memory_GiB,
+    }
+
+
+def _gpu_json(gpu: GpuModel, known: PriceList) -> dict[str, Any]:
+    table = mig_table(gpu.name)
+    return {
+        "name": gpu.name,
+        "memory_GiB": gpu.memory_GiB,
+        "architecture": gpu.architecture,
+        "link": gpu.link or None,
+        "links": gpu.links,
+        "link_GBps": gpu.link_GBps,
+        "pcie_generation": gpu.pcie_generation,
+        "mig": [_mig_json(profile) for profile in table.profiles] if table else [],
+        "prices": [
+            {"market": quote.market, "USD_per_hour": quote.USD_per_hour, "date": quote.date,
+             "source": quote.source, "region": quote.region or None}
+            for quote in known.quotes if quote.gpu == gpu.name
+        ],
+    }  # fmt: skip
+
+
+def _mig_json(profile: MigProfile) -> dict[str, Any]:
+    return {
+        "profile": profile.name,
+        "compute_slices": profile.compute_slices,
+        "memory_slices": profile.memory_slices,
+        "starts": list(profile.starts),
+        "most": profile.most,
+    }
