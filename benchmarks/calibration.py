@@ -20,7 +20,7 @@ from statistics import median
 from gantree.model.cluster import Cluster, Link, Machine, Nic, Node
 from gantree.topology.catalog import machine
 from gantree.topology.cost import GIB, Price, Pricer, Ranks
-from gantree.topology.discovery.nccl_tests import parse
+from gantree.topology.discovery.logs.nccl_tests import parse
 from gantree.topology.fabric import Fabric
 
 HERE = Path(__file__).parent

@@ -22,7 +22,15 @@ HEAVY = {"numpy", "pydantic", "yaml", "fastapi", "uvicorn", "rich", "pynvml"}
 PROGRAM: Any = typer.main.get_command(app)
 COMMANDS = (
     *PROGRAM.list_commands(None),
-    *("topo show", "topo page", "topo graph", "topo import", "topo catalog", "topo measure", "bench decisions"),
+    *(
+        "topo show",
+        "topo page",
+        "topo graph",
+        "topo import",
+        "topo catalog",
+        "topo measure",
+        "bench decisions",
+    ),
 )
 
 

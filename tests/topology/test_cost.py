@@ -230,6 +230,17 @@ def test_a_place_that_looks_alike_is_not_priced_again() -> None:
     assert len(prices) == 1
 
 
+def test_sends_over_the_same_gpus_in_another_order_are_another_price() -> None:
+    v100 = Pricer(Fabric.build(site("dgx-1-v100")))
+    linked = v100.price("send_recv", GIB, [(0, gpu) for gpu in (0, 1, 2, 3)])
+    crosswise = v100.price("send_recv", GIB, [(0, gpu) for gpu in (0, 1, 2, 3, 4, 5)])
+    over_host = v100.price("send_recv", GIB, [(0, gpu) for gpu in (0, 5, 1, 4, 2, 3)])
+    assert linked.limit == "NV1"
+    assert crosswise.limit == over_host.limit == "SYS"
+    assert v100.price("send_recv", GIB, [(0, g) for g in (0, 1, 2, 6, 5, 4)]).limit == "NV1"
+    assert v100.price("send_recv", GIB, [(0, g) for g in (0, 6, 1, 5, 2, 4)]).limit == "SYS"
+
+
 def test_wear_and_wear_elsewhere_are_different_signatures() -> None:
     worn = Pricer(Fabric.build(site(domains=(DomainFacts("leaf", "s0/l0", health=0.1),))))
     near, far = (worn.price("all_reduce", GIB, ranks) for ranks in (whole(0, 2), whole(4, 6)))

@@ -35,6 +35,7 @@ RTX4090 = without_peers(machine("rtx4090-8"))
         (machine("dgx-b200"), range(5), 18 * 40.1, "NV18"),
         (machine("dgx-2"), range(16), 6 * 20, "NV6"),
         (machine("dgx-1-v100"), range(8), 6 * 20, "NV1"),  # three rings, both ways, on all 6 links
+        (machine("dgx-1-v100"), range(4), 4 * 20, "NV1"),  # two rings that use some pairs twice
         (machine("dgx-1-v100"), [0, 3], 2 * 20, "NV2"),
         (machine("dgx-1-v100"), [0, 1], 1 * 20, "NV1"),
         (machine("dgx-1-v100"), [0, 5], 10, "SYS"),  # no link between them

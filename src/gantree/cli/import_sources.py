@@ -19,8 +19,8 @@ from gantree.topology.discovery.assembly import MachineChoice, without
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
 from gantree.topology.discovery.kinds import FABRIC_KINDS, MACHINE_KINDS, MachineReading, Wishes
+from gantree.topology.discovery.machines.same_machine import joined
 from gantree.topology.discovery.merging import Source, merged
-from gantree.topology.discovery.same_machine import joined
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 

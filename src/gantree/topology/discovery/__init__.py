@@ -1,1 +1,6 @@
-"""Parsers of what drivers and tools print about a machine: text in, values of the model out. Each is pure."""
+"""Readers of what drivers, tools and people wrote about machines and fabrics: text in, values of the model out.
+
+`machines`, `networks` and `listings` have a parser per source; `gpus` and `fabrics` are what these return. `kinds`
+names them all, `merging` puts fabrics together, `assembly` makes a cluster of a fabric and machines. Everything is
+pure.
+"""

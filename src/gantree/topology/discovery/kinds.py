@@ -10,28 +10,28 @@ from types import MappingProxyType
 
 from gantree.model.errors import BadInput
 from gantree.text.words import did_you_mean
-from gantree.topology.discovery import (
+from gantree.topology.discovery.fabrics import FabricReading
+from gantree.topology.discovery.gpus import GpuTopology
+from gantree.topology.discovery.listings import (
     domains_csv,
-    hwloc_xml,
-    ibnetdiscover,
     kubernetes,
     lingjun,
+    slurm_conf,
+    slurm_yaml,
+    topograph,
+)
+from gantree.topology.discovery.machines import (
+    hwloc_xml,
     nccl_xml,
-    netq,
     nvidia_smi,
     nvidia_xml,
     nvlink_status,
     peer_matrix,
     rocm_smi,
-    slurm_conf,
-    slurm_yaml,
     slurmd_gres,
-    topograph,
-    ufm,
 )
-from gantree.topology.discovery.fabrics import FabricReading
-from gantree.topology.discovery.gpus import GpuTopology
-from gantree.topology.discovery.nvlink_status import NvlinkStatus
+from gantree.topology.discovery.machines.nvlink_status import NvlinkStatus
+from gantree.topology.discovery.networks import ibnetdiscover, netq, ufm
 
 Text = tuple[str, str]
 """The text of a source, and its name for errors."""

@@ -1,0 +1,1 @@
+"""Fabrics that someone wrote down as trees, tables or labels: a parser per source."""

@@ -1,0 +1,1 @@
+"""What benchmarks print: figures that were measured on a fabric, not the fabric."""

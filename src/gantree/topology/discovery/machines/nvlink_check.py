@@ -1,0 +1,50 @@
+"""Whether the NVLinks that are up, as `nvidia-smi nvlink -s` counts them, fit the links that a matrix names.
+
+A GPU with k links up has at most k to another GPU. Where its links go straight to GPUs, those to all others make k
+together; where they go to NVSwitches, each pair has all k. So a pair that bonds more than k names links that are
+down, and a k that is neither leaves links that lead out of the machine, or nowhere.
+"""
+
+from collections.abc import Iterator
+
+from gantree.model.errors import BadInput
+from gantree.topology.catalog import bonded_links
+from gantree.topology.discovery.gpus import GpuTopology
+from gantree.topology.discovery.machines.nvlink_status import NvlinkStatus
+
+
+def nvlink_warnings(source: str, status: NvlinkStatus, machine: GpuTopology) -> Iterator[str]:
+    """Yield what does not fit. Where both tell UUIDs, these say which GPU is which, else the numbers do.
+
+    BadInput where the print is of a GPU that the machine does not have.
+    """
+    for at, number in enumerate(status.gpus):
+        gpu = _gpu(source, number, status.uuid_of_gpu[at], machine)
+        active, links = status.active_of_gpu[at], status.links_of_gpu[at]
+        widths = [bonded_links(link) for link in machine.links[gpu] if link]
+        told = [width for width in widths if width]
+        if active is None:
+            continue
+        up = f"{active} of {links} links active" if links else f"{active} links active"
+        if told and max(told) > active:
+            yield f"GPU{gpu}: {up} ({source}), but its widest link is NV{max(told)}"
+        elif told and active not in (max(told), sum(told)) and None not in machine.links[gpu]:
+            yield (
+                f"GPU{gpu}: {up} ({source}), but those to other GPUs are {sum(told)}: "
+                "the rest lead out of this machine, or to a GPU that is not seen"
+            )
+        elif active and not told and len(machine.links) > 1 and None not in machine.links[gpu]:
+            yield f"GPU{gpu}: {up} ({source}), but no NVLink leads to another GPU of this machine"
+
+
+def _gpu(source: str, number: int, uuid: str | None, machine: GpuTopology) -> int:
+    if uuid and uuid in machine.uuid_of_gpu:
+        return machine.uuid_of_gpu.index(uuid)
+    known = machine.uuid_of_gpu and all(machine.uuid_of_gpu)
+    if number >= machine.gpus or (uuid and known):
+        name = f"GPU {number}" + (f" ({uuid})" if uuid else "")
+        raise BadInput(
+            f"{source}: {name} is none of the {machine.gpus} GPUs of the other readings; "
+            "give readings of one machine"
+        )
+    return number
