@@ -71,10 +71,27 @@ def test_people_read_a_table_by_group(gantree: Gantree, h100s: Path, training: P
     assert lines[0] == "train: 32 GPUs on 4 nodes, within spine s0"
     assert lines[1].endswith("spine 0, leaf 2, node 4")
     assert lines[2].startswith("all_reduce of 1 GiB over all: ")
-    assert lines[3].startswith("step ")
-    assert lines[4] == "assumed: mfu 0.4"
-    assert lines[5].split()[:3] == ["AXIS", "GROUPS", "WITHIN"]
-    assert [line.split()[0] for line in lines[6:]] == ["tensor", "data", "pipeline"]
+    assert lines[3].startswith("on demand: $220.16 an hour, $")
+    assert lines[4].startswith("spot: $210.27 an hour, $")
+    assert lines[5].startswith("step ")
+    assert lines[6] == "assumed: mfu 0.4"
+    assert lines[7].split()[:3] == ["AXIS", "GROUPS", "WITHIN"]
+    assert [line.split()[0] for line in lines[8:]] == ["tensor", "data", "pipeline"]
+
+
+def test_prices_of_the_site_take_the_place_of_list_prices(
+    gantree: Gantree, h100s: Path, training: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text("gpus: {H100-80GB: {on_demand: 2, source: contract 7, date: 2026-10-01}}\n")
+    answer = gantree("cost", h100s, training, "--prices", file, "--json").json()
+    prices, step_s = answer["prices"], answer["step"]["step_s"]
+    assert (
+        prices["spot"] is None
+    )  # what the site says of a GPU replaces all that the catalogue says
+    assert prices["on_demand"]["USD_per_hour"] == 64
+    assert prices["on_demand"]["USD_per_step"] == pytest.approx(64 * step_s / 3600)
+    assert prices["on_demand"]["quotes"] == ["H100-80GB: contract 7, 2026-10-01"]
 
 
 def test_a_job_that_tells_no_traffic_has_a_collective_and_no_step(

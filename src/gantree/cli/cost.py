@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from gantree.cli.money import price_lines, prices_json
 from gantree.cli.options import JsonOption, new_app
 from gantree.cli.placement_text import read_placements
 from gantree.cli.printing import columns, plural, print_json
 from gantree.cli.reading import read_text, source_of
 from gantree.cli.verdicts import refusal_lines
-from gantree.formats import read_calibration, read_cluster, read_job
+from gantree.formats import read_calibration, read_cluster, read_job, read_prices
 from gantree.formats.job_form import bytes_of
 from gantree.formats.refusals import refusal_json
 from gantree.model.errors import BadInput
@@ -26,6 +27,7 @@ from gantree.topology.collectives import ADMITTED
 from gantree.topology.cost import FlowCost, Price, Pricer, Step, predict, ranks_of, step_time
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
+from gantree.topology.prices import LIST_PRICES
 
 app = new_app()
 
@@ -57,6 +59,12 @@ AlgorithmOption = Annotated[
 ]
 
 
+PricesOption = Annotated[
+    str | None,
+    typer.Option("--prices", metavar="FILE", help="Prices of the site, over the list prices."),
+]
+
+
 @app.command()
 def cost(
     cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="Cluster file.")],
@@ -66,6 +74,7 @@ def cost(
     collective: CollectiveOption = "all_reduce",
     size: BytesOption = YARDSTICK,
     algorithm: AlgorithmOption = None,
+    prices: PricesOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what a job's traffic costs where it would run.
@@ -75,6 +84,7 @@ def cost(
     fabric = Fabric.build(read_cluster(read_text(cluster), source_of(cluster)))
     asked = _only_job(job)
     measured = read_calibration(read_text(links), source_of(links)) if links else None
+    known = read_prices(read_text(prices), source_of(prices)) if prices else LIST_PRICES
     size_bytes = bytes_of(size, "--bytes")
     members = _members(fabric, asked, placement)
     if isinstance(members, Refused):
@@ -94,6 +104,7 @@ def cost(
         "collective": {"name": collective, "bytes": size_bytes, **_price_json(price)},
         "step": _step_json(step) if step else None,
         "measured": _measured_json(measured),
+        "prices": prices_json(known, fabric, members, step.step_s if step else None),
     }
     if as_json:
         print_json(answer)
@@ -208,6 +219,7 @@ def _lines(answer: dict[str, Any], price: Price, step: Step | None) -> Iterator[
         measured = answer["measured"]
         where = f"{measured['host']}, {measured['date']}, {measured['backend']}"
         yield f"links as measured on {where}: {', '.join(measured['links']) or 'none'}"
+    yield from price_lines(answer["prices"])
     if step is None:
         yield "no step: the job file tells neither its model nor its traffic"
         return

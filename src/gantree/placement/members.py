@@ -5,6 +5,7 @@ node the gang's GPUs are chosen first as one best set, then each member's as the
 NICs are the nearest that are still free.
 """
 
+from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.devices import choose_nics
 from gantree.placement.exact import inside_node
@@ -12,15 +13,18 @@ from gantree.placement.problem import Counts, Problem, Spread
 from gantree.topology.cost import predict
 
 
-def placement_of(problem: Problem, spread: Spread) -> Placement:
-    """The placement that a spread stands for; roles in the job's order, members by rank."""
+def placement_of(problem: Problem, spread: Spread, job: Job | None = None) -> Placement:
+    """The placement that a spread stands for; roles in the job's order, members by rank.
+
+    Where the job is given and tells its traffic, the price of its step is predicted too.
+    """
     of_role: list[list[MemberPlacement]] = [[] for _ in problem.members]
     for node, counts in spread:
         _fill_node(problem, node, counts, of_role)
     members = tuple(member for role in of_role for member in role)
     fabric = problem.fabric
     domain = fabric.domain(*fabric.narrowest_domain(node for node, _ in spread))
-    return Placement(members, domain, predict(fabric, members))
+    return Placement(members, domain, predict(fabric, members, job))
 
 
 def _fill_node(

@@ -28,13 +28,13 @@ def place(occupancy: Occupancy, job: Job) -> Placement | Refused:
     found = solve(occupancy, wish)
     if found is None:
         return explain(occupancy, job, wish)
-    return placement_of(*found)
+    return placement_of(*found, job)
 
 
 def find(occupancy: Occupancy, job: Job) -> Placement | None:
     """The best place for a gang, or None: `place` without the reasons. Raises as `place` does."""
     found = solve(occupancy, read_wish(occupancy.fabric, job))
-    return None if found is None else placement_of(*found)
+    return None if found is None else placement_of(*found, job)
 
 
 def fits(occupancy: Occupancy, job: Job) -> bool:
