@@ -64,10 +64,16 @@ bench: $(VENV)/.ready  ## Measure decisions and submission; with TRACE=philly_jo
 	$(PY) benchmarks/submit_latency.py
 	$(if $(TRACE),$(PY) benchmarks/philly.py "$(TRACE)")
 
+.PHONY: fuzz
+fuzz: $(VENV)/.ready  ## Fuzz every reader of topologies, led by coverage; EACH=60 seconds a kind
+	$(FETCH) pip install --quiet --python $(PY) --require-hashes -r requirements/fuzz.txt
+	$(PY) tests/fuzz/readers.py all $(or $(EACH),60)
+
 .PHONY: lock
 lock: $(VENV)/.uv  ## Re-make requirements/*.txt; UPGRADE=1 moves to the newest versions
 	$(LOCK) pyproject.toml -o requirements/run.txt
 	$(LOCK) pyproject.toml requirements/build.in --group dev -c requirements/run.txt -o requirements/dev.txt
+	$(LOCK) requirements/fuzz.in -c requirements/dev.txt -o requirements/fuzz.txt
 	$(LOCK) requirements/bootstrap.in -c requirements/dev.txt -o requirements/bootstrap.txt
 
 .PHONY: clean
