@@ -23,7 +23,19 @@ from gantree.testing.daemon import Daemon
 ROOT = Path(__file__).resolve().parents[1]
 GANTREE = Path(sys.executable).with_name("gantree")
 PATIENCE_S = 60.0
-SHOWN = ("up", "topo", "submit", "logs", "jobs", "run", "why", "cancel", "place", "simulate")
+SHOWN = (
+    "up",
+    "topo",
+    "submit",
+    "logs",
+    "jobs",
+    "run",
+    "why",
+    "cancel",
+    "place",
+    "cost",
+    "simulate",
+)
 """Commands that a newcomer must have seen."""
 
 

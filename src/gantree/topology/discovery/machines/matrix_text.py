@@ -5,7 +5,8 @@ table for people. Its columns are set apart by tabs or by any number of spaces, 
 words can be relied on, never a character position. The header underlines itself with ANSI codes, which survive in
 saved files, sometimes without their escape character. Around the table people paste prompts, legends and other
 output; narrow terminals wrap header and rows, in the middle of a word too; others cut every line at their width; forums
-and excerpts cut rows or leave rows out. This module finds the header, joins what was wrapped, and tells which rows end
+and excerpts cut rows, leave rows out, or swallow the blanks between two cells. With `-nvme`, newer drivers print disks
+too, as further columns or as a table of their own, which ends the matrix. This module finds the header, joins what was wrapped, and tells which rows end
 early. NICs whose columns were cut off the header are known by their rows, or by the legend. It judges no cell.
 
 One thing is told by position: which cells stand under the titles after the devices, where a row has fewer of them.
@@ -40,8 +41,12 @@ _ANSI = re.compile(
 )
 _GPU = re.compile(r"GPU[0-9]{1,4}")
 _NIC = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*[0-9][A-Za-z0-9_.-]*")
+_DISK = re.compile(r"nvme[0-9]{1,4}", re.IGNORECASE)
+_SHORT_TITLE = "NUMA"
 _TITLE_WORDS = frozenset(word for title in TITLES for word in title.split())
 _LINK = re.compile(r"X|SOC|PIX|PXB|PHB|NODE|SYS|NV[0-9]+")
+_LINKS_WITHOUT_BLANKS = re.compile(f"(?:{_LINK.pattern}){{2,}}")
+"""No link class begins with the end of another, so "NODENODE" can be read in one way only."""
 _P2P_OPTION = re.compile(r"-p2p(?:status)?[ =]+([a-z]{1,5})\b")
 _AFFINITY = re.compile(r"N/A|[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*,?")
 _LEGEND_ENTRY = re.compile(r"\s*(NIC[0-9]+)\s*:\s*(\S+)\s*")
@@ -54,7 +59,7 @@ class Row:
 
     cut: the row ends before its last device column or in it, so its last word may be a fragment. A list that was cut
     ("24-") is left out of the tail. unclear: there are more words after the devices than titles; none is in the
-    tail.
+    tail. parted: cells stood together without a blank between them.
     """
 
     device: str
@@ -63,6 +68,7 @@ class Row:
     tail: dict[str, str] = field(default_factory=dict)
     cut: bool = False
     unclear: bool = False
+    parted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +95,19 @@ class Grid:
 
     @property
     def nics(self) -> tuple[str, ...]:
-        """Names of the other columns."""
-        return tuple(name for name in self.devices if not _GPU.fullmatch(name))
+        """Names of the NIC columns."""
+        others = (name for name in self.devices if not _GPU.fullmatch(name))
+        return tuple(name for name in others if not _DISK.fullmatch(name))
 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """What the header says; where each title starts, if that is known."""
+    """What the header says; where each title starts, if that is known; whether "NUMA" alone is left of the last one."""
 
     devices: tuple[str, ...]
     titles: tuple[str, ...]
     title_at: Mapping[int, str]
+    short_title: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +181,7 @@ def _grid(
     body = lines[first:]
     devices = tuple(takewhile(lambda word: word not in _TITLE_WORDS, header))
     titles = _titles(header[len(devices) :])
-    end = next((i for i, line in enumerate(body) if _is_header(line.words)), len(body))
+    end = next((i for i, line in enumerate(body) if _begins_table(line.words)), len(body))
     is_peer = _is_peer_matrix(body[:end])
     if not titles and not is_peer:
         devices = _with_cut_columns(devices, body[:end], legend)
@@ -181,7 +189,9 @@ def _grid(
         raise BadInput(
             f"{source}:{lines[start].number}: {len(devices)} columns; at most {MAX_DEVICES}"
         )
-    columns = _Columns(devices, titles, _positions(lines[start].text, titles))
+    columns = _Columns(
+        devices, titles, _positions(lines[start].text, titles), header[-1] == _SHORT_TITLE
+    )
     rows = tuple(_rows(body[:end], columns))
     named = {} if is_peer else dict(legend)
     return Grid(lines[start].number, devices, titles, rows, named, is_peer), first + end
@@ -306,6 +316,11 @@ def _is_header(words: Sequence[str]) -> bool:
     return named and all(word in _TITLE_WORDS for word in words[len(devices) :])
 
 
+def _begins_table(words: Sequence[str]) -> bool:
+    """Tell whether words are the header of another table, of GPUs or of disks alone."""
+    return _is_header(words) or (bool(words) and all(map(_DISK.fullmatch, words)))
+
+
 def _is_device(word: str) -> bool:
     return not _is_cell(word) and bool(_GPU.fullmatch(word) or _NIC.fullmatch(word))
 
@@ -335,7 +350,7 @@ def _titles(words: Sequence[str]) -> tuple[str, ...]:
         if left.startswith(title):
             found.append(title)
             left = left[len(title) :].lstrip()
-    return tuple(found)
+    return (*found, TITLES[1]) if left == _SHORT_TITLE else tuple(found)
 
 
 def _rows(lines: Sequence[_Line], columns: _Columns) -> Iterator[Row]:
@@ -379,8 +394,10 @@ def _continues(row: Sequence[str], more: Sequence[str], columns: int) -> bool:
     return fits and all(_AFFINITY.fullmatch(word) for word in more[len(cells) :])
 
 
-def _row(line: int, words: list[str], text: str, columns: _Columns) -> Row:
+def _row(line: int, printed: list[str], text: str, columns: _Columns) -> Row:
     count = len(columns.devices)
+    words = [printed[0], *(part for word in printed[1:] for part in _parts(word))]
+    parted = len(words) > len(printed)
     cells = list(takewhile(lambda word: word not in _ELLIPSIS, words[1 : 1 + count]))
     short = next((i for i, word in enumerate(cells) if _AFFINITY.fullmatch(word)), None)
     if (
@@ -391,8 +408,15 @@ def _row(line: int, words: list[str], text: str, columns: _Columns) -> Row:
     unclear = len(tail) > len(columns.titles) > 0
     titles = () if unclear else _titles_over(text, tail, columns)
     told = {title: word for title, word in zip(titles, tail, strict=False) if word[-1] not in "-,"}
+    if columns.short_title and len(told.get(titles[-1], "") if titles else "") >= len(_SHORT_TITLE):
+        del told[titles[-1]]  # where the header was cut in its last title, so was what fills it
     fragment = not columns.titles and bool(cells) and not _is_cell(cells[-1])
-    return Row(words[0], line, cells, told, len(cells) < count or fragment, unclear)
+    return Row(words[0], line, cells, told, len(cells) < count or fragment, unclear, parted)
+
+
+def _parts(word: str) -> list[str]:
+    """Return the link classes of a word that is several without blanks, else the word."""
+    return _LINK.findall(word) if _LINKS_WITHOUT_BLANKS.fullmatch(word) else [word]
 
 
 def _titles_over(text: str, tail: Sequence[str], columns: _Columns) -> Sequence[str]:

@@ -67,7 +67,9 @@ def parse(text: str, source: str) -> GpuTopology:
         nics=grid.nics,
         device_of_nic=grid.device_of_nic,
     )
-    return replace(found, warnings=tuple(_warnings(grid, found, fragments)))
+    return replace(
+        found, inferred=tuple(_inferred(grid)), warnings=tuple(_warnings(grid, found, fragments))
+    )
 
 
 def _is_class(word: str) -> bool:
@@ -174,6 +176,14 @@ def _cpu_node(
     if first == last and all(begin < end for begin, end in others) and not in_runs:
         return first
     return None
+
+
+def _inferred(grid: Grid) -> list[str]:
+    lines = [str(row.line) for row in grid.rows if row.parted]
+    if not lines:
+        return []
+    shown = ", ".join(lines[:8]) + (", ..." if len(lines) > 8 else "")
+    return [f"cells that stand together without a blank are taken apart (NODENODE; line {shown})"]
 
 
 def _warnings(grid: Grid, found: GpuTopology, fragments: Iterable[Row]) -> list[str]:
