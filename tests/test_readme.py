@@ -140,7 +140,8 @@ def test_the_tour_runs_as_it_is_written(shell: Shell, tmp_path: Path) -> None:
             assert status == 0, f"{command}\n{answer}"
             if command.endswith("&"):
                 shell.until(" ready: ", began)
-            answer_to[command.split()[1]] = answer
+            name = command.split()[1]
+            answer_to[name] = answer_to.get(name, "") + answer
             printed += answer
         assert [line for line in shown if line not in printed.splitlines()] == [], printed
     assert "a  service  2 GPUs" in answer_to["topo"]
