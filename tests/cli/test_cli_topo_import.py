@@ -192,6 +192,11 @@ def test_a_subnet_managers_dump_and_a_matrix_make_a_cluster_on_which_jobs_are_pl
     matrix = SHARED / "nvidia-smi-topo" / "h100-8gpu-8nic-mlx5.txt"
     done = gantree("topo", "import", "ibnetdiscover", dump, "nvidia-smi", matrix, "-o", "c.yaml")
     assert done.code == 0
+    (machine,) = read_cluster(Path("c.yaml").read_text(), "c.yaml").machines.values()
+    assert [nic.rail for nic in machine.nics] == [0, 1, None, None, 2, 3, None, None]
+    assert (
+        "(b08-p1-dgx-08-c01, ubuntu, B11-P1-CUFM-02)" in done.err
+    )  # a swapped cable, two managers
     job = JOB.replace("members: 2, each: {gpus: 2}", "members: 8, each: {gpus: 8, nics: 8}")
     Path("big.yaml").write_text(job)
     answer = json.loads(gantree("place", "c.yaml", "big.yaml", "--json").out)["placements"][0]

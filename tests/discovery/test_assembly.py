@@ -100,23 +100,9 @@ def test_rails_and_rates_are_the_fabrics_where_all_nodes_agree() -> None:
     assert "machine box: rails are as the fabric's leaves tell" in found.inferred
 
 
-def test_rails_that_differ_between_nodes_are_not_taken_and_that_is_said() -> None:
-    found = put_together(fabric_of(seen("n0", 0, 1), seen("n1", 1, 0)), given(BOX))
-    assert found.cluster.machines["box"] == BOX
-    assert any("mlx5_0, mlx5_1 hang on different rails" in said for said in found.inferred)
-
-
-def test_rails_of_nics_with_other_names_are_not_taken_and_that_is_said() -> None:
-    other = node("n0", nics=(SeenNic("HCA-1", rail=3),))
-    found = put_together(fabric_of(other), given(BOX))
-    assert found.cluster.machines["box"] == BOX
-    assert any("calls NICs otherwise (HCA-1)" in said for said in found.inferred)
-
-
-def test_another_number_of_nics_than_the_machine_has_is_warned_of() -> None:
-    found = put_together(fabric_of(seen("n0", 0), seen("n1", 0, 1)), given(BOX))
-    (warning,) = found.warnings
-    assert "has 2 NICs near to its GPUs, but the fabric shows 1 of 1 nodes (n0)" in warning
+def test_a_fabric_without_a_node_makes_no_cluster() -> None:
+    with pytest.raises(BadInput, match=r"net\.txt: it tells of no node"):
+        put_together(fabric_of(), given(BOX))
 
 
 def test_a_torus_of_which_nodes_were_left_out_is_left_out_too() -> None:

@@ -351,6 +351,33 @@ def test_an_adapter_without_a_cable_leaves_its_host_alone() -> None:
     assert any("1 hosts hang on no switch" in told for told in reading.warnings)
 
 
+BACK_TO_BACK = """\
+vendid=0x02c9
+devid=0x1017
+sysimgguid=0xa088c20300ab0000
+caguid=0xa088c20300ab0000
+Ca\t1 "H-a088c20300ab0000"\t\t# "node-a mlx5_0"
+[1](a088c20300ab0001) \t"H-a088c20300bb0000"[1](a088c20300bb0001)\t\t# lid 1 lmc 0 "node-b mlx5_0" lid 2 4xEDR
+"""
+
+
+@pytest.mark.parametrize("prefix", ["", "0x"])
+def test_two_hosts_without_a_switch_are_two_nodes_apart(prefix: str) -> None:
+    text = BACK_TO_BACK.replace('"H-', f'"H-{prefix}').replace("](", f"]({prefix}")
+    reading = parse(text, "f")
+    assert [(node.name, node.at) for node in reading.nodes] == [("node-a", ()), ("node-b", ())]
+    assert any("1 cables join two hosts without a switch" in told for told in reading.warnings)
+
+
+def test_adapters_without_a_host_are_counted_not_their_ports() -> None:
+    fabric = rail_fabric()
+    leaf = fabric.add("S", "leaf-z")
+    card = fabric.add("H", "MT23108 InfiniHost Mellanox Technologies")
+    fabric.join(leaf, card)
+    fabric.join(leaf, card)
+    assert any(w.startswith("1 adapters do not say") for w in parse(str(fabric), "f").warnings)
+
+
 def line_of(text: str, words: str) -> int:
     return next(n for n, line in enumerate(text.split("\n"), 1) if words in line)
 
@@ -444,6 +471,7 @@ def test_ends_that_differ_in_speed_give_the_later_word_or_the_slower_rate(
         ("n01.site.org HCA-6", ("host", "n01.site.org", "HCA-6")),
         ("node01", ("host", "node01", "")),
         ("'n01 HCA-1'", ("host", "n01", "HCA-1")),
+        ("n01 HCA-1 (Mellanox HCA)", ("host", "n01", "HCA-1")),
         ("rack 7 n01 hfi1_0", ("host", "rack-7-n01", "hfi1_0")),
         ("MT4129 ConnectX7   Mellanox Technologies", ("unnamed", "", "")),
         ("MT25408 ConnectX Mellanox Technologies", ("unnamed", "", "")),

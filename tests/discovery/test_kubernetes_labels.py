@@ -79,6 +79,22 @@ def test_aws_layers_run_from_the_outermost() -> None:
     assert found.inferred[0].startswith("labels of aws make the tree (4 of 4 nodes)")
 
 
+def test_aws_nodes_of_three_and_of_four_layers_hang_on_their_last_one() -> None:
+    key = "topology.k8s.aws/network-node-layer-"
+    three = [{key + "1": "a", key + "2": "b3", key + "3": "c3"}] * 2
+    four = [
+        {key + "1": "a", key + "2": "b4", key + "3": "c4", key + "4": f"d{i}"} for i in range(2)
+    ]
+    found = labelled(*three, *four, {})
+    assert found.tiers == ("tier4", "core", "spine", "leaf")
+    assert places(found) == {
+        "n0": "a/b3/b3/c3", "n1": "a/b3/b3/c3", "n2": "a/b4/c4/d0", "n3": "a/b4/c4/d1", "n4": "n4/n4/n4/n4",
+    }  # fmt: skip
+    assert any("2 nodes have fewer layers than others" in said for said in found.inferred)
+    (warning,) = found.warnings
+    assert "1 nodes have no label" in warning and warning.endswith("of their own: n4")
+
+
 def test_topograph_tiers_run_from_the_closest_and_may_be_many() -> None:
     key = "fabric.topograph.run/tier-"
     found = labelled(*({key + str(t): f"s{t}.{i >> (t + 1)}" for t in range(4)} for i in range(4)))
@@ -99,6 +115,9 @@ def test_topograph_tiers_run_from_the_closest_and_may_be_many() -> None:
           "oci.oraclecloud.com/rdma.local_block_id"), ("hpc-island", "network-block", "local-block")),
         (("oci.oraclecloud.com/host.network_block_id", "oci.oraclecloud.com/host.rack_id"), ("network-block", "rack")),
         (("crusoe.ai/ib.partition.id", "crusoe.ai/pod.id"), ("ib-partition", "pod")),
+        (("backend.coreweave.cloud/fabric", "backend.coreweave.cloud/superpod", "backend.coreweave.cloud/leafgroup"),
+         ("ib-fabric", "superpod", "leafgroup")),
+        (("topology.gke.io/cluster", "topology.gke.io/rack", "topology.gke.io/host"), ("block", "subblock", "host")),
         (("cloud.google.com/gke-tpu-slice-4x4-id", "cloud.google.com/gke-tpu-slice-2x4-id"), ("tpu-4x4", "tpu-2x4")),
         (("topology.kubernetes.io/region", "topology.kubernetes.io/zone"), ("region", "zone")),
     ],

@@ -43,7 +43,19 @@ SwitchName=low2 Nodes=a2
 SwitchName=low3 Nodes=a3
 """
 APART = "SwitchName=a Switches=a1\nSwitchName=a1 Nodes=n[1-2]\nSwitchName=b1 Nodes=n[3-4]\n"
-TEXTS = [MAN_TREE, MAN_BLOCKS, MAN_RINGS, TOPOGRAPH, UNEVEN, APART]
+SHOWN_TREE = """\
+SwitchName=l0 Level=0 LinkSpeed=1 Nodes=n[0-1]
+SwitchName=l1 Level=0 LinkSpeed=1 Nodes=n[2-3]
+SwitchName=l2 Level=0 LinkSpeed=1 Nodes=n[4-5]
+SwitchName=m0 Level=1 LinkSpeed=1 Nodes=n[0-3] Switches=l[0-1]
+SwitchName=root Level=2 LinkSpeed=1 Nodes=n[0-6] Switches=m0,l2
+"""
+SHOWN_BLOCKS = """\
+BlockName=b0 BlockIndex=0 Nodes=n[0-1] BlockSize=2
+BlockName=b1 BlockIndex=1 Nodes=n[2-3] BlockSize=2
+AggregatedBlock=b[0-1] BlockIndex=2 Nodes=n[0-3] BlockSize=4
+"""
+TEXTS = [MAN_TREE, MAN_BLOCKS, MAN_RINGS, TOPOGRAPH, UNEVEN, APART, SHOWN_TREE, SHOWN_BLOCKS]
 
 
 def places(reading: FabricReading) -> dict[str, str]:
@@ -78,6 +90,40 @@ def test_aggregates_stop_at_the_first_that_holds_all_blocks_and_a_rest_stays_sma
     assert found.tiers == ("block32", "block16", "block8", "block")
     assert places(found)["n0"] == "b0..b4/b0..b3/b0..b1/b0"
     assert places(found)["n16"] == "b0..b4/b4/b4/b4"
+
+
+def test_blocks_without_nodes_hold_the_places_that_they_are_written_for() -> None:
+    blocks = ("a Nodes=n1", "free1", "b Nodes=n2", "c Nodes=n3", "d Nodes=n4", "free2")
+    found = parse("".join(f"BlockName={b}\n" for b in blocks) + "BlockSizes=1,2,4\n", "f")
+    assert places(found) == {
+        "n1": "a..c/a/a",
+        "n2": "a..c/b..c/b",
+        "n3": "a..c/b..c/c",
+        "n4": "d/d/d",
+    }
+    assert any(
+        "2 blocks have no nodes and keep places free: free1, free2" in said
+        for said in found.inferred
+    )
+    assert found.warnings == ()
+
+
+def test_a_switch_that_scontrol_shows_holds_only_what_no_lower_one_holds() -> None:
+    assert places(parse(SHOWN_TREE, "f")) == {
+        "n0": "root/m0/l0", "n1": "root/m0/l0", "n2": "root/m0/l1", "n3": "root/m0/l1",
+        "n4": "root/l2/l2", "n5": "root/l2/l2", "n6": "root/root/root",
+    }  # fmt: skip
+
+
+def test_blocks_that_scontrol_shows_tell_their_sizes_and_runs() -> None:
+    written = "BlockName=b0 Nodes=n[0-1]\nBlockName=b1 Nodes=n[2-3]\nBlockSizes=2,4\n"
+    assert parse(SHOWN_BLOCKS, "f") == parse(written, "f")
+
+
+def test_a_ring_that_scontrol_shows_is_the_ring_that_is_written() -> None:
+    assert parse("RingName=r Nodes=n[0-3] RingSize=4\n", "f") == parse(
+        "RingName=r Nodes=n[0-3]", "f"
+    )
 
 
 def test_a_ring_is_a_closed_torus_of_one_axis_in_the_order_of_its_list() -> None:
@@ -194,7 +240,7 @@ def test_a_switch_without_nodes_is_left_out_and_that_is_warned_of() -> None:
          "SwitchName=b Switches=l[2-3]\n", "f:5: switch l2: found it below `b` and below `a`"),
         ("SwitchName=s[0-3] Nodes=n1\n", "f:1: switchname: found `s[0-3]`; allowed: one name"),
         ("SwitchName=a Nodes=n1 SwitchName=b Nodes=n2\n", "Each has a line of its own."),
-        ("SwitchName=a Node=n1\n", "f:1: node: found it after switchname; allowed: Switches, Nodes, LinkSpeed. Did"),
+        ("SwitchName=a Node=n1\n", "f:1: node: found it after switchname; allowed: Switches, Nodes, LinkSpeed, Level."),
         ("SwitchNam=a Nodes=n1\n", "Did you mean `SwitchName`?"),
         ("SwitchName=a Nodes=n1 Nodes=n2\n", "f:1: nodes: found it twice"),
         ("SwitchName=a Nodes=n[1-\n", "f:1: switch a: Nodes: found `n[1-`"),
@@ -207,6 +253,8 @@ def test_a_switch_without_nodes_is_left_out_and_that_is_warned_of() -> None:
         ("BlockName=a Nodes=n1\nBlockSizes=2,6\n", "block sizes: found `6`"),
         ("BlockName=a Nodes=n1\nBlockSizes=0\n", "block sizes: found `0`"),
         ("BlockName=a Nodes=n1\nBlockSizes=x\n", "f:2: BlockSizes: found `x`"),
+        ("BlockName=a Nodes=n1 BlockSize=-1\n", "f:1: blocksize: found `-1`; allowed: a whole number"),
+        ("SwitchName=a Level=x Nodes=n1\n", "f:1: level: found `x`; allowed: a whole number"),
         ("RingName=a Nodes=n1,n1\n", "f:1: ring a: found a node twice"),
         ("RingName=a Nodes=n1\nSwitchName=b Nodes=n2\n", "rings beside switches or blocks"),
     ],

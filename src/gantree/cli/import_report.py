@@ -31,7 +31,7 @@ def description_of_machine(topology: GpuTopology) -> str:
 def description_of_fabric(reading: FabricReading) -> str:
     """How many nodes, the tiers with how many domains of how many nodes, then what lies beside the tree."""
     lines = [plural(len(reading.nodes), "node")]
-    if reading.tiers:
+    if reading.tiers and reading.nodes:
         rows = [_tier_row(reading, number) for number in range(len(reading.tiers))]
         lines.append(columns(["TIER", "DOMAINS", "NODES EACH", "FOR EXAMPLE"], rows))
     lines += _beside(reading)

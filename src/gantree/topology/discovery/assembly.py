@@ -4,20 +4,18 @@ A node's machine is, in this order: the one that was named for it; the one whose
 one that the fabric's source names or describes; the one given for all nodes. What none of these tells is refused,
 for a node without a machine cannot be placed on.
 
-Rails. A machine's own print numbers its NICs that are near to GPUs in order; only the fabric knows which of them hang
-on the same leaves. Where the fabric names NICs as the machine does ("mlx5_0"), and all nodes of that machine agree, the
-fabric's numbers are taken. Where they differ from node to node, or the names do not match ("HCA-1"), the machine's
-order stays, and that is said.
+Which rail each of its NICs hangs on is the fabric's word, as far as its nodes agree: `machine_rails`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gantree.model.cluster import Cluster, Machine, Nic, Node
+from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.errors import BadInput
 from gantree.topology.catalog import machine as catalog_machine
 from gantree.topology.catalog import plain
 from gantree.topology.discovery.fabrics import FabricReading, SeenNode
+from gantree.topology.discovery.machine_rails import with_rails
 from gantree.topology.discovery.merging import NODE, some
 
 
@@ -40,13 +38,18 @@ class Assembled:
 
 
 def assembled(name: str, reading: FabricReading, choice: MachineChoice, source: str) -> Assembled:
-    """Make a cluster. source names the fabric's file in errors. BadInput where a node's machine is not told."""
+    """Make a cluster. source names the fabric's file in errors.
+
+    BadInput where there is no node, or a node's machine is not told.
+    """
+    if not reading.nodes:
+        raise BadInput(f"{source}: it tells of no node, so there is nothing to make a cluster of")
     known = {node.name for node in reading.nodes}
     strangers = sorted(choice.of_node.keys() - known)
     if strangers:
         raise BadInput(f"{source}: has no node {some(strangers)}, for which a machine was named")
     machine_of_node = _machines(reading.nodes, choice, source)
-    machine_of_node, said = _with_rails(reading.nodes, machine_of_node)
+    machine_of_node, said, odd = with_rails(reading.nodes, machine_of_node)
     machines = {machine.name: machine for machine in machine_of_node.values()}
     tori = tuple(torus for torus in reading.tori if known.issuperset(torus.nodes))
     lost = [torus.name for torus in reading.tori if torus not in tori]
@@ -59,7 +62,7 @@ def assembled(name: str, reading: FabricReading, choice: MachineChoice, source: 
         domains=reading.domains,
         tori=tori,
     )
-    warnings = [*reading.warnings, *_nic_counts(reading.nodes, machine_of_node)]
+    warnings = [*reading.warnings, *odd]
     warnings += [f"torus {torus} is left out: some of its nodes are in no tier" for torus in lost]
     return Assembled(cluster, (*reading.inferred, *said), tuple(warnings))
 
@@ -158,75 +161,3 @@ def _named_apart(machine_of_node: Mapping[str, Machine]) -> dict[str, Machine]:
         number = alike.index(machine) + 1
         found[node] = machine if number == 1 else replace(machine, name=f"{machine.name}-{number}")
     return found
-
-
-def _with_rails(
-    nodes: Sequence[SeenNode], machine_of_node: Mapping[str, Machine]
-) -> tuple[dict[str, Machine], list[str]]:
-    """Put the fabric's rails and rates into the machines' NICs, where all nodes of a machine agree."""
-    seen_of_machine: dict[str, list[SeenNode]] = {}
-    for node in nodes:
-        if any(nic.rail is not None for nic in node.nics):
-            seen_of_machine.setdefault(machine_of_node[node.name].name, []).append(node)
-    machines = {machine.name: machine for machine in machine_of_node.values()}
-    said: list[str] = []
-    for name, seen in seen_of_machine.items():
-        machines[name], note = _railed(machines[name], seen)
-        said.append(note)
-    return {node: machines[machine.name] for node, machine in machine_of_node.items()}, said
-
-
-def _railed(machine: Machine, nodes: Sequence[SeenNode]) -> tuple[Machine, str]:
-    own = {nic.name for nic in machine.nics}
-    rails: dict[str, set[int]] = {}
-    for node in nodes:
-        for nic in node.nics:
-            if nic.rail is not None and nic.name in own:
-                rails.setdefault(nic.name, set()).add(nic.rail)
-    if not rails:
-        return machine, (
-            f"machine {machine.name}: the fabric calls NICs otherwise ({some(_names(nodes))}); rails are in the "
-            f"order of the machine's own NICs"
-        )
-    torn = sorted(name for name, numbers in rails.items() if len(numbers) > 1)
-    if torn:
-        return machine, (
-            f"machine {machine.name}: {some(torn)} hang on different rails on different nodes; rails are in the "
-            f"order of the machine's own NICs"
-        )
-    nics = tuple(_railed_nic(nic, rails, nodes) for nic in machine.nics)
-    return replace(
-        machine, nics=nics
-    ), f"machine {machine.name}: rails are as the fabric's leaves tell"
-
-
-def _names(nodes: Sequence[SeenNode]) -> list[str]:
-    return list(dict.fromkeys(nic.name or "no name" for node in nodes for nic in node.nics))
-
-
-def _railed_nic(nic: Nic, rails: Mapping[str, set[int]], nodes: Sequence[SeenNode]) -> Nic:
-    """A NIC that this fabric does not show hangs on another one: it has no rail here."""
-    rates = {
-        seen.bandwidth_GBps
-        for node in nodes
-        for seen in node.nics
-        if seen.name == nic.name and seen.bandwidth_GBps is not None
-    }
-    rate = nic.bandwidth_GBps or (rates.pop() if len(rates) == 1 else None)
-    rail = min(rails[nic.name]) if nic.name in rails else None
-    return replace(nic, rail=rail, bandwidth_GBps=rate)
-
-
-def _nic_counts(nodes: Sequence[SeenNode], machine_of_node: Mapping[str, Machine]) -> list[str]:
-    """Tell where a fabric shows another number of NICs than the machine has near to its GPUs."""
-    odd: dict[tuple[str, int, int], list[str]] = {}
-    for node in nodes:
-        machine = machine_of_node[node.name]
-        own = sum(bool(nic.near) for nic in machine.nics)
-        if node.nics and machine.nics_counted and own != len(node.nics):
-            odd.setdefault((machine.name, own, len(node.nics)), []).append(node.name)
-    return [
-        f"machine {machine} has {own} NICs near to its GPUs, but the fabric shows {seen} of {len(names)} nodes "
-        f"({some(names)}); leave out those that are other machines"
-        for (machine, own, seen), names in odd.items()
-    ]

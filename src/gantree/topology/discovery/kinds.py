@@ -97,7 +97,7 @@ _FABRICS = (
                lambda texts, wishes: [ufm.parse(texts, wishes.host_of_guid)]),
     FabricKind("netq", "answers of NetQ: topologyGraph, computeNodes (one file or several)",
                lambda texts, _: [netq.parse(texts)]),
-    FabricKind("slurm", "Slurm's topology.conf",
+    FabricKind("slurm", "Slurm's topology.conf, or scontrol show topology",
                _each(lambda text, source, _: slurm_conf.parse(text, source))),
     FabricKind("slurm-yaml", "Slurm's topology.yaml",
                _each(lambda text, source, wishes: slurm_yaml.parse(text, source, wishes.topology))),

@@ -22,11 +22,12 @@ from gantree.model.cluster import DomainFacts
 from gantree.model.errors import BadInput
 from gantree.text.records import MAX_PROBLEMS, Record, Report, json_records, yaml_records
 from gantree.text.words import shortened
-from gantree.topology.discovery.fabrics import FabricReading, SeenNode
+from gantree.topology.discovery.fabrics import FabricReading, SeenNode, ragged
 from gantree.topology.discovery.listings.divisions import (
     Beside,
     Layout,
     divided,
+    lone_domains,
     names_within,
     whole_paths,
     with_partitions,
@@ -49,6 +50,7 @@ from gantree.topology.discovery.listings.label_keys import (
     levels_of_keys,
 )
 from gantree.topology.discovery.listings.slurm_names import ALLOWED_NAMES, MAX_NAMES, is_name
+from gantree.topology.discovery.listings.switch_tree import TIERS
 from gantree.topology.discovery.merging import NODE, Source, merged, some
 
 NVLINK, NVLINK_SUB = "nvlink", "nvlink-sub"
@@ -223,19 +225,48 @@ def _family_reading(nodes: Nodes, family: Family) -> FabricReading:
     """Return the tree that a family's labels make of nodes. Levels that no node has are left out."""
     levels = [level for level in family.levels if _covered(nodes, level)]
     cells = {name: [_value(node, level) for level in levels] for name, node in nodes.items()}
+    depths = {name: sum(map(bool, row)) for name, row in cells.items()}
+    short = [name for name, depth in depths.items() if 0 < depth < len(levels)]
+    whole = all(all(cells[name][: depths[name]]) for name in short)
+    if family.counted_inwards and short and whole:
+        return _uneven_reading(nodes, levels, cells, short)
     at = whole_paths(cells)
     tiers = tuple(level.tier for level in levels)
     seen = tuple(_seen(node, at[name]) for name, node in nodes.items())
-    warnings = []
-    for number, level in enumerate(levels):
-        missing = [name for name, values in cells.items() if not values[number]]
-        if missing:
-            warnings.append(
-                f"{len(missing)} nodes have no label {'|'.join(level.keys)} and get a {level.tier} of their own: "
-                f"{some(missing)}"
-            )
     inferred = tuple(said_of_repeats(tiers, list(at.values())))
-    return FabricReading(tiers, seen, inferred=inferred, warnings=tuple(warnings))
+    return FabricReading(tiers, seen, inferred=inferred, warnings=tuple(_gaps(levels, cells)))
+
+
+def _uneven_reading(
+    nodes: Nodes, levels: Sequence[Level], cells: Mapping[str, Sequence[str]], short: Sequence[str]
+) -> FabricReading:
+    """Return the tree of nodes of which some have fewer levels, and hang on the last that they have."""
+    paths = {name: tuple(value for value in row if value) for name, row in cells.items()}
+    alone = [name for name, path in paths.items() if not path]
+    taken = {value for path in paths.values() for value in path}
+    paths |= {name: (own,) for name, own in lone_domains(alone, taken).items()}
+    tiers, at = ragged(paths, TIERS)
+    seen = tuple(_seen(node, at[name]) for name, node in nodes.items())
+    said = (
+        f"{len(short)} nodes have fewer layers than others and hang on the last that they have: it is their "
+        f"{tiers[-1]} ({some(short)})"
+    )
+    lost = _gaps(levels, {name: cells[name] for name in alone})
+    inferred = (said, *said_of_repeats(tiers, list(at.values())))
+    return FabricReading(tiers, seen, inferred=inferred, warnings=tuple(lost))
+
+
+def _gaps(levels: Sequence[Level], cells: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield which nodes lack labels; levels that the same nodes lack are said together."""
+    lacked_by: dict[tuple[str, ...], list[Level]] = {}
+    for number, level in enumerate(levels):
+        missing = tuple(name for name, values in cells.items() if not values[number])
+        if missing:
+            lacked_by.setdefault(missing, []).append(level)
+    for missing, lacked in lacked_by.items():
+        keys = ", ".join("|".join(level.keys) for level in lacked)
+        tiers = ", ".join(level.tier for level in lacked)
+        yield f"{len(missing)} nodes have no label {keys} and get a {tiers} of their own: {some(missing)}"
 
 
 def _seen(node: KubernetesNode, at: tuple[str, ...]) -> SeenNode:

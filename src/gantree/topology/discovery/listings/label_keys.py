@@ -3,13 +3,14 @@
 Keys only; what is made of them is `kubernetes`, what labels tell of a node's hardware is `kubernetes_nodes`. Sources:
 topograph's reference of node labels (its three families of keys: fabric.topograph.run and accelerator.topograph.run of
 today, network.topology.nvidia.com of before, and the level-N keys between); AWS's EC2 instance topology labels, where
-layer 1 is the outermost; GKE's gce-topology labels (block, subblock, host) and the TPU sub-slice labels of its TPU
-labeller; Oracle's oci-hpc-oke quick start (rdma.*) and OKE (host.*); Crusoe's and CoreWeave's node labels.
+layer 1 is the outermost; GKE's gce-topology labels (block, subblock, host), which Google's topology scheduler for A3
+called topology.gke.io (cluster, rack, host), and the TPU sub-slice labels of its TPU labeller; Oracle's oci-hpc-oke
+quick start (rdma.*) and OKE (host.*); Crusoe's and CoreWeave's node labels.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gantree.text.document import written
 from gantree.text.records import Record, described
@@ -72,10 +73,14 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Labels that one source puts on nodes: its tiers, from wide to narrow."""
+    """Labels that one source puts on nodes: its tiers, from wide to narrow.
+
+    counted_inwards: nodes may have fewer of the levels, always the widest ones, and hang on the last that they have.
+    """
 
     name: str
     levels: tuple[Level, ...]
+    counted_inwards: bool = False
 
 
 _FIXED = (
@@ -90,9 +95,9 @@ _FIXED = (
     Family(
         "gcp",
         (
-            Level("block", ("cloud.google.com/gce-topology-block",)),
-            Level("subblock", ("cloud.google.com/gce-topology-subblock",)),
-            Level("host", ("cloud.google.com/gce-topology-host",)),
+            Level("block", ("cloud.google.com/gce-topology-block", "topology.gke.io/cluster")),
+            Level("subblock", ("cloud.google.com/gce-topology-subblock", "topology.gke.io/rack")),
+            Level("host", ("cloud.google.com/gce-topology-host", "topology.gke.io/host")),
         ),
     ),
     Family(
@@ -115,6 +120,14 @@ _FIXED = (
         (
             Level("ib-partition", ("crusoe.ai/ib.partition.id",)),
             Level("pod", ("crusoe.ai/pod.id",)),
+        ),
+    ),
+    Family(
+        "coreweave",
+        (
+            Level("ib-fabric", ("backend.coreweave.cloud/fabric", "ib.coreweave.cloud/fabric")),
+            Level("superpod", ("backend.coreweave.cloud/superpod", "ib.coreweave.cloud/superpod")),
+            Level("leafgroup", ("backend.coreweave.cloud/leafgroup", "ib.coreweave.cloud/leafgroup")),
         ),
     ),
 )  # fmt: skip
@@ -207,7 +220,7 @@ def _numbered(
         )
         for place, number in enumerate(outwards)
     ]
-    return Family(name, tuple(reversed(levels)))
+    return Family(name, tuple(reversed(levels)), counted_inwards=outermost_first)
 
 
 def _tpu_slices(present: Iterable[str]) -> Family:
@@ -232,5 +245,8 @@ def _chips(shape: str) -> int:
 
 
 def _only_present(family: Family, present: set[str]) -> Family:
-    levels = tuple(level for level in family.levels if present.intersection(level.keys))
-    return Family(family.name, levels)
+    there = (
+        (level.tier, tuple(filter(present.__contains__, level.keys))) for level in family.levels
+    )
+    levels = tuple(Level(tier, keys) for tier, keys in there if keys)
+    return replace(family, levels=levels)

@@ -1,8 +1,14 @@
-"""Slurm's topology.conf: trees of switches, blocks, rings. What they mean is `switch_tree` and `slurm_topologies`.
+"""Slurm's topology.conf, and `scontrol show topology`: trees of switches, blocks, rings.
+
+What they mean is `switch_tree` and `slurm_topologies`.
 
 The file is read as Slurm reads its files: `key=value` pairs, keys in any case, values in double quotes where they hold
 blanks, a comment from `#` on, a line that ends with a backslash goes on in the next. Each switch, block or ring has a
 line of its own.
+
+`scontrol show topology` prints the same lines with more words, as the print functions of Slurm's plugins tell: a switch
+has a `Level` (0 for a leaf) and lists all nodes below it, not only those right below; a block has a `BlockSize`, which
+is the base size; runs of blocks are lines of their own, `AggregatedBlock`, with the size of the run.
 
 topograph writes the real names of switches and blocks in comments (`# switch.1.1=leaf-1-1`), for it gives them made-up
 ids. Domains get the real names where these are different names and may be names of domains.
@@ -39,11 +45,13 @@ _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 MAX_BACKSLASHES = 1000
 MAX_LINE_CHARS = 4 << 20
 SWITCH, BLOCK_NAME, RING_NAME, SIZES = "switchname", "blockname", "ringname", "blocksizes"
+AGGREGATE, SIZE, LEVEL = "aggregatedblock", "blocksize", "level"
 _WORDS = {
-    SWITCH: ("Switches", "Nodes", "LinkSpeed"),
-    BLOCK_NAME: ("Nodes",),
-    RING_NAME: ("Nodes",),
+    SWITCH: ("Switches", "Nodes", "LinkSpeed", "Level"),
+    BLOCK_NAME: ("Nodes", "BlockIndex", "BlockSize"),
+    RING_NAME: ("Nodes", "RingSize"),
     SIZES: (),
+    AGGREGATE: ("Nodes", "BlockIndex", "BlockSize"),
 }
 _FIRST_WORDS = ("SwitchName", "BlockName", "RingName", "BlockSizes")
 _SHORT_LINE = 10_000
@@ -87,16 +95,16 @@ def parse(text: str, source: str) -> FabricReading:
     report = Report(source)
     statements = _statements(text, report)
     names = _Lists(Names(report), Names(report), report)
-    switches = [_switch(s, names) for s in statements if s.pairs[0].key == SWITCH]
+    of_switches = [s for s in statements if s.pairs[0].key == SWITCH]
+    switches = _right_below([_switch(s, names) for s in of_switches], _levels(of_switches, report))
     blocks = [_group(s, names) for s in statements if s.pairs[0].key == BLOCK_NAME]
     rings = [_group(s, names) for s in statements if s.pairs[0].key == RING_NAME]
-    sizes = [s for s in statements if s.pairs[0].key == SIZES]
     report.check()
     if not switches and not blocks and not rings:
         raise BadInput(_what_instead(text, source))
     if rings and (switches or blocks):
         report.add(rings[0].line, "RingName", "rings beside switches or blocks", "one topology")
-    block_sizes = _sizes(sizes, report)
+    block_sizes = _sizes(statements, report)
     report.check()
     real = _real_names(text, [*(s.name for s in switches), *(b.name for b in blocks)])
     switches = [_renamed_switch(switch, real) for switch in switches]
@@ -243,17 +251,56 @@ def _nodes(statement: Statement, place: str, lists: _Lists) -> tuple[str, ...]:
     return lists.nodes.read(value, statement.line, f"{place}: Nodes") if value else ()
 
 
+def _levels(of_switches: Sequence[Statement], report: Report) -> dict[str, int]:
+    """Return the levels that are told, by the name of the switch as written."""
+    levels = {}
+    for statement in of_switches:
+        told = statement.value(LEVEL)
+        if told is not None:
+            levels[statement.pairs[0].value] = _whole(statement, LEVEL, report)
+    return levels
+
+
+def _right_below(switches: Sequence[Switch], levels: Mapping[str, int]) -> list[Switch]:
+    """Keep of the nodes of a switch whose level is told those that no switch of a lower level lists."""
+    lowest: dict[str, int] = {}
+    for switch in switches:
+        level = levels.get(switch.name, 0)
+        for node in switch.nodes:
+            lowest[node] = min(lowest.get(node, level), level)
+    return [
+        replace(switch, nodes=tuple(n for n in switch.nodes if lowest[n] >= levels[switch.name]))
+        if switch.name in levels
+        else switch
+        for switch in switches
+    ]
+
+
 def _sizes(statements: Sequence[Statement], report: Report) -> list[int]:
-    if len(statements) > 1:
-        report.add(statements[1].line, "BlockSizes", "it again", "it once in a file")
-    if not statements:
-        return []
-    words = statements[0].pairs[0].value.split(",")
+    """Return the sizes of blocks, the base first, as BlockSizes tells, or else the lines of blocks and runs."""
+    told = [s for s in statements if s.pairs[0].key == SIZES]
+    if len(told) > 1:
+        report.add(told[1].line, "BlockSizes", "it again", "it once in a file")
+    if not told:
+        of_blocks = [s for s in statements if s.pairs[0].key == BLOCK_NAME]
+        of_runs = [s for s in statements if s.pairs[0].key == AGGREGATE]
+        sized = [s for s in (*of_blocks, *of_runs) if s.value(SIZE)]
+        return list(dict.fromkeys(_whole(s, SIZE, report) for s in sized))
+    words = told[0].pairs[0].value.split(",")
     if all(word.isascii() and word.isdecimal() and len(word) < 10 for word in words):
         return [int(word) for word in words]
-    found = f"`{shortened(statements[0].pairs[0].value)}`"
-    report.add(statements[0].line, "BlockSizes", found, "whole numbers such as 8,16,32")
+    found = f"`{shortened(told[0].pairs[0].value)}`"
+    report.add(told[0].line, "BlockSizes", found, "whole numbers such as 8,16,32")
     return []
+
+
+def _whole(statement: Statement, key: str, report: Report) -> int:
+    """Return a whole number, or note the problem and return 0."""
+    word = statement.value(key) or ""
+    if word.isascii() and word.isdecimal() and len(word) < 10:
+        return int(word)
+    report.add(statement.line, key, f"`{shortened(word)}`", "a whole number")
+    return 0
 
 
 def _real_names(text: str, ids: Sequence[str]) -> dict[str, str]:

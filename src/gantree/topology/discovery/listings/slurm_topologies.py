@@ -3,7 +3,8 @@
 Slurm's blocks and what it makes of them, as in its block plugin: `BlockSizes` begins with the nodes that planning
 counts on in each block (the base size; a block may have more), and every further size is that times a power of two.
 Blocks are then taken together in the order in which they are written, always 1, 2, 4... from the first on, up to the
-first size that holds them all; a rest stays smaller. These are planning sizes: no switch is told for them.
+first size that holds them all; a rest stays smaller. A block without nodes keeps a place free, so that the blocks
+after it begin a new run. These are planning sizes: no switch is told for them.
 
 A ring's nodes stand in the order of its list, and the last is next to the first. In a 3-D torus the first node of the
 list is at (0, 0, 0), and x varies fastest, then y; gantree lets the last axis vary fastest, so nodes are reordered.
@@ -60,13 +61,14 @@ def part_of_blocks(groups: Sequence[Group], sizes: Sequence[int], report: Report
     _check_groups(groups, BLOCK, report)
     counts = _blocks_of_sizes(sizes, len(groups), report)
     report.check()
-    filled = [group for group in groups if group.nodes]
     at: dict[str, Path] = {}
-    for number, group in enumerate(filled):
-        outer = tuple(_run(filled, number, count) for count in reversed(counts.values()))
+    runs = [(count, _runs(groups, count)) for count in reversed(counts.values())]
+    for number, group in enumerate(groups):
+        outer = tuple(names[number // count] for count, names in runs)
         at |= dict.fromkeys(group.nodes, (*outer, group.name))
     tiers = (*(f"{BLOCK}{size}" for size in reversed(counts)), BLOCK)
-    layout = Layout(tiers, at, inferred=tuple(_said_of_sizes(sizes, counts)))
+    inferred = (*_said_of_sizes(sizes, counts), *_said_of_places(groups))
+    layout = Layout(tiers, at, inferred=inferred)
     return Part(layout, warnings=tuple(_block_warnings(groups, sizes)))
 
 
@@ -146,14 +148,14 @@ def _blocks_of_sizes(sizes: Sequence[int], blocks: int, report: Report) -> dict[
     return {size: count for size, count in counts.items() if enough is None or size <= enough}
 
 
-def _run(groups: Sequence[Group], number: int, count: int) -> str:
-    """Name the run of `count` blocks that block `number` is in, after its first and last block."""
-    first = number - number % count
-    last = min(first + count, len(groups)) - 1
-    if first == last:
-        return groups[first].name
-    name = f"{groups[first].name}..{groups[last].name}"
-    return name if is_name(name) else f"{BLOCK}s-{first}-{last}"
+def _runs(groups: Sequence[Group], count: int) -> list[str]:
+    """Name each run of `count` blocks after its first and last block with nodes; the others hold their places."""
+    names = []
+    for first in range(0, len(groups), count):
+        filled = [group.name for group in groups[first : first + count] if group.nodes] or [""]
+        name = filled[0] if len(filled) == 1 else f"{filled[0]}..{filled[-1]}"
+        names.append(name if is_name(name) else f"{BLOCK}s-{first}-{first + count - 1}")
+    return names
 
 
 def _said_of_sizes(sizes: Sequence[int], counts: Mapping[int, int]) -> Iterable[str]:
@@ -171,7 +173,12 @@ def _block_warnings(groups: Sequence[Group], sizes: Sequence[int]) -> Iterable[s
     small = [group.name for group in groups if 0 < len(group.nodes) < base]
     if small:
         yield f"{len(small)} blocks have fewer than the {base} nodes of the base size: {some(small)}"
-    yield from _empty_warnings(groups, BLOCK)
+
+
+def _said_of_places(groups: Sequence[Group]) -> Iterable[str]:
+    empty = [group.name for group in groups if not group.nodes]
+    if empty:
+        yield f"{len(empty)} blocks have no nodes and keep places free: {some(empty)}"
 
 
 def _empty_warnings(groups: Sequence[Group], what: str) -> Iterable[str]:

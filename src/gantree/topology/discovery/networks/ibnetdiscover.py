@@ -41,15 +41,14 @@ MAX_PROBLEMS = 20
 MAX_LINE_CHARS = 1000
 """Longer lines are none of ibnetdiscover's: a description has 64 bytes."""
 
+_GUID = r"(?:0x)?([0-9a-f]{1,16})"
 _ATTRIBUTE = re.compile(
-    r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=0x([0-9a-f]{1,16})(?:\(([0-9a-f]{1,16})\))?\s*(?:#.*)?"
+    rf"(vendid|devid|sysimgguid|switchguid|caguid|rtguid)={_GUID}(?:\({_GUID}\))?\s*(?:#.*)?"
 )
-_RECORD = re.compile(
-    r'(?:Switch|Ca|Rt|\?\?\?)\s+\d{1,5}\s+"([SHR?])-([0-9a-f]{1,16})"\s*#\s*"(.*)"[^"]*'
-)
+_RECORD = re.compile(rf'(?:Switch|Ca|Rt|\?\?\?)\s+\d{{1,5}}\s+"([SHR?])-{_GUID}"\s*#\s*"(.*)"[^"]*')
 _PORT = re.compile(
-    r"\[(\d{1,5})\](?:\[ext \d+\])?\s*(?:\(([0-9a-f]{1,16})\))?\s*"
-    r'"([SHR?])-([0-9a-f]{1,16})"\[(\d{1,5})\](?:\[ext \d+\])?\s*(?:\(([0-9a-f]{1,16})\))?'
+    rf"\[(\d{{1,5}})\](?:\[ext \d+\])?\s*(?:\({_GUID}\))?\s*"
+    rf'"([SHR?])-{_GUID}"\[(\d{{1,5}})\](?:\[ext \d+\])?\s*(?:\({_GUID}\))?'
     r'\s*#[^"]*"(.*)"([^"]*)'
 )
 _RATE = re.compile(r"\b(\d{1,2}x|\?\?)\s?([A-Z]{3}\d{0,2}|\?\?\?)")
@@ -233,8 +232,8 @@ def _far_of_report(report: re.Match[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _check_switches(dump: _Dump) -> None:
-    """Refuse a print that shows no fabric."""
-    if any(name[0] == "S" for name in dump.devices):
+    """Refuse a print that shows no fabric: neither a switch nor a cable."""
+    if dump.far or any(name[0] == "S" for name in dump.devices):
         return
     alone = next(((n, d) for n, d in dump.devices.items() if n[0] == "H"), None)
     if alone is None:
@@ -245,7 +244,7 @@ def _check_switches(dump: _Dump) -> None:
     description = shortened(device.description)
     raise BadFields([Problem(
         dump.source, device.line or None, f"adapter {name}", f"{description!r} and no switch",
-        "a print with switches: this adapter saw nothing of the fabric",
+        "a print with switches or cables: this adapter saw nothing of the fabric",
         "Its port may be down, or another one is on the fabric: see `ibstat`, and run ibnetdiscover with -C and -P.",
     )])  # fmt: skip
 

@@ -34,6 +34,8 @@ _DEVICE = re.compile(
 _VENDOR_TEXT = re.compile(
     r"Technologies|ConnectX|InfiniHost|BlueField|Infiniband HCA|InfiniBand HCA|Host Channel|^MT\d+\b|^$"
 )
+_VENDOR_IN_BRACKETS = re.compile(r" \([^()]*\)$")
+"""Old drivers' scripts end a description so: "n01 HCA-1 (Topspin HCA)"."""
 _WORD_BREAK = re.compile(r"[^A-Za-z0-9._:-]+")
 _MANAGED_SWITCH = re.compile(r"[^;:]*;([^;]+?):([^:/]+)((?:/[^/]+)*)")
 _MOST_CHARS = 120
@@ -67,7 +69,7 @@ def host_and_device(description: str) -> tuple[str, str, str]:
     text = description.strip().strip("'\"").strip()
     if "Aggregation Node" in text:
         return SHARP, "", ""
-    head, _, last = text.rpartition(" ")
+    head, _, last = _VENDOR_IN_BRACKETS.sub("", text).rpartition(" ")
     if head and _DEVICE.fullmatch(last):
         host = name_word(head)
         return (HOST, host, last) if host and not _VENDOR_TEXT.search(head) else (UNNAMED, "", "")
@@ -192,8 +194,9 @@ def _naming_warnings(
     ]
     nameless = [a for a, nic in zip(adapters, nics, strict=True) if nic.host is None and not a.host]
     if nameless:
+        count = len({a.node for a in nameless})
         warnings.append(
-            f"{len(nameless)} adapters do not say which host they are in (the first has GUID "
+            f"{count} adapters do not say which host they are in (the first has GUID "
             f"{(nameless[0].guids or ('',))[0]}), and are in no node; {way_out}"
         )
     return warnings
