@@ -94,9 +94,16 @@ PAIR = (" GPU0 GPU1 CPU Affinity NUMA Affinity", "GPU0 X NV4 0-7 0", "GPU1 NV4 X
         table(*PAIR).replace(" GPU0 ", "\x1b[4mGPU0 ", 1).replace("NUMA Affinity", "NUMA Affinity\x1b(B\x1b[m"),
         table(" GPU0 GPU1 CPU", "Affinity NUMA Affinity", "GPU0 X", "NV4 0-7 0", "GPU1 NV4 X", "8-15 1"),
         table(*PAIR, "", "\tGPU0\tGPU1", " GPU0\tX\tOK", " GPU1\tOK\tX"),
+        table(*PAIR, "", "\tNVMe0\tNVMe1", " GPU0\tPIX\tSYS", " GPU1\tSYS\tPIX", "", "  NVMe0: nvme0n1"),
+        table(*(f"> {line}" for line in PAIR)),
+        table(*(f"# {line}" for line in PAIR)),
+        table("||GPU0|GPU1|CPU Affinity|NUMA Affinity|", "|---|---|---|---|---|", *(
+            f"|{line.replace(' ', '|')}|" for line in PAIR[1:])),
+        table(PAIR[0].removesuffix(" Affinity"), *PAIR[1:]),
+        table(PAIR[0], "", PAIR[1], "", PAIR[2]),
     ],
     ids=["plain", "bom", "crlf", "tabs", "nbsp", "ansi", "ansi-without-escape", "terminfo-reset", "prose", "wrapped",
-         "then-p2p"],
+         "then-p2p", "then-nvme", "quoted", "comment", "markdown", "short-title", "blank-lines"],
 )  # fmt: skip
 def test_the_same_table_is_read_however_it_was_pasted(text: str) -> None:
     found = parse(text, "f")
@@ -145,6 +152,78 @@ def test_a_blank_cpu_column_is_seen_where_the_print_has_spaces_instead_of_tabs()
     )
     assert parse(text, "f").numa == (1, 0)
     assert parse(text, "f").cpu_sets == (None, ((0, 7),))
+
+
+def test_cells_without_a_blank_between_them_are_taken_apart() -> None:
+    text = table(
+        " GPU0 GPU1 NIC0 NIC1 CPU Affinity NUMA Affinity",
+        "GPU0 X NV18 PIXNODE 0-7 0",
+        "GPU1 NV18X NODEPIX 8-15 1",
+        "NIC0 PIX NODE X NODE",
+        "NIC1 NODE PIX NODE X",
+    )
+    found = parse(text, "f")
+    assert found.nic_links == (("PIX", "NODE"), ("NODE", "PIX"))
+    assert (found.links, found.numa) == ((("X", "NV18"), ("NV18", "X")), (0, 1))
+    assert "line 2, 3" in "".join(found.inferred)
+    assert found.warnings == ()
+
+
+def test_disks_are_no_nics() -> None:
+    text = table(
+        " GPU0 GPU1 NIC0 NVMe0 NVMe1 CPU Affinity NUMA Affinity",
+        "GPU0 X SYS NODE PIX SYS 0-7 0",
+        "GPU1 SYS X SYS SYS PIX 8-15 1",
+        "NIC0 NODE SYS X NODE SYS",
+        "NVMe0 PIX SYS NODE X SYS",
+        "NVMe1 SYS PIX SYS SYS X",
+    )
+    found = parse(text, "f")
+    assert (found.nics, found.nic_links) == (("NIC0",), (("NODE",), ("SYS",)))
+    assert (found.numa, found.warnings) == ((0, 1), ())
+
+
+def test_nodes_of_gpu_memory_are_left_out_of_the_runs_that_they_part() -> None:
+    text = table(
+        " GPU0 GPU1 CPU Affinity NUMA Affinity GPU NUMA ID",
+        "GPU0 X NV18 0-71 0,3-9,11-17 2",
+        "GPU1 NV18 X 72-143 1,19-25,27-33 18",
+    )
+    assert parse(text, "f").numa == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("lines", "numa", "told"),
+    [
+        ([" GPU0 GPU1 CPU Affinity NUMA Affinity", "GPU0 X NV8 -31,64-95 0", "GPU1 NV8 X 32-63 1"], (0, 1),
+         "line 2: row GPU0, CPU Affinity: '-31,64-95' is no list of CPUs"),
+        ([" GPU0 GPU1 CPU Affinity NUMA Affinity GPU NUMA ID", "GPU0 X NV8 0-31,64-950 N/A", "GPU1 NV8 X 32-63 1 N/A"],
+         (None, 1), "line 2: row GPU0 has fewer cells than the header has columns"),
+        ([" GPU0 GPU1 CPU Affinity NUMA Affinity", "GPU0 X NV8 0-31 0", "GPU1 NV8 X 32-63 1", "NIC0 PIX SYS"], (0, 1),
+         "NIC0 have rows, and no columns"),
+        (["$ nvidia-smi topo -mp", *PAIR[:1], "GPU0 X PXB 0-7 0", "GPU1 PXB X 8-15 1"], (0, 1), "leaves NVLinks out"),
+    ],
+)  # fmt: skip
+def test_what_a_print_lost_is_warned_of_and_the_rest_is_read(
+    lines: list[str], numa: tuple[int | None, ...], told: str
+) -> None:
+    found = parse(table(*lines), "f")
+    assert found.numa == numa
+    assert told in "\n".join(found.warnings)
+
+
+def test_a_blank_cpu_column_is_seen_where_tabs_were_made_spaces_and_no_cell_is_below_its_title() -> (
+    None
+):
+    text = (
+        "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+        "GPU0\t X \tNV18\tPIX\t\t0\t\tN/A\n"
+        "GPU1\tNV18\t X \tNODE\t56\t1\t\tN/A\n"
+        "NIC0\tPIX\tNODE\t X \t\t\t\n"
+    ).expandtabs(8)
+    found = parse(text, "f")
+    assert (found.numa, found.cpu_sets) == ((0, 1), (None, ((56, 56),)))
+    assert found.warnings == ()
 
 
 def test_a_row_with_more_cells_than_titles_gives_no_affinities_and_says_so() -> None:
@@ -239,7 +318,7 @@ def test_what_was_cut_is_reported_and_filled_only_from_the_mirror(
     found = parse(table(" GPU0 GPU1 GPU2 CPU Affinity", *rows), "f")
     assert [found.links[a][b] for a, b in combinations(range(3), 2)] == links
     assert [found.links[b][a] for a, b in combinations(range(3), 2)] == links
-    assert told in "\n".join(found.warnings)
+    assert told in "\n".join(found.warnings + found.inferred)
 
 
 def test_a_list_of_cpus_that_was_cut_is_not_given() -> None:

@@ -234,6 +234,13 @@ def test_what_is_no_log_is_named(text: str, told: str) -> None:
     assert told in str(caught.value)
 
 
+def test_names_of_processes_may_be_no_xml() -> None:
+    name = "<processes><process_info><process_name>a --b=c&d <e \x01</process_name></process_info></processes>"
+    text = log(gpu(0, name), gpu(1, name))
+    assert parse(text, "f").model_of_gpu == ("H200-141GB",) * 2
+    assert parse(text.replace("\n", ""), "f").gpus == 2
+
+
 def test_entities_are_never_expanded() -> None:
     text = log(gpu(product="NVIDIA &a;")).replace(
         '"nvsmi_device_v13.dtd"', '"x.dtd" [<!ENTITY a "H200">]'

@@ -44,6 +44,19 @@ def test_the_rate_of_the_wires_is_made_the_rate_that_is_carried(
     assert carried_GBps(wire) == carried
 
 
+def test_a_gpu_without_links_may_say_so_at_the_end_of_its_line_or_below_it() -> None:
+    text = (
+        "GPU 0: NVIDIA RTX A4000 (UUID: GPU-a) Device does not have or support Nvlink\n"
+        "GPU 1: Quadro RTX 5000 (UUID: GPU-b) NVML: Unable to retrieve NVLink information as all links are inActive\n"
+        "GPU 2: NVIDIA RTX A4000 (UUID: GPU-c)\n\t Device does not support NVLink\n"
+        "GPU 3: NVIDIA L4 (UUID: GPU-d)\n\t (Not supported)\n"
+    )
+    found = parse(text, "f")
+    assert (found.active_of_gpu, found.warnings) == ((0, 0, 0, 0), ())
+    assert found.uuid_of_gpu == ("GPU-a", "GPU-b", "GPU-c", "GPU-d")
+    assert found.product_of_gpu[0] == "NVIDIA RTX A4000"
+
+
 def gpu(number: int, links: str, rate: str = "25 GB/s", product: str = "A100") -> str:
     """A GPU with one character a link: + is active, - is not."""
     lines = [f"GPU {number}: NVIDIA {product} (UUID: GPU-{number})"]

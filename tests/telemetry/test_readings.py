@@ -57,6 +57,12 @@ def dgx_h100() -> Readings:
     return readings(gpus, nics)
 
 
+def test_a_gpu_without_memory_of_its_own_has_no_model() -> None:
+    one = replace(gpu(0, 1, switch_port("0000", 0, 0), H100, 0), memory_MiB=None)
+    machine = machine_of(readings([one], []), "m")
+    assert (machine.gpus, machine.gpu) == (1, None)
+
+
 def test_the_readings_of_a_dgx_h100_are_the_dgx_h100_of_the_catalogue() -> None:
     found, known = machine_of(dgx_h100(), "dgx-h100"), machine("dgx-h100")
     assert replace(found, nics=()) == replace(known, nics=())

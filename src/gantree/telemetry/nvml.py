@@ -109,7 +109,7 @@ def _gpu(index: int, handles: list[Any], bus_ids: list[str]) -> GpuReading:
     return GpuReading(
         uuid=_text(pynvml.nvmlDeviceGetUUID(gpu)),
         name=_text(pynvml.nvmlDeviceGetName(gpu)),
-        memory_MiB=pynvml.nvmlDeviceGetMemoryInfo(gpu).total // MIB,
+        memory_MiB=_memory_MiB(gpu),
         place=PciPlace(()) if bus_id is None else sysfs.gpu_place(bus_id),
         levels=tuple(None if other is gpu else _level(gpu, other) for other in handles),
         links_to_gpu=to_gpu,
@@ -118,6 +118,14 @@ def _gpu(index: int, handles: list[Any], bus_ids: list[str]) -> GpuReading:
         bus_id=bus_id,
         clique=_clique(gpu),
     )
+
+
+def _memory_MiB(gpu: Any) -> int | None:
+    """Return the GPU's own memory; None where it has none but the CPU's (GB10, Jetson)."""
+    try:
+        return int(pynvml.nvmlDeviceGetMemoryInfo(gpu).total) // MIB
+    except _NO_ANSWER:
+        return None
 
 
 def _level(gpu: Any, other: Any) -> int | None:

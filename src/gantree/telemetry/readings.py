@@ -38,14 +38,15 @@ class PciPlace:
 class GpuReading:
     """One GPU as NVML tells. levels[other] is the common ancestor's level, None for itself or if not told.
 
-    links_to_gpu[other] counts active NVLinks to another GPU; links_to_switch those to NVSwitches. p2p[other] is the
-    worse of the statuses of reading and writing the other's memory, None for itself or if not told. bus_id is as
-    sysfs writes it, clique the NVLink domain across nodes, if there is one.
+    memory_MiB is None for a GPU without memory of its own. links_to_gpu[other] counts active NVLinks to another GPU;
+    links_to_switch those to NVSwitches. p2p[other] is the worse of the statuses of reading and writing the other's
+    memory, None for itself or if not told. bus_id is as sysfs writes it, clique the NVLink domain across nodes, if
+    there is one.
     """
 
     uuid: str
     name: str
-    memory_MiB: int
+    memory_MiB: int | None
     place: PciPlace
     levels: tuple[int | None, ...]
     links_to_gpu: tuple[int, ...]
@@ -93,7 +94,9 @@ def topology_of(readings: Readings) -> GpuTopology:
         cpu_sets=(None,) * len(gpus),
         nics=tuple(nic.name for nic in nics),
         hostname=readings.hostname,
-        model_of_gpu=tuple(model_name(gpu.name, gpu.memory_MiB) for gpu in gpus),
+        model_of_gpu=tuple(
+            model_name(gpu.name, gpu.memory_MiB) if gpu.memory_MiB else None for gpu in gpus
+        ),
         memory_MiB_of_gpu=tuple(gpu.memory_MiB for gpu in gpus),
         uuid_of_gpu=tuple(gpu.uuid for gpu in gpus),
         bus_id_of_gpu=tuple(gpu.bus_id for gpu in gpus),

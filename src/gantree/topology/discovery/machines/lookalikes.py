@@ -13,7 +13,7 @@ _LOOKED_AT_CHARS = 1 << 18
 _STATUSES = "|".join(sorted(PEER_STATUS))
 
 _SIGNS: tuple[tuple[str, str], ...] = (
-    (r"NVIDIA-SMI has failed|couldn't communicate with the NVIDIA driver",
+    (r"NVIDIA-SMI has failed|couldn't communicate with the NVIDIA driver|Failed to initialize NVML",
      "nvidia-smi says that it cannot reach the NVIDIA driver"),
     (r"No devices were found", "nvidia-smi found no GPU"),
     (r"nvidia-smi\S{0,40}:.{0,80}not found|No such file or directory", "it says that there is no nvidia-smi"),

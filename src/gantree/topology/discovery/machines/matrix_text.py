@@ -1,13 +1,14 @@
 """The text of an `nvidia-smi topo` print made into grids of words with line numbers; what they mean is next door.
 
 `topo -m` prints a matrix of link classes, `topo -p2p` one of statuses; people save both in one file. Each print is a
-table for people. Its columns are set apart by tabs or by any number of spaces, so only the order of
-words can be relied on, never a character position. The header underlines itself with ANSI codes, which survive in
-saved files, sometimes without their escape character. Around the table people paste prompts, legends and other
-output; narrow terminals wrap header and rows, in the middle of a word too; others cut every line at their width; forums
-and excerpts cut rows, leave rows out, or swallow the blanks between two cells. With `-nvme`, newer drivers print disks
-too, as further columns or as a table of their own, which ends the matrix. This module finds the header, joins what was wrapped, and tells which rows end
-early. NICs whose columns were cut off the header are known by their rows, or by the legend. It judges no cell.
+table for people. Its columns are set apart by tabs or by any number of spaces, so only the order of words can be relied
+on, never a character position. The header underlines itself with ANSI codes, which survive in saved files, sometimes
+without their escape character. People quote it, make it a comment or a Markdown table, and paste prompts, legends and
+other output around it. Narrow terminals wrap header and rows, in the middle of a word too; others cut every line at
+their width; forums and excerpts cut rows, leave rows out, or swallow the blanks between two cells. With `-nvme`, newer
+drivers print disks too, as further columns or as a table of their own, which ends the matrix. This module finds the
+header, joins what was wrapped, and tells which rows end early. NICs whose columns were cut off the header are known by
+their rows, or by the legend. It judges no cell.
 
 One thing is told by position: which cells stand under the titles after the devices, where a row has fewer of them.
 """
@@ -39,6 +40,10 @@ _MAX_JOINED_CHARS = 1 << 16
 _ANSI = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b?\[[0-9;]*m|\x1b\[[0-9;?]*[A-Za-z]|\x1b[()*+][0-9A-Z]|\x1b.?"
 )
+_MARKS = re.compile(r"^[ \t]*[#>]+(?=[ \t])|\|")
+"""What quotes, comments and Markdown tables put around lines and cells."""
+_BLANK_CELL_GAP = 15
+"""Columns of a terminal from a cell to the one after a blank one: two tabs of 8, less the blank before an X."""
 _GPU = re.compile(r"GPU[0-9]{1,4}")
 _NIC = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*[0-9][A-Za-z0-9_.-]*")
 _DISK = re.compile(r"nvme[0-9]{1,4}", re.IGNORECASE)
@@ -59,7 +64,8 @@ class Row:
 
     cut: the row ends before its last device column or in it, so its last word may be a fragment. A list that was cut
     ("24-") is left out of the tail. unclear: there are more words after the devices than titles; none is in the
-    tail. parted: cells stood together without a blank between them.
+    tail. few: there are fewer words than titles, and nothing tells under which they stand; they were taken from the
+    left. parted: cells stood together without a blank between them.
     """
 
     device: str
@@ -68,6 +74,7 @@ class Row:
     tail: dict[str, str] = field(default_factory=dict)
     cut: bool = False
     unclear: bool = False
+    few: bool = False
     parted: bool = False
 
 
@@ -75,7 +82,8 @@ class Row:
 class Grid:
     """The table: devices in column order, titles of the columns after them, rows in print order, NIC legend.
 
-    is_peer: its cells are peer-to-peer statuses. p2p_option: what was asked of `topo -p2p`, if a line before it tells.
+    columnless are NICs that have a row and no column, and are not read. is_peer: its cells are peer-to-peer
+    statuses. p2p_option: what was asked of `topo -p2p`, if a line before it tells.
     ignored_from_line: where another matrix begins, which is not read.
     """
 
@@ -84,6 +92,7 @@ class Grid:
     titles: tuple[str, ...]
     rows: tuple[Row, ...]
     device_of_nic: dict[str, str]
+    columnless: tuple[str, ...] = ()
     is_peer: bool = False
     p2p_option: str | None = None
     ignored_from_line: int | None = None
@@ -194,7 +203,8 @@ def _grid(
     )
     rows = tuple(_rows(body[:end], columns))
     named = {} if is_peer else dict(legend)
-    return Grid(lines[start].number, devices, titles, rows, named, is_peer), first + end
+    others = tuple(name for name in _nics_with_row(body[:end], devices) if name not in devices)
+    return Grid(lines[start].number, devices, titles, rows, named, others, is_peer), first + end
 
 
 def _p2p_option(lines: Sequence[_Line]) -> str | None:
@@ -204,11 +214,10 @@ def _p2p_option(lines: Sequence[_Line]) -> str | None:
 
 
 def _lines(text: str) -> list[_Line]:
-    """Split into lines numbered from 1, without ANSI codes."""
+    """Split into lines numbered from 1, without ANSI codes, and with blanks in place of marks."""
     cleaned = (_ANSI.sub("", line).replace("\x00", "") for line in text.split("\n"))
-    return [
-        _Line(number, line, tuple(line.split())) for number, line in enumerate(cleaned, start=1)
-    ]
+    plain = (_MARKS.sub(lambda mark: " " * len(mark[0]), line) for line in cleaned)
+    return [_Line(number, line, tuple(line.split())) for number, line in enumerate(plain, start=1)]
 
 
 def _unwrapped(lines: Sequence[_Line]) -> list[_Line]:
@@ -284,7 +293,17 @@ def _with_cut_columns(
 
     The last word of such a header may be a fragment of the first one's name.
     """
-    with_row = [
+    with_row = _nics_with_row(lines, devices)
+    missing = [name for name in dict.fromkeys((*with_row, *legend)) if name not in devices]
+    last = devices[-1]
+    if missing and last not in with_row and missing[0].startswith(last):
+        devices = devices[:-1]
+    return (*devices, *missing)
+
+
+def _nics_with_row(lines: Sequence[_Line], devices: Sequence[str]) -> list[str]:
+    """Return the names that begin a row of as many cells as the header has columns, but for a last one that was cut."""
+    return [
         line.words[0]
         for line in lines
         if _looks_like_row(line.words)
@@ -292,11 +311,6 @@ def _with_cut_columns(
         and len(line.words) >= len(devices)
         and all(map(is_link_word, line.words[1:-1]))
     ]
-    missing = [name for name in dict.fromkeys((*with_row, *legend)) if name not in devices]
-    last = devices[-1]
-    if missing and last not in with_row and missing[0].startswith(last):
-        devices = devices[:-1]
-    return (*devices, *missing)
 
 
 def _positions(header: str, titles: tuple[str, ...]) -> dict[int, str]:
@@ -410,8 +424,9 @@ def _row(line: int, printed: list[str], text: str, columns: _Columns) -> Row:
     told = {title: word for title, word in zip(titles, tail, strict=False) if word[-1] not in "-,"}
     if columns.short_title and len(told.get(titles[-1], "") if titles else "") >= len(_SHORT_TITLE):
         del told[titles[-1]]  # where the header was cut in its last title, so was what fills it
+    few = len(tail) < len(columns.titles) == len(titles)
     fragment = not columns.titles and bool(cells) and not _is_cell(cells[-1])
-    return Row(words[0], line, cells, told, len(cells) < count or fragment, unclear, parted)
+    return Row(words[0], line, cells, told, len(cells) < count or fragment, unclear, few, parted)
 
 
 def _parts(word: str) -> list[str]:
@@ -423,9 +438,15 @@ def _titles_over(text: str, tail: Sequence[str], columns: _Columns) -> Sequence[
     """Return the titles over the words after the devices, of which the first may have none under it."""
     if _first_tail_cell_is_blank(text, len(columns.devices)):
         return columns.titles[1:]
-    starts = [word.start() for word in re.finditer(r"\S+", text)][1 + len(columns.devices) :]
+    starts = [word.start() for word in re.finditer(r"\S+", text)][len(columns.devices) :]
+    if not tail or len(starts) != 1 + len(tail):
+        return columns.titles
+    last_cell, *starts = starts
     titles = [columns.title_at[start] for start in starts if start in columns.title_at]
-    return titles if len(titles) == len(starts) == len(tail) else columns.titles
+    if len(titles) == len(tail):
+        return titles
+    after_a_blank = starts[0] - last_cell >= _BLANK_CELL_GAP and len(tail) < len(columns.titles)
+    return columns.titles[1:] if after_a_blank else columns.titles
 
 
 def _joined_lists(words: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ A NUMA cell may be "N/A" (a host with one node), a number, or a list: on Grace m
 nodes too, so "0,2-17" is CPU node 0 and sixteen nodes of GPU memory.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
@@ -36,6 +37,9 @@ CPU_TITLE, NUMA_TITLE, GPU_NUMA_TITLE = TITLES
 _OLD_NAMES = {"SOC": "SYS"}
 """Old drivers call the path between sockets SOC."""
 _ALLOWED = f"{SELF}, NV1, NV2..., PIX, PXB, PHB, NODE, SYS"
+
+_PCI_ALONE = re.compile(r"\btopo +-mp\b")
+_DAMAGED_LIST = re.compile(r"[0-9,-]+")
 
 Cells = dict[tuple[str, str], tuple[str, int]]
 """(row, column) -> link class and line."""
@@ -67,9 +71,10 @@ def parse(text: str, source: str) -> GpuTopology:
         nics=grid.nics,
         device_of_nic=grid.device_of_nic,
     )
-    return replace(
-        found, inferred=tuple(_inferred(grid)), warnings=tuple(_warnings(grid, found, fragments))
-    )
+    warnings = _warnings(grid, found, fragments)
+    if _PCI_ALONE.search(text):
+        warnings.append("`topo -mp` leaves NVLinks out; give the print of `nvidia-smi topo -m`")
+    return replace(found, inferred=tuple(_inferred(grid)), warnings=tuple(warnings))
 
 
 def _is_class(word: str) -> bool:
@@ -117,9 +122,9 @@ def _cell_problems(cells: Cells, source: str) -> list[Problem]:
 
 def _tail_problems(grid: Grid, source: str) -> list[Problem]:
     problems = []
-    for row in grid.rows:
+    for _, row in _gpu_rows(grid):
         for title, word in row.tail.items():
-            if row.device in grid.gpus and word != "N/A" and cpu_ranges(word) is None:
+            if word != "N/A" and cpu_ranges(word) is None and not _is_damaged(title, word):
                 allowed = "N/A, a number, or a list such as 0-23,48-71"
                 problems.append(
                     Problem(
@@ -127,6 +132,11 @@ def _tail_problems(grid: Grid, source: str) -> list[Problem]:
                     )
                 )
     return problems
+
+
+def _is_damaged(title: str, word: str) -> bool:
+    """Tell whether a word is a list of CPUs that lost a part; the rest of a print is good without it."""
+    return title == CPU_TITLE and bool(_DAMAGED_LIST.fullmatch(word))
 
 
 def _table(
@@ -179,11 +189,15 @@ def _cpu_node(
 
 
 def _inferred(grid: Grid) -> list[str]:
+    inferred = []
+    if any(word in _OLD_NAMES for row in grid.rows for word in row.cells):
+        inferred.append("SOC is the old name of SYS, and is given as SYS")
     lines = [str(row.line) for row in grid.rows if row.parted]
-    if not lines:
-        return []
-    shown = ", ".join(lines[:8]) + (", ..." if len(lines) > 8 else "")
-    return [f"cells that stand together without a blank are taken apart (NODENODE; line {shown})"]
+    if lines:
+        shown = ", ".join(lines[:8]) + (", ..." if len(lines) > 8 else "")
+        told = "cells that stand together without a blank are taken apart"
+        inferred.append(f"{told} (NODENODE; line {shown})")
+    return inferred
 
 
 def _warnings(grid: Grid, found: GpuTopology, fragments: Iterable[Row]) -> list[str]:
@@ -198,11 +212,22 @@ def _warnings(grid: Grid, found: GpuTopology, fragments: Iterable[Row]) -> list[
         for _, row in _gpu_rows(grid)
         if row.unclear
     ]
+    warnings += [
+        f"line {row.line}: row {row.device} has fewer cells than the header has columns; affinities are read from "
+        "the left"
+        for _, row in _gpu_rows(grid)
+        if row.few
+    ]
+    warnings += [
+        f"line {row.line}: row {row.device}, {CPU_TITLE}: {row.tail[CPU_TITLE][:40]!r} is no list of CPUs; not read"
+        for _, row in _gpu_rows(grid)
+        if cpu_ranges(row.tail.get(CPU_TITLE, "0")) is None and row.tail[CPU_TITLE] != "N/A"
+    ]
+    if grid.columnless:
+        warnings.append(f"{', '.join(grid.columnless)} have rows, and no columns; not read")
     pairs = sum(found.links[a][b] is None for a, b in combinations(range(found.gpus), 2))
     if pairs:
         warnings.append(f"the paths of {pairs} pairs of GPUs are not given")
-    if any(word in _OLD_NAMES for row in grid.rows for word in row.cells):
-        warnings.append("SOC is the old name of SYS, and is given as SYS")
     if NUMA_TITLE not in grid.titles:
         warnings.append("no NUMA column; sockets can only be told from CPU sets")
     warnings += [

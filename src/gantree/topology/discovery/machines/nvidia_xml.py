@@ -2,7 +2,8 @@
 
 Drivers rename elements and write words where numbers are expected ("N/A", "GPU is lost", "Insufficient
 Permissions"), so a value that is not of its form is not told, and only what is needed twice can contradict itself.
-Elements are found without regard to case and underscores (cliqueId, clique_id).
+Elements are found without regard to case and underscores (cliqueId, clique_id). Names of processes are written as they
+are, with "&" and "<" and whatever bytes stand there, which is no XML; they are not read.
 
 GPUs are numbered in the order of the log, which is nvidia-smi's index; the module number of a board and the number
 in /dev/nvidiaN may follow another order. No driver up to 615 writes NUMA nodes, CPU affinity or NVLinks here.
@@ -30,6 +31,7 @@ from gantree.topology.discovery.machines.refusing import refuse
 MAX_GPUS = 512
 _ROOT = re.compile(r"<nvidia_smi_log[\s>]")
 _END = "</nvidia_smi_log>"
+_NAME, _END_OF_NAME = "<process_name>", "</process_name>"
 _MEMORY = re.compile(r"([0-9]{1,9}) M(?:i)?B")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _WANTED = "give the print of `nvidia-smi -q -x`"
@@ -112,7 +114,7 @@ def _topology(gpus: Sequence[_Gpu], attached: int | None) -> GpuTopology:
 
 
 def _log_alone(text: str, source: str) -> str:
-    """Blank out what stands around the log: prompts before it, warnings of nvidia-smi after it."""
+    """Blank out what stands around the log (prompts, warnings of nvidia-smi), and the names of processes in it."""
     found = _ROOT.search(text)
     if found is None:
         raise BadInput(f"{source}: no `nvidia-smi -q -x` log; {named_instead(text)}; {_WANTED}")
@@ -122,7 +124,18 @@ def _log_alone(text: str, source: str) -> str:
     if second:
         line = text.count("\n", 0, second.start()) + 1
         raise BadInput(f"{source}: a second log from line {line} on; give one")
-    return "\n" * text.count("\n", 0, found.start()) + text[found.start() : stop]
+    before = "\n" * text.count("\n", 0, found.start())
+    return before + _without_process_names(text[found.start() : stop])
+
+
+def _without_process_names(log: str) -> str:
+    """Leave the names of processes out, lines kept."""
+    first, *parts = log.split(_NAME)
+    kept = [first]
+    for part in parts:
+        name, end, after = part.partition(_END_OF_NAME)
+        kept.append("\n" * name.count("\n") + after if end else _NAME + part)
+    return "".join(kept)
 
 
 def _gpu(element: etree._Element, number: int, source: str, problems: list[Problem]) -> _Gpu:

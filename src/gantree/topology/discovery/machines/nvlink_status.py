@@ -8,6 +8,7 @@ The rate printed is that of the wires. NVLink 4 and later spend a part of it on 
 25, 53.125 carry 50: a factor of 0.9412), NVLink 2 on V100 on line codes (25.78125 carry 25); others print what they
 carry (A100 25, A6000 14.0625).
 
+Where a GPU has no link up, or no NVLink at all, drivers say so in words, below its line or at the end of it.
 Counters of `nvidia-smi nvlink -e` may stand in the same text: those that are not 0 are warned of.
 """
 
@@ -22,14 +23,17 @@ from gantree.topology.discovery.machines.lookalikes import named_instead
 from gantree.topology.discovery.machines.refusing import refuse
 
 MAX_CHARS = 8 << 20
-_GPU = re.compile(r"\s*GPU ([0-9]{1,4}):\s*(.*?)(?:\s*\(UUID:\s*([^)\s]{1,90})\))?\s*")
+_GPU = re.compile(r"\s*GPU ([0-9]{1,4}):\s*(.*?)(?:\s*\(UUID:\s*([^)\s]{1,90})\)(.*))?\s*")
 _LINK = re.compile(
     r"\s*Link ([0-9]{1,3}):\s*(?:<?(inactive)>?|([0-9]{1,5}(?:\.[0-9]{1,6})?) GB/s)\s*", re.I
 )
 _COUNTER = re.compile(
     r"\s*Link ([0-9]{1,3}):\s*([A-Za-z][A-Za-z ]{0,60}?)(?: Errors?)?:\s*([0-9]{1,18})\s*"
 )
-_NONE_UP = re.compile(r"all links are inactive", re.IGNORECASE)
+_NONE_UP = re.compile(
+    r"all links are inactive|does not (?:have or )?support nvlink|^\s*\(?not supported\)?\s*$",
+    re.IGNORECASE,
+)
 _WANTED = "give the print of `nvidia-smi nvlink -s`"
 _GBPS_STEP = 25.0
 _WIRE_PER_CARRIED = (1.0625, 66 / 64)
@@ -129,6 +133,7 @@ def _gpu(
     """Return the GPU that a line names; a print of status and one of errors name it twice."""
     found = _Seen(line, shortened(match[2]), match[3])
     known = seen.setdefault(int(match[1]), found)
+    known.none_up |= bool(_NONE_UP.search(match[4] or ""))
     if known.uuid and found.uuid and known.uuid != found.uuid:
         allowed = f"{known.uuid}, as in line {known.line}"
         problems.append(Problem(source, line, f"GPU {match[1]}, UUID", found.uuid, allowed))
