@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
+from gantree.testing.damage import damaged, told_fabric
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.listings.slurm_conf import parse
 from gantree.topology.discovery.listings.slurm_names import MAX_NAMES, BadNames, expanded
@@ -316,43 +317,15 @@ def test_a_hostlist_never_makes_more_names_than_allowed(text: str) -> None:
     assert MAX_NAMES >= 50
 
 
-@st.composite
-def damaged(draw: st.DrawFn, texts: list[str]) -> str:
-    """A real text with pieces cut, doubled, moved or replaced."""
-    text = draw(st.sampled_from(texts))
-    for _ in range(draw(st.integers(1, 4))):
-        start = draw(st.integers(0, len(text)))
-        end = draw(st.integers(start, min(len(text), start + 60)))
-        to = draw(st.integers(0, len(text)))
-        new = draw(
-            st.sampled_from(
-                ["", "\n", "=", "[", "]", "\\\n", "#", "s3", "n1", ",", "0", '"', "\x00", "é", "-"]
-            )
-        )
-        piece = text[start:end]
-        kind = draw(st.sampled_from(["cut", "double", "move", "replace"]))
-        rest = text[:start] + (new if kind == "replace" else "") + text[end:]
-        text = {
-            "cut": rest,
-            "replace": rest,
-            "double": text[:to] + piece + text[to:],
-            "move": rest[:to] + piece + rest[to:],
-        }[kind]
-    return text
+WORDS = st.sampled_from(
+    ["", "\n", "=", "[", "]", "\\\n", "#", "s3", "n1", ",", "0", '"', "\x00", "é", "-"]
+)
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.one_of(st.text(), damaged(TEXTS)))
+@given(st.one_of(st.text(), damaged(TEXTS, WORDS)))
 def test_no_text_makes_it_raise_anything_but_its_own_errors(text: str) -> None:
-    try:
-        found = parse(text, "fuzz")
-    except GantreeError as error:
-        assert "fuzz" in str(error)
-        return
-    names = [node.name for node in found.nodes]
-    assert len(set(names)) == len(names)
-    assert all(len(node.at) == len(found.tiers) for node in found.nodes)
-    found.as_json()
+    told_fabric(parse, text)
 
 
 @pytest.mark.parametrize(
