@@ -1,9 +1,11 @@
-"""How long prices take: many candidate places at once, one new place, and one that was asked before.
+"""How long prices take: many candidate places at once, one new place, one that was asked before, and predictions.
 
     python benchmarks/pricing.py [--candidates 1000] [--gpus 64] [--nodes 2048]
 
 Candidates are drawn with a fixed seed on a cluster of DGX H100 under spines and leaves with up-link capacities: whole
 nodes in shuffled order (`nodes`), and single GPUs scattered over 32 nodes, every set of them different (`scattered`).
+A repeated prediction (what each decision of the scheduler asks for) is of a place that looks like an earlier one, for 4
+members of 2 GPUs and for 64 of 8, the latter also with the step of a job that tells its model.
 Times are the median of several runs on this machine, in one thread.
 """
 
@@ -17,11 +19,14 @@ from statistics import median
 import numpy as np
 
 from gantree.model.cluster import Cluster, Link, Node
+from gantree.model.jobs import Job, Role, Shape, Transformer
+from gantree.model.placements import MemberPlacement
 from gantree.topology.catalog import machine
-from gantree.topology.cost import GIB, Pricer
+from gantree.topology.cost import GIB, Pricer, predict
 from gantree.topology.fabric import Fabric, IntArray
 
 RUNS = 7
+REPEATS = 200
 GPUS_OF_NODE = 8
 
 
@@ -86,7 +91,42 @@ def run(candidates: int, gpus: int, nodes: int) -> dict[str, float]:
     ranks = _fresh(generator, nodes, gpus)
     pricer.price("all_reduce", GIB, ranks)
     told["one_repeated_us"] = _median_s(partial(pricer.price, "all_reduce", GIB, ranks)) * 1e6
+    told |= predictions(fabric)
     return {name: round(value, 2) for name, value in told.items()}
+
+
+def predictions(fabric: Fabric) -> dict[str, float]:
+    """Microseconds of predictions that were made before."""
+    role = Role("w", 64, Shape(gpus=GPUS_OF_NODE))
+    trains = Transformer(7e10, 80, 8192, 4096, 1024)
+    job = Job("j", (role,), parallelism=(("tensor", 8), ("pipeline", 4)), trains=trains)
+    small = _members(fabric, 4, 2, on_a_node=4)
+    large = _members(fabric, 64, GPUS_OF_NODE, on_a_node=1)
+    told = {}
+    for name, members, asked in (
+        ("predict_4x2_us", small, None),
+        ("predict_64x8_us", large, None),
+        ("predict_64x8_step_us", large, job),
+    ):
+        predict(fabric, members, asked)
+        again = partial(predict, fabric, members, asked)
+        told[name] = _median_s(lambda: [again() for _ in range(REPEATS)]) / REPEATS * 1e6  # noqa: B023 - run at once
+    return told
+
+
+def _members(
+    fabric: Fabric, members: int, gpus: int, on_a_node: int
+) -> tuple[MemberPlacement, ...]:
+    """Members beside each other, so many on each node."""
+    return tuple(
+        MemberPlacement(
+            "w",
+            rank,
+            fabric.nodes[rank // on_a_node].name,
+            tuple(range(rank % on_a_node * gpus, rank % on_a_node * gpus + gpus)),
+        )
+        for rank in range(members)
+    )
 
 
 def _fresh(generator: np.random.Generator, nodes: int, gpus: int) -> list[tuple[int, int]]:

@@ -149,11 +149,40 @@ def test_measured_links_take_the_place_of_the_constants(
     assert complaints(answer, "cost") == []
     assert answer["measured"] == {
         "backend": "nccl", "host": "n0", "date": "2026-11-21", "links": ["NV18", "node"],
+        "of_no_link_here": [],
     }  # fmt: skip
     assert answer["collective"]["seconds"] > plain["collective"]["seconds"]
     assert "measured on n0, 2026-11-21, nccl: NV18, node" in gantree(
         "cost", h100s, training, "--links", links
     ).out  # fmt: skip
+
+
+def test_measured_links_that_price_nothing_here_are_told(
+    gantree: Gantree, h100s: Path, training: Path, tmp_path: Path
+) -> None:
+    links = tmp_path / "measured.yaml"
+    links.write_text(CALIBRATION.replace("NV18", "NV12").replace("node", "nod"))
+    answer = gantree("cost", h100s, training, "--links", links, "--json").json()
+    assert answer["measured"]["of_no_link_here"] == ["NV12", "nod"]
+    lines = gantree("cost", h100s, training, "--links", links).out
+    assert "neither a tier nor a link class of this cluster: NV12, nod" in lines
+
+
+def test_a_parallelism_that_does_not_fit_the_gang_names_the_file(
+    gantree: Gantree, h100s: Path, job_file: JobFile
+) -> None:
+    odd = job_file("odd", 4, 8, parallelism={"tensor": 8, "data": 2}, model=MODEL)
+    outcome = gantree("cost", h100s, odd)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert f"{odd}: job odd: parallelism of tensor 8" in outcome.err.replace("\n", " ")
+
+
+def test_a_machine_of_unknown_links_has_a_price(
+    gantree: Gantree, h100s: Path, training: Path
+) -> None:
+    untold = "machines: {untold: {gpus: 8, gpu: H100-80GB}}\nnodes"
+    h100s.write_text(CLUSTER.replace("dgx-h100", "untold").replace("nodes", untold))
+    assert "bound by unknown link" in gantree("cost", h100s, training).out
 
 
 def test_a_job_that_cannot_be_placed_is_refused_as_place_does(
@@ -171,6 +200,7 @@ def test_a_job_that_cannot_be_placed_is_refused_as_place_does(
     [
         (["--bytes", "4KX"], "--bytes 4KX: allowed: a size above 0"),
         (["--bytes", "0"], "allowed: a size above 0"),
+        (["--bytes", "2e18"], "at most 1e18 bytes"),
         (["--collective", "gossip"], "no collective 'gossip'; known: all_reduce"),
         (["--algorithm", "star"], "no algorithm 'star' for all_reduce; known: ring"),
         (["--placement", "none.json"], "no such file"),

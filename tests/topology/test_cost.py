@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.model.cluster import Cluster, DomainFacts, Link, NicFacts, Node
+from gantree.model.cluster import Cluster, DomainFacts, Link, Machine, NicFacts, Node
 from gantree.model.jobs import COLLECTIVES, Job, Transformer
 from gantree.model.placements import MemberPlacement
 from gantree.testing.builders import job
@@ -239,6 +239,29 @@ def test_sends_over_the_same_gpus_in_another_order_are_another_price() -> None:
     assert crosswise.limit == over_host.limit == "SYS"
     assert v100.price("send_recv", GIB, [(0, g) for g in (0, 1, 2, 6, 5, 4)]).limit == "NV1"
     assert v100.price("send_recv", GIB, [(0, g) for g in (0, 6, 1, 5, 2, 4)]).limit == "SYS"
+
+
+def test_what_bounds_a_price_does_not_depend_on_what_was_asked_before() -> None:
+    """Of the GPUs of an NVLink domain one alone on its node has no link inside it to name."""
+    models = {name: machine(name) for name in ("dgx-2", "hgx-h100")}
+    nodes = tuple(Node(f"n{n}", name, ("r0",)) for n, name in enumerate(models))
+    fabric = Fabric.build(Cluster("s", ("nvlink", "node"), models, nodes))
+    asked, other = [(0, 15), (1, 0), (1, 1)], [(1, 0), (0, 1), (0, 2)]
+    used = Pricer(fabric)
+    words = {used.price(collective, GIB, other).limit for collective in COLLECTIVES}
+    for collective in COLLECTIVES:
+        price = used.price(collective, GIB, asked)
+        assert price == Pricer(fabric).price(collective, GIB, asked)
+        words.add(price.limit)
+    assert words == {"NV6"}
+
+
+def test_links_that_nobody_told_are_not_nothing() -> None:
+    untold = Pricer(Fabric.build(site(machines={"dgx-h100": Machine("dgx-h100", 8, "H100-80GB")})))
+    for collective in COLLECTIVES:
+        price = untold.price(collective, GIB, whole(0))
+        assert price.limit == "unknown link"
+        assert price.seconds > seconds(whole(0), GIB, collective)
 
 
 def test_wear_and_wear_elsewhere_are_different_signatures() -> None:

@@ -70,11 +70,20 @@ def test_a_rate_that_the_sites_links_imply_is_at_least_there() -> None:
     assert v100.out_GBps(1, 1) == pytest.approx(12)  # PCIe 3 holds it
 
 
-@given(mask=st.integers(1, 255), more=st.integers(0, 255), busy=st.integers(0, 255))
+FEW = with_nics(Nic("a", (0,), 0, 12.0), Nic("b", (1,), 1, 12.0), Nic("storage"))
+"""Six of its eight GPUs are near to no NIC."""
+
+
+@given(
+    mask=st.integers(1, 255),
+    more=st.integers(0, 255),
+    busy=st.integers(0, 255),
+    model=st.sampled_from([machine("dgx-a100"), FEW]),
+)
 def test_more_gpus_never_get_less_out_and_company_never_gives_more(
-    mask: int, more: int, busy: int
+    mask: int, more: int, busy: int, model: Machine
 ) -> None:
-    ways = Ways.of(machine("dgx-a100"), {"mlx5_1": 0.3})
+    ways = Ways.of(model, {"mlx5_1": 0.3, "b": 0.7})
     both = mask | more
     assert ways.out_GBps(both, both) >= ways.out_GBps(mask, mask) - 1e-9
     assert ways.out_GBps(mask, mask | busy) <= ways.out_GBps(mask, mask) + 1e-9

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Link, Machine
 from gantree.topology.catalog import machine
 from gantree.topology.constants import XGMI_SHARE
-from gantree.topology.inside import HOST_MEMORY, Host, closed_way
+from gantree.topology.inside import HOST_MEMORY, UNKNOWN_LINK, Host, closed_way
 
 
 def full_mesh(gpus: int, link: str, gpu: str) -> Machine:
@@ -92,6 +92,15 @@ def test_an_exchange_is_held_by_the_slowest_pair_of_a_mesh_and_the_link_of_socke
     assert Host.of(MI300X, {}).inside(range(8)).exchange_GBps == pytest.approx(7 * 64 * XGMI_SHARE)
     pcie = Host.of(machine("l40s-8"), {}).inside(range(8))
     assert pcie.exchange_GBps == pytest.approx(7 * 16 / 16)  # 4 x 4 pairs over one 16 GB/s link
+
+
+def test_what_holds_a_ring_up_goes_by_the_name_of_its_links() -> None:
+    tpu = machine("tpu-v5p-host")
+    assert Host.of(tpu, {}).inside(range(4)).weakest == "ICI1"
+    measured = Host.of(tpu, {"ICI1": Link(10.0, 1.0)}).inside(range(4))
+    assert measured.ring_GBps == 2 * 10  # one way over four links, in both directions
+    untold = Machine("m", 4, "H100-80GB")
+    assert Host.of(untold, {}).inside(range(4)).weakest == UNKNOWN_LINK
 
 
 def test_measured_links_take_the_place_of_the_constants() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gantree.model.cluster import Cluster, DomainFacts, Link, Node
+from gantree.model.cluster import Cluster, DomainFacts, Link, NicFacts, Node
 from gantree.topology.catalog import machine
 from gantree.topology.fabric import Fabric
 from gantree.topology.pricing import Price, Pricer
@@ -97,3 +97,18 @@ def test_an_nvlink_domain_needs_no_nic() -> None:
     for collective in ("all_to_all", "send_recv"):
         price = of.price(collective, BIG, whole(0, 1, 2, 3, gpus=4))
         assert price.busbw_GBps == pytest.approx(18 * 40.1, rel=0.02)
+        assert price.limit == "NV18"
+
+
+def test_a_send_is_no_faster_than_the_nic_it_arrives_at() -> None:
+    worn = Cluster(
+        "s", ("leaf", "node"), {"dgx-h100": machine("dgx-h100")},
+        tuple(Node(f"n{n}", "dgx-h100", ("l0",)) for n in range(2)),
+        nics=(NicFacts("n0", "mlx5_0", health=0.25),),
+    )  # fmt: skip
+    of = Pricer(Fabric.build(worn))
+    leaves_by_another = of.price("send_recv", BIG, [(0, 0), (0, 1), (1, 1), (1, 2)])
+    assert leaves_by_another.busbw_GBps == pytest.approx(12, rel=0.01)
+    assert leaves_by_another.limit == "nic"
+    beside_it = of.price("send_recv", BIG, [(0, 1), (0, 2), (1, 1), (1, 2)])
+    assert beside_it.busbw_GBps == pytest.approx(48, rel=0.01)

@@ -139,3 +139,20 @@ def test_the_slowest_gpu_holds_all() -> None:
     mixed = Pricer(Fabric.build(Cluster("s", ("leaf", "node"), models, nodes)))
     step = priced(training(data=16), mixed, [(n, g) for n in range(2) for g in range(8)])
     assert step.compute_s == pytest.approx(6 * 13e9 * 4096 * 256 / (16 * 312e12 * DEFAULT_MFU))
+
+
+def test_inner_stages_send_to_one_neighbour_at_a_time() -> None:
+    """Each stage fills a leaf; 8 ranks share 100 GB/s of up-links, whichever way they send."""
+    nodes = tuple(Node(f"n{n}", "m", (f"l{n}",)) for n in range(4))
+    links = {"leaf": Link(50.0, 6.0, 100.0)}
+    of = Pricer(
+        Fabric.build(Cluster("s", ("leaf", "node"), {"m": machine("dgx-h100")}, nodes, links))
+    )
+    two, four = (
+        priced(replace(training(tensor=8, pipeline=stages), trains=replace(MODEL, hidden=1 << 20)),
+               of, RANKS[: 8 * stages]).flows[-1]
+        for stages in (2, 4)
+    )  # fmt: skip
+    assert two.price.limit == four.price.limit == "leaf"
+    assert four.price.busbw_GBps == pytest.approx(two.price.busbw_GBps)
+    assert two.price.busbw_GBps == pytest.approx(100 / 8, rel=0.02)

@@ -24,7 +24,16 @@ from gantree.model.verdicts import Refused
 from gantree.placement.search import place
 from gantree.topology.calibration import Calibration
 from gantree.topology.collectives import ADMITTED
-from gantree.topology.cost import FlowCost, Price, Pricer, Step, predict, ranks_of, step_time
+from gantree.topology.cost import (
+    FlowCost,
+    Price,
+    Pricer,
+    Ranks,
+    Step,
+    predict,
+    ranks_of,
+    step_time,
+)
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 from gantree.topology.prices import LIST_PRICES
@@ -93,7 +102,7 @@ def cost(
     pricer = Pricer(fabric, measured)
     ranks = ranks_of(fabric, members)
     price = pricer.price(collective, size_bytes, ranks, algorithm)
-    step = step_time(pricer, asked, ranks)
+    step = _step(pricer, asked, ranks, source_of(job))
     answer = {
         "job": asked.name,
         "placed": True,
@@ -103,7 +112,7 @@ def cost(
         "crossings": dict(predict(fabric, members).crossings),
         "collective": {"name": collective, "bytes": size_bytes, **_price_json(price)},
         "step": _step_json(step) if step else None,
-        "measured": _measured_json(measured),
+        "measured": _measured_json(measured, pricer),
         "prices": prices_json(known, fabric, members, step.step_s if step else None),
     }
     if as_json:
@@ -136,6 +145,14 @@ def _members(
     if gpus != job.gpus:
         raise BadInput(f"{source}: job {job.name} has {gpus} GPUs there, its file asks {job.gpus}")
     return members
+
+
+def _step(pricer: Pricer, job: Job, ranks: Ranks, source: str) -> Step | None:
+    """The step, with the job's file in front of what is wrong."""
+    try:
+        return step_time(pricer, job, ranks)
+    except BadInput as error:
+        raise BadInput(f"{source}: {error}") from None
 
 
 def _refuse(job: Job, refused: Refused, as_json: bool) -> None:
@@ -193,7 +210,7 @@ def _flow_json(flow: FlowCost) -> dict[str, Any]:
     }
 
 
-def _measured_json(calibration: Calibration | None) -> dict[str, Any] | None:
+def _measured_json(calibration: Calibration | None, pricer: Pricer) -> dict[str, Any] | None:
     if calibration is None:
         return None
     return {
@@ -201,6 +218,7 @@ def _measured_json(calibration: Calibration | None) -> dict[str, Any] | None:
         "host": calibration.host,
         "date": calibration.date,
         "links": list(calibration.links),
+        "of_no_link_here": sorted(set(calibration.links) - pricer.terrain.links),
     }
 
 
@@ -219,6 +237,9 @@ def _lines(answer: dict[str, Any], price: Price, step: Step | None) -> Iterator[
         measured = answer["measured"]
         where = f"{measured['host']}, {measured['date']}, {measured['backend']}"
         yield f"links as measured on {where}: {', '.join(measured['links']) or 'none'}"
+        if measured["of_no_link_here"]:
+            idle = ", ".join(measured["of_no_link_here"])
+            yield f"measured, but neither a tier nor a link class of this cluster: {idle}"
     yield from price_lines(answer["prices"])
     if step is None:
         yield "no step: the job file tells neither its model nor its traffic"

@@ -160,7 +160,7 @@ def _parameters(value: Any) -> float:
 
 
 def _bytes(value: Any) -> float:
-    allowed = "a size above 0, such as 512MiB, 14GB or a number of bytes"
+    allowed = "a size above 0, at most 1e18 bytes, such as 512MiB, 14GB or a number of bytes"
     return _quantity(value, {"": 1.0, **_BYTES}, allowed)
 
 

@@ -113,15 +113,23 @@ def _model_problems(model: ModelForm, ways: ParallelismForm) -> Iterator[Problem
     elif model.heads and model.kv_heads and model.heads % model.kv_heads:
         allowed = f"heads that divide into heads, which is {model.heads}"
         yield model.problem("kv_heads", f"`{model.kv_heads}`", allowed)
-    if ways.pipeline and model.layers % ways.pipeline:
-        allowed = f"layers that pipeline, which is {ways.pipeline}, divides"
-        yield model.problem("layers", f"`{model.layers}`", allowed)
+    yield from _divided(model, "hidden", ways.tensor, "tensor")
+    yield from _divided(model, "heads", ways.tensor, "tensor")
+    yield from _divided(model, "sequence", ways.context, "context")
+    yield from _divided(model, "layers", ways.pipeline, "pipeline")
     if ways.data and model.batch % (ways.data * model.micro_batch):
         allowed = (
             f"sequences that data x micro_batch, which is {ways.data * model.micro_batch}, divides"
         )
         yield model.problem("batch", f"`{model.batch}`", allowed)
     yield from _expert_problems(model, ways)
+
+
+def _divided(model: ModelForm, field: str, ways: int | None, axis: str) -> Iterator[Problem]:
+    """A figure of the model that is cut evenly along an axis."""
+    figure = getattr(model, field)
+    if ways and figure and figure % ways:
+        yield model.problem(field, f"`{figure}`", f"{field} that {axis}, which is {ways}, divides")
 
 
 def _expert_problems(model: ModelForm, ways: ParallelismForm) -> Iterator[Problem]:

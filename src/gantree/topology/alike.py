@@ -1,4 +1,4 @@
-"""Numbering what is alike: entries of arrays that agree in every key get one number.
+"""Numbering what is alike: entries of arrays that agree in every key get one number; and the least of each run.
 
 np.unique would do, but it imports numpy.ma on first use, which takes longer than a thousand prices.
 """
@@ -6,7 +6,7 @@ np.unique would do, but it imports numpy.ma on first use, which takes longer tha
 import numpy as np
 from numpy.typing import NDArray
 
-from gantree.topology.fabric import IntArray
+from gantree.topology.fabric import FloatArray, IntArray
 
 
 def alike(*keys: NDArray[np.int64] | NDArray[np.object_]) -> tuple[IntArray, IntArray]:
@@ -24,6 +24,15 @@ def alike(*keys: NDArray[np.int64] | NDArray[np.object_]) -> tuple[IntArray, Int
     number = np.empty(len(order), dtype=np.int64)
     number[order] = np.cumsum(new) - 1
     return order[new].astype(np.int64), number
+
+
+def least_of_runs(values: FloatArray, first: IntArray) -> tuple[FloatArray, IntArray]:
+    """Return (least value, first entry that has it) of each run of entries; first says where runs begin."""
+    least = np.minimum.reduceat(values, first)
+    lengths = np.diff(np.append(first, len(values)))
+    entries = np.arange(len(values), dtype=np.int64)
+    at_least = np.where(values == np.repeat(least, lengths), entries, len(values))
+    return least, np.minimum.reduceat(at_least, first)
 
 
 def _as_int64(key: NDArray[np.int64] | NDArray[np.object_]) -> IntArray:

@@ -104,7 +104,7 @@ def check(collective: str, algorithm: str | None, size_bytes: float) -> None:
     if algorithm is not None and algorithm not in ADMITTED[collective]:
         known = ", ".join(ADMITTED[collective])
         raise BadInput(f"no algorithm {algorithm!r} for {collective}; known: {known}")
-    if not 0 <= size_bytes < 1e18:
+    if not 0 <= size_bytes <= 1e18:
         raise BadInput(f"{size_bytes:g} bytes; allowed: from 0 to 1e18")
 
 

@@ -19,25 +19,19 @@ their first ranks. A ring in topology order leaves a leaf once; shuffled, it lea
     paths        which hops a ring over ranks makes          pairs     all-to-all and send/recv
     collectives  time from hops, size and algorithm          traffic   what a job sends, by group of its parallelism
     step         a training step: groups, overlap, bubble
-    pricing      asking for prices, and keeping them
+    pricing      asking for prices, and keeping them         signature  by what they are kept
+    prediction   what a gang's place is said to cost
 
 What is kept: prices by *signature*, that is which GPUs on nodes of which kind, in which domains relative to each other,
 with what left of their links. Two placements that look alike to traffic are one price, so a repeated question costs
-microseconds. `price_many` asks for a thousand different placements at once.
+microseconds, that of a whole step too. `price_many` asks for a thousand different placements at once.
 
 How good it is: `docs/cost.md`, which `benchmarks/calibration.py` prints: every published measurement beside the price.
 Times compare places well; as promises they are only as good as that table. What a site measures itself (`gantree topo
 measure`) takes the place of the constants.
 """
 
-from collections.abc import Sequence
-
-import numpy as np
-
-from gantree.model.errors import BadInput
-from gantree.model.jobs import Job
-from gantree.model.placements import MemberPlacement, Predicted
-from gantree.topology.fabric import Fabric, IntArray
+from gantree.topology.prediction import GIB, predict
 from gantree.topology.pricing import Price, Pricer, Prices, Ranks, pricer_of, ranks_of
 from gantree.topology.step import FlowCost, Step, step_time
 
@@ -54,35 +48,3 @@ __all__ = [
     "ranks_of",
     "step_time",
 ]
-
-GIB = 1 << 30
-
-
-def predict(
-    fabric: Fabric, members: Sequence[MemberPlacement], job: Job | None = None
-) -> Predicted:
-    """Price a gang's place: members in rank order, at least one.
-
-    step_s is there where the job tells its model or its traffic, and its parallelism fits this number of GPUs (one
-    that grew or shrank may not).
-    """
-    nodes = np.array([fabric.index_of_node[member.node] for member in members], dtype=np.int64)
-    crossings = tuple(
-        (fabric.tiers[tier], _hops_that_leave(fabric.domain_of_node[tier][nodes]))
-        for tier in range(1, fabric.node_tier + 1)
-    )
-    pricer, ranks = pricer_of(fabric), ranks_of(fabric, members)
-    try:
-        step = step_time(pricer, job, ranks) if job is not None else None
-    except BadInput:
-        step = None
-    return Predicted(
-        comm_s=pricer.price("all_reduce", GIB, ranks).seconds,
-        crossings=crossings,
-        step_s=step.step_s if step else None,
-    )
-
-
-def _hops_that_leave(domains: IntArray) -> int:
-    """Hops of the closed ring over consecutive members whose two ends lie in different domains."""
-    return int(np.count_nonzero(domains != np.roll(domains, 1)))

@@ -73,8 +73,8 @@ class Ways:
             return len(gpus) * self.alone_GBps
         nics = 0
         for gpu in gpus:
-            nics |= self.near_of_gpu[gpu]
-        total = sum(self._share(nic, mask, busy) for nic in gpus_of(nics or self.else_nics))
+            nics |= self.near_of_gpu[gpu] or self.else_nics
+        total = sum(self._share(nic, mask, busy) for nic in gpus_of(nics))
         return min(total, len(gpus) * self.port_GBps)
 
     def _share(self, nic: int, mask: int, busy: int) -> float:

@@ -20,6 +20,8 @@ from gantree.topology.constants import HOST_STAGING_GBps, traits
 MOST_GPUS_SEARCHED = 10
 """GPUs among which a closed way is searched for (time grows twofold with each); larger sets go by NUMA node."""
 HOST_MEMORY = "host memory"
+UNKNOWN_LINK = "unknown link"
+"""What bounds GPUs whose links no source told; such links count as SYS, the weakest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +44,27 @@ class Host:
 
     switched is whether NVSwitches join the GPUs: together they have more links to their peers than go out of one.
     port_GBps is what one GPU has over NVSwitches, inside the machine or, where the site has NVLink domains above the
-    node, in its domain; 0 without any.
+    node, in its domain, and port_link its class; 0 and "" without any.
     """
 
     machine: Machine
     measured: Mapping[str, Link]
     switched: bool
     port_GBps: float
+    port_link: str
 
     @classmethod
     def of(
         cls, machine: Machine, measured: Mapping[str, Link], *, in_domain: bool = False
     ) -> "Host":
         """Look at how its links join. in_domain: the site says that NVLink reaches beyond the node."""
-        host = cls(machine, measured, _switched(machine), 0.0)
+        host = cls(machine, measured, _switched(machine), 0.0, NO_LINK)
         if not host.switched and not in_domain:
             return host
         widest = max((link for row in machine.links for link in row), key=bonded_links, default="")
         links = bonded_links(widest) or traits(machine.gpu).links
-        return replace(host, port_GBps=host.hop_GBps(f"NV{links}" if links else "PIX"))
+        link = f"NV{links}" if links else "PIX"
+        return replace(host, port_GBps=host.hop_GBps(link), port_link=link)
 
     def hop_GBps(self, link: str) -> float:
         """A path of a link class: as measured here, else as NCCL counts it. Unknown classes count as SYS."""
@@ -105,7 +109,7 @@ class Host:
         """Rings over direct links alone; None where no closed way over all GPUs exists."""
         widths = [[bonded_links(self.link(a, b)) for b in gpus] for a in gpus]
         pairs = {w for a, row in enumerate(widths) for b, w in enumerate(row) if a != b}
-        some = next(self.link(gpus[0], b) for b in gpus[1:])
+        some = max((self.link(gpus[0], b) for b in gpus[1:]), key=bonded_links)
         if len(pairs) == 1 and 0 not in pairs:
             total = (len(gpus) - 1) * self.hop_GBps(some)
             return Inside(total, total, some, nvlink=True)
@@ -115,8 +119,7 @@ class Host:
         if not rings:
             return None
         narrowest = min(rings)
-        prefix = "XGMI" if any("XGMI" in self.link(a, b) for a in gpus for b in gpus) else "NV"
-        weakest = f"{prefix}{narrowest}"
+        weakest = f"{some.rstrip('0123456789')}{narrowest}"
         per_link = self.hop_GBps(weakest) / narrowest
         return Inside(2 * sum(rings) * per_link, self._exchange(gpus), weakest, nvlink=True)
 
@@ -126,7 +129,8 @@ class Host:
         ring = self._best_order(gpus)
         hops = [self.link(a, b) for a, b in zip(ring, (*ring[1:], ring[0]), strict=True)]
         weakest = min(hops, key=self.hop_GBps)
-        return Inside(self.hop_GBps(weakest), self._exchange(gpus), weakest, nvlink=False)
+        word = weakest or UNKNOWN_LINK
+        return Inside(self.hop_GBps(weakest), self._exchange(gpus), word, nvlink=False)
 
     def _best_order(self, gpus: Sequence[int]) -> tuple[int, ...]:
         """The closed way whose weakest hop is best."""

@@ -3,7 +3,8 @@
 In an all-to-all each rank sends 1/n of its buffer to every rank. What holds it up is the slowest of: the exchange
 inside an island, what an island's NICs let out, what a GPU has for a tier that it crosses, and the up-links of a
 domain, which all its ranks of the gang share. In a send/recv each rank sends to the next one in rank order, as
-nccl-tests do it; the hops that leave a node share its NICs, those that leave a domain its up-links.
+nccl-tests do it; the hops that leave a node share its NICs, as do those that reach it, and those that leave a domain
+its up-links.
 """
 
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from gantree.topology.terrain import NIC, Terrain
 
 @dataclass(slots=True)
 class _Slowest:
-    """The slowest rate of each group so far, as microseconds a byte, and the code of what it is."""
+    """Slowest rate of each group so far, as microseconds a byte, and the code of what it is (of equals the first)."""
 
     us_per_byte: FloatArray
     limit: IntArray
@@ -39,11 +40,12 @@ class _Slowest:
         worst = np.zeros(len(self.us_per_byte))
         np.maximum.at(worst, group, us_per_byte)
         codes = np.broadcast_to(np.asarray(limit), us_per_byte.shape)
-        code = np.zeros(len(worst), dtype=np.int64)
-        np.maximum.at(code, group, np.where(us_per_byte == worst[group], codes, 0))
+        first = np.full(len(worst), len(group))
+        entries = np.arange(len(group), dtype=np.int64)
+        np.minimum.at(first, group, np.where(us_per_byte == worst[group], entries, len(group)))
         slower = worst > self.us_per_byte
         self.us_per_byte[slower] = worst[slower]
-        self.limit[slower] = code[slower]
+        self.limit[slower] = codes[first[slower]]
 
 
 def _per_byte(part: FloatArray, GBps: FloatArray) -> FloatArray:
@@ -131,7 +133,7 @@ def send_recv(
 
 @dataclass(frozen=True, slots=True)
 class _Hops:
-    """Each rank's hop to the next: where from and to, whether it leaves the island, and its rate there.
+    """Each rank's hop to the next: where from and to, whether it leaves the island, and the least rate of its ends.
 
     sharing is the number of those groups whose hops run at the same time.
     """
@@ -151,24 +153,41 @@ class _Hops:
         there, peer = np.roll(nodes, -1, axis=1).ravel(), np.roll(gpus, -1, axis=1).ravel()
         group = np.repeat(np.arange(nodes.shape[0], dtype=np.int64), nodes.shape[1])
         apart = terrain.island_of_node[here] != terrain.island_of_node[there]
-        users, masks = _sets_of_users(terrain, sharing[group], here, gpu, apart)
+        at_once = sharing[group]
+        through_nics = np.minimum(
+            _through_nics(terrain, at_once, here, gpu, apart),
+            _through_nics(terrain, at_once, there, peer, apart),
+        )
         kind, to = terrain.kind_of_node[here], np.where(here == there, peer, -1)
-        first, which = alike(kind, gpu, to, apart.astype(np.int64), users)
+        first, which = alike(kind, gpu, to, apart.astype(np.int64))
         rows = [
-            _hop(
-                terrain, int(kind[n]), int(gpu[n]), int(to[n]), bool(apart[n]), masks[int(users[n])]
-            )
+            _hop(terrain, int(kind[n]), int(gpu[n]), int(to[n]), bool(apart[n]))
             for n in first.tolist()
         ]
         GBps, limit, nvlink = (np.array(column)[which] for column in zip(*rows, strict=True))
-        GBps = np.where(apart, GBps * terrain.residual_of_node[here], GBps)
-        return cls(group, here, there, apart, GBps, limit, nvlink, sharing[group])
+        GBps = np.where(apart, through_nics, GBps)
+        return cls(group, here, there, apart, GBps, limit, nvlink, at_once)
+
+
+def _through_nics(
+    terrain: Terrain, sharing: IntArray, node: IntArray, gpu: IntArray, apart: BoolArray
+) -> FloatArray:
+    """What each hop that leaves its island has of the NICs at one end of it, beside other hops there."""
+    users, masks = _sets_of_users(sharing, node, gpu, apart)
+    kind = terrain.kind_of_node[node]
+    first, which = alike(kind, gpu, users)
+    rates = [
+        terrain.out_GBps(int(kind[n]), 1 << int(gpu[n]), masks[int(users[n])] | 1 << int(gpu[n]))
+        for n in first.tolist()
+    ]
+    through: FloatArray = np.array(rates)[which] * terrain.residual_of_node[node]
+    return through
 
 
 def _sets_of_users(
-    terrain: Terrain, sharing: IntArray, node: IntArray, gpu: IntArray, apart: BoolArray
+    sharing: IntArray, node: IntArray, gpu: IntArray, apart: BoolArray
 ) -> tuple[IntArray, list[int]]:
-    """(number of each hop's set, the sets): GPUs that send out of the hop's node at the same time, as masks."""
+    """(number of each hop's set, the sets): GPUs whose hops leave the node, or reach it, at the same time, as masks."""
     _, which = alike(sharing, node)
     masks = [0] * (int(which.max()) + 1)
     for at, one in zip(which[apart].tolist(), gpu[apart].tolist(), strict=True):
@@ -178,15 +197,13 @@ def _sets_of_users(
     return numbers[which], list(distinct)
 
 
-def _hop(
-    terrain: Terrain, kind: int, gpu: int, peer: int, apart: bool, users: int
-) -> tuple[float, int, bool]:
-    """(GB/s, code of the link, whether it is NVLink) of one hop."""
+def _hop(terrain: Terrain, kind: int, gpu: int, peer: int, apart: bool) -> tuple[float, int, bool]:
+    """(GB/s, code of the link, whether it is NVLink) of one hop; over NICs its rate is `_through_nics`."""
     host = terrain.hosts[kind]
     if apart:
-        return terrain.out_GBps(kind, 1 << gpu, users | 1 << gpu), terrain.code(NIC), False
+        return inf, terrain.code(NIC), False
     if peer < 0:
-        return host.port_GBps, terrain.code("nvlink"), True
+        return host.port_GBps, terrain.code(host.port_link), True
     if peer == gpu:
         return inf, 0, True
     pair = terrain.inside(kind, 1 << gpu | 1 << peer)
@@ -202,12 +219,14 @@ def _cross_hops(
     leaves = domain != domain_of_node[hops.there]
     if not leaves.any():
         return
+    there = domain_of_node[hops.there[leaves]]
     domain, group = domain[leaves], hops.group[leaves]
+    residual = np.minimum(tier.residual[domain], tier.residual[there])
     np.maximum.at(longest_us, group, tier.latency_us)
     code = terrain.code(terrain.fabric.tiers[number])
     if not np.isnan(tier.GPU_GBps) or number < terrain.fabric.node_tier:
         whole = hops.GBps[leaves] if np.isnan(tier.GPU_GBps) else np.full(len(group), tier.GPU_GBps)
-        slowest.against(group, _per_byte(np.ones(len(group)), whole * tier.residual[domain]), code)
+        slowest.against(group, _per_byte(np.ones(len(group)), whole * residual), code)
     if not tier.plain:
         _, which = alike(hops.sharing[leaves], domain)
         load = np.bincount(which)[which].astype(np.float64)

@@ -19,7 +19,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from gantree.topology.alike import alike
+from gantree.topology.alike import alike, least_of_runs
 from gantree.topology.constants import NVLINK_DOMAIN_EGRESS_GBps
 from gantree.topology.fabric import BoolArray, FloatArray, IntArray
 from gantree.topology.terrain import NIC, Terrain
@@ -31,7 +31,7 @@ MOST_GPUS_IN_INT64 = 62
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The GPUs of one group on one node, in ring order. first_of_group has one entry per group."""
+    """The GPUs of one group on one node, in ring order. first_of_island has one entry per island."""
 
     group: IntArray
     node: IntArray
@@ -44,8 +44,9 @@ class Slots:
 class Islands:
     """Islands of each group in ring order. node is one node of the island; arrays are by island.
 
-    ring_GBps and limit: the bus bandwidth of a ring inside and the code of its weakest link; port_GBps what a GPU has
-    over NVSwitches (0 without); in_switch_share as in `constants.Traits`; out_GBps what its NICs send.
+    ring_GBps and limit: the bus bandwidth of a ring inside and the code of its weakest link, of equals the first;
+    port_GBps what a GPU has over NVSwitches (0 without); in_switch_share as in `constants.Traits`; out_GBps what its
+    NICs send.
     """
 
     group: IntArray
@@ -173,7 +174,7 @@ def read_islands(terrain: Terrain, slots: Slots, sharing: IntArray) -> Islands:
     least = np.minimum.reduceat
     out = np.add.reduceat(table.out_GBps * terrain.residual_of_node[slots.node], first)
     ring = np.where(in_wide, table.port_GBps, table.ring_GBps)
-    narrowest = least(ring, first)
+    narrowest, tightest = least_of_runs(ring, first)
     return Islands(
         group=group,
         node=slots.node[first],
@@ -181,9 +182,7 @@ def read_islands(terrain: Terrain, slots: Slots, sharing: IntArray) -> Islands:
         spans_nodes=spans,
         ring_GBps=narrowest,
         exchange_GBps=least(np.where(in_wide, table.port_GBps, table.exchange_GBps), first),
-        limit=np.maximum.reduceat(
-            np.where(ring == np.repeat(narrowest, _lengths(first, slots)), table.limit, -1), first
-        ),
+        limit=np.where(in_wide, table.port_link, table.limit)[tightest],
         nvlink=np.logical_and.reduceat(table.nvlink | in_wide, first),
         port_GBps=least(table.port_GBps, first),
         in_switch_share=least(table.in_switch_share, first),
@@ -218,6 +217,7 @@ class _Looked:
     limit: IntArray
     nvlink: BoolArray
     port_GBps: FloatArray
+    port_link: IntArray
     in_switch_share: FloatArray
     generation: IntArray
     out_GBps: FloatArray
@@ -228,14 +228,15 @@ class _Looked:
         keys = (kind, slots.mask) if busy is slots.mask else (kind, slots.mask, busy)
         first, which = alike(*keys)
         rows = [
-            _row(terrain, int(kind[slot]), int(slots.mask[slot]), int(busy[slot]))
+            figures_of(terrain, int(kind[slot]), int(slots.mask[slot]), int(busy[slot]))
             for slot in first.tolist()
         ]
         columns = [np.array(column)[which] for column in zip(*rows, strict=True)]
         return cls(*columns)
 
 
-def _row(terrain: Terrain, kind: int, mask: int, busy: int) -> tuple[float, ...]:
+def figures_of(terrain: Terrain, kind: int, mask: int, busy: int) -> tuple[float, ...]:
+    """All that GPUs on a node of a kind are to prices, while those of busy send out of it: a row of `_Looked`."""
     inside, traits = terrain.inside(kind, mask), terrain.traits_of_kind(kind)
     return (
         inside.ring_GBps,
@@ -243,6 +244,7 @@ def _row(terrain: Terrain, kind: int, mask: int, busy: int) -> tuple[float, ...]
         terrain.code(inside.weakest),
         inside.nvlink,
         terrain.hosts[kind].port_GBps,
+        terrain.code(terrain.hosts[kind].port_link),
         traits.in_switch_share,
         int(traits.generation),
         terrain.out_GBps(kind, mask, busy),
@@ -275,10 +277,9 @@ def read_paths(terrain: Terrain, nodes: IntArray, gpus: IntArray, sharing: IntAr
 def _least_of_group(
     GBps: FloatArray, limit: IntArray, islands: Islands
 ) -> tuple[FloatArray, IntArray]:
-    """The least rate of each group, and the code of what bounds it."""
-    least = np.minimum.reduceat(GBps, islands.first_of_group)
-    at_least = np.repeat(least, islands.of_group) == GBps
-    return least, np.maximum.reduceat(np.where(at_least, limit, 0), islands.first_of_group)
+    """The least rate of each group, and the code of what first bounds it."""
+    least, tightest = least_of_runs(GBps, islands.first_of_group)
+    return least, limit[tightest]
 
 
 def _in_switch(islands: Islands) -> FloatArray:

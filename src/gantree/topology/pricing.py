@@ -13,21 +13,19 @@ from gantree.topology.collectives import Estimate, busbw_factor
 from gantree.topology.conditions import Conditions
 from gantree.topology.fabric import Fabric, FloatArray, IntArray
 from gantree.topology.paths import Paths, each_alone, read_paths
+from gantree.topology.signature import Kept, Shapes
 from gantree.topology.terrain import LATENCY, Terrain
 
 Ranks = Sequence[tuple[int, int]]
 """(node, GPU) of each rank, in rank order, by index."""
-
-MOST_KEPT = 65_536
-"""Prices that a pricer keeps before it begins anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
     """One collective: its time, its bus bandwidth as nccl-tests define it, how it is done, and what bounds it.
 
-    limit is "latency", "nic", a tier of the fabric, a link class inside the machine ("NV18"), or "host memory";
-    "" for a single rank, which has nothing to send.
+    limit is "latency", "nic", a tier of the fabric, a link class inside the machine ("NV18"), "unknown link", or "host
+    memory"; "" for a single rank, which has nothing to send.
     """
 
     seconds: float
@@ -68,7 +66,8 @@ class Pricer:
         conditions are read once, now; None takes what the cluster file says.
         """
         self.terrain = Terrain.of(fabric, calibration, conditions)
-        self._kept: dict[Hashable, Price] = {}
+        self.shapes = Shapes(self.terrain)
+        self._kept: Kept[Price] = Kept()
 
     def price(
         self, collective: str, size_bytes: float, ranks: Ranks, algorithm: str | None = None
@@ -81,15 +80,14 @@ class Pricer:
         if len(ranks) < 2:
             return NOTHING
         key = (collective, size_bytes, algorithm, self._signature(collective, ranks))
-        kept = self._kept.get(key)
+        kept = self._kept.answers.get(key)
         if kept is None:
-            if len(self._kept) >= MOST_KEPT:
-                self._kept.clear()
             table = np.array(ranks, dtype=np.int64)
             prices = self.price_many(
                 collective, size_bytes, table[None, :, 0], table[None, :, 1], algorithm
             )
-            kept = self._kept[key] = prices.one(0)
+            kept = prices.one(0)
+            self._kept.keep(key, kept, len(ranks))
         return kept
 
     def price_many(
@@ -181,22 +179,13 @@ class Pricer:
         mask_of_node: dict[int, int] = {}
         for node, gpu in ranks:
             mask_of_node[node] = mask_of_node.get(node, 0) | 1 << gpu
-        terrain, fabric = self.terrain, self.terrain.fabric
-        nodes = list(mask_of_node)
-        kinds = terrain.kind_of_node[nodes].tolist()
-        alike: list[Hashable] = [tuple(kinds), tuple(mask_of_node.values())]
-        for tier in range(fabric.node_tier, 0, -1):
-            domains = fabric.domain_of_node[tier][nodes].tolist()
-            number = {domain: place for place, domain in enumerate(dict.fromkeys(domains))}
-            of_domain = terrain.tiers[tier].kind_of_domain
-            alike.append(tuple([number[domain] for domain in domains]))
-            alike.append(tuple([of_domain[domain] for domain in number]))
-            if len(number) == 1 and tier <= terrain.island_tier:
-                break
-        if collective == "send_recv":
-            place = {node: number for number, node in enumerate(nodes)}
-            alike.append(tuple([(place[node], gpu) for node, gpu in ranks]))
-        return tuple(alike)
+        nodes, masks = list(mask_of_node), list(mask_of_node.values())
+        shape = self.shapes.shape(nodes)
+        several_on_one_gpu = sum(map(int.bit_count, masks)) < len(ranks)
+        if collective != "send_recv" and not several_on_one_gpu:
+            return shape, self.shapes.classes(nodes, masks)
+        place = {node: number for number, node in enumerate(nodes)}
+        return shape, tuple([(place[node], gpu) for node, gpu in ranks])
 
 
 @lru_cache(maxsize=8)

@@ -9,8 +9,9 @@ an axis's traffic a share hides behind computing, but never more than there is t
 gradients, all of it for the rest. Where the job does not say, OVERLAP holds: assumptions, as frameworks are built, not
 measurements.
 
-Groups of one axis run side by side and share NICs and up-links; the slowest of them is the axis's time. Different axes
-are priced as if alone.
+Groups of one axis run side by side and share NICs and up-links; the slowest of them is the axis's time. Inner stages of
+a pipeline send to their two neighbours in turn, so of its pairs every second runs at once. Different axes are priced as
+if alone.
 """
 
 from collections.abc import Mapping
@@ -141,7 +142,7 @@ def _price(
         of_axis = groups.get(flow.axis)
         if of_axis is None:
             continue
-        cost = _one(pricer, flow, table[of_axis])
+        cost = _one(pricer, flow, table[of_axis], _turns(flow.axis, len(of_axis), len(ranks)))
         axis = flow.axis.removeprefix("expert-")
         hidden_s = min(told.get(axis, OVERLAP[axis]) * cost.seconds, left_s.get(axis, compute_s))
         if compute_s == 0:
@@ -151,11 +152,23 @@ def _price(
     return costs
 
 
-def _one(pricer: Pricer, flow: Flow, places: IntArray) -> FlowCost:
-    """Price a flow in all groups side by side: places[group, rank] are (node, GPU)."""
+def _turns(axis: str, groups: int, ranks: int) -> list[IntArray]:
+    """Which groups of an axis run at the same time: all; of a pipeline the pairs of every second stage."""
+    number = np.arange(groups, dtype=np.int64)
+    if axis != "pipeline":
+        return [number]
+    odd = number // (ranks - groups) % 2 == 1  # the pairs of a stage are as many as its ranks
+    return [turn for turn in (number[~odd], number[odd]) if len(turn)]
+
+
+def _one(pricer: Pricer, flow: Flow, places: IntArray, turns: list[IntArray]) -> FlowCost:
+    """Price a flow in all groups, those of a turn side by side: places[group, rank] are (node, GPU)."""
     nodes, gpus = places[:, :, 0], places[:, :, 1]
-    prices = pricer.price_together(flow.collective, flow.size_bytes, nodes, gpus)
-    price = prices.one(int(np.argmax(prices.seconds)))
+    slowest = []
+    for turn in turns:
+        prices = pricer.price_together(flow.collective, flow.size_bytes, nodes[turn], gpus[turn])
+        slowest.append(prices.one(int(np.argmax(prices.seconds))))
+    price = max(slowest, key=lambda each: each.seconds)
     seconds = flow.calls * price.seconds
     fabric = pricer.terrain.fabric
     domains = tuple(

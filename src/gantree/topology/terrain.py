@@ -21,6 +21,7 @@ from gantree.topology.constants import LEAST_RESIDUAL, NET_US, Traits, traits
 from gantree.topology.egress import Ways
 from gantree.topology.fabric import Fabric, FloatArray, IntArray
 from gantree.topology.inside import Host, Inside
+from gantree.topology.link_classes import PATH_CLASSES, SELF
 from gantree.topology.masks import gpus_of
 
 NVLINK_TIER = "nvlink"
@@ -111,6 +112,13 @@ class Terrain:
     def islands_span_nodes(self) -> bool:
         """Whether NVLink reaches beyond the node."""
         return self.island_tier < self.fabric.node_tier
+
+    @property
+    def links(self) -> frozenset[str]:
+        """The tiers and link classes that measured links may be of."""
+        classes = {link for host in self.hosts for row in host.machine.links for link in row}
+        ports = {host.port_link for host in self.hosts}
+        return frozenset({*self.fabric.tiers[1:], *classes, *ports, *PATH_CLASSES} - {SELF})
 
     def traits_of_kind(self, kind: int) -> Traits:
         """What is known of the GPUs of nodes of a kind."""

@@ -1,0 +1,75 @@
+"""What a gang's place is predicted to cost: asked for every decision, so answers are kept by the shape of the place."""
+
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from gantree.model.errors import BadInput
+from gantree.model.jobs import Job
+from gantree.model.placements import MemberPlacement, Predicted
+from gantree.topology.fabric import Fabric, IntArray
+from gantree.topology.pricing import pricer_of, ranks_of
+from gantree.topology.signature import Kept
+from gantree.topology.step import step_time
+
+GIB = 1 << 30
+
+
+def predict(
+    fabric: Fabric, members: Sequence[MemberPlacement], job: Job | None = None
+) -> Predicted:
+    """Price a gang's place: members in rank order, at least one.
+
+    step_s is there where the job tells its model or its traffic, and its parallelism fits this number of GPUs (one
+    that grew or shrank may not).
+    """
+    index_of_node = fabric.index_of_node
+    nodes = [index_of_node[member.node] for member in members]
+    gpus = tuple([member.gpus for member in members])
+    kept = _kept_of(fabric)
+    key = (gpus, pricer_of(fabric).shapes.shape(nodes), _sends(job))
+    predicted = kept.answers.get(key)
+    if predicted is None:
+        predicted = predict_anew(fabric, members, job)
+        kept.keep(key, predicted, len(members))
+    return predicted
+
+
+def predict_anew(
+    fabric: Fabric, members: Sequence[MemberPlacement], job: Job | None = None
+) -> Predicted:
+    """As `predict`, worked out again."""
+    nodes = np.array([fabric.index_of_node[member.node] for member in members], dtype=np.int64)
+    crossings = tuple(
+        (fabric.tiers[tier], _hops_that_leave(fabric.domain_of_node[tier][nodes]))
+        for tier in range(1, fabric.node_tier + 1)
+    )
+    pricer, ranks = pricer_of(fabric), ranks_of(fabric, members)
+    try:
+        step = step_time(pricer, job, ranks) if job is not None else None
+    except BadInput:
+        step = None
+    return Predicted(
+        comm_s=pricer.price("all_reduce", GIB, ranks).seconds,
+        crossings=crossings,
+        step_s=step.step_s if step else None,
+    )
+
+
+@lru_cache(maxsize=8)
+def _kept_of(fabric: Fabric) -> Kept[Predicted]:
+    """Predictions on a fabric, beside its pricer."""
+    return Kept()
+
+
+def _sends(job: Job | None) -> Hashable:
+    """What of a job its step depends on; None where it tells nothing."""
+    if job is None or (job.trains is None and job.traffic is None):
+        return None
+    return job.parallelism, job.trains, job.traffic, job.overlap
+
+
+def _hops_that_leave(domains: IntArray) -> int:
+    """Hops of the closed ring over consecutive members whose two ends lie in different domains."""
+    return int(np.count_nonzero(domains != np.roll(domains, 1)))
