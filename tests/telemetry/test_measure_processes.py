@@ -94,7 +94,7 @@ def test_all_that_end_well_are_waited_for(tmp_path: Path) -> None:
     ("code", "told"),
     [
         (
-            "import sys; print('first'); sys.exit('no GPU here')",
+            "import sys; print('first', flush=True); sys.exit('no GPU here')",
             "ended with status 1: first | no GPU here",
         ),
         ("import os; os.kill(os.getpid(), 9)", "was ended by signal 9: it wrote nothing"),
