@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.model.cluster import Allocation, Cluster, Machine, Nic, Node
+from gantree.model.cluster import Allocation, Cluster, Machine, Nic, NicFacts, Node
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
 from gantree.model.placements import Domain, Placement
-from gantree.model.verdicts import Gate, Refused
+from gantree.model.verdicts import Gate, Refused, Shortage
 from gantree.placement.search import fits, place, signature
 from gantree.testing import builders
 from gantree.testing.builders import job
@@ -366,6 +366,86 @@ def test_a_refusal_says_in_one_sentence_what_is_missing_and_what_helps() -> None
     ]
     assert answer.nearest == ("s0/l0", 10)
     assert answer.wakes_on == ("gpus",)
+
+
+def with_nic_health(health: float) -> Occupancy:
+    """Two nodes of 4 GPUs and 2 NICs; mlx5_0 of n0 has this health."""
+    site = builders.cluster(leaves=1, nodes=2, gpus=4, nics=2)
+    facts = (NicFacts("n0", "mlx5_0", health=health),)
+    return Occupancy(Fabric.build(replace(site, nics=facts)))
+
+
+def test_a_broken_nic_is_handed_to_nobody() -> None:
+    occupancy = with_nic_health(0)
+    answer = place(occupancy, Job("x", (Role("w", 3, Shape(gpus=1, nics=1)),)))
+    assert isinstance(answer, Placement)
+    held = sorted((member.node, *member.nics) for member in answer.members)
+    assert held == [("n0", "mlx5_1"), ("n1", "mlx5_0"), ("n1", "mlx5_1")]
+
+
+def test_refusals_count_without_broken_nics_and_wait_for_their_repair() -> None:
+    four = Job("x", (Role("w", 4, Shape(gpus=1, nics=1)),))
+    assert isinstance(place(with_nic_health(0.1), four), Placement)
+    answer = place(with_nic_health(0), four)
+    assert isinstance(answer, Refused)
+    assert (answer.gate, answer.never) == (Gate.ROOM, False)
+    assert answer.sentence == "Waiting: needs 4 NICs; 3 are free. Fits now with 3 members."
+
+
+A100 = ("A100-80GB",)
+POOL_A = (("pool", "a"),)
+
+
+def test_a_member_that_finds_too_few_whole_nics_on_every_node_is_told_so() -> None:
+    site = builders.cluster(leaves=1, nodes=2, gpus=4, nics=2)
+    facts = tuple(NicFacts(node, "mlx5_0", health=0) for node in ("n0", "n1"))
+    occupancy = Occupancy(Fabric.build(replace(site, nics=facts)))
+    answer = place(occupancy, Job("x", (Role("w", 1, Shape(gpus=1, nics=2)),)))
+    assert isinstance(answer, Refused)
+    assert (answer.gate, answer.never) == (Gate.CONTIGUITY, False)
+    assert answer.sentence == (
+        "Waiting: a member of role w needs 2 NICs; no node with room for the rest of it has more than 1 free."
+    )
+    assert answer.short_by == Shortage("nics", 1)
+
+
+def three_kinds(*allocations: Allocation) -> Occupancy:
+    """Three nodes of 8 GPUs: two H100 (one of pool a), one A100 of pool a; and one H100 of 2 GPUs."""
+    machines = {
+        name: replace(builders.machine(gpus), name=name, gpu=gpu)
+        for name, gpus, gpu in (("h", 8, "H100-80GB"), ("a", 8, "A100-80GB"), ("s", 2, "H100-80GB"))
+    }
+    nodes = (
+        Node("n0", "h"), Node("n1", "h", labels=POOL_A), Node("n2", "a", labels=POOL_A), Node("n3", "s"),
+    )  # fmt: skip
+    return Occupancy(
+        Fabric.build(Cluster("c", ("node",), machines, nodes, allocations=allocations))
+    )
+
+
+@pytest.mark.parametrize(
+    ("members", "shape", "told"),
+    [
+        (5, Shape(gpus=4, models=A100),
+         "Never fits: needs 20 GPUs; 8 of the empty cluster's 26 GPUs are of an acceptable model."),
+        (2, Shape(gpus=4, models=A100), "Waiting: needs 8 GPUs; 7 of the 24 free GPUs are of an acceptable model."),
+        (2, Shape(gpus=8, labels=POOL_A), "Waiting: needs 16 GPUs; 15 of the 24 free GPUs are of an acceptable label."),
+        (1, Shape(gpus=8, models=A100, labels=POOL_A),
+         "Waiting: needs 8 GPUs; 7 of the 24 free GPUs are of an acceptable model and label."),
+        (3, Shape(gpus=8), "Waiting: needs 24 GPUs; 22 of the 24 free GPUs are in machines large enough for a member."),
+        (2, Shape(gpus=8, models=("H100-80GB",)),
+         "Waiting: needs 16 GPUs; 15 of the 24 free GPUs are of an acceptable model, "
+         "in machines large enough for a member."),
+        (25, Shape(gpus=1), "Waiting: needs 25 GPUs; 24 are free."),
+    ],
+)  # fmt: skip
+def test_a_refusal_tells_which_of_the_free_gpus_count(
+    members: int, shape: Shape, told: str
+) -> None:
+    occupancy = three_kinds(Allocation("old", "n2", (0,)), Allocation("old", "n0", (0,)))
+    answer = place(occupancy, Job("x", (Role("w", members, shape),)))
+    assert isinstance(answer, Refused)
+    assert answer.sentence.partition(" Fits now")[0] == told
 
 
 def test_nics_that_the_site_did_not_state_are_not_counted_and_not_named() -> None:

@@ -1,9 +1,10 @@
-"""`gantree bench`: figures of this program on this machine, measured by `gantree.sim.bench`."""
+"""`gantree bench`: figures of this program, how fast and how good; `openb` has a module of its own."""
 
 from typing import Annotated
 
 import typer
 
+from gantree.cli.bench_openb import openb
 from gantree.cli.options import JsonOption, new_app
 from gantree.cli.printing import columns, print_json
 from gantree.sim.bench import decisions as measure_decisions
@@ -31,3 +32,6 @@ def decisions(
         typer.echo(
             columns(("FIGURE", "VALUE"), [(name, f"{value:g}") for name, value in figures.items()])
         )
+
+
+app.command()(openb)
