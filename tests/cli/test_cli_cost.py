@@ -222,7 +222,7 @@ def member(node: str, gpus: list[Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("document", "told"),
     [
-        ("{", "expecting property name"),
+        ("{", "found the end of the text where a field name in double quotes should be"),
         ("[]", "job train is not placed there; placed are: none"),
         ({"placements": [{"job": "other", "placed": True, "members": []}]}, "placed are: other"),
         ({"placements": [{"job": "train", "placed": False}]}, "is not placed there"),
@@ -262,7 +262,117 @@ def test_a_file_of_several_jobs_is_not_one_to_price(
     )
     outcome = gantree("cost", h100s, training)
     assert outcome.code == 2
-    assert "2 jobs; allowed: one" in outcome.err
+    assert "2 jobs (train, b); allowed: one job or one array" in outcome.err
+
+
+def test_of_an_array_the_first_job_is_priced_and_named(
+    gantree: Gantree, complaints: Complaints, h100s: Path, job_file: JobFile
+) -> None:
+    many = job_file("many", 1, 8, array="3-5")
+    outcome = gantree("cost", h100s, many)
+    assert outcome.code == 0
+    assert outcome.out.startswith("many-3: 8 GPUs")
+    assert "many-3 is priced, the first of an array of 3 equal jobs" in outcome.err
+    answer = gantree("cost", h100s, many, "--json").json()
+    assert complaints(answer, "cost") == []
+    assert answer["warnings"] == ["many-3 is priced, the first of an array of 3 equal jobs"]
+
+
+def test_links_that_nobody_told_are_warned_of_and_what_was_taken_is_said(
+    gantree: Gantree, complaints: Complaints, h100s: Path, training: Path
+) -> None:
+    untold = "machines: {untold: {gpus: 8, gpu: H100-80GB}}\nnodes"
+    h100s.write_text(CLUSTER.replace("dgx-h100", "untold").replace("nodes", untold))
+    outcome = gantree("cost", h100s, training)
+    assert "machine untold does not tell the links between its GPUs" in outcome.err
+    (assumed,) = [line for line in outcome.out.splitlines() if line.startswith("assumed: ")]
+    assert "links between GPUs of untold as SYS" in assumed
+    assert "a NIC of 48 GB/s for each GPU of untold" in assumed
+    answer = gantree("cost", h100s, training, "--json").json()
+    assert complaints(answer, "cost") == []
+    assert len(answer["warnings"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ("domains: [{tier: leaf, name: s0/l0, health: 0}]", "the links of leaf s0/l0 are broken (health 0)"),
+        ("domains: [{tier: leaf, name: s0/l0, load: 1}]", "the links of leaf s0/l0 are full (health 1, load 1)"),
+        ("domains: [{tier: node, name: n2, load: 1}]", "the links of node n2 are full (health 1, load 1)"),
+        ("nics: [{node: n1, nic: mlx5_0, health: 0}]", "NIC mlx5_0 of n1 is broken (health 0)"),
+    ],
+)  # fmt: skip
+def test_a_link_that_is_broken_or_full_is_named_with_the_floor(
+    gantree: Gantree, h100s: Path, training: Path, facts: str, told: str
+) -> None:
+    h100s.write_text(f"{CLUSTER}{facts}\n")
+    outcome = gantree("cost", h100s, training)
+    assert outcome.code == 0
+    assert f"{told}; prices count 1 % of the capacity" in outcome.err
+    assert "assumed: 1 % of a link that is broken or full" in outcome.out
+
+
+def test_in_a_domain_of_nvlink_untold_links_hold_only_inside_one_node(
+    gantree: Gantree, tmp_path: Path, job_file: JobFile
+) -> None:
+    rack = tmp_path / "rack.yaml"
+    rack.write_text(
+        "name: r\ntiers: [nvlink, node]\nmachines: {tray: {gpus: 4, gpu: GB200-186GB}}\n"
+        'nodes: [{names: "n[0-3]", machine: tray, at: {nvlink: d0}}]\n'
+    )
+    outcome = gantree("cost", rack, job_file("wide", 4, 4))
+    assert "bound by NV18" in outcome.out
+    assert "of tray inside one node as SYS" in outcome.out
+    assert "and across nodes of a domain as NV18" in outcome.out
+    assert "traffic among them inside one node is priced at the slowest" in outcome.err
+
+
+def test_a_broken_link_that_no_traffic_leaves_by_is_no_concern(
+    gantree: Gantree, h100s: Path, job_file: JobFile
+) -> None:
+    h100s.write_text(f"{CLUSTER}domains: [{{tier: leaf, name: s0/l0, health: 0}}]\n")
+    outcome = gantree("cost", h100s, job_file("pair", 2, 8))
+    assert (outcome.code, outcome.err) == (0, "")
+
+
+def test_gpus_without_a_price_are_named(
+    gantree: Gantree, complaints: Complaints, h100s: Path, job_file: JobFile
+) -> None:
+    plain = job_file("plain", 1, 8)
+    odd = "machines: {odd: {gpus: 8, gpu: X9-80GB}, bare: {gpus: 8}}\nnodes"
+    h100s.write_text(CLUSTER.replace("dgx-h100", "odd").replace("nodes", odd))
+    assert (
+        "on demand: no price of X9-80GB; --prices FILE tells one"
+        in gantree("cost", h100s, plain).out
+    )
+    answer = gantree("cost", h100s, plain, "--json").json()
+    assert complaints(answer, "cost") == []
+    assert answer["prices"]["unpriced"] == {"on_demand": ["X9-80GB"], "spot": ["X9-80GB"]}
+    h100s.write_text(CLUSTER.replace("dgx-h100", "bare").replace("nodes", odd))
+    assert "no price of GPUs of no named model" in gantree("cost", h100s, plain).out
+
+
+def test_a_price_for_a_gpu_that_nobody_knows_is_warned_of(
+    gantree: Gantree, h100s: Path, training: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text("gpus: {H100-80G: {on_demand: 2, source: contract 7, date: 2026-10-01}}\n")
+    outcome = gantree("cost", h100s, training, "--prices", file)
+    assert (
+        "knows no GPU H100-80G, so its price may never be used. Did you mean `H100-80GB`?"
+        in outcome.err.replace("\n", " ")
+    )
+
+
+def test_a_model_without_experts_is_not_spread_over_expert_ways(
+    gantree: Gantree, h100s: Path, job_file: JobFile
+) -> None:
+    odd = job_file("odd", 4, 8, parallelism={"data": 32, "expert": 4}, model=MODEL)
+    outcome = gantree("cost", h100s, odd)
+    assert outcome.code == 2
+    assert "parallelism.expert: found `4` for a model without experts" in outcome.err.replace(
+        "\n", " "
+    )
 
 
 def test_the_example_in_the_docs_is_what_is_printed(gantree: Gantree, tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+import time
 from io import StringIO
 
 import pytest
 
-from gantree.cli.progress import progress
+from gantree.cli.progress import busy, progress
 
 
 class Terminal(StringIO):
@@ -37,6 +38,27 @@ def test_work_of_more_than_a_second_draws_a_bar(monkeypatch: pytest.MonkeyPatch)
 
 def test_nothing_is_drawn_into_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert drawn(monkeypatch, StringIO(), [0.5, 5.0]) == ""
+
+
+@pytest.mark.parametrize(("stderr", "shown"), [(Terminal(), True), (StringIO(), False)])
+def test_a_long_step_shows_that_it_goes_on_where_somebody_watches(
+    monkeypatch: pytest.MonkeyPatch, stderr: StringIO, shown: bool
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stderr)
+    monkeypatch.setenv("TERM", "xterm")
+    give_up_at = time.monotonic() + 10
+    with busy("Reading", quiet_s=0.0):
+        while shown and "Reading" not in stderr.getvalue() and time.monotonic() < give_up_at:
+            time.sleep(0.01)
+    assert ("Reading" in stderr.getvalue()) == shown
+
+
+def test_a_short_step_shows_nothing_and_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = Terminal()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with busy("Reading", quiet_s=3600.0):
+        pass
+    assert stderr.getvalue() == ""
 
 
 def test_rich_is_not_imported_before_it_is_needed() -> None:

@@ -41,6 +41,29 @@ def test_a_cluster_file_is_drawn_with_what_is_taken(gantree: Gantree, cluster_fi
     assert "old" in outcome.out
 
 
+@pytest.mark.parametrize("force", [None, "1"])
+def test_no_text_is_cut_off_the_picture(
+    gantree: Gantree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, force: str | None
+) -> None:
+    """Into a pipe lines are whole; on a terminal (FORCE_COLOR makes Rich see one) they wrap."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    if force:
+        monkeypatch.setenv("FORCE_COLOR", force)
+        monkeypatch.setenv("TERM", "dumb")
+    name = "a-rather-long-name-of-a-node-in-a-rack"
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "name: c\ntiers: [leaf, node]\nmachines: {m: {gpus: 16}}\nnodes:\n"
+        f'  - {{names: "{name}-[0-9]", machine: m, at: {{leaf: l0}}}}\n'
+    )
+    shown = gantree("topo", file).out
+    words = re.sub(r"\x1b\[[0-9;]*m", "", shown).translate({ord(c): None for c in "│├└─"}).split()
+    assert "".join(words).endswith(f"{name}-0..{name}-9(10alike)m................each")
+    assert force or f"{name}-0 .. {name}-9 (10 alike)  m  ................ each\n" in shown
+
+
 def test_programs_get_the_holder_of_each_gpu(
     gantree: Gantree, complaints: Complaints, cluster_file: Path
 ) -> None:

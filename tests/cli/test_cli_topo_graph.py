@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gantree.cli import topo_graph
 from gantree.cli.graph_texts import dot, graphml, node_link_json
 from gantree.model.errors import BadInput
 
@@ -139,3 +140,16 @@ def test_a_file_that_cannot_be_written_is_said(gantree: Gantree, cluster_file: P
     outcome = gantree("topo", "graph", cluster_file, "-o", "/no/such/dir/graph.dot")
     assert outcome.code == 2
     assert "/no/such/dir/graph.dot: cannot be written" in outcome.err
+
+
+def test_people_are_told_how_large_a_graph_becomes_before_it_is_made(
+    gantree: Gantree, cluster_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = gantree("topo", "graph", cluster_file, "-o", tmp_path / "g.json")
+    assert small.err == ""
+    made = len(json.loads((tmp_path / "g.json").read_text())["nodes"])
+    assert small.out.startswith(f"Written to {tmp_path / 'g.json'}: {made} devices and switches")
+    monkeypatch.setattr(topo_graph, "MANY", made - 1)
+    large = gantree("topo", "graph", cluster_file, "-o", tmp_path / "g.json")
+    assert large.code == 0
+    assert large.err.startswith(f"gantree: {made} devices and switches: this takes about ")

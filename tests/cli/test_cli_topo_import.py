@@ -57,7 +57,11 @@ def test_a_fabric_and_a_machine_make_a_cluster_file_on_which_jobs_are_placed(
     done = gantree(
         "topo", "import", "slurm", "topology.conf", "nvidia-smi", "m.txt", "-o", "site.yaml"
     )
-    assert (done.code, done.err) == (0, "")
+    assert done.code == 0
+    assert [line.partition(" machine m ")[0] for line in done.err.splitlines()] == [
+        "gantree: warning: the GPU model of",
+        "gantree: warning: CPUs and memory of",
+    ]
     assert "leaf   2        2           s0/l0" in done.out
     assert done.out.endswith("Written to site.yaml: a cluster file.\n")
     site = read_cluster(Path("site.yaml").read_text(), "site.yaml")
@@ -123,11 +127,22 @@ def test_a_second_fabric_source_refines_the_first(gantree: Gantree, files: Path)
         (["nvidia-smi", "m.txt", "--leave-out", "n0"], "--leave-out needs a fabric"),
         (["slurm", "topology.conf", "-o", "c.yaml"], "nothing tells what machine 4 nodes are"),
         (["slurm", "topology.conf", "--machine", "dgx-h10"], "did you mean dgx-h100"),
-        (["slurm", "topology.conf", "--leave-out", "n["], "--leave-out n[: allowed: a node name"),
+        (["slurm", "topology.conf", "--leave-out", "n["], "--leave-out: `n[` names no nodes; allowed: a node name"),
         (["slurm", "topology.conf", "--leave-out", "x"], "topology.conf: has no node x to leave out"),
         (["slurm", "topology.conf", "nvidia-smi", "m.txt", "--machine", "dgx-h100"], "two machines for all"),
         (["nvml", "m.txt"], "nvml asks this machine's driver and reads no file; found m.txt"),
-        (["nvidia-smi", "n[=m.txt"], "n[=m.txt n[: allowed: a node name"),
+        (["nvidia-smi", "n[=m.txt"], "n[=m.txt: `n[` names no nodes; allowed: a node name"),
+        (["ibnet", "x"], "slurmd, ibnetdiscover, "),
+        (["ibnet", "x"], "nvml. Did you mean `ibnetdiscover`?"),
+        (["slurm", "topology.conf", "--level", "k"], "--level is for kubernetes, and no such source is given"),
+        (["slurm", "topology.conf", "--topology", "t"], "--topology is for slurm-yaml, and no such"),
+        (["slurm", "none.conf", "--name", "a b"], "--name 'a b': allowed: letters, digits"),
+        (["slurm", "topology.conf", "--gpu", "H100"], "Did you mean H100-80GB or H100-94GB or H100-96GB?"),
+        (["slurm", "topology.conf", "--gpu", "H10-80GB"], "--gpu H10-80GB: no GPU model of the catalogue; Did"),
+        (["slurm", "m.txt"], "m.txt: it looks like `nvidia-smi topo -m`; import it as nvidia-smi\n"),
+        (["csv", "m.txt"], "m.txt: it looks like `nvidia-smi topo -m`; import it as nvidia-smi\n"),
+        (["csv", "topology.conf"], "topology.conf: it looks like Slurm's topology.conf; import it as slurm\n"),
+        (["nccl-xml", "topology.conf"], "topology.conf: it looks like Slurm's topology.conf; import it as slurm\n"),
     ],
 )  # fmt: skip
 def test_bad_words_are_refused_with_the_way_out(
@@ -206,3 +221,82 @@ def test_a_subnet_managers_dump_and_a_matrix_make_a_cluster_on_which_jobs_are_pl
 
 def test_kinds_of_machines_and_fabrics_have_different_names() -> None:
     assert not MACHINE_KINDS.keys() & FABRIC_KINDS.keys()
+
+
+OTHER_KINDS = {
+    "ibnetdiscover": 'vendid=0x2c9\nSwitch\t1 "S-0002c90000000001"\t# "leaf" enhanced port 0 lid 1 lmc 0\n',
+    "slurm-yaml": "- topology: t\n  cluster_default: true\n  flat: true\n" * 40,
+    "kubernetes": "apiVersion: v1\nkind: List\nitems: []\n" + "# x\n" * 70,
+    "nvidia-smi-xml": "<?xml version='1.0'?>\n<nvidia_smi_log>\n" + "<a>1</a>\n" * 70,
+    "nvidia-smi-p2p": PEERS,
+    "topograph": "switches:\n  s: {switches: [a]}\n" + "# x\n" * 70,
+    "lingjun": "ip,DSW,PSW,ASW\n" + "h,d,p,a\n" * 70,
+}
+
+
+@pytest.mark.parametrize("given", ["slurm", "csv", "slurm-yaml", "ibnetdiscover"])
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_a_text_of_another_kind_is_refused_in_one_line_that_names_that_kind(
+    gantree: Gantree, files: Path, given: str, kind: str
+) -> None:
+    if given == kind:
+        return
+    Path("t").write_text(OTHER_KINDS[kind])
+    done = gantree("topo", "import", given, "t")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert done.err.startswith("gantree: t: it looks like ")
+    assert done.err.endswith(f"; import it as {kind}\n")
+
+
+def test_a_text_of_no_kind_is_refused_by_slurm_in_one_line(gantree: Gantree, files: Path) -> None:
+    Path("t").write_text("some: text\n" * 64)
+    done = gantree("topo", "import", "slurm", "t")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "t:1: line: found `some: text`" in done.err
+
+
+@pytest.mark.parametrize("kind", FABRIC_KINDS)
+def test_an_empty_text_is_called_empty(gantree: Gantree, files: Path, kind: str) -> None:
+    Path("t").write_text(" \n")
+    assert "t: the text is empty" in gantree("topo", "import", kind, "t").err
+
+
+def test_a_cluster_file_is_not_replaced_by_machines(gantree: Gantree, files: Path) -> None:
+    words = ("topo", "import", "nvidia-smi", "m.txt", "-o", "c.yaml")
+    assert gantree("topo", "import", "slurm", "topology.conf", *words[2:]).code == 0
+    before = Path("c.yaml").read_text()
+    done = gantree(*words)
+    assert (done.code, done.out) == (2, "")
+    assert "c.yaml: holds a cluster" in done.err
+    assert Path("c.yaml").read_text() == before
+    assert gantree(*words[:-1], "m.yaml").code == 0
+    assert gantree(*words[:-1], "m.yaml").code == 0  # machines may be written again
+
+
+def test_gpus_can_be_named_where_a_print_does_not_tell_them(gantree: Gantree, files: Path) -> None:
+    words = ("topo", "import", "nvidia-smi", "m.txt", "-o", "m.yaml")
+    assert "the GPU model of machine m is not told" in gantree(*words).err
+    done = gantree(*words, "--gpu", "h100-80gb")
+    assert "GPU model" not in done.err
+    assert "gpu: H100-80GB" in Path("m.yaml").read_text()
+
+
+@pytest.mark.parametrize("word", ["localhost", "ubuntu"])
+def test_hosts_that_nobody_named_are_warned_of(gantree: Gantree, files: Path, word: str) -> None:
+    Path("t.conf").write_text(f"SwitchName=s Nodes=n0,{word}\n")
+    done = gantree("topo", "import", "slurm", "t.conf")
+    assert f"warning: {word}: a name that hosts have by default" in done.err
+    assert f"--leave-out {word}" in done.err
+    assert gantree("topo", "import", "slurm", "t.conf", "--leave-out", word).err == ""
+
+
+def test_links_are_called_what_they_are_and_nics_by_their_devices(
+    gantree: Gantree, files: Path
+) -> None:
+    assert "mlx5_1" in gantree("topo", "import", "nvidia-smi", "m.txt").out
+    assert "NVLink islands: 0,1" in gantree("topo", "import", "nvidia-smi", "m.txt").out
+    sample = SHARED / "rocm"
+    if sample.exists():
+        told = [gantree("topo", "import", "rocm-smi", file).out for file in sample.iterdir()]
+        assert any("xGMI islands: " in each for each in told)
+        assert not any("NVLink islands" in each for each in told)

@@ -13,7 +13,7 @@ import typer
 
 from gantree.cli.topo_measure import app
 from gantree.formats import read_calibration
-from gantree.model.errors import BadInput, GantreeError, Unreachable, Unsupported
+from gantree.model.errors import BadInput, Unreachable, Unsupported
 from gantree.telemetry import nvml
 
 LAUNCHERS = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "PMI_RANK",
@@ -190,7 +190,7 @@ def test_for_several_nodes_it_says_how_it_is_started(measured: Measure) -> None:
 
 @no_driver
 def test_gpus_that_no_driver_tells_of_have_to_be_counted(measured: Measure) -> None:
-    with pytest.raises(Unsupported, match="say how many with --gpus"):
+    with pytest.raises(Unreachable, match="say how many with --gpus"):
         measured("--backend", "nccl")
 
 
@@ -200,6 +200,13 @@ def test_an_output_that_cannot_be_written_is_an_error(
 ) -> None:
     with pytest.raises(BadInput, match="cannot be written"):
         measured(*words, "--sizes", "4K-1M", "-o", tmp_path / "no" / "c.yaml")
+
+
+def test_a_directory_is_refused_as_output_before_anything_is_timed(
+    measured: Measure, tmp_path: Path
+) -> None:
+    with pytest.raises(BadInput, match="it is a directory; allowed: a file"):
+        measured("--backend", "nonsense", "-o", tmp_path)  # the backend would be refused next
 
 
 @no_driver
@@ -226,5 +233,5 @@ def test_without_gpus_processes_of_this_host_are_measured(
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="PyTorch is installed here")
 def test_without_torch_the_way_out_is_told(measured: Measure) -> None:
-    with pytest.raises(GantreeError, match="needs PyTorch, which is not installed here"):
+    with pytest.raises(Unreachable, match=r"needs PyTorch 2\.4 or later"):
         measured("--backend", "gloo")

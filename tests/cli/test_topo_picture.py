@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from gantree.cli.topo_picture import picture
-from gantree.model.cluster import Allocation, Cluster, DomainFacts, Machine, Node, Torus
+from gantree.model.cluster import Allocation, Cluster, DomainFacts, Machine, NicFacts, Node, Torus
 from gantree.model.placements import MemberPlacement
 from gantree.topology.catalog import plain
 from gantree.topology.conditions import Conditions
@@ -145,6 +145,23 @@ def test_a_node_that_is_worn_is_not_drawn_as_one_that_is_whole() -> None:
     )
     names = [line.strip("│├└─ ").split("  ")[0] for line in drawn(fabric, Occupancy(fabric))[3:]]
     assert names == ["n0 .. n3 (4 alike)", "n4", "n5 .. n8 (4 alike)"]
+
+
+def test_nics_that_are_broken_worn_or_busy_stand_beside_their_node() -> None:
+    facts = (
+        NicFacts("n1", "mlx5_0", health=0.0, load=0.5),
+        NicFacts("n2", "mlx5_0", health=0.5),
+        NicFacts("n2", "mlx5_1", health=0.25, load=0.1),
+        NicFacts("n3", "mlx5_0"),
+    )
+    with_nics = plain("m4", 4, nics=2)
+    fabric = cluster({f"n{i}": (with_nics, "l0") for i in range(6)}, nics=facts)
+    assert drawn(fabric, Occupancy(fabric))[3:] == [
+        "        ├── n0  m4  ....",
+        "        ├── n1  m4  ....  1 NIC out of use",
+        "        ├── n2  m4  ....  2 NICs health 25 % to 50 %, 1 NIC load 10 %",
+        "        └── n3 .. n5 (3 alike)  m4  .... each",
+    ]
 
 
 def test_partitions_and_tori_are_listed_below_the_tree() -> None:

@@ -73,12 +73,12 @@ def test_an_empty_cell_is_a_domain_of_its_own_that_is_never_one_that_is_there() 
         "n0": "p0/n0-alone", "n1": "p0/n0", "n2": "r2-alone/r2", "n3": "r2-alone/r2", "n4": "r2/r3",
     }  # fmt: skip
     assert "pod is empty in 2 rows (lines 4, 5)" in found.warnings[0]
-    assert "rack is empty in 1 rows (lines 2)" in found.warnings[1]
+    assert "rack is empty in 1 row (lines 2)" in found.warnings[1]
 
 
 def test_a_list_without_tiers_says_so() -> None:
     found = parse("node,gpus\nn0,8\n", "f")
-    assert (found.tiers, found.warnings) == (
+    assert (found.tiers, found.warnings_if_alone) == (
         (),
         ("no column tells a domain: all nodes are alike far from each other",),
     )
@@ -162,3 +162,26 @@ def test_domains_that_were_filled_in_join_no_nodes_that_share_none(
                     assert below is not None
                     assert next((cell for cell in cells[tier:] if cell), None) == below
                     assert row[tier] == cells[tier]
+
+
+@pytest.mark.parametrize(
+    ("cell", "gpu"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100-80GB"),
+        ("NVIDIA-H100-80GB-HBM3", "H100-80GB"),
+        ("Tesla V100-SXM2-32GB", "V100-32GB"),
+        ("h100-80gb", "H100-80GB"),
+        ("MI999-1GB", "MI999-1GB"),
+        ("", None),
+    ],
+)
+def test_a_gpu_may_be_written_as_its_product_is_called(cell: str, gpu: str | None) -> None:
+    assert parse(f"node,rack,gpus,gpu\nn0,r0,8,{cell}\n", "f").nodes[0].gpu == gpu
+
+
+@pytest.mark.parametrize("cell", ["NVIDIA H100", "eight GPUs", "-", "x" * 300])
+def test_a_gpu_that_is_no_model_is_refused_with_its_line(cell: str) -> None:
+    with pytest.raises(
+        BadFields, match=r"f:3: gpu: found .*; allowed: a GPU model such as H100-80GB"
+    ):
+        parse(f"node,rack,gpus,gpu\nn0,r0,8,T4-16GB\nn1,r0,8,{cell}\n", "f")

@@ -16,6 +16,7 @@ from gantree.model.cluster import DomainFacts
 from gantree.model.errors import BadFields, BadInput, GantreeError
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.listings.kubernetes import parse
+from gantree.topology.discovery.listings.kubernetes import read as read_texts
 from gantree.topology.discovery.listings.kubernetes_nodes import quantity
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology" / "k8s"
@@ -92,7 +93,7 @@ def test_aws_nodes_of_three_and_of_four_layers_hang_on_their_last_one() -> None:
     }  # fmt: skip
     assert any("2 nodes have fewer layers than others" in said for said in found.inferred)
     (warning,) = found.warnings
-    assert "1 nodes have no label" in warning and warning.endswith("of their own: n4")
+    assert "1 node has no label" in warning and warning.endswith("of its own: n4")
 
 
 def test_topograph_tiers_run_from_the_closest_and_may_be_many() -> None:
@@ -234,7 +235,7 @@ def test_nodes_without_a_clique_have_an_nvlink_domain_of_their_own() -> None:
         {"a": "", "nvidia.com/gpu.clique": "u.1"}, {"nvidia.com/gpu.clique": "u.1"}, {}
     )
     assert places(found) == {"n0": "u.1", "n1": "u.1", "n2": "n2"}
-    assert "1 nodes in none have one of their own: n2" in found.inferred[0]
+    assert "1 node in none has one of its own: n2" in found.inferred[0]
 
 
 def test_of_several_nvlink_labels_the_one_on_most_nodes_counts_and_others_that_differ_are_kept_beside() -> (
@@ -281,7 +282,7 @@ def test_a_node_without_labels_is_alone_and_warned_of() -> None:
     found = labelled({"fabric.topograph.run/tier-0": "n1"}, {})
     assert places(found) == {"n0": "n1", "n1": "n1-alone"}
     assert (
-        "1 nodes have no label fabric.topograph.run/tier-0 and get a leaf of their own: n1"
+        "1 node has no label fabric.topograph.run/tier-0 and gets a leaf of its own: n1"
         in found.warnings
     )
 
@@ -289,9 +290,42 @@ def test_a_node_without_labels_is_alone_and_warned_of() -> None:
 def test_without_any_label_nothing_is_made_up() -> None:
     found = labelled({}, {})
     assert (found.tiers, [each.at for each in found.nodes]) == ((), [(), ()])
-    assert found.warnings == (
-        "no label tells where nodes stand: all are alike far from each other",
+    assert found.warnings == ()
+    assert found.warnings_if_alone == (
+        "no label that is known tells where nodes stand: all are alike far from each other",
     )
+
+
+def test_labels_that_may_be_places_are_named_with_the_option_that_takes_them() -> None:
+    found = labelled(
+        *(
+            {
+                "example.com/rack": f"r{i // 2}",
+                "example.com/room": f"m{i // 4}",
+                "example.com/serial": f"s{i}",
+                "example.com/owner": "ops",
+                "nvidia.com/gpu.product": f"p{i // 4}",
+            }
+            for i in range(8)
+        )
+    )
+    (said,) = found.warnings_if_alone
+    assert said.endswith("--level example.com/room --level example.com/rack")
+    assert "serial" not in said
+    assert "owner" not in said
+    assert "product" not in said
+
+
+def test_nodes_and_a_topology_in_texts_of_their_own_are_one_cluster() -> None:
+    key = "cloud.provider.com/topology-"
+    items = [node(f"n{i}", {key + "block": "b0", key + "rack": f"r{i // 2}"}) for i in range(4)]
+    nodes = json.dumps({"kind": "List", "items": items})
+    found = read_texts([(nodes, "nodes.json"), (yaml.safe_dump(KUEUE), "topology.yaml")])
+    assert found.tiers == ("topology-block", "topology-rack")
+    assert found.inferred[0].startswith("Kueue topology default makes the tree")
+    assert (found.warnings, found.warnings_if_alone) == ((), ())
+    with pytest.raises(BadFields, match=r"again\.json.*node `n0` again"):
+        read_texts([(nodes, "nodes.json"), (nodes, "again.json")])
 
 
 def test_a_tpu_slice_is_a_partition_and_no_torus_is_guessed() -> None:
@@ -344,7 +378,7 @@ def test_what_is_odd_about_gpus_is_said_once_for_all_nodes_alike() -> None:
     ]
     odd[0]["status"]["allocatable"] = {"nvidia.com/gpu": "6"}
     warnings = read(odd).warnings
-    assert "1 nodes (n0): 6 of 7 nvidia.com/gpu are allocatable" in warnings
+    assert "1 node (n0): 6 of 7 nvidia.com/gpu are allocatable" in warnings
     assert "2 nodes (n0, n1): the device plugin counts 7 GPUs, GPU Feature Discovery 8" in warnings
 
 
@@ -361,8 +395,8 @@ def test_a_node_that_is_not_ready_or_cordoned_takes_no_work() -> None:
     items[1]["spec"]["unschedulable"] = True
     found = read(items)
     assert found.domains == tuple(DomainFacts("node", f"n{i}", health=0.0) for i in range(2))
-    assert "1 nodes are not ready and take no work: n0" in found.warnings
-    assert "1 nodes are cordoned and take no work: n1" in found.warnings
+    assert "1 node is not ready and takes no work: n0" in found.warnings
+    assert "1 node is cordoned and takes no work: n1" in found.warnings
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_domains_of_one_name_in_two_pods_stay_two() -> None:
 def test_a_node_that_the_second_source_does_not_tell_of_goes_with_its_neighbours() -> None:
     found = put_together(LEAVES, reading("zone", "n0: z\nn2: z\nn3: z\n"))
     assert places(found)["n1"] == "z s0 l0"
-    assert "second.txt: it says nothing of 1 nodes: n1" in found.warnings
+    assert "second.txt: it says nothing of 1 node: n1" in found.warnings
 
 
 def test_a_node_of_which_nothing_is_told_joins_no_domain_that_is_called_alike() -> None:
@@ -95,7 +95,7 @@ def test_a_node_of_which_nothing_is_told_joins_no_domain_that_is_called_alike() 
 def test_nodes_that_only_the_second_source_knows_are_left_out_with_a_warning() -> None:
     found = put_together(LEAVES, reading("zone", "n0: z\nx9: z\n"))
     assert [node.name for node in found.nodes] == ["n0", "n1", "n2", "n3"]
-    assert any("1 nodes are in no tree and left out: x9" in warning for warning in found.warnings)
+    assert any("1 node is in no tree and left out: x9" in warning for warning in found.warnings)
 
 
 def test_nodes_are_matched_without_their_dns_domain_where_that_is_unambiguous() -> None:
@@ -107,7 +107,7 @@ def test_nodes_are_matched_without_their_dns_domain_where_that_is_unambiguous() 
 
 
 def test_sources_without_a_common_node_are_refused() -> None:
-    with pytest.raises(BadInput, match=r"second\.txt: none of its 1 nodes \(x\) is in first\.txt"):
+    with pytest.raises(BadInput, match=r"second\.txt: none of its 1 node \(x\) is in first\.txt"):
         put_together(LEAVES, reading("zone", "x: z\n"))
 
 
@@ -214,3 +214,14 @@ def test_no_merge_loses_a_node_or_joins_what_a_source_divides(rows: list[tuple[s
         for j, other in enumerate(found.nodes):
             same_place = one.at == other.at and one.partitions == other.partitions
             assert same_place == (rows[i] == rows[j])
+
+
+def test_that_a_source_has_no_tree_is_warned_of_only_where_no_other_has_one() -> None:
+    tree = FabricReading(("leaf",), (SeenNode("a", ("l0",)), SeenNode("b", ("l1",))))
+    flat = FabricReading((), (SeenNode("a"), SeenNode("b")), warnings_if_alone=("no tree",))
+    first, second = Source("tree.txt", "slurm", tree), Source("flat.txt", "csv", flat)
+    assert merged([second]).warnings == ("no tree",)
+    assert merged([second, second]).warnings == ("no tree", "no tree")
+    assert merged([first, second]).warnings == ()
+    found = merged([second, first])
+    assert (found.tiers, found.warnings, found.warnings_if_alone) == (("leaf",), (), ())

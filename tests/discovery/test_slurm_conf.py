@@ -223,7 +223,7 @@ def test_link_speed_is_passed_over_and_that_is_said() -> None:
 def test_a_switch_without_nodes_is_left_out_and_that_is_warned_of() -> None:
     found = parse(MAN_TREE + "SwitchName=empty\n", "f")
     assert domains(found, 1) == 3
-    assert found.warnings == ("1 switches have no node below them and are left out: empty",)
+    assert found.warnings == ("1 switch has no node below it and is left out: empty",)
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_regions_put_nodes_where_they_say() -> None:
     ("regions", "told"),
     [
         ("{anchor: {x: 1, y: 0, z: 0}, dims: {x: 2, y: 1, z: 1}, nodes: 'a[0-1]'}", "reaches out of the torus"),
-        ("{anchor: {x: 0, y: 0, z: 0}, dims: {x: 2, y: 1, z: 1}, nodes: a0}", "found 1 nodes; allowed: 2 nodes"),
+        ("{anchor: {x: 0, y: 0, z: 0}, dims: {x: 2, y: 1, z: 1}, nodes: a0}", "found 1 node; allowed: 2 nodes"),
         ("{anchor: {x: 0, y: 0, z: 0}, dims: {x: 1, y: 1, z: 1}, nodes: a0}, "
          "{anchor: {x: 0, y: 0, z: 0}, dims: {x: 1, y: 1, z: 1}, nodes: a1}", "found `a1` where `a0` is"),
     ],
@@ -148,7 +148,7 @@ def test_a_flat_topology_takes_the_nodes_of_the_others_without_tiers() -> None:
 def test_nodes_that_only_another_topology_names_are_left_out_and_warned_of() -> None:
     found = parse(TREE + RINGS.replace("[04,01-03]", "[04-06]"), "f")
     assert len(found.nodes) == 4
-    assert "2 nodes of topology rings are not in net and are left out: n05, n06" in found.warnings
+    assert "2 nodes of topology rings left out, for they are not in net: n05, n06" in found.warnings
 
 
 def test_a_topology_that_is_switched_off_is_none() -> None:

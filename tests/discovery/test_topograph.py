@@ -157,7 +157,7 @@ def test_models_of_capacity_blocks_are_read_too() -> None:
     assert nodes["n0-1"].partitions == nodes["n1-1"].partitions == (("nvlink", "nv1"),)
     assert dict(nodes["n2-1"].labels) == {"region": "us", "type": "H100"}
     assert found.warnings == (
-        "1 nodes hang on no switch and are joined to none: n0-1",
+        "1 node hangs on no switch and is joined to none: n0-1",
         "physical_layers are passed over: they are no part of today's models",
     )
 
@@ -175,7 +175,7 @@ def test_a_model_without_switches_has_accelerator_domains_only() -> None:
     )
     assert found.tiers == ("nvlink",)
     assert places(found) == {"n1": "d", "n2": "d", "m": "m"}
-    assert "1 nodes in none have one of their own: m" in found.inferred[0]
+    assert "1 node in none has one of its own: m" in found.inferred[0]
 
 
 def test_the_lone_domain_of_a_node_is_never_one_that_is_there() -> None:
@@ -207,7 +207,7 @@ def test_the_graph_of_the_engine_lists_layers_from_the_closest() -> None:
         "i2": "spine-a/leaf-b/nv2",
         "i3": "i3/i3/i3",
     }
-    assert found.warnings == ("1 instances have no network layers and are joined to none: i3",)
+    assert found.warnings == ("1 instance has no network layers and is joined to none: i3",)
 
 
 @pytest.mark.parametrize(

@@ -426,3 +426,13 @@ def test_a_field_with_nothing_behind_it_is_as_if_it_were_left_out() -> None:
 def test_a_required_field_with_nothing_behind_it_is_named() -> None:
     with pytest.raises(BadFields, match=r"c.yaml:2: tiers"):
         read_cluster("name: c\ntiers:\nnodes: []\n", "c.yaml")
+
+
+def test_a_link_of_an_unknown_tier_that_lacks_a_field_is_told_of_both() -> None:
+    wrong = GOOD.replace("  leaf: {bandwidth", "  rack: {bandwidth_GBps: 50}\n  leaf: {bandwidth")
+    with pytest.raises(BadFields) as caught:
+        read_cluster(wrong, "c.yaml")
+    told = [(problem.field, problem.found) for problem in caught.value.problems]
+    assert sorted(told) == [("links.rack", "an unknown tier"), ("links.rack.latency_us", "nothing")]
+    first, second = caught.value.problems
+    assert first.line == second.line

@@ -427,3 +427,27 @@ def test_a_mutated_training_job_is_read_or_refused_in_words(
         read_job(text, "t.yaml")
     except GantreeError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize(
+    ("more", "wrong"),
+    [
+        ("", True),
+        ("traffic: {data: 1GB}\n", True),
+        ("traffic: {expert: 1GB}\n", False),
+    ],
+)
+def test_expert_ways_need_experts_or_told_traffic(more: str, wrong: bool) -> None:
+    text = (
+        "name: j\ngang: [{role: w, members: 4, each: {gpus: 8}, run: [x]}]\n"
+        "parallelism: {data: 32, expert: 4}\n"
+        f"model: {{parameters: 7B, layers: 8, hidden: 512, sequence: 64, batch: 32}}\n{more}"
+    )
+    if not wrong:
+        assert dict(read_job(text, "j.yaml")[0].parallelism)["expert"] == 4
+        return
+    with pytest.raises(BadFields) as caught:
+        read_job(text, "j.yaml")
+    (problem,) = caught.value.problems
+    assert (problem.line, problem.field) == (3, "parallelism.expert")
+    assert problem.found == "`4` for a model without experts"

@@ -243,6 +243,12 @@ UNWRITABLE = {
 }
 
 
+def test_a_field_that_the_format_cannot_hold_is_named_without_a_file_that_nobody_wrote() -> None:
+    with pytest.raises(BadInput, match=r"^cluster a b: name cannot be .*; allowed: ") as caught:
+        write_cluster(Cluster("a b", ("node",), {}, (Node("n", "dgx-h100"),)))
+    assert "as written" not in str(caught.value)
+
+
 @pytest.mark.parametrize("words", UNWRITABLE)
 def test_a_cluster_that_the_format_cannot_hold_is_refused_not_damaged(words: str) -> None:
     with pytest.raises((BadInput, BadFields), match=words) as caught:

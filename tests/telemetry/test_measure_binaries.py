@@ -5,12 +5,13 @@ import os
 import stat
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from gantree.model.errors import GantreeError, Unreachable, Unsupported
+from gantree.model.errors import BadInput, GantreeError, Unreachable
 from gantree.telemetry.measuring.binaries import binary, time_with_binaries
 from gantree.telemetry.measuring.measure import calibration_of, measure
 from gantree.telemetry.measuring.plan import gpu_sets
@@ -218,6 +219,12 @@ def test_a_program_that_fails_is_told_with_its_reason(
 
 def test_a_folder_without_programs_is_told(tmp_path: Path) -> None:
     with pytest.raises(
-        Unsupported, match=r"no program of nccl-tests in .*there is no all_reduce_perf"
+        BadInput, match=r"--binary-dir .*no program of nccl-tests .*there is no all_reduce_perf"
     ):
         found(task(tmp_path))
+
+
+def test_a_path_without_programs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unreachable, match=r"no program of nccl-tests on PATH.*--binary-dir says"):
+        found(replace(task(tmp_path), binaries=None))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.model.errors import Unreachable, Unsupported
+from gantree.model.errors import Unreachable
 from gantree.telemetry.measuring.launch import Launch
 from gantree.telemetry.measuring.measure import calibration_of, measure
 from gantree.telemetry.measuring.plan import processes_of_host
@@ -62,7 +62,8 @@ def figure(row: MeasuredRow) -> tuple[str, int, int, str]:
 @pytest.mark.skipif(find_spec("torch") is not None, reason="PyTorch is installed here")
 def test_without_torch_the_way_out_is_told() -> None:
     with pytest.raises(
-        Unsupported, match=r"needs PyTorch.*pip install 'gantree\[torch\]'.*--binary-dir"
+        Unreachable,
+        match=r"needs PyTorch.*uv pip install -e '\.\[torch\]'.*pip install 'torch>=2\.4'.*--binary-dir",
     ):
         measure(task(), "gloo", quiet)
 

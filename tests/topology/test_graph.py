@@ -167,6 +167,15 @@ def test_of_a_nic_and_its_node_the_worse_condition_counts() -> None:
     assert graph.nodes[f"nic:n0/{name}"]["health"] == 0.5
 
 
+def test_a_broken_nic_is_not_usable_and_carries_nothing() -> None:
+    name, whole = (nic.name for nic in machine("dgx-h100").nics[:2])
+    facts = (NicFacts("n0", name, health=0.0),)
+    graph = graph_of(cluster(machine("dgx-h100"), nics=facts))
+    usable = [graph.nodes[f"nic:n0/{nic}"]["usable"] for nic in (name, whole)]
+    assert usable == [False, True]
+    assert graph.edges[f"nic:n0/{name}", "switch:leaf/s0/l0"]["bandwidth_GBps"] == 0
+
+
 def test_latencies_of_the_network_add_up_to_what_the_site_tells() -> None:
     links = {"leaf": Link(50, 6), "spine": Link(25, 12), "node": Link(50, 4)}
     graph = graph_of(cluster(machine("dgx-h100"), links=links))

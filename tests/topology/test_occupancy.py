@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gantree.model.cluster import Allocation, Cluster, Machine, Nic, Node
+from gantree.model.cluster import Allocation, Cluster, Machine, Nic, NicFacts, Node
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Shape
 from gantree.model.placements import MemberPlacement
@@ -96,6 +96,54 @@ def test_room_is_held_bit_by_bit_while_others_leave() -> None:
     assert picture_of(occupancy) == "l0: n0 .CCC n1 C..."
 
 
+def with_broken(*nics: tuple[str, str], allocations: tuple[Allocation, ...] = ()) -> Occupancy:
+    facts = tuple(NicFacts(node, nic, health=0.0) for node, nic in nics)
+    return Occupancy(Fabric.build(replace(site(*allocations), nics=facts)))
+
+
+def test_a_broken_nic_is_neither_counted_nor_named_as_free() -> None:
+    occupancy = with_broken(("n0", "a"))
+    assert (occupancy.free_nics("n0"), occupancy.free_nics("n1")) == (("b",), ("a", "b"))
+    assert occupancy.free_nics_of_node.tolist() == [1, 2, 0]
+    assert occupancy.emptied().free_nics_of_node.tolist() == [2, 2, 0]
+    occupancy.check()
+    occupancy.emptied().check()
+
+
+def test_a_worn_nic_is_still_free() -> None:
+    facts = (NicFacts("n0", "a", health=0.1),)
+    occupancy = Occupancy(Fabric.build(replace(site(), nics=facts)))
+    assert occupancy.free_nics("n0") == ("a", "b")
+
+
+def test_a_broken_nic_stays_with_its_holder_and_is_not_free_after_it() -> None:
+    occupancy = with_broken(("n0", "a"))
+    occupancy.take("x", [replace(member(), nics=("a", "b"))])
+    assert occupancy.free_nics_of_node.tolist() == [0, 2, 0]
+    occupancy.check()
+    occupancy.copy().check()
+    with pytest.raises(AssertionError):
+        occupancy.take("y", [replace(member(gpus=(1,)), nics=("a",))])
+    occupancy.give_back("x")
+    assert occupancy.free_nics("n0") == ("b",)
+    assert occupancy.free_nics_of_node.tolist() == [1, 2, 0]
+    occupancy.check()
+
+
+def test_the_site_s_allocations_take_broken_nics_last() -> None:
+    near_the_broken = Allocation("old", "n0", (0,), nics=1)
+    occupancy = with_broken(("n0", "a"), allocations=(near_the_broken,))
+    assert occupancy.owners["site:old"][0].nics == ("b",)
+    both = with_broken(("n0", "a"), allocations=(replace(near_the_broken, nics=2),))
+    assert both.owners["site:old"][0].nics == ("b", "a")
+    both.check()
+
+
+def test_a_broken_nic_of_a_machine_that_has_none_such_is_bad_input() -> None:
+    with pytest.raises(BadInput, match="node n0 has no NIC 'z', only a, b"):
+        with_broken(("n0", "z"))
+
+
 def test_giving_back_what_nobody_holds_does_nothing() -> None:
     occupancy = drawn("l0: n0 aa..")
     occupancy.give_back("nobody")
@@ -131,20 +179,24 @@ def test_check_sees_arrays_that_the_owners_do_not_explain() -> None:
 
 
 class Comings(RuleBasedStateMachine):
-    """Owners come and go, nodes fail and return; indexes of two shapes follow all the way."""
+    """Owners come and go, one NIC is broken, nodes fail and return; indexes of three shapes follow all the way."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.occupancy = Occupancy(Fabric.build(site()))
-        self.shapes = [SlotShape.of(Shape(gpus=1, cpus=1.0), ()), SlotShape.of(Shape(gpus=2), ())]
+        self.occupancy = with_broken(("n0", "a"))
+        asked = (Shape(gpus=1, cpus=1.0), Shape(gpus=2), Shape(gpus=1, nics=1))
+        self.shapes = [SlotShape.of(shape, ()) for shape in asked]
 
     @rule(
         owner=st.sampled_from("abc"),
         node=st.sampled_from(["n0", "n1", "n2"]),
         gpus=st.sets(st.integers(0, 3)),
+        nics=st.sets(st.sampled_from("ab")),
     )
-    def claim(self, owner: str, node: str, gpus: set[int]) -> None:
-        self.occupancy.take_free(owner, [member(node, tuple(sorted(gpus)), cpus=len(gpus) / 3)])
+    def claim(self, owner: str, node: str, gpus: set[int], nics: set[str]) -> None:
+        wanted = member(node, tuple(sorted(gpus)), cpus=len(gpus) / 3)
+        there = tuple(sorted(nics)) if node != "n2" else ()
+        self.occupancy.take_free(owner, [replace(wanted, nics=there)])
 
     @rule(owner=st.sampled_from("abc"))
     def leave(self, owner: str) -> None:
@@ -166,6 +218,20 @@ class Comings(RuleBasedStateMachine):
     @invariant()
     def arrays_are_what_the_owners_say(self) -> None:
         self.occupancy.check()
+
+    @invariant()
+    def no_broken_nic_is_free(self) -> None:
+        for node, whole in (("n0", {"b"}), ("n1", {"a", "b"})):
+            held = {
+                n
+                for o in self.occupancy.owners.values()
+                for m in o
+                if m.node == node
+                for n in m.nics
+            }
+            assert set(self.occupancy.free_nics(node)) == whole - held
+            index = self.occupancy.fabric.index_of_node[node]
+            assert self.occupancy.free_nics_of_node[index] == len(whole - held)
 
 
 TestComings = Comings.TestCase

@@ -156,3 +156,22 @@ def test_inner_stages_send_to_one_neighbour_at_a_time() -> None:
     assert two.price.limit == four.price.limit == "leaf"
     assert four.price.busbw_GBps == pytest.approx(two.price.busbw_GBps)
     assert two.price.busbw_GBps == pytest.approx(100 / 8, rel=0.02)
+
+
+def test_ways_that_the_job_leaves_open_are_said() -> None:
+    mfu = f"mfu {DEFAULT_MFU:g}"
+    assert priced(training(tensor=8)).assumed == ("data 4 (the ways that are left)", mfu)
+    assert priced(training()).assumed == ("data 32 (no parallelism is told)", mfu)
+    assert priced(training(tensor=8, pipeline=4)).assumed == (mfu,)
+
+
+def test_of_model_and_traffic_the_one_that_holds_is_said() -> None:
+    traffic = Traffic((AxisTraffic("data", 1e9),), compute_s=2.0, micro_batches=4)
+    both = priced(replace(training(tensor=8, data=4), traffic=traffic))
+    assert both.compute_s == 2.0
+    assert both.assumed == (
+        "traffic.data and traffic.compute before what the model implies",
+        "micro-batches as the model's, not traffic.micro_batches",
+    )
+    alone = priced(replace(training(None, tensor=8, data=4), traffic=traffic))
+    assert alone.assumed == ("no traffic along tensor (none is told)",)

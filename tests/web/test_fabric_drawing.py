@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from gantree.model.cluster import Allocation, Cluster, DomainFacts, Machine, Node, Torus
+from gantree.model.cluster import (
+    Allocation,
+    Cluster,
+    DomainFacts,
+    Machine,
+    Nic,
+    NicFacts,
+    Node,
+    Torus,
+)
 from gantree.model.placements import MemberPlacement
 from gantree.topology.catalog import machine
 from gantree.topology.conditions import Conditions
@@ -64,6 +73,53 @@ def _title(group: Any) -> str:
 def cells(node: Any, sign: str) -> int:
     """How many cells of a class are drawn over a node's free ones."""
     return sum(p.get("d").count("M") for p in node.iter(f"{SVG}path") if p.get("class") == sign)
+
+
+def test_a_nic_that_is_not_whole_is_told_and_marks_its_node() -> None:
+    machines = {"m": Machine("m", 2, nics=(Nic("mlx5_0"), Nic("mlx5_1")))}
+    facts = (
+        NicFacts("n1", "mlx5_1", health=0.0),
+        NicFacts("n2", "mlx5_0", health=0.5, load=0.2),
+        NicFacts("n3", "mlx5_0", load=0.2),
+    )
+    nodes = tuple(Node(f"n{i}", "m", ("l0",)) for i in range(4))
+    root = drawn(Fabric.build(Cluster("c", ("leaf", "node"), machines, nodes, nics=facts)))
+    looks = {
+        name: (
+            node.get("class"),
+            [p.get("class") for p in node.iter(f"{SVG}path") if p.get("class").startswith("w")],
+            [line for line in _title(node).splitlines() if "NIC" in line],
+            "low" in node.get("data-k").split(),
+        )
+        for name in ("n0", "n1", "n2", "n3")
+        for node in [node_of(root, name)]
+    }
+    assert looks == {
+        "n0": ("n", [], [], False),
+        "n1": ("n l", ["w dead"], ["NIC mlx5_1 out of use"], True),
+        "n2": ("n l", ["w"], ["NIC mlx5_0 health 50 %, load 20 %"], True),
+        "n3": ("n", [], ["NIC mlx5_0 load 20 %"], False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["n0", "n1"], ["n0", "n1"]),
+        (["dgx-04-c01", "dgx-04-c02"], ["…c01", "…c02"]),
+        (["computenode001", "computenode012"], ["…001", "…012"]),
+        (["rack-4", "rack-4-spare"], ["…4", "…spare"]),
+        (["verylongname", "verylongname1"], ["…gname", "…name1"]),
+        (["onlylongname"], ["…gname"]),
+    ],
+)
+def test_names_without_room_lose_what_the_nodes_of_a_domain_share(
+    names: list[str], shown: list[str]
+) -> None:
+    nodes = tuple(Node(name, "m", ("l0",)) for name in names)
+    fabric = Fabric.build(Cluster("c", ("leaf", "node"), {"m": Machine("m", 2)}, nodes))
+    root = drawn(fabric)
+    assert [node_of(root, name).find(f"{SVG}text").text for name in names] == shown
 
 
 def test_cells_of_a_node_show_who_holds_them_and_what_is_out_of_use() -> None:

@@ -3,15 +3,17 @@
 Without --placement the job is placed first, as `gantree place` does it. How prices are made is `topology.cost`.
 """
 
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from gantree.cli.money import price_lines, prices_json
+from gantree.cli.cost_text import cost_lines
+from gantree.cli.errors import warn
+from gantree.cli.money import odd_prices, prices_json
 from gantree.cli.options import JsonOption, new_app
 from gantree.cli.placement_text import read_placements
-from gantree.cli.printing import columns, plural, print_json
+from gantree.cli.printing import print_json
 from gantree.cli.reading import read_text, source_of
 from gantree.cli.verdicts import refusal_lines
 from gantree.formats import read_calibration, read_cluster, read_job, read_prices
@@ -24,6 +26,7 @@ from gantree.model.verdicts import Refused
 from gantree.placement.search import place
 from gantree.topology.calibration import Calibration
 from gantree.topology.collectives import ADMITTED
+from gantree.topology.conditions import Conditions
 from gantree.topology.cost import (
     FlowCost,
     Price,
@@ -32,6 +35,7 @@ from gantree.topology.cost import (
     Step,
     predict,
     ranks_of,
+    rests_on,
     step_time,
 )
 from gantree.topology.fabric import Fabric
@@ -42,6 +46,7 @@ app = new_app()
 
 REFUSED = 3
 YARDSTICK = "1GiB"
+MOST_NAMED = 5
 
 PlacementOption = Annotated[
     str | None,
@@ -91,7 +96,7 @@ def cost(
     Exit status: 0 priced, 3 the job cannot be placed, 2 bad input.
     """
     fabric = Fabric.build(read_cluster(read_text(cluster), source_of(cluster)))
-    asked = _only_job(job)
+    asked, array = _only_job(job)
     measured = read_calibration(read_text(links), source_of(links)) if links else None
     known = read_prices(read_text(prices), source_of(prices)) if prices else LIST_PRICES
     size_bytes = bytes_of(size, "--bytes")
@@ -99,10 +104,14 @@ def cost(
     if isinstance(members, Refused):
         _refuse(asked, members, as_json)
         raise typer.Exit(REFUSED)
-    pricer = Pricer(fabric, measured)
+    conditions = Conditions(fabric)
+    pricer = Pricer(fabric, measured, conditions)
     ranks = ranks_of(fabric, members)
     price = pricer.price(collective, size_bytes, ranks, algorithm)
     step = _step(pricer, asked, ranks, source_of(job))
+    rests = rests_on(pricer, conditions, ranks)
+    own_gpus = {machine.gpu for machine in fabric.machines}
+    warnings = [*array, *odd_prices(known, own_gpus), *rests.warnings]
     answer = {
         "job": asked.name,
         "placed": True,
@@ -114,18 +123,39 @@ def cost(
         "step": _step_json(step) if step else None,
         "measured": _measured_json(measured, pricer),
         "prices": prices_json(known, fabric, members, step.step_s if step else None),
+        "assumed": list(rests.assumed),
+        "warnings": warnings,
     }
     if as_json:
         print_json(answer)
-    else:
-        typer.echo("\n".join(_lines(answer, price, step)))
+        return
+    for warning in warnings:
+        warn(warning)
+    typer.echo("\n".join(cost_lines(answer, price, step)))
 
 
-def _only_job(name: str) -> Job:
+def _only_job(name: str) -> tuple[Job, list[str]]:
+    """The job to price, and what to say of it: of an array the first, for all its jobs are equal."""
     jobs = read_job(read_text(name), source_of(name))
-    if len(jobs) > 1:
-        raise BadInput(f"{source_of(name)}: {len(jobs)} jobs; allowed: one, so that one is priced")
-    return jobs[0]
+    first = jobs[0]
+    if all(_alike(first, job) for job in jobs):
+        said = f"{first.name} is priced, the first of an array of {len(jobs)} equal jobs"
+        return first, [said] if len(jobs) > 1 else []
+    names = ", ".join(job.name for job in jobs[:MOST_NAMED]) + (
+        ", ..." if len(jobs) > MOST_NAMED else ""
+    )
+    raise BadInput(
+        f"{source_of(name)}: {len(jobs)} jobs ({names}); allowed: one job or one array: put the one to price into a "
+        f"file of its own"
+    )
+
+
+def _alike(first: Job, job: Job) -> bool:
+    """Whether two jobs are of one array: they differ in nothing but index and name."""
+    same = replace(job, name=first.name, array_index=first.array_index)
+    return job is first or (
+        first.array_index is not None and job.array_index is not None and same == first
+    )
 
 
 def _members(
@@ -220,81 +250,3 @@ def _measured_json(calibration: Calibration | None, pricer: Pricer) -> dict[str,
         "links": list(calibration.links),
         "of_no_link_here": sorted(set(calibration.links) - pricer.terrain.links),
     }
-
-
-# ----- for people
-
-
-def _lines(answer: dict[str, Any], price: Price, step: Step | None) -> Iterator[str]:
-    domain = f"{answer['domain']['tier']} {answer['domain']['name']}".rstrip()
-    gpus = f"{plural(answer['gpus'], 'GPU')} on {plural(answer['nodes'], 'node')}"
-    yield f"{answer['job']}: {gpus}, within {domain}"
-    crossings = ", ".join(f"{tier} {count}" for tier, count in answer["crossings"].items())
-    yield f"hops of the ring over members that leave a domain: {crossings}"
-    asked = answer["collective"]
-    yield f"{asked['name']} of {_size(asked['bytes'])} over all: {_priced(price)}"
-    if answer["measured"]:
-        measured = answer["measured"]
-        where = f"{measured['host']}, {measured['date']}, {measured['backend']}"
-        yield f"links as measured on {where}: {', '.join(measured['links']) or 'none'}"
-        if measured["of_no_link_here"]:
-            idle = ", ".join(measured["of_no_link_here"])
-            yield f"measured, but neither a tier nor a link class of this cluster: {idle}"
-    yield from price_lines(answer["prices"])
-    if step is None:
-        yield "no step: the job file tells neither its model nor its traffic"
-        return
-    yield from _step_lines(step)
-
-
-def _priced(price: Price) -> str:
-    if not price.limit:
-        return "nothing to send"
-    rate = f"{price.busbw_GBps:.1f} GB/s busbw"
-    return f"{_time(price.seconds)}, {rate}, {price.algorithm}, bound by {price.limit}"
-
-
-def _step_lines(step: Step) -> Iterator[str]:
-    hidden_s = step.comm_s - step.exposed_s
-    yield (
-        f"step {_time(step.step_s)}: computing {_time(step.compute_s)}, bubble {_time(step.bubble_s)}, traffic "
-        f"{_time(step.exposed_s)} and {_time(hidden_s)} hidden"
-    )
-    if step.assumed:
-        yield f"assumed: {', '.join(step.assumed)}"
-    head = ("AXIS", "GROUPS", "WITHIN", "DOMAINS", "COLLECTIVE", "SIZE", "CALLS",
-            "TIME", "EXPOSED", "BUSBW", "BOUND BY")  # fmt: skip
-    yield columns(head, (_row(flow) for flow in step.flows))
-
-
-def _row(flow: FlowCost) -> tuple[str, ...]:
-    spread = [f"{tier} {count}" for tier, count in flow.domains[1:] if count > 1]
-    return (
-        flow.axis,
-        f"{flow.groups} x {flow.group_size}",
-        flow.within,
-        ", ".join(spread) or "-",
-        flow.collective,
-        _size(flow.size_bytes),
-        str(flow.calls),
-        _time(flow.seconds),
-        _time(flow.exposed_s),
-        f"{flow.price.busbw_GBps:.1f} GB/s",
-        flow.price.limit,
-    )
-
-
-def _time(seconds: float) -> str:
-    """Three digits and a unit: "1.50 s", "12.3 ms", "45.0 us"."""
-    for unit, length in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= length:
-            return f"{seconds / length:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} us" if seconds else "0 s"
-
-
-def _size(size_bytes: float) -> str:
-    """A size in binary units: "1 GiB", "12.5 MiB"."""
-    for unit, length in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size_bytes >= length:
-            return f"{size_bytes / length:.4g} {unit}"
-    return f"{size_bytes:.4g} B"

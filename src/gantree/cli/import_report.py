@@ -1,7 +1,7 @@
 """What was read, for people: a machine as a matrix, a fabric as its tiers. Warnings are printed by the command."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gantree.cli.printing import columns, plural
 from gantree.topology.discovery.fabrics import FabricReading
@@ -9,23 +9,37 @@ from gantree.topology.discovery.gpus import GpuTopology
 
 
 def description_of_machine(topology: GpuTopology) -> str:
-    """The links as a matrix, then per GPU its CPU node and NICs, then the NVLink islands."""
+    """The links as a matrix, then per GPU its CPU node and NICs, then the islands that the GPUs' own links make."""
     head = ["", *(f"GPU{gpu}" for gpu in range(topology.gpus)), "NUMA", "NEAREST NICS"]
     rows = [
         [
             f"GPU{gpu}",
             *(link or "?" for link in topology.links[gpu]),
             "?" if topology.numa[gpu] is None else str(topology.numa[gpu]),
-            ",".join(topology.nearest_nics()[gpu]) or "any",
+            ",".join(_devices(topology, topology.nearest_nics()[gpu])) or "any",
         ]
         for gpu in range(topology.gpus)
     ]
     islands = [",".join(str(gpu) for gpu in island) for island in topology.nvlink_islands()]
-    told = f"NVLink islands: {'; '.join(islands)}" if islands else "No NVLink."
+    told = (
+        f"{_kind_of_links(topology)} islands: {'; '.join(islands)}"
+        if islands
+        else "No NVLink or xGMI."
+    )
     models = Counter(model for model in topology.model_of_gpu if model)
     named = ", ".join(f"{count} x {model}" for model, count in models.items())
     head_line = plural(topology.gpus, "GPU") + (f": {named}" if named else "")
     return "\n".join([head_line, columns(head, rows), told, *topology.inferred])
+
+
+def _devices(topology: GpuTopology, nics: Iterable[str]) -> list[str]:
+    """NICs by their devices, where a legend tells them."""
+    return [topology.device_of_nic.get(nic, nic) for nic in nics]
+
+
+def _kind_of_links(topology: GpuTopology) -> str:
+    links = {link or "" for row in topology.links for link in row}
+    return "xGMI" if any(link.startswith("XGMI") for link in links) else "NVLink"
 
 
 def description_of_fabric(reading: FabricReading) -> str:

@@ -15,10 +15,12 @@ from gantree.model.cluster import Machine
 from gantree.model.errors import BadInput
 from gantree.telemetry import nvml
 from gantree.topology import catalog
-from gantree.topology.discovery.assembly import MachineChoice, without
+from gantree.topology.discovery.assembly import without
+from gantree.topology.discovery.default_names import warnings_of_names
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
 from gantree.topology.discovery.kinds import FABRIC_KINDS, MACHINE_KINDS, MachineReading, Wishes
+from gantree.topology.discovery.machine_of_node import MachineChoice
 from gantree.topology.discovery.machines.same_machine import joined
 from gantree.topology.discovery.merging import Source, merged
 
@@ -43,6 +45,19 @@ class ReadMachine:
             if self.nodes
             else self.topology.hostname
         )
+
+    def with_gpu(self, gpu: str | None) -> "ReadMachine":
+        """The same with a model for the GPUs of which no model is told. BadInput where another one is."""
+        told = self.topology.model_of_gpu or (None,) * self.topology.gpus
+        others = sorted({model for model in told if model not in (None, gpu)})
+        if gpu is None:
+            return self
+        if others:
+            raise BadInput(
+                f"--gpu {gpu}: {source_of(self.file)} tells of {' and '.join(map(str, others))}"
+            )
+        named = tuple(model or gpu for model in told)
+        return replace(self, topology=replace(self.topology, model_of_gpu=named))
 
     def model(self) -> Machine:
         """The machine model, named after the file."""
@@ -96,7 +111,9 @@ def read_fabric(
     sources = [source for kind, given in texts.items() for source in _sources(kind, given, known)]
     reading = merged(sources)
     out = frozenset(name for hostlist in leave_out for name in names(hostlist, "--leave-out"))
-    return without(reading, out, source_of(files[0].file)) if out else reading
+    reading = without(reading, out, source_of(files[0].file)) if out else reading
+    odd = warnings_of_names(node.name for node in reading.nodes)
+    return replace(reading, warnings=(*reading.warnings, *odd))
 
 
 def _sources(kind: str, texts: Sequence[tuple[str, str]], wishes: Wishes) -> list[Source]:
@@ -119,8 +136,13 @@ def _hosts_of_guids(machines: Sequence[ReadMachine]) -> dict[str, str]:
     }
 
 
-def choice_of_machines(machines: Sequence[ReadMachine], named: Sequence[str]) -> MachineChoice:
-    """Say which machine the nodes are: from `--machine [NODES=]MODEL`, and from the machines that were read."""
+def choice_of_machines(
+    machines: Sequence[ReadMachine], named: Sequence[str], gpu: str | None = None
+) -> MachineChoice:
+    """Say which machine the nodes are: from `--machine [NODES=]MODEL`, and from the machines that were read.
+
+    gpu is the model of GPUs of which nothing else tells it.
+    """
     of_node: dict[str, Machine] = {}
     of_all: list[tuple[str, Machine]] = []
     for word in named:
@@ -141,4 +163,4 @@ def choice_of_machines(machines: Sequence[ReadMachine], named: Sequence[str]) ->
         raise BadInput(
             f"two machines for all nodes: {told}; say of which nodes: NODES={of_all[1][0]}"
         )
-    return MachineChoice(of_node, of_host, of_all[0][1] if of_all else None)
+    return MachineChoice(of_node, of_host, of_all[0][1] if of_all else None, gpu)

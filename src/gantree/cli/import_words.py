@@ -49,11 +49,11 @@ def asked(words: Sequence[str], kinds: Sequence[str], unknown_kind: BadInput) ->
 
 
 def names(hostlist: str, option: str) -> list[str]:
-    """Return the names of a hostlist, or of several with commas between them. BadInput names the option."""
+    """Return the names of a hostlist, or of several with commas between them. BadInput names where it was given."""
     try:
         found = [name for part in _parts(hostlist) if count_nodes(part) for name in expand(part)]
     except BadHostlist as error:
-        raise BadInput(f"{option} {hostlist}: allowed: {error}") from None
+        raise BadInput(f"{option}: `{hostlist}` names no nodes; allowed: {error}") from None
     return found
 
 
@@ -66,7 +66,7 @@ def _file(kind: str, word: str) -> Asked:
     before, equals, after = word.partition("=")
     if not equals or Path(word).exists():
         return Asked(kind, word)
-    names(before, word)
+    names(before, word)  # refused before any file is read
     return Asked(kind, after, before)
 
 

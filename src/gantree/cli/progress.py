@@ -1,6 +1,7 @@
 """A progress bar for work that takes longer than a second, on stderr, where somebody watches."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,6 +43,31 @@ def _rich_bar() -> "Progress":
     from rich.progress import Progress  # noqa: PLC0415  # see _Bar
 
     return Progress(console=Console(stderr=True), transient=True)
+
+
+@contextmanager
+def busy(title: str, quiet_s: float = QUIET_S) -> Iterator[None]:
+    """Show that one long step, which cannot say how far it is, goes on; only on a terminal and after a second."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    done, bars = threading.Event(), list["Progress"]()
+
+    def show() -> None:
+        if not done.wait(quiet_s):
+            bars.append(bar := _rich_bar())
+            bar.add_task(title, total=None)
+            bar.start()
+
+    shower = threading.Thread(target=show, daemon=True)
+    shower.start()
+    try:
+        yield
+    finally:
+        done.set()
+        shower.join()
+        for bar in bars:
+            bar.stop()
 
 
 @contextmanager

@@ -6,12 +6,15 @@ from typing import Annotated, Any
 import typer
 
 from gantree import formats
+from gantree.cli.errors import warn
+from gantree.cli.figures import dollars
+from gantree.cli.money import MARKETS, odd_prices
 from gantree.cli.options import JsonOption, new_app
 from gantree.cli.printing import columns, print_json
 from gantree.cli.reading import read_text, source_of
 from gantree.model.cluster import Machine
-from gantree.model.errors import NotFound
-from gantree.text.words import did_you_mean
+from gantree.model.errors import BadInput
+from gantree.text.words import did_you_mean, shortened
 from gantree.topology.catalog import MACHINES
 from gantree.topology.gpu_models import GPU_MODELS, GpuModel
 from gantree.topology.mig import MigProfile, mig_table
@@ -19,6 +22,8 @@ from gantree.topology.prices import LIST_PRICES, PriceList, Quote
 
 app = new_app()
 UNKNOWN = "?"
+OF_SITE = "*"
+"""Marks a price that is not the catalogue's."""
 
 
 @app.command()
@@ -34,6 +39,8 @@ def topo_catalog(
     """List machine and GPU models: links, MIG profiles, prices."""
     known = formats.read_prices(read_text(prices), source_of(prices)) if prices else LIST_PRICES
     machines, gpus = _chosen(name)
+    for odd in odd_prices(known):
+        warn(odd)
     if as_json:
         machines_json = [_machine_json(machine) for machine in machines]
         print_json({"machines": machines_json, "gpus": [_gpu_json(gpu, known) for gpu in gpus]})
@@ -42,7 +49,7 @@ def topo_catalog(
 
 
 def _chosen(name: str | None) -> tuple[Sequence[Machine], Sequence[GpuModel]]:
-    """A machine comes with its GPU. NotFound names what is near."""
+    """A machine comes with its GPU. BadInput names what is near."""
     if name is None:
         return list(MACHINES.values()), list(GPU_MODELS.values())
     if name in MACHINES:
@@ -51,8 +58,16 @@ def _chosen(name: str | None) -> tuple[Sequence[Machine], Sequence[GpuModel]]:
         return [machine], [gpu] if gpu else []
     if name in GPU_MODELS:
         return [machine for machine in MACHINES.values() if machine.gpu == name], [GPU_MODELS[name]]
-    hint = did_you_mean(name, [*MACHINES, *GPU_MODELS]) or "`gantree topo catalog` lists them."
-    raise NotFound(f"no machine or GPU model {name!r}. {hint}")
+    raise BadInput(f"no machine or GPU model {shortened(name)!r}. {_likely(name)}")
+
+
+def _likely(name: str) -> str:
+    """Models that begin with a name, else the nearest one, else where they are listed."""
+    names = [*MACHINES, *GPU_MODELS]
+    longer = [each for each in names if name and each.lower().startswith(name.lower())]
+    if len(longer) > 1:
+        return f"Models that begin so: {', '.join(longer)}."
+    return did_you_mean(name, names) or "`gantree topo catalog` lists them."
 
 
 def _tables(
@@ -64,7 +79,8 @@ def _tables(
         tables.append(columns(head, [_machine_row(machine) for machine in machines]))
     if gpus:
         head = ["GPU", "MEMORY", "ARCHITECTURE", "LINKS", "PCIE", "MIG", "ON DEMAND", "SPOT"]
-        tables.append(columns(head, [_gpu_row(gpu, known) for gpu in gpus]))
+        note = f"\n{OF_SITE} price of the site" if any(_of_site(q) for q in known.quotes) else ""
+        tables.append(columns(head, [_gpu_row(gpu, known) for gpu in gpus]) + note)
     return tables + (_details(gpus, known) if detailed else [])
 
 
@@ -92,12 +108,24 @@ def _gpu_row(gpu: GpuModel, known: PriceList) -> list[str]:
         f"{links} x {gpu.link}, {rate}" if gpu.link else "-",
         UNKNOWN if gpu.pcie_generation is None else f"gen {gpu.pcie_generation}",
         f"{len(table.profiles)} profiles" if table else "-",
-        *(_dollars(known.quote(gpu.name, market)) for market in ("on_demand", "spot")),
+        *(_price(known.quote(gpu.name, market)) for market in MARKETS),
     ]
 
 
-def _dollars(quote: Quote | None) -> str:
-    return "-" if quote is None else f"${quote.USD_per_hour:.2f}/h"
+def _price(quote: Quote | None) -> str:
+    if quote is None:
+        return "-"
+    return f"{dollars(quote.USD_per_hour)}/h{OF_SITE if _of_site(quote) else ''}"
+
+
+def _of_site(quote: Quote) -> bool:
+    return quote not in LIST_PRICES.quotes
+
+
+def _quotes(gpu: GpuModel, known: PriceList) -> list[Quote]:
+    """Of a GPU, however the site writes its name."""
+    found = (known.quote(gpu.name, market) for market in MARKETS)
+    return [quote for quote in found if quote is not None]
 
 
 def _details(gpus: Sequence[GpuModel], known: PriceList) -> list[str]:
@@ -113,7 +141,7 @@ def _details(gpus: Sequence[GpuModel], known: PriceList) -> list[str]:
                 else ""
             )
             told.append(columns(head, [_mig_row(each) for each in table.profiles]) + places)
-        quotes = [quote for quote in known.quotes if quote.gpu == gpu.name]
+        quotes = _quotes(gpu, known)
         told += ["\n".join(_quote_line(quote) for quote in quotes)] if quotes else []
     return told
 
@@ -132,7 +160,8 @@ def _mig_row(profile: MigProfile) -> list[str]:
 def _quote_line(quote: Quote) -> str:
     where = f" ({quote.region})" if quote.region else ""
     market = quote.market.replace("_", " ")
-    return f"{market} ${quote.USD_per_hour:g}/h: {quote.source}{where}, {quote.date}"
+    whose = "price of the site, " if _of_site(quote) else ""
+    return f"{market} ${quote.USD_per_hour:g}/h: {whose}{quote.source}{where}, {quote.date}"
 
 
 def _machine_json(machine: Machine) -> dict[str, Any]:
@@ -167,8 +196,8 @@ def _gpu_json(gpu: GpuModel, known: PriceList) -> dict[str, Any]:
         "mig": [_mig_json(profile) for profile in table.profiles] if table else [],
         "prices": [
             {"market": quote.market, "USD_per_hour": quote.USD_per_hour, "date": quote.date,
-             "source": quote.source, "region": quote.region or None}
-            for quote in known.quotes if quote.gpu == gpu.name
+             "source": quote.source, "region": quote.region or None, "of_site": _of_site(quote)}
+            for quote in _quotes(gpu, known)
         ],
     }  # fmt: skip
 

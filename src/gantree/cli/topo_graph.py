@@ -9,11 +9,11 @@ import typer
 from gantree.cli.graph_texts import dot, graphml, node_link_json
 from gantree.cli.options import StateOption, new_app
 from gantree.cli.printing import plural
-from gantree.cli.progress import progress
+from gantree.cli.progress import busy
 from gantree.cli.topo_site import ClusterArgument, DetectOption, chosen_site, write_output
 from gantree.placement.devices import inner_domains
 from gantree.topology.conditions import Conditions
-from gantree.topology.graph import build_graph
+from gantree.topology.graph import build_graph, vertices_of
 
 app = new_app()
 
@@ -27,6 +27,10 @@ class Format(StrEnum):
 
 
 WRITERS = {Format.GRAPHML: graphml, Format.DOT: dot, Format.JSON: node_link_json}
+MANY = 100_000
+"""Devices and switches from which on people are told before the work starts."""
+KB_OF_VERTEX = {Format.GRAPHML: 0.74, Format.DOT: 0.55, Format.JSON: 0.52}
+"""Size of a file with its edges over its vertices, measured with DGX H100 nodes."""
 FORMAT_OF_SUFFIX = {".dot": Format.DOT, ".gv": Format.DOT, ".json": Format.JSON}
 
 
@@ -47,16 +51,22 @@ def graph(
     """Export a cluster as a graph of devices and switches."""
     site = chosen_site(cluster, detect, state)
     suffix = output.suffix.lower() if output is not None else ""
-    with progress("Drawing") as advance:
-        advance(0, 2)
+    chosen = form or FORMAT_OF_SUFFIX.get(suffix, Format.GRAPHML)
+    vertices = vertices_of(site.fabric, inner_domains)
+    if vertices > MANY:
+        typer.echo(_warning(vertices, chosen), err=True)
+    with busy(f"Drawing {vertices:,} devices and switches"):
         built = build_graph(site.fabric, site.occupancy, Conditions(site.fabric), inner_domains)
-        advance(1, 2)
-        text = WRITERS[form or FORMAT_OF_SUFFIX.get(suffix, Format.GRAPHML)](built)
-        advance(2, 2)
+        text = WRITERS[chosen](built)
     if output is None:
         typer.echo(text, nl=False)
         return
     write_output(text, output)
-    vertices, edges = built.number_of_nodes(), built.number_of_edges()
+    edges = built.number_of_edges()
     shown = f"{vertices:,} devices and switches, {plural(edges, 'link')}"
     typer.echo(f"Written to {output}: {shown}.")
+
+
+def _warning(vertices: int, form: Format) -> str:
+    about = f"{vertices:,} devices and switches"
+    return f"gantree: {about}: this takes about {vertices * KB_OF_VERTEX[form] / 1e6:.1f} GB; Ctrl-C stops it"

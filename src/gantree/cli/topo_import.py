@@ -1,5 +1,6 @@
 """`gantree topo import`: what other tools print about machines and fabrics, as facts and as a cluster file."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +18,19 @@ from gantree.cli.import_sources import (
     read_fabric,
     read_machines,
 )
-from gantree.cli.import_words import LIVE, asked
+from gantree.cli.import_words import LIVE, Asked, asked
 from gantree.cli.options import JsonOption, new_app
 from gantree.cli.printing import print_json
-from gantree.cli.reading import source_of
+from gantree.cli.progress import busy
+from gantree.cli.reading import read_text, source_of
 from gantree.model.errors import BadInput
+from gantree.text.words import NAME_PATTERN
 from gantree.topology.discovery.assembly import Assembled, assembled
 from gantree.topology.discovery.fabrics import FabricReading
+from gantree.topology.discovery.gpu_names import known_model
 from gantree.topology.discovery.gpus import machine_from
 from gantree.topology.discovery.kinds import FABRIC_KINDS, KINDS, Wishes, unknown_kind
+from gantree.topology.discovery.machine_of_node import unknown_facts
 
 app = new_app()
 
@@ -72,27 +77,54 @@ def topo_import(
         str | None,
         typer.Option(metavar="CLUSTER", help="Name of the cluster. [default: the file's]"),
     ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="The GPUs' model, where no source tells it."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Read what tools print about machines and fabrics."""
-    files = asked(words, list(KINDS), unknown_kind(words[0]))
+    files = asked(words, list(KINDS), unknown_kind(words[0], [LIVE]))
+    _check_options(files, name=name, level=level, topology=topology)
+    gpu = None if gpu is None else known_model(gpu, "--gpu")
     machines = read_machines([file for file in files if file.kind not in FABRIC_KINDS])
     of_fabric = [file for file in files if file.kind in FABRIC_KINDS]
     if not of_fabric:
         _refuse_for_machines(
             machine=machine, leave_out=leave_out, level=level, topology=topology, name=name
         )
-        _tell_machines(machines, output, as_json)
+        _tell_machines([read.with_gpu(gpu) for read in machines], output, as_json)
         return
-    reading = read_fabric(
-        of_fabric, machines, Wishes(tuple(level or ()), topology), leave_out or ()
-    )
-    found = None
-    if output is not None or machines or machine:
-        called = name or name_of(str(output or of_fabric[0].file), "cluster")
-        choice = choice_of_machines(machines, machine or ())
-        found = assembled(called, reading, choice, source_of(of_fabric[0].file))
+    wishes = Wishes(tuple(level or ()), topology)
+    called = name or name_of(str(output or of_fabric[0].file), "cluster")
+    with busy("Reading"):
+        reading = read_fabric(of_fabric, machines, wishes, leave_out or ())
+        found = None
+        if output is not None or machines or machine or gpu:
+            choice = choice_of_machines(machines, machine or (), gpu)
+            found = assembled(called, reading, choice, _names(of_fabric))
     _tell_fabric(reading, found, output, as_json)
+
+
+def _names(files: Sequence[Asked]) -> str:
+    return " and ".join(dict.fromkeys(source_of(file.file) for file in files))
+
+
+def _check_options(
+    files: Sequence[Asked], name: str | None, level: Sequence[str] | None, topology: str | None
+) -> None:
+    """Refuse options that no source takes, and a name that no cluster may have, before a file is read."""
+    kinds = {file.kind for file in files}
+    for option, value, kind in (
+        ("level", level, "kubernetes"),
+        ("topology", topology, "slurm-yaml"),
+    ):
+        if value and kind not in kinds and kinds & FABRIC_KINDS.keys():
+            raise BadInput(f"--{option} is for {kind}, and no such source is given")
+    if name is not None and not re.fullmatch(NAME_PATTERN, name, re.ASCII):
+        raise BadInput(
+            f"--name {name!r}: allowed: letters, digits, `.`, `_` and `-`, at most 63, a letter or digit first"
+        )
 
 
 def _refuse_for_machines(**options: object) -> None:
@@ -109,7 +141,10 @@ def _tell_machines(machines: Sequence[ReadMachine], output: Path | None, as_json
         named = [machine.model() for machine in machines]
         if len(machines) == 1:
             named = [machine_from(machines[0].topology, name_of(str(output), "machine"))]
+        _refuse_to_replace_a_cluster(output)
         _write(output, formats.write_machines(named))
+        for warning in unknown_facts(named):
+            warn(warning)
     if as_json and len(machines) == 1:
         print_json(machines[0].topology.as_json())
     elif as_json:
@@ -118,6 +153,17 @@ def _tell_machines(machines: Sequence[ReadMachine], output: Path | None, as_json
         _describe_machines(machines)
         if output is not None:
             typer.echo(f"Written to {output}: a machines section for a cluster file.")
+
+
+def _refuse_to_replace_a_cluster(output: Path) -> None:
+    """Raises BadInput where the file is there and holds more than machines."""
+    if not output.is_file():
+        return
+    there = re.search(r"^(?:tiers|nodes)[ \t]*:", read_text(str(output)), re.MULTILINE)
+    if there:
+        raise BadInput(
+            f"{output}: holds a cluster, and only machines would be written; choose another name after --output"
+        )
 
 
 def _describe_machines(machines: Sequence[ReadMachine]) -> None:

@@ -94,8 +94,7 @@ def topo_measure(
 ) -> None:
     """Time collectives and write what the links give."""
     names = _collectives(collectives)
-    if output is not None and not output.absolute().parent.is_dir():
-        raise BadInput(f"{output}: cannot be written: there is no directory {output.parent}")
+    _check_output(output)
     site = formats.read_cluster(read_text(cluster), source_of(cluster)) if cluster else None
     launch = launch_of(os.environ, socket.gethostname())
     wanted = _wanted_nodes(nodes, site, launch)
@@ -126,6 +125,18 @@ def topo_measure(
     host = f"{len(found.nodes)} nodes from {found.nodes[0]}" if launch else socket.gethostname()
     calibration, warnings = calibration_of(found, host)
     _answer(calibration, warnings, output, as_json)
+
+
+def _check_output(output: Path | None) -> None:
+    """Refuse a file that cannot be written before minutes are spent on what it would hold. Raises BadInput."""
+    if output is None:
+        return
+    if output.is_dir():
+        raise BadInput(f"{output}: cannot be written: it is a directory; allowed: a file")
+    if not output.absolute().parent.is_dir():
+        raise BadInput(f"{output}: cannot be written: there is no directory {output.parent}")
+    if not os.access(output if output.exists() else output.absolute().parent, os.W_OK):
+        raise BadInput(f"{output}: cannot be written: permission denied")
 
 
 def _collectives(text: str) -> tuple[str, ...]:

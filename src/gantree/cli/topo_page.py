@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from gantree.cli.options import StateOption, new_app
-from gantree.cli.progress import progress
+from gantree.cli.progress import busy
 from gantree.cli.topo_site import ClusterArgument, DetectOption, chosen_site, write_output
 from gantree.topology.conditions import Conditions
 from gantree.web.fabric_page import page as html_page
@@ -40,12 +40,10 @@ def page(
     site = chosen_site(cluster, detect, state)
     named_svg = output is not None and output.suffix.lower() == ".svg"
     chosen = form or (Format.SVG if named_svg else Format.HTML)
-    with progress("Drawing") as advance:
-        advance(0, 1)
+    with busy("Drawing"):
         text = {Format.HTML: html_page, Format.SVG: svg}[chosen](
             site.fabric, site.occupancy, Conditions(site.fabric)
         )
-        advance(1, 1)
     if output is None:
         typer.echo(text, nl=False)
         return

@@ -1,7 +1,8 @@
 """The topology tree drawn for a terminal: who holds which GPU. Facts only; colours help but carry nothing alone.
 
 A GPU is one character: "." free, a letter for its holder (named in the legend below), "#" where there are more
-holders than letters. Health below 100 % and load above 0 stand beside the domain or node that they are of; further
+holders than letters. Health below 100 % and load above 0 stand beside the domain or node that they are of, those of
+NICs beside their node; further
 partitions of the nodes and tori, which are no part of the tree, are listed below it. Neighbours that look alike, nodes
 or whole domains, are drawn once with their number, so that two thousand nodes fit on a screen where they are used
 alike.
@@ -20,7 +21,7 @@ from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 from gantree.topology.partitions import partitions_of
 from gantree.topology.tori import tori_of
-from gantree.web.fabric_scene import percent
+from gantree.web.fabric_scene import NicView, nic_notes, nics_to_tell, percent
 
 FREE = "."
 LETTERS = ascii_letters + digits
@@ -69,6 +70,7 @@ class _Scene:
     conditions: Conditions
     letter_of_holder: dict[str, str]
     cells_of_node: dict[str, str]
+    nics_of_node: dict[int, tuple[NicView, ...]]
 
 
 def picture(fabric: Fabric, occupancy: Occupancy, conditions: Conditions) -> Tree:
@@ -99,7 +101,7 @@ def _scene(fabric: Fabric, occupancy: Occupancy, conditions: Conditions) -> _Sce
             for gpu in member.gpus:
                 cells[member.node][gpu] = letters[owner]
     cells_of_node = {node: "".join(row) for node, row in cells.items()}
-    return _Scene(fabric, occupancy, conditions, letters, cells_of_node)
+    return _Scene(fabric, occupancy, conditions, letters, cells_of_node, nics_to_tell(conditions))
 
 
 def _holders_in_topology_order(fabric: Fabric, occupancy: Occupancy) -> list[str]:
@@ -172,6 +174,7 @@ def _looks_of_node(scene: _Scene, index: int) -> _Looks:
     node = scene.fabric.nodes[index]
     notes = [] if _usable(scene, index) else ["out of use"]
     notes += _condition(scene, scene.fabric.node_tier, index)
+    notes += nic_notes(scene.nics_of_node.get(index, ()))
     cells = scene.cells_of_node[node.name]
     if not cells:
         held = [

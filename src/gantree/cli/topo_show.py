@@ -3,10 +3,12 @@
 from math import prod
 from typing import Any
 
+import typer
 from rich.console import Console
 
 from gantree.cli.options import JsonOption, StateOption, new_app
-from gantree.cli.printing import print_json
+from gantree.cli.printing import json_text
+from gantree.cli.progress import busy
 from gantree.cli.sites import Site
 from gantree.cli.topo_picture import picture
 from gantree.cli.topo_site import ClusterArgument, DetectOption, chosen_site
@@ -14,6 +16,9 @@ from gantree.topology.conditions import Conditions
 from gantree.topology.tori import TorusIndex, tori_of
 
 app = new_app()
+
+WIDER_THAN_ANY_LINE = 1 << 24
+"""Characters. A line has a character per GPU of a node, names, and a few words."""
 
 
 @app.command()
@@ -26,7 +31,9 @@ def show(
     """Draw a cluster and who holds its GPUs (the default)."""
     site = chosen_site(cluster, detect, state)
     if as_json:
-        print_json(_answer(site))
+        with busy("Telling"):
+            answer = json_text(_answer(site))
+        typer.echo(answer)
     else:
         _draw(site)
 
@@ -91,5 +98,10 @@ def _place(torus: TorusIndex | None, node: int, gpus: int) -> dict[str, Any] | N
 
 
 def _draw(site: Site) -> None:
-    drawn = picture(site.fabric, site.occupancy, Conditions(site.fabric))
-    Console(soft_wrap=True).print(drawn)
+    """On a terminal long lines wrap; elsewhere they are whole, for Rich cuts off what is wider than its console."""
+    with busy("Drawing"):
+        drawn = picture(site.fabric, site.occupancy, Conditions(site.fabric))
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDER_THAN_ANY_LINE
+    console.print(drawn)

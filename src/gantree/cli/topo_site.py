@@ -7,6 +7,7 @@ import typer
 
 from gantree.cli.clusters import this_machine_text
 from gantree.cli.daemon import client
+from gantree.cli.progress import busy
 from gantree.cli.reading import read_text, source_of
 from gantree.cli.sites import Site, answered_site, described_site
 from gantree.formats import read_cluster
@@ -27,6 +28,11 @@ def chosen_site(cluster: str | None, detect: bool, state: Path | None) -> Site:
     """
     if detect and cluster is not None:
         raise BadInput("--detect and a cluster file exclude each other")
+    with busy("Reading"):
+        return _site(cluster, detect, state)
+
+
+def _site(cluster: str | None, detect: bool, state: Path | None) -> Site:
     if detect:
         return described_site(read_cluster(this_machine_text(), "this machine"))
     if cluster is not None:
@@ -37,6 +43,7 @@ def chosen_site(cluster: str | None, detect: bool, state: Path | None) -> Site:
 def write_output(text: str, output: Path) -> None:
     """Write what a command made to the file that -o names. Raises BadInput if it cannot be written."""
     try:
-        output.write_text(text, encoding="utf-8")
+        with busy("Writing"):
+            output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{output}: cannot be written: {error.strerror}") from None

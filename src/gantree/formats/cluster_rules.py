@@ -62,7 +62,8 @@ def _tier_problems(form: ClusterForm) -> Iterator[Problem]:
 
 
 def _link_problems(form: ClusterForm) -> Iterator[Problem]:
-    for tier in form.links:
+    lost = sorted(form.names_lost("links"))  # an entry that lacks a field may be of no tier besides
+    for tier in (*form.links, *lost):
         if tier not in form.tiers and not form.any_lost("tiers"):
             hint = did_you_mean(tier, form.tiers)
             allowed = f"a tier of this cluster ({', '.join(form.tiers)})"

@@ -16,7 +16,7 @@ from gantree.formats.cluster_form import DEFAULT_ADDRESS
 from gantree.formats.clusters import read_cluster
 from gantree.formats.machines import amount, machine_lines, word, yes_no
 from gantree.model.cluster import Allocation, Cluster, DomainFacts, Link, NicFacts, Node, Torus
-from gantree.model.errors import BadInput
+from gantree.model.errors import BadFields, BadInput
 from gantree.text.hostlists import BadHostlist, count_nodes, expand
 from gantree.topology.catalog import MACHINES
 
@@ -27,7 +27,7 @@ MAX_KEY = 900
 def write_cluster(cluster: Cluster) -> str:
     """Return the text of a cluster file that reads back as this cluster.
 
-    Raises BadFields, with lines of that text, or BadInput where the format cannot hold the cluster.
+    Raises BadInput, with the fields at fault, where the format cannot hold the cluster.
     """
     lines = [
         f"name: {word(cluster.name)}",
@@ -41,9 +41,21 @@ def write_cluster(cluster: Cluster) -> str:
         *_section("tori", map(_torus, cluster.tori)),
     ]
     text = "\n".join(lines) + "\n"
-    if read_cluster(text, "the cluster as written") != cluster:
+    if _read_back(text, cluster.name) != cluster:
         raise BadInput(f"cluster {cluster.name}: cluster.yaml cannot hold it as it is")
     return text
+
+
+def _read_back(text: str, name: str) -> Cluster:
+    """Read what was written. Its lines are nobody's, so an error names fields only."""
+    try:
+        return read_cluster(text, name)
+    except BadFields as error:
+        told = [
+            f"cluster {name}: {problem.field} cannot be {problem.found} in a cluster file; allowed: {problem.allowed}"
+            for problem in error.problems
+        ]
+        raise BadInput("\n".join(told)) from None
 
 
 def _section(name: str, entries: Iterable[str], mark: str = "- ") -> Iterator[str]:

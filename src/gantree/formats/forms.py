@@ -79,7 +79,9 @@ class Form(BaseModel):
         if field not in self._origin:
             path, line = self._origin.path_of(field), self._origin.line
         else:
-            path, line, _ = locate(self._origin, (field, *at))
+            path, line, value = locate(self._origin, (field, *at))
+            if at and isinstance(value, Table) and at[-1] in value.lost:
+                path, line = value.path_of(at[-1]), value.line_of(at[-1])
         return Problem("", line, path, found, allowed, hint)
 
     def written_fields(self) -> list[str]:

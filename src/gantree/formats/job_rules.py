@@ -38,6 +38,7 @@ def job_problems(form: JobForm) -> list[Problem]:
         *_restart_problems(form.restarts),
         *_parallelism_problems(form.parallelism),
         *(_model_problems(form.model, form.parallelism) if form.model else ()),
+        *_expert_ways_problems(form),
         *(_traffic_problems(form.traffic, form) if form.traffic else ()),
     ]
 
@@ -151,6 +152,24 @@ def _expert_problems(model: ModelForm, ways: ParallelismForm) -> Iterator[Proble
     elif model.expert_parameters > model.parameters:
         allowed = f"at most parameters, which is {model.parameters:g}"
         yield model.problem("expert_parameters", f"`{model.expert_parameters:g}`", allowed)
+
+
+def _expert_ways_problems(form: JobForm) -> Iterator[Problem]:
+    """A model without experts has none to spread; told traffic may stand for them."""
+    model, ways = form.model, form.parallelism.expert
+    if (
+        model is None
+        or model.experts is not None
+        or "experts" in model.lost
+        or not ways
+        or ways < 2
+    ):
+        return
+    told = form.traffic is not None and (form.traffic.expert or "expert" in form.traffic.lost)
+    if not told and "traffic" not in form.lost:
+        found = f"`{ways}` for a model without experts"
+        allowed = "expert ways where model.experts and model.expert_parameters are written, or traffic.expert"
+        yield form.parallelism.problem("expert", found, allowed)
 
 
 def _traffic_problems(traffic: TrafficForm, form: JobForm) -> Iterator[Problem]:

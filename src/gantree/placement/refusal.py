@@ -10,7 +10,7 @@ Room is counted on usable nodes that could hold a member of the role if they wer
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -135,6 +135,7 @@ class _Lack:
     resource: str
     asked: float
     free: float
+    roles: tuple[RoleWish, ...]
 
 
 def _lack_of_room(occupancy: Occupancy, wish: Wish) -> _Lack | None:
@@ -160,19 +161,16 @@ def _lack(occupancy: Occupancy, roles: list[RoleWish], eligible: list[BoolArray]
         )
         free = int(getattr(occupancy, f"free_{counted}_of_node")[nodes].sum())
         if asked > free:
-            return _Lack(name, asked / unit, free / unit)
-    return None if nodes.any() else _Lack("nodes", 1, 0)
+            return _Lack(name, asked / unit, free / unit, tuple(roles))
+    return None if nodes.any() else _Lack("nodes", 1, 0, tuple(roles))
 
 
 def _no_room(occupancy: Occupancy, job: Job, wish: Wish, lack: _Lack, *, never: bool) -> Refused:
-    nearest = roomiest_domain(occupancy.emptied() if never else occupancy, wish)
+    where = occupancy.emptied() if never else occupancy
+    nearest = roomiest_domain(where, wish)
     fewer = tuple(_fewer(occupancy, job))
-    free = _amount(lack.free)
-    there = f"the empty cluster has {free}" if never else f"{free} are free"
-    sentence = (
-        f"{_start(never)} needs {_amount(lack.asked)} {_for_people(lack.resource, lack.asked)}; {there}."
-        f"{_advice(fewer)}"
-    )
+    needed = f"{_amount(lack.asked)} {_for_people(lack.resource, lack.asked)}"
+    sentence = f"{_start(never)} needs {needed}; {_there(where, lack)}.{_advice(fewer)}"
     return Refused(
         Gate.CONTIGUITY if never else Gate.ROOM,
         sentence,
@@ -184,6 +182,38 @@ def _no_room(occupancy: Occupancy, job: Job, wish: Wish, lack: _Lack, *, never: 
     )
 
 
+def _there(where: Occupancy, lack: _Lack) -> str:
+    """What there is of it; of GPUs, whatever else is free and why that does not count."""
+    free = _amount(lack.free)
+    all_free = int(where.free_gpus_of_node[where.usable_node].sum())
+    if lack.resource == "gpus" and lack.free < all_free:
+        of = "the empty cluster's" if where is where.emptied() else "the"
+        kind = "" if where is where.emptied() else "free "
+        return f"{free} of {of} {all_free} {kind}GPU{'s' * (all_free != 1)} {_which_count(where, lack)}"
+    if where is where.emptied():
+        return f"the empty cluster has {free}"
+    return f"{free} {_are(lack.free)} free"
+
+
+def _which_count(where: Occupancy, lack: _Lack) -> str:
+    """What is true of the GPUs that count and of no others: what their nodes are, or how large."""
+    shapes = [role.shape for role in lack.roles]
+    wanted = np.logical_or.reduce([where.fabric.nodes_with(s.labels, s.models) for s in shapes])
+    admitted = int(where.free_gpus_of_node[where.usable_node & wanted].sum())
+    all_free = int(where.free_gpus_of_node[where.usable_node].sum())
+    words = [
+        "model" if any(shape.models for shape in shapes) else "",
+        "label" if any(shape.labels for shape in shapes) else "",
+    ]
+    told = [f"of an acceptable {' and '.join(filter(None, words))}"] if admitted < all_free else []
+    told += ["in machines large enough for a member"] if lack.free < admitted else []
+    return f"{_are(lack.free)} {', '.join(told)}"
+
+
+def _are(amount: float) -> str:
+    return "is" if amount == 1 else "are"
+
+
 # ----- CONTIGUITY
 
 
@@ -192,7 +222,9 @@ def _not_together(occupancy: Occupancy, job: Job, wish: Wish, *, never: bool) ->
     nearest = roomiest_domain(where, wish)
     relaxations = tuple(_relaxations(occupancy, job, wish))
     scattered = not is_bound(wish) and sum(role.members for role in wish.roles) > 1
-    told, short = (_scattered if scattered else _apart)(where, wish, nearest)
+    told, short = _nics_apart(where, wish) or (_scattered if scattered else _apart)(
+        where, wish, nearest
+    )
     return Refused(
         Gate.CONTIGUITY,
         f"{_start(never)} {told}.{_advice(relaxations)}",
@@ -202,6 +234,23 @@ def _not_together(occupancy: Occupancy, job: Job, wish: Wish, *, never: bool) ->
         wakes_on=() if never else _wakes_on(occupancy, wish),
         would_fit_if=relaxations,
     )
+
+
+def _nics_apart(where: Occupancy, wish: Wish) -> tuple[str, Shortage] | None:
+    """Nodes have room for all that a member asks but its NICs, and none has enough of these."""
+    for role in wish.roles:
+        shape = SlotShape.of(role.shape, role.shape.models)
+        if not shape.nics or slots(where, shape).of_node.any():
+            continue
+        room_for_the_rest = slots(where, replace(shape, nics=0)).of_node > 0
+        if room_for_the_rest.any():
+            most = int(where.free_nics_of_node[room_for_the_rest].max())
+            needed = f"{shape.nics} {_for_people('nics', shape.nics)}"
+            told = (
+                f"a member of role {role.name} needs {needed}; no node with room for the rest of it"
+            )
+            return f"{told} has more than {most} free", Shortage("nics", shape.nics - most)
+    return None
 
 
 def _scattered(where: Occupancy, wish: Wish, nearest: Roomiest) -> tuple[str, Shortage | None]:
@@ -216,7 +265,7 @@ def _scattered(where: Occupancy, wish: Wish, nearest: Roomiest) -> tuple[str, Sh
 def _apart(where: Occupancy, wish: Wish, nearest: Roomiest) -> tuple[str, Shortage | None]:
     """What must be in one domain is free in no one domain."""
     members, gpus = asked_together(wish)
-    what = f"{gpus} GPU{'s' * (gpus > 1)}" if gpus else f"{members} member{'s' * (members > 1)}"
+    what = _gpus(gpus) if gpus else f"{members} member{'s' * (members > 1)}"
     told = (
         f"needs {what} in one {domain_word(where.fabric, wish)}; {_there_is(where)}, "
         f"the roomiest, {nearest.tier} {nearest.name}, has {nearest.free_gpus}"
@@ -233,7 +282,11 @@ def _there_is(where: Occupancy) -> str:
     gpus = int(where.free_gpus_of_node[where.usable_node].sum())
     if where is where.emptied():
         return f"the empty cluster has {gpus}"
-    return f"{gpus} are free"
+    return f"{gpus} {_are(gpus)} free"
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'s' * (count != 1)}"
 
 
 # ----- what would help

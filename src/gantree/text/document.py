@@ -28,6 +28,22 @@ _INT = re.compile(r"[-+]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,3})?")
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUTHS = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
+_FOUND = {
+    "mapping values are not allowed in this context": "a second `:`, or a field that is indented too far",
+    "mapping keys are not allowed in this context": "a field where none may be",
+    "block sequence entries are not allowed in this context": "a `-` where no list may begin",
+    "found character that cannot start any token": "a character that no value may begin with",
+    "found unexpected end of stream": "the end of the file in an open quotation",
+    "did not find expected '-' indicator": "a field among the items of a list",
+    "did not find expected key": "text that is indented like no field above it, or has no `:`",
+    "did not find expected node content": "no value where one should be",
+}
+"""What libyaml says of the usual slips, in words that say what was found."""
+_FOUND_LIKE = (
+    (re.compile(r"(?:did not|could not) find expected (.+)"), r"text where \1 should be"),
+    (re.compile(r"expected (.+), but found (.+)"), r"\2 where \1 should be"),
+    (re.compile(r"found (.+)"), r"\1"),
+)
 _NOT_TEXT = yaml.reader.Reader.NON_PRINTABLE
 
 
@@ -154,14 +170,25 @@ def _too_large(source: str, max_bytes: int) -> Problem:
 def _syntax(error: yaml.YAMLError, source: str, text: str) -> Problem:
     mark = getattr(error, "problem_mark", None)
     line = mark.line + 1 if mark else None
-    found = getattr(error, "problem", None) or "text that is no YAML"
+    found = _told(getattr(error, "problem", None) or "")
     context = getattr(error, "context", None)
-    found = found.removeprefix("found ") + (f" ({context})" if context else "")
+    found += f" ({context})" if context else ""
     lines = text.splitlines()
     hint = ""
     if line and line <= len(lines) and "\t" in lines[line - 1]:
         hint = "Indent with spaces, not with tabs."
     return Problem(source, line, "document", found, "YAML", hint)
+
+
+def _told(problem: str) -> str:
+    """The parser's sentence as something that was found: "did not find expected X" is "text where X should be"."""
+    if problem in _FOUND:
+        return _FOUND[problem]
+    for pattern, words in _FOUND_LIKE:
+        match = pattern.fullmatch(problem)
+        if match:
+            return match.expand(words)
+    return f"text that is no YAML ({problem})" if problem else "text that is no YAML"
 
 
 def scalar(text: str) -> Any:

@@ -11,6 +11,20 @@ from gantree.model.errors import BadFields, Problem
 from gantree.text.document import MAX_DEPTH, Rows, Table
 
 UNKNOWN_LINE = 0
+_EXPECTED = {
+    "value": "a value",
+    "property name enclosed in double quotes": "a field name in double quotes",
+    "',' delimiter": "a `,`",
+    "':' delimiter": "a `:`",
+}
+_FOUND = {
+    "Extra data": "more text after its end",
+    "Unterminated string starting at": "a text without its closing quote",
+    "Invalid control character at": "a control character in a text",
+    "Invalid \\escape": "an unknown escape in a text",
+    "Invalid \\uXXXX escape": "a \\u without four digits in a text",
+}
+"""What the decoder says, in words that say what was found."""
 
 
 def read_json(text: str, source: str) -> Any:
@@ -20,9 +34,13 @@ def read_json(text: str, source: str) -> Any:
             text.removeprefix("\ufeff"), object_pairs_hook=_Pairs, parse_constant=_no_constant
         )
     except json.JSONDecodeError as error:
-        raise BadFields([_problem(source, error.lineno, error.msg.lower())]) from None
-    except (RecursionError, ValueError) as error:
-        raise BadFields([_problem(source, None, str(error).lower())]) from None
+        raise BadFields([_problem(source, error.lineno, _found(error))]) from None
+    except RecursionError:
+        raise BadFields([_problem(source, None, f"more than {MAX_DEPTH} levels")]) from None
+    except ValueError as error:  # from int() and from _no_constant
+        digits = "a number of too many digits"
+        found = str(error) if isinstance(error, _NoConstant) else digits
+        raise BadFields([_problem(source, None, found)]) from None
     return _located(value, "", source, 0)
 
 
@@ -30,8 +48,27 @@ class _Pairs(list[tuple[str, Any]]):
     """The fields of an object in the order in which they were written, doubles too."""
 
 
+class _NoConstant(ValueError):
+    """NaN or an infinity, which JSON has no word for."""
+
+
 def _no_constant(word: str) -> None:
-    raise ValueError(f"the number {word}")
+    raise _NoConstant(f"the number {word}")
+
+
+def _found(error: json.JSONDecodeError) -> str:
+    """The decoder's sentence as something that was found."""
+    begun, _, expected = error.msg.partition("xpecting ")
+    if not begun or not expected:
+        return _FOUND.get(error.msg, f"text that is no JSON ({error.msg.lower()})")
+    expected = _EXPECTED.get(expected, expected)
+    if error.pos >= len(error.doc.rstrip()):
+        return (
+            f"the end of the text where {expected} should be"
+            if error.doc.strip()
+            else "an empty text"
+        )
+    return f"text where {expected} should be"
 
 
 def _problem(source: str, line: int | None, found: str) -> Problem:

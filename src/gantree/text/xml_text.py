@@ -12,6 +12,21 @@ from lxml import etree
 from gantree.model.errors import BadFields, Problem
 
 MAX_CHARS = 32 << 20
+_PLACE = re.compile(r", line \d+, column \d+$")
+_FOUND = (
+    (re.compile(r"Document is empty"), "an empty text"),
+    (re.compile(r"Start tag expected, '<' not found"), "text that does not begin with `<`"),
+    (re.compile(r"Extra content at the end of the document"), "more text after its end"),
+    (
+        re.compile(r"Premature end of data in tag (\S+) line (\d+)"),
+        r"the end of the text inside <\1>, which line \2 opens",
+    ),
+    (
+        re.compile(r"Opening and ending tag mismatch: (\S+) line (\d+) and (\S+)"),
+        r"</\3> where </\1> should be, which line \2 opens",
+    ),
+)
+"""What libxml2 says of the usual slips, in words that say what was found."""
 _DECLARATION = re.compile(r"\ufeff?\s*<\?xml\s[^>]*\?>")
 
 
@@ -32,11 +47,21 @@ def read_xml(text: str, source: str) -> etree._Element:
     try:
         root = etree.fromstring(_bytes(text, source), parser)
     except etree.XMLSyntaxError as error:
-        raise _refused(source, error.lineno or None, error.msg or "no XML", "XML") from None
+        raise _refused(source, error.lineno or None, _told(error.msg or ""), "XML") from None
     dtd = root.getroottree().docinfo.internalDTD
     if dtd is not None and next(iter(dtd.iterentities()), None) is not None:
         raise _refused(source, None, "entities of its own", "XML without entity declarations")
     return root
+
+
+def _told(message: str) -> str:
+    """The parser's sentence as something that was found, without the line, which stands before it."""
+    said = _PLACE.sub("", message)
+    for pattern, words in _FOUND:
+        match = pattern.fullmatch(said)
+        if match:
+            return match.expand(words)
+    return f"text that is no XML ({said})" if said else "text that is no XML"
 
 
 def _bytes(text: str, source: str) -> bytes:

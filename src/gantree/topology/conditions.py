@@ -6,9 +6,11 @@ full). They are two numbers, never one: a gang must not flee its own traffic, so
 the load that the gang itself makes, but never the health. `residual` joins the two for `cost`: health x (1 - load) is
 the share of a capacity that new traffic finds.
 
-A node of health 0 takes no work: `Occupancy` marks it unusable. Any other domain of health 0 can still be used inside.
+A node of health 0 takes no work: `Occupancy` marks it unusable. A NIC of health 0 is handed to nobody: `Occupancy`
+leaves it out of what is free. Any other domain of health 0 can still be used inside.
 """
 
+from collections.abc import Iterable
 from typing import Self
 
 import numpy as np
@@ -100,7 +102,7 @@ class Conditions:
         _, index = self.fabric.find(self.fabric.tiers[-1], node)
         numbers = self._number_of_nic[int(self.fabric.machine_index_of_node[index])]
         if nic not in numbers:
-            raise BadInput(f"node {node} has no NIC {nic!r}, only {', '.join(numbers) or 'none'}")
+            raise _no_such_nic(node, nic, numbers)
         return index, numbers[nic]
 
 
@@ -111,6 +113,26 @@ def sound_nodes(fabric: Fabric) -> BoolArray:
         if facts.tier == fabric.tiers[-1] and facts.health == 0:
             sound[fabric.index_of_node[facts.name]] = False
     return sound
+
+
+def broken_nics(fabric: Fabric) -> dict[int, int]:
+    """Node -> mask of its NICs whose health the cluster file gives as 0; only nodes that have such.
+
+    Raises BadInput for a NIC that is not there.
+    """
+    masks: dict[int, int] = {}
+    for facts in fabric.cluster.nics:
+        if facts.health == 0:
+            _, node = fabric.find(fabric.tiers[-1], facts.node)
+            names = [nic.name for nic in fabric.machine_of_node(node).nics]
+            if facts.nic not in names:
+                raise _no_such_nic(facts.node, facts.nic, names)
+            masks[node] = masks.get(node, 0) | 1 << names.index(facts.nic)
+    return masks
+
+
+def _no_such_nic(node: str, nic: str, names: Iterable[str]) -> BadInput:
+    return BadInput(f"node {node} has no NIC {nic!r}, only {', '.join(names) or 'none'}")
 
 
 def _check(what: str, health: float | None, load: float | None) -> None:

@@ -20,7 +20,7 @@ their first ranks. A ring in topology order leaves a leaf once; shuffled, it lea
     collectives  time from hops, size and algorithm          traffic   what a job sends, by group of its parallelism
     step         a training step: groups, overlap, bubble
     pricing      asking for prices, and keeping them         signature  by what they are kept
-    prediction   what a gang's place is said to cost
+    prediction   what a gang's place is said to cost         assumptions  what nobody told, what is broken
 
 What is kept: prices by *signature*, that is which GPUs on nodes of which kind, in which domains relative to each other,
 with what left of their links. Two placements that look alike to traffic are one price, so a repeated question costs
@@ -31,6 +31,7 @@ Times compare places well; as promises they are only as good as that table. What
 measure`) takes the place of the constants.
 """
 
+from gantree.topology.assumptions import Rests, rests_on
 from gantree.topology.prediction import GIB, predict
 from gantree.topology.pricing import Price, Pricer, Prices, Ranks, pricer_of, ranks_of
 from gantree.topology.step import FlowCost, Step, step_time
@@ -42,9 +43,11 @@ __all__ = [
     "Pricer",
     "Prices",
     "Ranks",
+    "Rests",
     "Step",
     "predict",
     "pricer_of",
     "ranks_of",
+    "rests_on",
     "step_time",
 ]

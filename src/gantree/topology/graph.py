@@ -30,6 +30,7 @@ from math import isnan, prod
 from typing import Any
 
 import networkx as nx
+import numpy as np
 
 from gantree.model.cluster import Link, Node
 from gantree.topology.conditions import Conditions
@@ -55,6 +56,18 @@ def build_graph(
     Raises BadInput where a torus of the cluster contradicts itself.
     """
     return _Builder(fabric, occupancy, conditions, inner_domains).graph()
+
+
+def vertices_of(fabric: Fabric, inner_domains: InnerDomains) -> int:
+    """Return how many vertices `build_graph` makes, without making them."""
+    nvswitch_above = NVLINK_TIER in fabric.tiers
+    numbers, nodes_of_machine = np.unique(fabric.machine_index_of_node, return_counts=True)
+    devices = sum(
+        int(nodes)
+        * len(draw_inside(fabric.machines[number], inner_domains, nvswitch_above).devices)
+        for number, nodes in zip(numbers, nodes_of_machine, strict=True)
+    )
+    return devices + sum(fabric.domains(tier) for tier in range(fabric.node_tier))
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,11 +327,13 @@ class _NodeDrawing:
     def _own_of_nic(self, index: int) -> Attributes:
         nic = self.machine.nics[index]
         health, load = self._condition_of_nic(index)
+        usable = self.builder.occupancy.usable(self.node.name)
         own: Attributes = {
             "tier": "nic",
             "name": f"{self.node.name}/{nic.name}",
             "health": health,
             "load": load,
+            "usable": usable and health > 0,
         }
         if nic.rail is not None:
             own["rail"] = nic.rail

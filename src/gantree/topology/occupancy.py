@@ -17,7 +17,7 @@ import numpy as np
 from gantree.model.cluster import Allocation, Machine
 from gantree.model.errors import BadInput
 from gantree.model.placements import MemberPlacement
-from gantree.topology.conditions import sound_nodes
+from gantree.topology.conditions import broken_nics, sound_nodes
 from gantree.topology.fabric import BoolArray, Fabric, IntArray
 from gantree.topology.masks import gpus_of, mask_of
 
@@ -45,15 +45,16 @@ class Index(Protocol):
 class Occupancy:
     """What of a fabric is taken. Read the arrays, never write them.
 
-    free_mask_of_node[node] has a bit per free GPU, free_nic_mask_of_node[node] one per free NIC of the machine;
-    the arrays beside them are the same as counts. A node that is not usable keeps what it holds.
+    free_mask_of_node[node] has a bit per free GPU, free_nic_mask_of_node[node] one per NIC of the machine that nobody
+    holds; the arrays beside them count them, of the NICs only those that are not broken. broken_nic_mask_of_node has
+    an entry for each node with NICs of health 0. A node that is not usable, and a broken NIC, stays with its holder.
     """
 
     def __init__(self, fabric: Fabric, *, empty: bool = False) -> None:
         """A fabric with the site's own allocations taken, or without them where empty.
 
-        Nodes that the site says are broken (health 0) are not usable. Raises BadInput where an allocation
-        contradicts the machine it is on or another allocation.
+        Nodes that the site says are broken (health 0) are not usable, nor are such NICs. Raises BadInput where an
+        allocation contradicts the machine it is on or another allocation.
         """
         self.fabric = fabric
         machines = [fabric.machine_of_node(node) for node in range(len(fabric.nodes))]
@@ -65,6 +66,7 @@ class Occupancy:
         self.free_nics_of_node: IntArray = _array(
             [len(machine.nics) if machine.nics_counted else UNCOUNTED for machine in machines]
         )
+        self.broken_nic_mask_of_node: dict[int, int] = {}
         self.free_microcpus_of_node: IntArray = _array(
             [UNCOUNTED if m.cpus is None else microcpus(m.cpus) for m in machines]
         )
@@ -78,6 +80,7 @@ class Occupancy:
         self._emptied: Occupancy | None = None
         self._log: list[int] = []
         self._log_starts_at = 0
+        self._break_nics(broken_nics(fabric))
         if not empty:
             for allocation in fabric.cluster.allocations:
                 self._take_site_allocation(allocation)
@@ -105,13 +108,13 @@ class Occupancy:
         return gpus_of(self.free_mask_of_node[self._index(node)])
 
     def free_nics(self, node: str) -> tuple[str, ...]:
-        """NICs that nobody holds on a node, in the machine's order."""
+        """NICs that are whole or worn and that nobody holds on a node, in the machine's order."""
         index = self._index(node)
         return self.free_nics_of_index(index)
 
     def free_nics_of_index(self, node: int) -> tuple[str, ...]:
         """As `free_nics`, by node index."""
-        free = self.free_nic_mask_of_node[node]
+        free = self.free_nic_mask_of_node[node] & ~self.broken_nic_mask_of_node.get(node, 0)
         nics = self.fabric.machine_of_node(node).nics
         return tuple(nic.name for bit, nic in enumerate(nics) if free >> bit & 1)
 
@@ -182,6 +185,7 @@ class Occupancy:
         twin.free_nic_mask_of_node = self.free_nic_mask_of_node.copy()
         twin.free_gpus_of_node = self.free_gpus_of_node.copy()
         twin.free_nics_of_node = self.free_nics_of_node.copy()
+        twin.broken_nic_mask_of_node = self.broken_nic_mask_of_node.copy()
         twin.free_microcpus_of_node = self.free_microcpus_of_node.copy()
         twin.free_memory_KiB_of_node = self.free_memory_KiB_of_node.copy()
         twin.usable_node = self.usable_node.copy()
@@ -201,16 +205,18 @@ class Occupancy:
         return twin
 
     def emptied(self) -> "Occupancy":
-        """The same fabric with nothing taken and every node usable. Shared and kept: do not change it."""
+        """The same fabric with nothing taken, every node usable, every NIC whole. Shared and kept: do not change it."""
         if self._emptied is None:
             self._emptied = Occupancy(self.fabric, empty=True)
             self._emptied.usable_node[:] = True
+            self._emptied._break_nics({})
             self._emptied._emptied = self._emptied
         return self._emptied
 
     def check(self) -> None:
         """Recompute everything from the owners; AssertionError where the arrays say otherwise."""
         fresh = Occupancy(self.fabric, empty=True)
+        fresh._break_nics(self.broken_nic_mask_of_node)
         for owner, members in self.owners.items():
             fresh.take(owner, members)
         for name in (
@@ -228,6 +234,14 @@ class Occupancy:
         index = self.fabric.index_of_node.get(node)
         assert index is not None, f"no node {node} in this fabric"
         return index
+
+    def _break_nics(self, broken_nic_mask_of_node: dict[int, int]) -> None:
+        """Count exactly these NICs as broken; of an occupancy in which nobody holds any."""
+        for node, mask in self.broken_nic_mask_of_node.items():
+            self.free_nics_of_node[node] += mask.bit_count()
+        self.broken_nic_mask_of_node = broken_nic_mask_of_node.copy()
+        for node, mask in self.broken_nic_mask_of_node.items():
+            self.free_nics_of_node[node] -= mask.bit_count()
 
     def _hold(self, owner: str, members: Sequence[MemberPlacement]) -> None:
         for member in members:
@@ -262,10 +276,10 @@ class Occupancy:
         self.free_microcpus_of_node[node] += sign * microcpus(member.cpus)
         self.free_memory_KiB_of_node[node] += sign * memory_KiB(member.memory_GiB)
         if member.nics:
-            self.free_nic_mask_of_node[node] ^= _nic_mask(
-                self.fabric.machine_of_node(node), member.nics
-            )
-            self.free_nics_of_node[node] += sign * len(member.nics)
+            held = _nic_mask(self.fabric.machine_of_node(node), member.nics)
+            counted = held & ~self.broken_nic_mask_of_node.get(node, 0)
+            self.free_nic_mask_of_node[node] ^= held
+            self.free_nics_of_node[node] += sign * counted.bit_count()
         self._touch(node)
 
     def _touch(self, node: int) -> None:
@@ -294,18 +308,19 @@ class Occupancy:
         self._hold(f"site:{allocation.job}", (member,))
 
     def _nearest_nics(self, node: int, allocation: Allocation) -> tuple[str, ...]:
-        """Free NICs, those near one of the allocation's GPUs first."""
-        if not self.fabric.machine_of_node(node).nics_counted:
+        """NICs that nobody holds, those near one of the allocation's GPUs first, broken ones last."""
+        machine = self.fabric.machine_of_node(node)
+        if not machine.nics_counted:
             return ()
-        near = set(allocation.gpus)
-        free = set(self.free_nics_of_index(node))
-        nics = [nic for nic in self.fabric.machine_of_node(node).nics if nic.name in free]
+        near, whole = set(allocation.gpus), set(self.free_nics_of_index(node))
+        held_by_none = self.free_nic_mask_of_node[node]
+        nics = [nic for bit, nic in enumerate(machine.nics) if held_by_none >> bit & 1]
         if len(nics) < allocation.nics:
             raise BadInput(
                 f"allocation of {allocation.job} on {allocation.node}: "
                 f"{allocation.nics} NICs asked, {len(nics)} free"
             )
-        nics.sort(key=lambda nic: not near.intersection(nic.near))
+        nics.sort(key=lambda nic: (nic.name not in whole, not near.intersection(nic.near)))
         return tuple(nic.name for nic in nics[: allocation.nics])
 
 

@@ -28,6 +28,7 @@ from gantree.topology.pricing import Price, Pricer, Ranks
 from gantree.topology.traffic import (
     EXPERT_DATA,
     Flow,
+    Ways,
     flops_of,
     flows_of,
     groups_of,
@@ -91,7 +92,8 @@ def step_time(pricer: Pricer, job: Job, ranks: Ranks) -> Step | None:
         return None
     ways = ways_of(job, len(ranks))
     compute_s, assumed = _compute(pricer.terrain.fabric, job, ranks)
-    flows = _price(pricer, job, flows_of(job, ways), groups_of(ways), ranks, compute_s)
+    groups = groups_of(ways)
+    flows = _price(pricer, job, flows_of(job, ways), groups, ranks, compute_s)
     late = sum(flow.exposed_s for flow in flows if flow.axis in {"data", EXPERT_DATA})
     exposed = sum(flow.exposed_s for flow in flows)
     busy = compute_s + exposed - late
@@ -103,8 +105,32 @@ def step_time(pricer: Pricer, job: Job, ranks: Ranks) -> Step | None:
         comm_s=sum(flow.seconds for flow in flows),
         exposed_s=exposed,
         flows=tuple(flows),
-        assumed=tuple(assumed),
+        assumed=(*_left_open(job, ways), *assumed, *_sources(job, groups)),
     )
+
+
+def _left_open(job: Job, ways: Ways) -> list[str]:
+    """Ways that the job does not write and that its GPUs give."""
+    if "data" in dict(job.parallelism) or ways.data == 1:
+        return []
+    why = "the ways that are left" if job.parallelism else "no parallelism is told"
+    return [f"data {ways.data} ({why})"]
+
+
+def _sources(job: Job, groups: Mapping[str, IntArray]) -> list[str]:
+    """Which of model and traffic holds where the job tells both, and axes whose traffic it leaves out."""
+    if job.traffic is None:
+        return []
+    told = [each.axis for each in job.traffic.axes]
+    if job.trains is None:
+        silent = [axis for axis in groups if axis != EXPERT_DATA and axis not in told]
+        return [f"no traffic along {axis} (none is told)" for axis in silent]
+    wins = [f"traffic.{axis}" for axis in told]
+    wins += ["traffic.compute"] if job.traffic.compute_s is not None else []
+    words = [f"{' and '.join(wins)} before what the model implies"] if wins else []
+    if job.traffic.micro_batches > 1:
+        words.append("micro-batches as the model's, not traffic.micro_batches")
+    return words
 
 
 def _compute(fabric: Fabric, job: Job, ranks: Ranks) -> tuple[float, list[str]]:

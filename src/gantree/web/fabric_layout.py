@@ -8,6 +8,7 @@ that the widest domain is about twice as wide as high with few gaps in its last 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log, sqrt
+from string import digits
 
 from gantree.web.fabric_scene import DomainView, NodeView
 
@@ -99,6 +100,21 @@ def shortened(text: str, width: float, font: float) -> str:
     """Return as much of the end of a text as has room; the ends of names are what tells them apart."""
     room = max(1, int(width / (font * _CHAR_WIDTH)))
     return text if len(text) <= room else f"…{text[len(text) - room + 1 :]}"
+
+
+def shared_start(names: Sequence[str]) -> str:
+    """Return what all names start with, up to a separator, else up to the numbers at their ends.
+
+    "dgx-04-" of dgx-04-c01 and dgx-04-c02, "node" of node001 and node002; nothing where a name would be all of it.
+    """
+    if len(names) < 2:
+        return ""
+    first, last = min(names), max(names)
+    differ = (at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
+    same = first[: next(differ, len(first))]
+    cut = max(same.rfind(separator) for separator in "-_.") + 1
+    start = same[:cut] if cut else same.rstrip(digits)
+    return "" if start in names else start
 
 
 def lay_out(root: DomainView, scale: Scale) -> Box:

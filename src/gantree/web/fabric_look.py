@@ -126,7 +126,7 @@ class Sign:
 SIGNS = (
     Sign("free", '<rect class="f" x="1" y="1" width="12" height="12"/>', "free"),
     Sign("out", '<rect class="x" x="1" y="1" width="12" height="12"/>', "out of use; dashed frame"),
-    Sign("low", '<path class="w" d="M1 13l6 -11l6 11z"/>', "health below 100 %"),
+    Sign("low", '<path class="w" d="M1 13l6 -11l6 11z"/>', "health below 100 %, own or a NIC's"),
     Sign(
         "load",
         '<path class="t" d="M0 5h14v4h-14z"/><path class="u" d="M0 5h8v4h-8z"/>',

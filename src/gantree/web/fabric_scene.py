@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase
 
+import numpy as np
+
 from gantree.topology.conditions import Conditions
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
@@ -28,10 +30,19 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
+class NicView:
+    """A NIC that is not whole (health below 1) or not idle (load above 0)."""
+
+    name: str
+    health: float
+    load: float
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """A node. holder_of_gpu[gpu] is a number of a holder or FREE; holders are all that hold anything on it.
 
-    words are lines that tell all of it.
+    nics are those that are not whole or not idle; words are lines that tell all of it.
     """
 
     name: str
@@ -41,7 +52,13 @@ class NodeView:
     usable: bool
     health: float
     load: float
+    nics: tuple[NicView, ...]
     words: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the node and all of its NICs have full health."""
+        return self.health == 1 and all(nic.health == 1 for nic in self.nics)
 
     @property
     def free_gpus(self) -> int:
@@ -118,6 +135,44 @@ def percent(part: float) -> str:
     return f"{shown} %"
 
 
+def nics_to_tell(conditions: Conditions) -> dict[int, tuple[NicView, ...]]:
+    """Return, by node index, the NICs that are not whole or not idle; nodes without such have no entry."""
+    fabric = conditions.fabric
+    of_node: dict[int, list[NicView]] = {}
+    for node, nic in np.argwhere((conditions.health_of_nic < 1) | (conditions.load_of_nic > 0)):
+        health, load = conditions.health_of_nic[node, nic], conditions.load_of_nic[node, nic]
+        name = fabric.machine_of_node(int(node)).nics[nic].name
+        of_node.setdefault(int(node), []).append(NicView(name, float(health), float(load)))
+    return {node: tuple(nics) for node, nics in of_node.items()}
+
+
+def nic_notes(nics: Sequence[NicView]) -> list[str]:
+    """Return short notes on the NICs of a node, those of one kind counted together: "1 NIC out of use"."""
+    broken = [nic for nic in nics if nic.health == 0]
+    worn = [nic.health for nic in nics if 0 < nic.health < 1]
+    busy = [nic.load for nic in nics if nic.health > 0 and nic.load > 0]
+    return [
+        *([f"{_nics(len(broken))} out of use"] if broken else []),
+        *([f"{_nics(len(worn))} health {_percents(worn)}"] if worn else []),
+        *([f"{_nics(len(busy))} load {_percents(busy)}"] if busy else []),
+    ]
+
+
+def _nics(count: int) -> str:
+    return f"{count} NIC{'s' * (count != 1)}"
+
+
+def _percents(parts: Sequence[float]) -> str:
+    least, most = percent(min(parts)), percent(max(parts))
+    return least if least == most else f"{least} to {most}"
+
+
+def _nic_in_words(nic: NicView) -> str:
+    told = [f"health {percent(nic.health)}" if nic.health < 1 else ""]
+    told += [f"load {percent(nic.load)}" if nic.load > 0 else ""]
+    return f"NIC {nic.name} " + (", ".join(filter(None, told)) if nic.health > 0 else "out of use")
+
+
 def _order_of_holders(fabric: Fabric, occupancy: Occupancy) -> list[str]:
     def first_node(owner: str) -> tuple[int, str]:
         members = occupancy.owners[owner]
@@ -150,11 +205,12 @@ def _nodes(fabric: Fabric, occupancy: Occupancy, conditions: Conditions) -> tupl
             for gpu in member.gpus:
                 holder_of_gpu[node][gpu] = number
     health, load = conditions.health_of_domain[-1], conditions.load_of_domain[-1]
-    places = _places_in_tori(fabric)
+    places, nics = _places_in_tori(fabric), nics_to_tell(conditions)
     return tuple(
         _node(
             fabric, index, tuple(holder_of_gpu[index]), tuple(holders_of_node[index]), order,
-            occupancy.usable(node.name), float(health[index]), float(load[index]), places.get(index, ""),
+            occupancy.usable(node.name), float(health[index]), float(load[index]), nics.get(index, ()),
+            places.get(index, ""),
         )
         for index, node in enumerate(fabric.nodes)
     )  # fmt: skip
@@ -178,6 +234,7 @@ def _node(
     usable: bool,
     health: float,
     load: float,
+    nics: tuple[NicView, ...],
     place_in_torus: str,
 ) -> NodeView:
     node = fabric.nodes[index]
@@ -191,12 +248,13 @@ def _node(
         "" if usable else "out of use",
         f"health {percent(health)}" if health < 1 else "",
         f"load {percent(load)}" if load > 0 else "",
+        *map(_nic_in_words, nics),
         *(_held(number, order[number], holder_of_gpu) for number in holders),
         *(f"{name}: {domain}" for name, domain in node.partitions),
         place_in_torus,
     ]
     return NodeView(
-        node.name, node.machine, holder_of_gpu, holders, usable, health, load,
+        node.name, node.machine, holder_of_gpu, holders, usable, health, load, nics,
         tuple(line for line in words if line),
     )  # fmt: skip
 

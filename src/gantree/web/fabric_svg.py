@@ -16,6 +16,7 @@ from gantree.web.fabric_layout import (
     node_size,
     place_of_gpu,
     scale_for,
+    shared_start,
     shortened,
 )
 from gantree.web.fabric_look import SIGNS, STYLE, ink, paint, patterns, swatch
@@ -137,10 +138,11 @@ class _Pen:
         yield f'<g transform="translate({_n(box.x)} {_n(box.y)})">'
         if depth:
             yield from self._frame(box, box.view, depth)
+        nodes = [(each, each.view) for each in box.inside if isinstance(each.view, NodeView)]
+        for (each, view), name in zip(nodes, self._names(nodes), strict=True):
+            yield self._node(each, view, name)
         for each in box.inside:
-            if isinstance(each.view, NodeView):
-                yield self._node(each, each.view)
-            else:
+            if isinstance(each.view, DomainView):
                 yield from self.domain(each, depth + 1)
         yield "</g>"
 
@@ -188,10 +190,21 @@ class _Pen:
             drawn += f'<text x="{_n(left + font * 1.05)}" y="{_n(base)}" font-size="{_n(font * 0.9)}">{shown}</text>'
         return drawn, right - left
 
-    def _node(self, box: Box, view: NodeView) -> str:
+    def _names(self, nodes: list[tuple[Box, NodeView]]) -> list[str]:
+        """Return the names of a domain's nodes; where one has no room, all without the start that they share."""
+        names, font = [view.name for _, view in nodes], self.scale.node_font
+        rooms = [box.width - 2 * self.scale.padding for box, _ in nodes]
+        if all(
+            shortened(name, room, font) == name for name, room in zip(names, rooms, strict=True)
+        ):
+            return names
+        start = len(shared_start(names))
+        return [f"…{name[start:]}" if start else name for name in names]
+
+    def _node(self, box: Box, view: NodeView, name: str) -> str:
         scale, gpus = self.scale, len(view.holder_of_gpu)
-        states = ["n"] + (["o"] if not view.usable else ["l"] if view.health < 1 else [])
-        name = shortened(view.name, box.width - 2 * scale.padding, scale.node_font)
+        states = ["n"] + (["o"] if not view.usable else ["l"] if not view.whole else [])
+        name = shortened(name, box.width - 2 * scale.padding, scale.node_font)
         hidden = "" if scale.node_font >= _LEAST_READABLE_PX else ' class="s"'
         base = _n(scale.padding / 2 + scale.node_font)
         place = f'x="{_n(scale.padding)}" y="{base}" font-size="{_n(scale.node_font)}"'
@@ -236,12 +249,13 @@ class _Pen:
         )
 
     def _condition(self, box: Box, view: NodeView) -> str:
-        """Return the triangle of a node that is not whole, and the bar of its load."""
+        """Return the triangle of a node that is not whole or has such a NIC, and the bar of its load."""
         scale, drawn = self.scale, ""
-        if view.health < 1:
+        if not view.whole:
             side = max(scale.node_font, 5) * 0.9
+            sign = "w dead" if any(nic.health == 0 for nic in view.nics) else "w"
             drawn += _triangle(
-                box.width - side - scale.padding / 2, side + scale.padding / 2, side, "w"
+                box.width - side - scale.padding / 2, side + scale.padding / 2, side, sign
             )
         if view.load > 0:
             width = box.width - 2 * scale.padding
@@ -257,7 +271,7 @@ def _keys(view: NodeView) -> Iterator[str]:
         yield "free"
     if not view.usable:
         yield "out"
-    if view.health < 1:
+    if not view.whole:
         yield "low"
     if view.load > 0:
         yield "load"

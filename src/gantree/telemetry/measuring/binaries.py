@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gantree.model.errors import Unreachable, Unsupported
+from gantree.model.errors import BadInput, Unreachable
 from gantree.telemetry.measuring.plan import Together
 from gantree.telemetry.measuring.processes import running, wait
 from gantree.telemetry.measuring.request import Advance, Found, Task
@@ -46,8 +46,8 @@ def time_with_binaries(
 ) -> Found:
     """Time collectives on each set of GPUs of this node. Collectives without a program are left out, with a warning.
 
-    Raises Unsupported where no collective has a program; Unreachable where one fails, prints no table, or the time is
-    over.
+    Raises BadInput where the folder named has no program of any collective; Unreachable where PATH has none, one fails
+    or prints no table, and when the time is over.
     """
     deadline = time.monotonic() + task.timeout_s
     programs = {name: binary(name, task.binaries) for name in collectives}
@@ -55,8 +55,13 @@ def time_with_binaries(
         f"{name}: there is no {_program(name)}" for name, path in programs.items() if path is None
     ]
     if len(missing) == len(programs):
-        where = task.binaries or "PATH"
-        raise Unsupported(f"no program of nccl-tests in {where}; {'; '.join(missing)}")
+        if task.binaries is not None:
+            raise BadInput(
+                f"--binary-dir {task.binaries}: no program of nccl-tests is there; {'; '.join(missing)}"
+            )
+        raise Unreachable(
+            f"no program of nccl-tests on PATH; {'; '.join(missing)}; --binary-dir says where they are"
+        )
     runs = [
         (group, name, path) for group in task.in_node for name, path in programs.items() if path
     ]

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gantree.model.cluster import Link
-from gantree.model.errors import BadInput, Unsupported
+from gantree.model.errors import BadInput, Unreachable, Unsupported
 from gantree.telemetry.measuring.binaries import binary, time_with_binaries
 from gantree.telemetry.measuring.fit import links_of
 from gantree.telemetry.measuring.ranks import time_with_torch
@@ -27,8 +27,8 @@ RING = {"NCCL_ALGO": "Ring"}
 def chosen_backend(wish: str, gpus: int, several_commands: bool, binaries: Path | None) -> str:
     """Return with what to measure: what was wished, or what there is.
 
-    Raises BadInput for an unknown wish, Unsupported for one that cannot be: GPUs where there are none, and programs
-    of nccl-tests across nodes.
+    Raises BadInput for an unknown wish, Unreachable for GPUs where there are none, Unsupported for programs of
+    nccl-tests across nodes.
     """
     if wish not in BACKENDS:
         raise BadInput(f"--backend {wish}: allowed: {', '.join(BACKENDS)}")
@@ -37,7 +37,7 @@ def chosen_backend(wish: str, gpus: int, several_commands: bool, binaries: Path 
             return "gloo"
         return "nccl-tests" if not several_commands and binary("all_reduce", binaries) else "nccl"
     if wish != "gloo" and gpus == 0:
-        raise Unsupported(
+        raise Unreachable(
             f"--backend {wish} needs GPUs, and no driver tells of any here; say how many with --gpus, "
             "or measure the processors with --backend gloo"
         )

@@ -22,8 +22,9 @@ from gantree.topology.calibration import MeasuredRow
 
 PROGRAM = "gantree.telemetry.measuring.rank"
 NEEDS_TORCH = (
-    "measuring with torch.distributed needs PyTorch, which is not installed here; "
-    "pip install 'gantree[torch]', or give the programs of nccl-tests with --binary-dir"
+    "measuring with torch.distributed needs PyTorch 2.4 or later beside gantree, and there is none. In a clone: "
+    ".venv/bin/python -m uv pip install -e '.[torch]'; where gantree was installed: pip install 'torch>=2.4' with that "
+    "Python; or give the programs of nccl-tests with --binary-dir"
 )
 LATE_S = 5.0
 """Ranks end themselves so much later than they are stopped from here: only if nobody is here any more."""
@@ -34,11 +35,11 @@ def time_with_torch(
 ) -> Found | None:
     """Time a task's collectives; backend is "nccl" or "gloo". None on commands that do not have rank 0.
 
-    Passes of one measurement are numbered from 0, so that they meet at different ports. Raises Unsupported without
-    PyTorch and where it times nothing; Unreachable where a rank fails or the time is over.
+    Passes of one measurement are numbered from 0, so that they meet at different ports. Raises Unsupported where it
+    times nothing; Unreachable without PyTorch, where a rank fails or the time is over.
     """
     if find_spec("torch") is None:
-        raise Unsupported(NEEDS_TORCH)
+        raise Unreachable(NEEDS_TORCH)
     with TemporaryDirectory(prefix="gantree-measure-") as name:
         folder = Path(name)
         spec = _spec(task, backend, pass_number, folder)

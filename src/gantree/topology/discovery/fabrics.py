@@ -56,7 +56,10 @@ class SeenNode:
 
 @dataclass(frozen=True, slots=True)
 class FabricReading:
-    """What a source says of a fabric. tiers run from wide to narrow, without "node"; links are by tier."""
+    """What a source says of a fabric. tiers run from wide to narrow, without "node"; links are by tier.
+
+    warnings_if_alone hold only where no other source tells where the nodes stand: `merging` keeps or drops them.
+    """
 
     tiers: tuple[str, ...]
     nodes: tuple[SeenNode, ...]
@@ -65,6 +68,7 @@ class FabricReading:
     tori: tuple[Torus, ...] = ()
     inferred: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    warnings_if_alone: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, object]:
         """Return what `gantree topo import KIND --json` prints for a fabric."""

@@ -5,7 +5,7 @@ sources; some fabric kinds are one text each, some are several texts of one fabr
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from gantree.model.errors import BadInput
@@ -32,6 +32,7 @@ from gantree.topology.discovery.machines import (
 )
 from gantree.topology.discovery.machines.nvlink_status import NvlinkStatus
 from gantree.topology.discovery.networks import ibnetdiscover, netq, ufm
+from gantree.topology.discovery.other_kinds import instead_of
 
 Text = tuple[str, str]
 """The text of a source, and its name for errors."""
@@ -76,8 +77,43 @@ def _each(
     return lambda texts, wishes: [parse(text, source, wishes) for text, source in texts]
 
 
-def _kubernetes(text: str, source: str, wishes: Wishes) -> FabricReading:
-    return kubernetes.parse(text, source, wishes.levels or None)
+def _looked_at(
+    kind: str, read: Callable[[Sequence[Text], Wishes], list[FabricReading]]
+) -> Callable[[Sequence[Text], Wishes], list[FabricReading]]:
+    """Refuse a text that is of another kind in one line, not with a problem for each of its lines."""
+
+    def looked_at(texts: Sequence[Text], wishes: Wishes) -> list[FabricReading]:
+        for text, source in texts:
+            if not text.strip("\ufeff \t\r\n"):
+                raise BadInput(f"{source}: the text is empty")
+        try:
+            return read(texts, wishes)
+        except BadInput:
+            _refuse_other_kinds(kind, texts)
+            raise
+
+    return looked_at
+
+
+def _machine_looked_at(kind: MachineKind) -> MachineKind:
+    """Say of a text that is of another kind what it is; what a parser itself says of it is kept."""
+
+    def parse(text: str, source: str) -> MachineReading:
+        try:
+            return kind.parse(text, source)
+        except BadInput as error:
+            if "it looks like" not in str(error):
+                _refuse_other_kinds(kind.name, [(text, source)])
+            raise
+
+    return replace(kind, parse=parse)
+
+
+def _refuse_other_kinds(kind: str, texts: Sequence[Text]) -> None:
+    for text, source in texts:
+        instead = instead_of(kind, text)
+        if instead is not None:
+            raise BadInput(f"{source}: {instead}") from None
 
 
 _MACHINES = (
@@ -108,17 +144,24 @@ _FABRICS = (
     FabricKind("csv", "a table of nodes and their domains",
                _each(lambda text, source, _: domains_csv.parse(text, source))),
     FabricKind("kubernetes", "kubectl get nodes -o json (or yaml), with a Kueue Topology if there is one",
-               _each(_kubernetes)),
+               lambda texts, wishes: [kubernetes.read(texts, wishes.levels or None)]),
 )  # fmt: skip
 
-MACHINE_KINDS: Mapping[str, MachineKind] = MappingProxyType({kind.name: kind for kind in _MACHINES})
-FABRIC_KINDS: Mapping[str, FabricKind] = MappingProxyType({kind.name: kind for kind in _FABRICS})
+MACHINE_KINDS: Mapping[str, MachineKind] = MappingProxyType(
+    {kind.name: _machine_looked_at(kind) for kind in _MACHINES}
+)
+FABRIC_KINDS: Mapping[str, FabricKind] = MappingProxyType(
+    {kind.name: replace(kind, read=_looked_at(kind.name, kind.read)) for kind in _FABRICS}
+)
 KINDS: Mapping[str, MachineKind | FabricKind] = MappingProxyType({**MACHINE_KINDS, **FABRIC_KINDS})
 
 
-def unknown_kind(word: str) -> BadInput:
-    """Return the error for a word that is no kind."""
-    hint = did_you_mean(word, KINDS)
+def unknown_kind(word: str, more: Sequence[str] = ()) -> BadInput:
+    """Return the error for a word that is no kind; more are kinds that are no files. Beginnings count as near."""
+    kinds = [*KINDS, *more]
+    begun = [kind for kind in kinds if len(word) > 1 and kind.startswith(word.lower())]
+    hint = f"Did you mean {' or '.join(f'`{kind}`' for kind in begun)}?" if begun else ""
+    hint = hint or did_you_mean(word, kinds)
     return BadInput(
-        f"no kind of source {word!r}; allowed: {', '.join(KINDS)}" + (f". {hint}" if hint else "")
+        f"no kind of source {word!r}; allowed: {', '.join(kinds)}" + (f". {hint}" if hint else "")
     )

@@ -56,7 +56,15 @@ def merged(sources: Sequence[Source]) -> FabricReading:
     reading = first.reading
     for source in others:
         reading = _with(reading, source, first.file)
-    return reading
+    alone = [_if_alone(source, sources) for source in sources]
+    warnings = (*reading.warnings, *(said for each in alone for said in each))
+    return replace(reading, warnings=warnings, warnings_if_alone=())
+
+
+def _if_alone(source: Source, sources: Sequence[Source]) -> tuple[str, ...]:
+    """Return what to warn of a source only where no other one tells where the nodes stand."""
+    told = any(other.reading.tiers for other in sources if other is not source)
+    return () if told else source.reading.warnings_if_alone
 
 
 def some(names: Iterable[str]) -> str:
@@ -64,6 +72,11 @@ def some(names: Iterable[str]) -> str:
     listed = list(names)
     more = len(listed) - MOST_NAMED
     return ", ".join(listed[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """Return a count with its noun, and what follows it: "1 node is", "2 nodes are"."""
+    return f"{count} {one if count == 1 else many}"
 
 
 def _with(base: FabricReading, source: Source, base_file: str) -> FabricReading:
@@ -119,10 +132,10 @@ def _matched(
             seen[node.name] = found
     if not seen:
         raise BadInput(
-            f"{source.file}: none of its {len(by_name)} nodes ({some(by_name)}) is in {base_file} "
+            f"{source.file}: none of its {counted(len(by_name), 'node', 'nodes')} ({some(by_name)}) is in {base_file} "
             f"({some(node.name for node in base.nodes)}); give sources of the same nodes"
         )
-    note = f"{source.file}: {len(by_short_name)} nodes are matched by name without DNS domain"
+    note = f"{source.file}: {counted(len(by_short_name), 'node is', 'nodes are')} matched by name without DNS domain"
     return seen, [note] if by_short_name else []
 
 
@@ -266,7 +279,10 @@ def _left_out(
     only_there = [node.name for node in more.nodes if node.name not in known]
     only_here = [node.name for node in base.nodes if node.name not in seen]
     told = [
-        f"{source.file}: {len(only_there)} nodes are in no tree and left out: {some(only_there)}"
+        f"{source.file}: {counted(len(only_there), 'node is', 'nodes are')} in no tree and left out: "
+        f"{some(only_there)}"
     ]
-    silent = [f"{source.file}: it says nothing of {len(only_here)} nodes: {some(only_here)}"]
+    silent = [
+        f"{source.file}: it says nothing of {counted(len(only_here), 'node', 'nodes')}: {some(only_here)}"
+    ]
     return (told if only_there else []) + (silent if only_here else [])

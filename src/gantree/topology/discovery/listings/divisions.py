@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from gantree.topology.discovery.fabrics import FabricReading, SeenNode
-from gantree.topology.discovery.merging import some
+from gantree.topology.discovery.merging import counted, some
 
 Path = tuple[str, ...]
 
@@ -89,7 +89,10 @@ def _as_tier(layout: Layout, name: str, known: Mapping[str, str], what: str) -> 
         else ""
     )
     if lonely:
-        said += f"; {len(lonely)} nodes in none have one of their own: {some(lonely)}"
+        own_ones = counted(
+            len(lonely), "node in none has one of its own", "nodes in none have one of their own"
+        )
+        said += f"; {own_ones}: {some(lonely)}"
     return replace(layout, tiers=(*layout.tiers, name), at=at, inferred=(*layout.inferred, said))
 
 

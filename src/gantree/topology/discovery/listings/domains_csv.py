@@ -20,17 +20,19 @@ from dataclasses import dataclass
 from gantree.text.records import MAX_PROBLEMS, Report
 from gantree.text.words import NAME_PATTERN, did_you_mean, shortened
 from gantree.topology.discovery.fabrics import FabricReading, SeenNode
+from gantree.topology.discovery.gpu_names import model_written
 from gantree.topology.discovery.listings.csv_rows import Row, Sheet, read_sheet
 from gantree.topology.discovery.listings.divisions import Path, whole_paths
 from gantree.topology.discovery.listings.label_keys import RESERVED_TIERS
 from gantree.topology.discovery.listings.slurm_names import ALLOWED_NAMES, Names, is_name
-from gantree.topology.discovery.merging import some
+from gantree.topology.discovery.merging import counted, some
 
 NODE_TITLES = ("node", "nodes", "name", "names", "host", "hostname")
 HARDWARE = ("machine", "gpus", "gpu", "cpus", "memory_GiB", "address")
 LABEL, PARTITION = "label:", "partition:"
 MAX_TIERS = 31
 MAX_GPUS = 1024
+_NO_TIERS = "no column tells a domain: all nodes are alike far from each other"
 _TIER = re.compile(NAME_PATTERN, re.ASCII)
 
 
@@ -76,6 +78,7 @@ def parse(text: str, source: str) -> FabricReading:
         tuple(nodes),
         inferred=tuple(_inferred(sheet, columns, nodes)),
         warnings=tuple(_warnings(sheet, columns)),
+        warnings_if_alone=() if columns.tiers else (_NO_TIERS,),
     )
 
 
@@ -154,7 +157,7 @@ def _seen(
         partitions=columns.prefixed(row, PARTITION),
         machine=columns.told(row, "machine") or None,
         gpus=None if told["gpus"] is None else int(told["gpus"]),
-        gpu=columns.told(row, "gpu") or None,
+        gpu=model_written(columns.told(row, "gpu")) if columns.told(row, "gpu") else None,
         cpus=told["cpus"],
         memory_GiB=told["memory_GiB"],
         address=columns.told(row, "address") or None,
@@ -181,6 +184,10 @@ def _hardware(columns: _Columns, row: Row, report: Report) -> Mapping[str, float
                 f"a whole number up to {MAX_GPUS}" if title == "gpus" else "a number, 0 or more"
             )
             report.add(row.line, title, f"`{shortened(cell)}`", allowed)
+    gpu = columns.told(row, "gpu")
+    if gpu and model_written(gpu) is None:
+        allowed = "a GPU model such as H100-80GB, or a product's name with its memory"
+        report.add(row.line, "gpu", f"`{shortened(gpu)}`", allowed)
     return told
 
 
@@ -217,10 +224,8 @@ def said_of_repeats(tiers: Sequence[str], paths: Sequence[Path]) -> Iterator[str
 
 
 def _warnings(sheet: Sheet, columns: _Columns) -> Iterator[str]:
-    if not columns.tiers:
-        yield "no column tells a domain: all nodes are alike far from each other"
     for number, tier in enumerate(columns.tiers, 1):
         empty = [row.line for row in sheet.rows if not row.cells[number]]
         if empty:
             lines = some(str(line) for line in empty)
-            yield f"{tier} is empty in {len(empty)} rows (lines {lines}): domains of their own"
+            yield f"{tier} is empty in {counted(len(empty), 'row', 'rows')} (lines {lines}): domains of their own"

@@ -46,12 +46,20 @@ from gantree.topology.discovery.listings.label_keys import (
     TPU_TOPOLOGY_KEY,
     Family,
     Level,
+    dividing_keys,
     families,
     levels_of_keys,
 )
 from gantree.topology.discovery.listings.slurm_names import ALLOWED_NAMES, MAX_NAMES, is_name
 from gantree.topology.discovery.listings.switch_tree import TIERS
-from gantree.topology.discovery.merging import NODE, Source, merged, some
+from gantree.topology.discovery.merging import (
+    MOST_NAMED,
+    NODE,
+    Source,
+    counted,
+    merged,
+    some,
+)
 
 NVLINK, NVLINK_SUB = "nvlink", "nvlink-sub"
 _KUEUE = "kueue.x-k8s.io/"
@@ -64,10 +72,10 @@ Nodes = Mapping[str, KubernetesNode]
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a text holds: its nodes by name, and the levels of each Kueue topology by its name."""
+    """What texts hold: its nodes by name, and the levels of each Kueue topology by its name."""
 
-    nodes: Nodes
-    topologies: Mapping[str, tuple[str, ...]]
+    nodes: dict[str, KubernetesNode]
+    topologies: dict[str, tuple[str, ...]]
 
 
 def parse(text: str, source: str, levels: Sequence[str] | None = None) -> FabricReading:
@@ -76,8 +84,19 @@ def parse(text: str, source: str, levels: Sequence[str] | None = None) -> Fabric
     BadInput where there are no nodes, or none has the labels that were asked for; BadFields, by line or path, for
     what is no Node.
     """
+    return read([(text, source)], levels)
+
+
+def read(texts: Sequence[tuple[str, str]], levels: Sequence[str] | None = None) -> FabricReading:
+    """Read nodes and Kueue topologies of one cluster, which may be texts of their own, each a pair (text, source).
+
+    Errors as of `parse`.
+    """
+    told = _Told({}, {})
+    for text, source_of_text in texts:
+        _read(text, told, Report(source_of_text))
+    source = " and ".join(name for _, name in texts)
     report = Report(source)
-    told = _read(text, report)
     if not told.nodes:
         raise BadInput(f"{source}: no Node in it; give `kubectl get nodes -o json` or `-o yaml`")
     reading = _asked_for(told.nodes, levels, source) if levels else _found(told, source)
@@ -87,21 +106,19 @@ def parse(text: str, source: str, levels: Sequence[str] | None = None) -> Fabric
     return replace(reading, domains=domains, warnings=(*reading.warnings, *unfit, *notes))
 
 
-def _read(text: str, report: Report) -> _Told:
+def _read(text: str, told: _Told, report: Report) -> None:
+    """Add what a text holds to what is told."""
     as_json = text.lstrip("\ufeff \t\r\n").startswith(("{", "["))
-    nodes: dict[str, KubernetesNode] = {}
-    topologies: dict[str, tuple[str, ...]] = {}
     for record in (json_records if as_json else yaml_records)(text, report):
         for item in _items(record):
             if len(report.problems) == MAX_PROBLEMS:
                 report.check()
             kind = item.text("kind", default="Node")
             if kind == "Node":
-                _add_node(item, nodes, report)
+                _add_node(item, told.nodes, report)
             elif kind == "Topology" and item.text("apiVersion", default="").startswith(_KUEUE):
-                _add_topology(item, topologies)
+                _add_topology(item, told.topologies)
     report.check()
-    return _Told(nodes, topologies)
 
 
 def _items(record: Record) -> Iterator[Record]:
@@ -150,6 +167,7 @@ def _asked_for(nodes: Nodes, keys: Sequence[str], source: str) -> FabricReading:
 def _found(told: _Told, source: str) -> FabricReading:
     nodes = told.nodes
     chosen, others, said, lost = _chosen(told)
+    unplaced = _unplaced(told) if chosen.name == PLACES.name else ()
     base = _family_reading(nodes, chosen)
     more = [
         Source(source, other.name, _family_reading(_having(nodes, other), other))
@@ -158,6 +176,7 @@ def _found(told: _Told, source: str) -> FabricReading:
     ]
     base = replace(base, inferred=(*said, *base.inferred), warnings=(*lost, *base.warnings))
     joined = merged([Source(source, chosen.name, base), *more]) if more else base
+    joined = replace(joined, warnings_if_alone=unplaced)
     return _with_nvlinks(joined, nodes, {key for level in chosen.levels for key in level.keys})
 
 
@@ -193,11 +212,20 @@ def _chosen(told: _Told) -> tuple[Family, list[Family], list[str], list[str]]:
         )
         return chosen, [*(other for other in known if other is not chosen), PLACES], said, lost
     places = Family(PLACES.name, tuple(level for level in PLACES.levels if _covered(nodes, level)))
-    if places.levels:
-        lost.append("no label tells of switches: only regions and zones are known")
-    else:
-        lost.append("no label tells where nodes stand: all are alike far from each other")
     return places, [], said, lost
+
+
+def _unplaced(told: _Told) -> tuple[str, ...]:
+    """Say that no known label tells of switches, and which other labels may."""
+    nodes = told.nodes
+    said = "no label that is known tells where nodes stand: all are alike far from each other"
+    if any(_covered(nodes, level) for level in PLACES.levels):
+        said = "no label that is known tells of switches: only regions and zones are known"
+    keys = dividing_keys([node.labels for node in nodes.values()])
+    if not keys:
+        return (said,)
+    wanted = " ".join(f"--level {key}" for key in keys[:MOST_NAMED])
+    return (f"{said}; if labels that divide them ({some(keys)}) are places: {wanted}",)
 
 
 def _keys(family: Family) -> str:
@@ -247,10 +275,12 @@ def _uneven_reading(
     paths |= {name: (own,) for name, own in lone_domains(alone, taken).items()}
     tiers, at = ragged(paths, TIERS)
     seen = tuple(_seen(node, at[name]) for name, node in nodes.items())
-    said = (
-        f"{len(short)} nodes have fewer layers than others and hang on the last that they have: it is their "
-        f"{tiers[-1]} ({some(short)})"
+    hang = counted(
+        len(short),
+        "node has fewer layers than others and hangs on the last that it has: it is its",
+        "nodes have fewer layers than others and hang on the last that they have: it is their",
     )
+    said = f"{hang} {tiers[-1]} ({some(short)})"
     lost = _gaps(levels, {name: cells[name] for name in alone})
     inferred = (said, *said_of_repeats(tiers, list(at.values())))
     return FabricReading(tiers, seen, inferred=inferred, warnings=tuple(lost))
@@ -266,7 +296,12 @@ def _gaps(levels: Sequence[Level], cells: Mapping[str, Sequence[str]]) -> Iterat
     for missing, lacked in lacked_by.items():
         keys = ", ".join("|".join(level.keys) for level in lacked)
         tiers = ", ".join(level.tier for level in lacked)
-        yield f"{len(missing)} nodes have no label {keys} and get a {tiers} of their own: {some(missing)}"
+        get = counted(
+            len(missing),
+            f"node has no label {keys} and gets a {tiers} of its own",
+            f"nodes have no label {keys} and get a {tiers} of their own",
+        )
+        yield f"{get}: {some(missing)}"
 
 
 def _seen(node: KubernetesNode, at: tuple[str, ...]) -> SeenNode:
@@ -402,7 +437,7 @@ def _unfit(nodes: Collection[KubernetesNode]) -> tuple[tuple[DomainFacts, ...], 
     not_ready = [node.name for node in nodes if not node.ready]
     cordoned = [node.name for node in nodes if node.ready and not node.schedulable]
     said = [
-        f"{len(names)} nodes are {what} and take no work: {some(names)}"
+        f"{counted(len(names), f'node is {what} and takes', f'nodes are {what} and take')} no work: {some(names)}"
         for what, names in (("not ready", not_ready), ("cordoned", cordoned))
         if names
     ]
@@ -416,4 +451,4 @@ def _notes(nodes: Iterable[KubernetesNode]) -> Iterator[str]:
         for note in node.notes:
             nodes_of_note.setdefault(note, []).append(node.name)
     for note, names in nodes_of_note.items():
-        yield f"{len(names)} nodes ({some(names)}): {note}"
+        yield f"{counted(len(names), 'node', 'nodes')} ({some(names)}): {note}"

@@ -60,6 +60,11 @@ _ACCELERATED = re.compile(r"accelerated\.topology\.nvidia\.com/level-([0-9]{1,2}
 _TPU_SLICE = re.compile(
     r"cloud\.google\.com/gke-tpu-(?:slice|partition)-((?:[0-9]{1,4}x){1,2}[0-9]{1,4})-id", re.ASCII
 )
+_NO_PLACE = re.compile(
+    r"(?:[a-z0-9-]{1,60}\.){0,3}(?:nvidia\.com|amd\.com|intel\.com)/|feature\.node\.kubernetes\.io/"
+    r"|(?:beta\.|node\.|node-role\.|topology\.|failure-domain\.beta\.)?kubernetes\.io/|node\.k8s\.amazonaws\.com/",
+    re.ASCII,
+)
 _NOT_IN_A_TIER = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -152,6 +157,22 @@ def families(keys: Iterable[str]) -> list[Family]:
         _tpu_slices(present),
     ]
     return [kept for family in found if (kept := _only_present(family, present)).levels]
+
+
+def dividing_keys(labels_of_nodes: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the keys that all nodes have and whose values make groups of them, the fewest groups first.
+
+    Keys of Kubernetes' own, of device plugins and of discovery tell what a node is, not where: they are passed over.
+    """
+    first = labels_of_nodes[0] if labels_of_nodes else {}
+    groups = {}
+    for key in first:
+        if _NO_PLACE.match(key):
+            continue
+        values = {labels.get(key, "") for labels in labels_of_nodes}
+        if "" not in values and 1 < len(values) < len(labels_of_nodes):
+            groups[key] = len(values)
+    return sorted(groups, key=lambda key: (groups[key], key))
 
 
 def accelerated_levels(words: Mapping[str, str]) -> list[str]:

@@ -36,6 +36,7 @@ from gantree.topology.discovery.listings.slurm_topologies import (
     part_of_rings,
 )
 from gantree.topology.discovery.listings.switch_tree import Switch, tree_of
+from gantree.topology.discovery.merging import counted
 
 _PAIR = re.compile(r'\s*([A-Za-z0-9_.]+)\s*=\s*("[^"]*"|[^\s"]\S*)(?=\s|$)', re.ASCII)
 _REAL_NAME = re.compile(r"\s*#\s*([^\s=]+)=(.*\S)\s*")
@@ -94,6 +95,10 @@ def parse(text: str, source: str) -> FabricReading:
     """
     report = Report(source)
     statements = _statements(text, report)
+    if not statements and len(report.problems) > 1:
+        raise BadInput(
+            f"{_what_instead(text, source)}; the first line of another kind: {report.problems[0]}"
+        )
     names = _Lists(Names(report), Names(report), report)
     of_switches = [s for s in statements if s.pairs[0].key == SWITCH]
     switches = _right_below([_switch(s, names) for s in of_switches], _levels(of_switches, report))
@@ -131,7 +136,11 @@ def _part(
     block_of_node = {node: path[-1] for node, path in beside.layout.at.items()}
     layout = divided(tree.layout, BLOCK, block_of_node, "blocks")
     strangers = len(block_of_node.keys() - layout.at.keys())
-    lost = [f"{strangers} nodes are in blocks but on no switch: left out"] if strangers else []
+    lost = (
+        [f"{counted(strangers, 'node is', 'nodes are')} in blocks but on no switch: left out"]
+        if strangers
+        else []
+    )
     said = "the file holds switches and blocks: switches make the tree"
     layout = replace(layout, inferred=(said, *layout.inferred))
     return Part(layout, warnings=(*tree.warnings, *beside.warnings, *lost))

@@ -28,7 +28,7 @@ from gantree.topology.discovery.listings.slurm_topologies import (
     part_of_tori,
 )
 from gantree.topology.discovery.listings.switch_tree import Switch, tree_of
-from gantree.topology.discovery.merging import some
+from gantree.topology.discovery.merging import counted, some
 
 KINDS = ("tree", "block", "ring", "torus3d", "flat")
 _AXES = ("x", "y", "z")
@@ -211,7 +211,9 @@ def _cells(record: Record, dims: Size3, names: Names) -> tuple[str | None, ...]:
         nodes = _listed(record, "nodes", names)
         if nodes and len(nodes) != size:
             x, y, z = dims
-            record.problem("nodes", f"{len(nodes)} nodes", f"{size} nodes for {x} x {y} x {z}")
+            record.problem(
+                "nodes", counted(len(nodes), "node", "nodes"), f"{size} nodes for {x} x {y} x {z}"
+            )
         return nodes or (None,) * size
     cells: list[str | None] = [None] * size
     for region in regions:
@@ -227,7 +229,9 @@ def _fill_region(cells: list[str | None], dims: Size3, region: Record, names: Na
         return
     nodes = _listed(region, "nodes", names)
     if len(nodes) != size[0] * size[1] * size[2]:
-        region.problem("nodes", f"{len(nodes)} nodes", f"{size[0] * size[1] * size[2]} nodes")
+        region.problem(
+            "nodes", counted(len(nodes), "node", "nodes"), f"{size[0] * size[1] * size[2]} nodes"
+        )
         return
     for number, node in enumerate(nodes):
         x, rest = number % size[0], number // size[0]
@@ -303,8 +307,8 @@ def _left_out(layout: Layout, chosen: Named, found: Sequence[Named]) -> Iterable
         strangers = [node for node in other.part.layout.at if node not in layout.at]
         if strangers:
             yield (
-                f"{len(strangers)} nodes of topology {other.name} are not in {chosen.name} and are left out: "
-                f"{some(strangers)}"
+                f"{counted(len(strangers), 'node', 'nodes')} of topology {other.name} left out, for they are not in "
+                f"{chosen.name}: {some(strangers)}"
             )
         if other is not chosen and other.part.tori:
             yield f"the tori of topology {other.name} are passed over: {chosen.name} makes the tree"

@@ -22,7 +22,7 @@ from gantree.text.records import MAX_PROBLEMS, Report
 from gantree.text.words import did_you_mean
 from gantree.topology.discovery.fabrics import ragged
 from gantree.topology.discovery.listings.divisions import Layout, Path, lone_domains
-from gantree.topology.discovery.merging import some
+from gantree.topology.discovery.merging import counted, some
 
 TIERS = ("leaf", "spine", "core")
 """Names of tiers from the narrowest outwards; `ragged` counts on with tier4, tier5..."""
@@ -236,9 +236,19 @@ def _warnings(
         )
     empty = [name for name, plane in planes.name_of.items() if plane is None]
     if empty:
-        yield f"{len(empty)} switches have no node below them and are left out: {some(empty)}"
+        have = counted(
+            len(empty),
+            "switch has no node below it and is left out",
+            "switches have no node below them and are left out",
+        )
+        yield f"{have}: {some(empty)}"
     if stray and tiers:
-        yield f"{len(stray)} nodes hang on no switch and are joined to none: {some(stray)}"
+        hang = counted(
+            len(stray),
+            "node hangs on no switch and is joined to none",
+            "nodes hang on no switch and are joined to none",
+        )
+        yield f"{hang}: {some(stray)}"
 
 
 def _in_line(switch: Switch) -> str:

@@ -40,7 +40,7 @@ from gantree.topology.discovery.listings.label_keys import (
 from gantree.topology.discovery.listings.slurm_names import ALLOWED_NAMES, Names, is_name
 from gantree.topology.discovery.listings.switch_tree import HINT_NAMES, TIERS, Switch, tree_of
 from gantree.topology.discovery.machines.nvidia_names import model_name
-from gantree.topology.discovery.merging import some
+from gantree.topology.discovery.merging import counted, some
 
 NVLINK, NVLINK_SUB = "nvlink", "nvlink-sub"
 _SECTIONS = ("switches", "blocks", "capacity_blocks", "nodes", "instances")
@@ -353,8 +353,12 @@ def _of_instances(document: Record, report: Report) -> FabricReading:
     tiers, at = ragged(paths, TIERS)
     layout = _with_accelerators(Layout(tiers, at), hosts, report)
     nodes = tuple(_seen(layout, name, hosts[name]) for name in layout.at)
-    lost = f"{len(stray)} instances have no network layers and are joined to none: {some(stray)}"
-    warnings = (lost,) if stray and tiers else ()
+    lost = counted(
+        len(stray),
+        "instance has no network layers and is joined to none",
+        "instances have no network layers and are joined to none",
+    )
+    warnings = (f"{lost}: {some(stray)}",) if stray and tiers else ()
     return FabricReading(layout.tiers, nodes, inferred=layout.inferred, warnings=warnings)
 
 
