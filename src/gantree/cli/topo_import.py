@@ -38,49 +38,55 @@ app = new_app()
 _LIVE_HELP = f"{LIVE}: this machine, as its NVIDIA driver and /sys tell (no file)"
 
 
+WordsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="KIND FILE...",
+        help='A kind and its files, then the next kind; "-" is stdin. A machine of some nodes: NODES=FILE.',
+    ),
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE.yaml", help="Write a cluster file, or a machine for one."
+    ),
+]
+MachineOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="[NODES=]MODEL", help="What machine of the catalogue the nodes are."),
+]
+LeaveOutOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NODES", help="Nodes of a fabric that are no compute nodes."),
+]
+LevelOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY", help="Kubernetes label keys, widest tier first."),
+]
+TopologyOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Which topology of a Slurm topology.yaml.")
+]
+NameOption = Annotated[
+    str | None,
+    typer.Option(metavar="CLUSTER", help="Name of the cluster. [default: the file's]"),
+]
+GpuOption = Annotated[
+    str | None, typer.Option(metavar="MODEL", help="The GPUs' model, where no source tells it.")
+]
+
+
 @app.command(
     epilog="\n\n".join([*(f"{kind.name}: {kind.what}" for kind in KINDS.values()), _LIVE_HELP])
 )
 def topo_import(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="KIND FILE...",
-            help='A kind and its files, then the next kind; "-" is stdin. A machine of some nodes: NODES=FILE.',
-        ),
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE.yaml",
-            help="Write a cluster file, or a machine for one.",
-        ),
-    ] = None,
-    machine: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[NODES=]MODEL", help="What machine of the catalogue the nodes are."),
-    ] = None,
-    leave_out: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NODES", help="Nodes of a fabric that are no compute nodes."),
-    ] = None,
-    level: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY", help="Kubernetes label keys, widest tier first."),
-    ] = None,
-    topology: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which topology of a Slurm topology.yaml.")
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(metavar="CLUSTER", help="Name of the cluster. [default: the file's]"),
-    ] = None,
-    gpu: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="The GPUs' model, where no source tells it."),
-    ] = None,
+    words: WordsArgument,
+    output: OutputOption = None,
+    machine: MachineOption = None,
+    leave_out: LeaveOutOption = None,
+    level: LevelOption = None,
+    topology: TopologyOption = None,
+    name: NameOption = None,
+    gpu: GpuOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Read what tools print about machines and fabrics."""

@@ -13,7 +13,7 @@ How sources that are no even tree become one, the same for all (`ragged` does it
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from gantree.model.cluster import DomainFacts, Link, Torus
 
@@ -126,10 +126,10 @@ def _node_json(node: SeenNode, tiers: tuple[str, ...]) -> dict[str, object]:
     return told
 
 
-def _told(value: object) -> dict[str, object]:
-    """Return the fields of a dataclass that say something."""
-    fields = {name: getattr(value, name) for name in value.__dataclass_fields__}  # type: ignore[attr-defined] # all callers pass dataclasses
-    return {name: _plain(told) for name, told in fields.items() if told not in (None, (), "")}
+def _told(value: SeenNode | SeenNic | Link | DomainFacts | Torus) -> dict[str, object]:
+    """Return the fields that say something."""
+    told = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: _plain(each) for name, each in told.items() if each not in (None, (), "")}
 
 
 def _plain(value: object) -> object:
