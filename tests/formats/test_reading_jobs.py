@@ -371,7 +371,7 @@ def test_sizes_are_bytes_with_or_without_a_unit(written: str, number: float) -> 
         ("sequence: 8192", "sequence: 8193", "model.sequence", "context, which is 2, divides"),
         ("batch: 256", "batch: 7", "model.batch", "which is 8, divides"),
         ("kv_heads: 8", "kv_heads: 5", "model.kv_heads", "which is 32"),
-        ("  heads: 32\n", "", "model.kv_heads", "heads and kv_heads together"),
+        ("  heads: 32\n", "", "model.kv_heads", "heads and kv_heads, or heads alone"),
         ("experts: 8", "experts: 6", "model.experts", "expert ways, which are 4, divide"),
         ("experts_per_token: 2", "experts_per_token: 9", "model.experts_per_token", "at most experts"),
         ("  expert_parameters: 4.5e10\n", "", "model.experts", "expert_parameters beside it"),
@@ -451,3 +451,13 @@ def test_expert_ways_need_experts_or_told_traffic(more: str, wrong: bool) -> Non
     (problem,) = caught.value.problems
     assert (problem.line, problem.field) == (3, "parallelism.expert")
     assert problem.found == "`4` for a model without experts"
+
+
+def test_a_model_with_heads_alone_has_as_many_for_keys_and_values() -> None:
+    text = "name: j\ngang: [{role: w, members: 1, each: {gpus: 1}}]\n"
+    model = (
+        "model: {parameters: 7B, layers: 32, hidden: 4096, sequence: 4096, batch: 64, heads: 32}\n"
+    )
+    (job,) = read_job(text + model, "job.yaml")
+    assert job.trains is not None
+    assert job.trains.kv_share == 1.0

@@ -108,9 +108,8 @@ def _parallelism_problems(form: ParallelismForm) -> Iterator[Problem]:
 
 def _model_problems(model: ModelForm, ways: ParallelismForm) -> Iterator[Problem]:
     """What a model must be to be cut as the parallelism says."""
-    if (model.heads is None) != (model.kv_heads is None) and not model.lost & {"heads", "kv_heads"}:
-        field, other = ("heads", "kv_heads") if model.kv_heads is None else ("kv_heads", "heads")
-        yield model.problem(field, f"it without {other}", "heads and kv_heads together")
+    if model.heads is None and model.kv_heads is not None and "heads" not in model.lost:
+        yield model.problem("kv_heads", "it without heads", "heads and kv_heads, or heads alone")
     elif model.heads and model.kv_heads and model.heads % model.kv_heads:
         allowed = f"heads that divide into heads, which is {model.heads}"
         yield model.problem("kv_heads", f"`{model.kv_heads}`", allowed)

@@ -122,7 +122,6 @@ def _restarts(form: RestartsForm) -> Restarts:
 
 
 def _transformer(form: ModelForm) -> Transformer:
-    grouped = form.heads is not None and form.kv_heads is not None
     return Transformer(
         parameters=form.parameters,
         layers=form.layers,
@@ -130,7 +129,7 @@ def _transformer(form: ModelForm) -> Transformer:
         sequence=form.sequence,
         batch=form.batch,
         micro_batch=form.micro_batch,
-        kv_share=(form.kv_heads or 1) / (form.heads or 1) if grouped else 1.0,
+        kv_share=(form.kv_heads / form.heads) if form.heads and form.kv_heads else 1.0,
         value_bytes=form.value_bytes,
         gradient_bytes=form.gradient_bytes,
         experts=form.experts or 0,
