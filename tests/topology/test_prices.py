@@ -32,14 +32,14 @@ def test_every_list_price_has_a_known_gpu_a_source_and_a_date(quote: Quote) -> N
 def test_a_gpu_without_a_quotation_has_no_price() -> None:
     assert LIST_PRICES.quote("V100-32GB") is None
     assert LIST_PRICES.quote("H100-96GB") is None
-    assert LIST_PRICES.USD("V100-32GB", 10) is None
     assert LIST_PRICES.quote(None) is None
 
 
-def test_hours_are_priced_by_market() -> None:
-    prices = PriceList([Quote("H100-80GB", "spot", 1.5, "2026-01-01", "x")])
-    assert prices.USD("h100-80gb", 8, "spot") == 12
-    assert prices.USD("H100-80GB", 8) is None
+def test_a_quote_is_of_one_market_and_of_a_name_however_it_is_written() -> None:
+    quote = Quote("H100-80GB", "spot", 1.5, "2026-01-01", "x")
+    prices = PriceList([quote])
+    assert prices.quote("h100-80gb", "spot") == quote
+    assert prices.quote("H100-80GB") is None
 
 
 def test_what_a_site_says_of_a_gpu_replaces_all_that_the_catalogue_says_of_it() -> None:
@@ -49,7 +49,9 @@ def test_what_a_site_says_of_a_gpu_replaces_all_that_the_catalogue_says_of_it() 
     )
     assert LIST_PRICES.quote("H100-80GB", "spot") is not None
     assert prices.quote("H100-80GB", "spot") is None
-    assert prices.USD("Own9000-1GB", 4) == 0
+    own = prices.quote("Own9000-1GB")
+    assert own is not None
+    assert own.USD_per_hour == 0
     assert prices.quote("A100-40GB") == LIST_PRICES.quote("A100-40GB")
 
 

@@ -82,11 +82,6 @@ class PriceList:
         """Return the quote for a GPU model, None where there is none: a price is never guessed from another."""
         return self._quotes.get(_key(gpu or ""), {}).get(market)
 
-    def USD(self, gpu: str | None, hours: float, market: Market = "on_demand") -> float | None:
-        """Return what so many GPU-hours cost, None where there is no price."""
-        quote = self.quote(gpu, market)
-        return None if quote is None else quote.USD_per_hour * hours
-
     def replaced_by(self, quotes: Iterable[Quote]) -> "PriceList":
         """Return the list in which these quotes stand in place of all there are for their GPUs."""
         new = tuple(quotes)
