@@ -6,6 +6,9 @@ Plain words as a user writes them in cluster.yaml. The arrays that a search runs
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gantree.model.jobs import ISOLATIONS
+from gantree.model.placements import MigPart, SharePart
+
 NO_LINK = ""
 """Link class of a pair that the source did not name."""
 
@@ -33,7 +36,8 @@ class Machine:
     "PXB", "PHB", "NODE", "SYS"; "XGMI1" between AMD GPUs), "X" on the diagonal, NO_LINK where unknown. peer[a][b] is
     whether they reach each other's memory directly; empty where all that a path joins do. cpus and memory_GiB are
     None, and nics_counted is False, where the site did not say: then they are not counted, and members get no NIC
-    by name.
+    by name. devices are others than GPUs and NICs (FPGAs, DPUs), by name and count. numa_memory_GBps is the memory
+    bandwidth of each NUMA node.
     """
 
     name: str
@@ -46,6 +50,16 @@ class Machine:
     memory_GiB: float | None = None
     nics_counted: bool = True
     peer: tuple[tuple[bool, ...], ...] = ()
+    devices: tuple[tuple[str, int], ...] = ()
+    numa_memory_GBps: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mig:
+    """A GPU in MIG mode, with the instances that it has: (profile, memory slice at which it starts)."""
+
+    gpu: int
+    instances: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +77,9 @@ class Node:
 
     partitions name its domain in other divisions of the same nodes (("power", "feed-a"), ("maintenance", "week-2")).
     launch is put before every command started on it (a virtual node may be `ip netns exec n0`), address is
-    where other nodes reach it.
+    where other nodes reach it. mig names its GPUs in MIG mode. mig_by is who cuts GPUs: "gpu" (each alone), "node" (a
+    manager that needs the whole node empty) or "nobody" (instances are as they are). shares are the ways in which its
+    GPUs may be shared (of ISOLATIONS; empty: none), at most `tenants` on a GPU (None: as many as fit).
     """
 
     name: str
@@ -73,6 +89,10 @@ class Node:
     launch: tuple[str, ...] = ()
     address: str = "127.0.0.1"
     partitions: tuple[tuple[str, str], ...] = ()
+    mig: tuple[Mig, ...] = ()
+    mig_by: str = "gpu"
+    shares: tuple[str, ...] = ISOLATIONS
+    tenants: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +139,10 @@ class Torus:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What a job that gantree did not start holds on one node. nics is a count; the nearest are taken."""
+    """What a job that gantree did not start holds on one node. nics is a count; the nearest are taken.
+
+    gpus are whole ones; of others it holds MIG instances or shares.
+    """
 
     job: str
     node: str
@@ -127,11 +150,26 @@ class Allocation:
     cpus: float = 0.0
     memory_GiB: float = 0.0
     nics: int = 0
+    mig: tuple[MigPart, ...] = ()
+    shares: tuple[SharePart, ...] = ()
+    devices: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """A data set or checkpoint, and the domain whose nodes all have it at hand (for the node tier, a node)."""
+
+    name: str
+    tier: str
+    domain: str
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A whole site. tiers run from wide to narrow and end with "node"."""
+    """A whole site. tiers run from wide to narrow and end with "node".
+
+    spares: tier -> how many wholly free nodes are held back in each of its domains, for those that fail.
+    """
 
     name: str
     tiers: tuple[str, ...]
@@ -142,3 +180,5 @@ class Cluster:
     domains: tuple[DomainFacts, ...] = ()
     nics: tuple[NicFacts, ...] = ()
     tori: tuple[Torus, ...] = ()
+    data: tuple[DataSet, ...] = ()
+    spares: Mapping[str, int] = field(default_factory=dict)

@@ -10,6 +10,8 @@ AXES = ("tensor", "context", "expert", "data", "pipeline")
 """Axes of a parallelism in the order of the ranks, the fastest first; expert ways lie within data ways."""
 SHARDED = ("none", "optimizer", "parameters")
 """What data-parallel replicas may share out among each other."""
+ISOLATIONS = ("time-slicing", "mps")
+"""Ways to share a GPU without MIG: in turns, without protection; or side by side under CUDA MPS with set limits."""
 COLLECTIVES = (
     "all_reduce",
     "all_gather",
@@ -26,8 +28,11 @@ COLLECTIVES = (
 class Shape:
     """What one member needs on one node.
 
-    models are acceptable GPU models, best first (empty: any). labels must all be on the node. mig, gpu_share
-    and devices can be written but not yet placed: `placement` refuses them in words.
+    models are acceptable GPU models, best first (empty: any). labels must all be on the node. Instead of whole GPUs a
+    member may ask for one instance of a MIG profile (mig), or for a share of one GPU: gpu_share of its compute and
+    gpu_memory_GiB of its memory (None: as much of it as of the compute). isolation is the way of sharing that it needs
+    (one of ISOLATIONS; None: any); neighbours says that a rank of a gang may share its GPU with strangers. devices are
+    others than GPUs and NICs, by name and count. memory_GBps is memory bandwidth of the sockets it runs on.
     """
 
     gpus: int = 0
@@ -40,24 +45,58 @@ class Shape:
     gpu_share: float | None = None
     gpu_memory_GiB: float | None = None
     devices: tuple[tuple[str, int], ...] = ()
+    isolation: str | None = None
+    neighbours: bool = False
+    memory_GBps: float = 0.0
+
+    @property
+    def part(self) -> bool:
+        """Whether a member takes a part of a GPU: a MIG instance or a share."""
+        return self.mig is not None or self.gpu_share is not None or self.gpu_memory_GiB is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """Each run of `members` consecutive members (of `role`, or of every role) inside one domain of a tier."""
+    """Each run of `members` consecutive members (of `role`, or of every role) inside one domain of a tier.
+
+    preferred: the tier `required` is tried for first, and let go where it cannot be had.
+    """
 
     members: int
     required: str
     role: str | None = None
+    preferred: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Members far from each other: at most so many in one domain of a tier; None: as evenly as there is room."""
+
+    tier: str
+    at_most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """No domain of a tier that holds anything of these other jobs: names, or patterns such as "chat-*"."""
+
+    tier: str
+    jobs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyWish:
-    """required: all members in one domain of this tier, or wait. preferred: try this tight first, then widen."""
+    """required: all members in one domain of this tier, or wait. preferred: try this tight first, then widen.
+
+    box is the shape of a torus slice in GPUs, axis by axis; () for a slice of any legal shape; None for no slice.
+    """
 
     required: str | None = None
     preferred: str | None = None
     slices: tuple[Slices, ...] = ()
+    spread: Spread | None = None
+    apart: tuple[Apart, ...] = ()
+    box: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +192,22 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
+class DataNeed:
+    """A data set or checkpoint that every node of the job reads before it starts, and how large it is."""
+
+    name: str
+    GiB: float
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A job: its all-or-nothing gang (roles) and everything that decides about it.
 
     priority is a class of the policy ("batch") or a number, larger first. after names jobs that must have
     succeeded first; array_index is set on a job that came out of an `array`. trains and traffic say what its ranks send
-    each other, overlap which share of that hides behind computing, by axis of the parallelism.
+    each other, overlap which share of that hides behind computing, by axis of the parallelism. parallelism is (axis,
+    ways) in the order in which ranks count, the fastest axis first, where ranks_as_written; else in that of AXES.
+    communicates is False for members that never talk to each other (replicas behind a load balancer).
     """
 
     name: str
@@ -176,6 +225,9 @@ class Job:
     trains: Transformer | None = None
     traffic: Traffic | None = None
     overlap: tuple[tuple[str, float], ...] = ()
+    data: tuple[DataNeed, ...] = ()
+    communicates: bool = True
+    ranks_as_written: bool = False
 
     @property
     def members(self) -> int:

@@ -24,7 +24,8 @@ class Policy:
     priorities: class -> number, larger first. grace_s: seconds a stopped gang has between SIGTERM and
     SIGKILL. min_run_s: seconds a gang has run before it may be preempted. evictions_per_day: how often one job
     may be preempted in any 24 hours, None for no limit. preempt: whether a running gang is ever stopped for
-    another.
+    another. fragmentation_weight: what whole domains left behind are worth
+    against a gang's own speed (`placement.taste`).
     """
 
     priorities: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_PRIORITIES))
@@ -32,6 +33,7 @@ class Policy:
     min_run_s: float = 0.0
     evictions_per_day: int | None = None
     preempt: bool = True
+    fragmentation_weight: float = 0.2
 
     def priority_of(self, priority: str | int) -> int:
         """Return the number of a class, or the number itself. Raises BadInput on an unknown class."""
