@@ -133,7 +133,7 @@ def test_jobs_of_the_same_name_do_not_share_their_place(
         (b"\xff\xfe\x00n", "not UTF-8"),
         (json.dumps({"name": "a", "topology": {"required": "rack"},
                      "gang": [{"role": "w", "members": 1, "each": {"gpus": 1}}]}), "rack"),
-        (json.dumps({"name": "a", "gang": [{"role": "w", "members": 1, "each": {"mig": "3g.40gb"}}]}), "mig"),
+        (json.dumps({"name": "a", "gang": [{"role": "w", "members": 1, "each": {"mig": "3g"}}]}), "3g.40gb"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_job_goes_to_stderr_and_nothing_to_stdout(

@@ -12,9 +12,14 @@ from gantree.executors.launch import free_port, gpu_indices, inherited, launch_r
 from gantree.executors.rundir import RunDirectory, order_from_json, order_to_json
 from gantree.model.errors import BadInput
 from gantree.model.orders import MemberLaunch, StartGang
+from gantree.model.placements import GpuChange, MigPart, SharePart
 from gantree.testing.gangs import four_nodes, start_order
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+INSTANCES = st.lists(st.builds(MigPart, st.integers(0, 7), TEXT, st.integers(0, 7))).map(tuple)
+SHARES = st.builds(
+    SharePart, st.integers(0, 7), st.floats(0, 1), st.floats(0, 80), TEXT, st.booleans()
+)
 MEMBERS = st.builds(
     MemberLaunch,
     role=TEXT,
@@ -30,6 +35,18 @@ MEMBERS = st.builds(
     workdir=st.none() | TEXT,
     image=st.none() | TEXT,
     cpus=st.floats(0, 512),
+    mig=INSTANCES,
+    share=st.none() | SHARES,
+    devices=st.lists(st.tuples(TEXT, st.integers(1, 4)), max_size=2).map(tuple),
+)
+CHANGES = st.builds(
+    GpuChange,
+    TEXT,
+    st.integers(0, 7),
+    st.none() | st.booleans(),
+    INSTANCES,
+    INSTANCES,
+    st.floats(0, 9),
 )
 ORDERS = st.builds(
     StartGang,
@@ -43,6 +60,7 @@ ORDERS = st.builds(
     checkpoint_every_s=st.none() | st.floats(0, 1e6),
     checkpoint_path=st.none() | TEXT,
     array_index=st.none() | st.integers(0, 9),
+    changes=st.lists(CHANGES, max_size=2).map(tuple),
 )
 
 

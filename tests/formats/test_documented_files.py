@@ -28,10 +28,19 @@ READERS: dict[str, Callable[[str, str], Any]] = {
 DOCUMENT = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("kind", sorted(READERS))
-def test_the_example_in_the_reference_is_read(kind: str) -> None:
-    (text,) = re.findall(rf"```yaml\n(# {kind}\n.*?)```", DOCUMENT, flags=re.DOTALL)
+EXAMPLES: list[tuple[str, str]] = re.findall(
+    r"```yaml\n# (cluster|job|policy)(?:: [^\n]*)?\n(.*?)```", DOCUMENT, flags=re.DOTALL
+)
+
+
+@pytest.mark.parametrize(("kind", "text"), EXAMPLES)
+def test_the_examples_in_the_reference_are_read(kind: str, text: str) -> None:
     assert READERS[kind](text, "docs/files.md")
+
+
+def test_the_reference_has_examples_of_every_kind_of_file() -> None:
+    kinds = [kind for kind, _ in EXAMPLES]
+    assert {kind: kinds.count(kind) for kind in kinds} == {"cluster": 2, "job": 2, "policy": 1}
 
 
 def test_the_trace_in_the_reference_is_read() -> None:

@@ -12,17 +12,22 @@ from gantree.model.cluster import (
     NO_LINK,
     Allocation,
     Cluster,
+    DataSet,
     DomainFacts,
     Link,
     Machine,
+    Mig,
     Nic,
     NicFacts,
     Node,
     Torus,
 )
 from gantree.model.errors import BadFields, BadInput, GantreeError
+from gantree.model.jobs import ISOLATIONS
+from gantree.model.placements import MigPart, SharePart
 from gantree.text.hostlists import expand
 from gantree.topology.catalog import MACHINES, PATH_CLASSES
+from gantree.topology.mig import mig_table
 
 names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,20}", fullmatch=True)
 texts = st.text(
@@ -58,10 +63,11 @@ def machines(draw: st.DrawFn) -> Machine:
     )
     numa = draw(st.just(()) | st.tuples(*[st.none() | st.integers(0, 7)] * gpus))
     peer = tuple(tuple(a == b or draw(st.booleans()) for b in range(gpus)) for a in range(gpus))
+    counts = draw(st.dictionaries(texts, st.integers(1, 9), max_size=2))
     return Machine(
         draw(names), gpus, draw(st.none() | texts), draw(st.sampled_from([links, ()])), numa, nics,
         draw(amounts), draw(amounts), bool(nics) or draw(st.booleans()),
-        draw(st.sampled_from([peer, ()])),
+        draw(st.sampled_from([peer, ()])), tuple(counts.items()), draw(st.none() | rates),
     )  # fmt: skip
 
 
@@ -104,14 +110,76 @@ def tori(draw: st.DrawFn, free: list[str]) -> tuple[Torus, ...]:
         return ()
     dims = (1, len(members))
     boxes = tuple((1, draw(st.integers(1, len(members)))) for _ in range(draw(st.integers(0, 2))))
-    return (Torus(draw(names), dims, (1, 1), members, (draw(st.booleans()), True), boxes),)
+    cube = draw(st.sampled_from([(), (1, 1), dims]))
+    return (Torus(draw(names), dims, (1, 1), members, (draw(st.booleans()), True), boxes, cube),)
+
+
+@st.composite
+def cut_and_shared(draw: st.DrawFn, node: Node, machine: Machine) -> Node:
+    """The node with some GPUs in MIG mode, if it has any that can be, and its own rules of sharing."""
+    cuts: list[Mig] = []
+    if mig_table(machine.gpu) is not None:
+        for gpu in draw(st.lists(st.integers(0, machine.gpus - 1), unique=True, max_size=3)):
+            arranged = draw(st.sampled_from([(), ("3g.40gb",), ("2g.20gb", "4g.40gb", "1g.10gb")]))
+            cuts.append(Mig(gpu, _arranged(machine, arranged)))
+    modes = draw(st.sampled_from([(), ("mps",), ("mps", "time-slicing"), ISOLATIONS]))
+    return replace(
+        node,
+        mig=tuple(cuts),
+        mig_by=draw(st.sampled_from(["gpu", "node", "nobody"])),
+        shares=modes,
+        tenants=draw(st.none() | st.integers(1, 9)),
+    )
+
+
+def _arranged(machine: Machine, profiles: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    table = mig_table(machine.gpu)
+    assert table is not None
+    instances = table.arranged(profiles)
+    assert instances is not None
+    return tuple((instance.profile, instance.start) for instance in instances)
+
+
+@st.composite
+def held_parts(draw: st.DrawFn, node: Node, machine: Machine) -> tuple[Allocation, ...]:
+    """What two jobs hold of the parts and devices of a node."""
+    instances = [MigPart(cut.gpu, *each) for cut in node.mig for each in cut.instances]
+    in_mig_mode = {cut.gpu for cut in node.mig}
+    gpus = [gpu for gpu in range(machine.gpus) if gpu not in in_mig_mode and node.shares]
+    compute, memory = draw(st.floats(0, 1)), draw(st.floats(0, 15))
+    shares = [
+        SharePart(gpu, compute, memory, draw(st.sampled_from(node.shares)), draw(st.booleans()))
+        for gpu in gpus[: draw(st.integers(0, 2))]
+    ]
+    devices = tuple((name, 1) for name, _ in machine.devices)
+    return (
+        Allocation("cut", node.name, mig=tuple(draw(st.permutations(instances)))),
+        Allocation("shared", node.name, shares=tuple(shares), devices=devices),
+    )
+
+
+@st.composite
+def data_sets(draw: st.DrawFn, nodes: list[Node]) -> tuple[DataSet, ...]:
+    """Where two data sets lie: at nodes and leaves in any order, none twice."""
+    places = [("node", node.name) for node in nodes]
+    places += [("leaf", "/".join(at)) for at in dict.fromkeys(node.at for node in nodes)]
+    of_data = [
+        (name, *place)
+        for name in draw(st.lists(texts, max_size=2, unique=True))
+        for place in places
+    ]
+    return (
+        tuple(DataSet(*each) for each in draw(st.lists(st.sampled_from(of_data), unique=True)))
+        if of_data
+        else ()
+    )
 
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
     own = draw(st.lists(machines(), max_size=2, unique_by=lambda machine: machine.name))
     known = {machine.name: machine for machine in own}
-    kinds = [*known, "t4-4", "cpu-only"]
+    kinds = [*known, "t4-4", "dgx-h100", "cpu-only"]
     places = draw(st.lists(st.tuples(names, names), min_size=1, max_size=3))
     labels = st.dictionaries(texts, values, max_size=2).map(lambda pairs: tuple(pairs.items()))
     nodes = [
@@ -128,6 +196,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     ]
     for node in nodes:
         known.setdefault(node.machine, MACHINES.get(node.machine, MACHINES["t4-4"]))
+    nodes = [draw(cut_and_shared(node, known[node.machine])) for node in nodes]
     first = nodes[0]
     facts = DomainFacts("spine", first.at[0], draw(st.none() | rates), draw(shares), draw(shares))
     cards = known[first.machine].nics
@@ -138,10 +207,12 @@ def clusters(draw: st.DrawFn) -> Cluster:
         tuple(nodes),
         draw(st.dictionaries(st.sampled_from(["spine", "leaf", "node"]),
                              st.builds(Link, rates, rates, st.none() | rates))),
-        draw(st.sampled_from([(), (Allocation("old", first.name),)])),
+        draw(st.just(()) | held_parts(first, known[first.machine])),
         draw(st.sampled_from([(), (facts, DomainFacts("node", first.name, health=0.0))])),
         tuple(NicFacts(first.name, card.name, draw(shares), draw(shares)) for card in cards[:2]),
         draw(tori([node.name for node in nodes])),
+        draw(data_sets(nodes)),
+        draw(st.dictionaries(st.sampled_from(["spine", "leaf"]), st.integers(1, 99))),
     )  # fmt: skip
 
 
@@ -154,6 +225,30 @@ def test_a_written_cluster_reads_back_as_the_same_cluster(cluster: Cluster) -> N
 def plain_site(*nodes: Node) -> Cluster:
     kinds = dict.fromkeys(node.machine for node in nodes)
     return Cluster("c", ("node",), {kind: MACHINES[kind] for kind in kinds}, nodes)
+
+
+def test_what_is_particular_of_gpus_and_data_is_written_in_short() -> None:
+    nodes = (
+        Node("n0", "dgx-h100", mig=(Mig(0, (("3g.40gb", 4),)), Mig(1)), mig_by="nobody"),
+        Node("n1", "dgx-h100", shares=()),
+        Node("n2", "dgx-h100", shares=("mps",), tenants=4),
+    )
+    cluster = replace(
+        plain_site(*nodes),
+        allocations=(Allocation("old", "n0", mig=(MigPart(0, "3g.40gb", 4),)),),
+        data=(DataSet("imagenet", "node", "n0"), DataSet("imagenet", "node", "n1")),
+    )
+    text = write_cluster(cluster)
+    assert text.splitlines()[3:] == [
+        '  - {names: n0, machine: dgx-h100, mig: {gpus: [0, 1], instances: [{gpu: 0, profile: "3g.40gb", start: 4}], '
+        "by: nobody}}",
+        "  - {names: n1, machine: dgx-h100, share: none}",
+        "  - {names: n2, machine: dgx-h100, share: {modes: [mps], tenants: 4}}",
+        "allocations:",
+        '  - {job: old, node: n0, mig: [{gpu: 0, profile: "3g.40gb", start: 4}]}',
+        "data:",
+        '  - {name: imagenet, at: {node: "n[0-1]"}}',
+    ]
 
 
 def test_2000_nodes_in_63_leaves_are_a_short_file() -> None:

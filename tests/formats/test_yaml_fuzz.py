@@ -16,7 +16,13 @@ from gantree.model.errors import BadFields, GantreeError
 DATA = Path(__file__).parents[1] / "data"
 CLUSTER = (DATA / "clusters" / "two-leaves.yaml").read_text(encoding="utf-8")
 JOB = (DATA / "jobs" / "everything.yaml").read_text(encoding="utf-8")
-POLICY = "preset: fifo\npriorities: {urgent: 900}\nevictions: {grace: 60s, min_run: 1m}\n"
+POLICY = """\
+preset: fifo
+priorities: {urgent: 900}
+evictions: {grace: 60s, min_run: 1m}
+fragmentation_weight: 0.5
+demand: [{each: {gpus: 1}, weight: 6}, {each: {mig: 1g.10gb}, gpu: A100-80GB}]
+"""
 Reader = Callable[[str, str], Any]
 GOOD: list[tuple[Reader, str]] = [(read_cluster, CLUSTER), (read_job, JOB), (read_policy, POLICY)]
 
@@ -31,7 +37,8 @@ scalars = (
 WORDS = """
     name tiers links machines nodes allocations gpus gpu numa nics names machine at labels launch job node gang role
     members each run env topology slices required elastic min max checkpoint restarts after array queue priority
-    preset evictions priorities queues parallelism (list) (count)
+    preset evictions priorities queues parallelism (list) (count) mig instances profile start by share modes tenants
+    shares compute isolation alone devices data tier spares spread at_most apart jobs box preferred cube demand weight
 """
 words = st.sampled_from(WORDS.split())
 trees = st.recursive(

@@ -1,8 +1,8 @@
-"""Choosing GPUs and NICs inside a node: tables of what people expect, and a plain twin that tries everything."""
+"""Choosing GPUs and NICs inside a node: tables of what people expect, and a judge that tries everything."""
 
 from collections.abc import Iterable
 from itertools import combinations, permutations
-from typing import Any
+from random import Random
 
 import pytest
 from hypothesis import assume, given, settings
@@ -12,75 +12,9 @@ from gantree.model.cluster import Machine, Nic
 from gantree.model.errors import BadInput
 from gantree.placement.devices import choose_gpus, choose_nics, inner_domains
 from gantree.placement.gpu_sets import Greedy, Inside
-from gantree.topology.catalog import MACHINES, bonded_links, machine, plain, weakness
-
-
-def mask(gpus: Iterable[int]) -> int:
-    return sum(1 << gpu for gpu in gpus)
-
-
-def members(bits: int) -> tuple[int, ...]:
-    return tuple(gpu for gpu in range(bits.bit_length()) if bits >> gpu & 1)
-
-
-# ----- a plain twin: every subset, every ring, link classes counted by name -----
-
-
-def plain_link(model: Machine, a: int, b: int) -> str:
-    if not model.links:
-        return ""
-    given_links = [link for link in (model.links[a][b], model.links[b][a]) if link]
-    return max(given_links, key=weakness, default="")
-
-
-def plain_counts(model: Machine, pairs: Iterable[tuple[int, int]]) -> tuple[int, ...]:
-    """How many of the pairs have the weakest class of the machine, the next weakest..., then sockets, switches."""
-    pairs = list(pairs)
-    links = {plain_link(model, a, b) for a, b in combinations(range(model.gpus), 2)}
-    counts = [
-        sum(plain_link(model, *pair) == link for pair in pairs)
-        for link in sorted(links, key=weakness)
-    ]
-    crossings = [
-        sum(
-            not any(set(pair) <= set(members(d)) for d in inner_domains(model, tier))
-            for pair in pairs
-        )
-        for tier in ("socket", "pcie")
-    ]
-    return (*reversed(counts), *crossings)
-
-
-def plain_ring(model: Machine, order: tuple[int, ...]) -> tuple[int, ...]:
-    if len(order) == 1:
-        return plain_counts(model, [])
-    return plain_counts(model, zip(order, (*order[1:], order[0]), strict=True))
-
-
-def plain_rank(model: Machine, free: frozenset[int], chosen: tuple[int, ...]) -> tuple[Any, ...]:
-    ring = min(plain_ring(model, (chosen[0], *rest)) for rest in permutations(chosen[1:]))
-    rest_free = sorted(free - set(chosen))
-    width = sum(bonded_links(plain_link(model, a, b)) for a, b in combinations(rest_free, 2))
-    together = [
-        sum(
-            len(set(members(domain)) & set(rest_free)) ** 2 for domain in inner_domains(model, tier)
-        )
-        for tier in ("pcie", "socket")
-    ]
-    return (
-        ring,
-        plain_counts(model, combinations(chosen, 2)),
-        -width,
-        [-part for part in together],
-        chosen,
-    )
-
-
-def plain_choice(model: Machine, free: frozenset[int], count: int) -> tuple[int, ...]:
-    return min(
-        combinations(sorted(free), count), key=lambda chosen: plain_rank(model, free, chosen)
-    )
-
+from gantree.testing.gpu_choice import Around, plain_choice, plain_counts, plain_ring
+from gantree.topology.catalog import MACHINES, machine, plain, weakness
+from gantree.topology.masks import mask_of as mask
 
 CLASSES = ("NV1", "NV2", "NV4", "PIX", "PXB", "PHB", "NODE", "SYS", "")
 
@@ -103,7 +37,7 @@ def machines(draw: st.DrawFn, largest: int = 6) -> Machine:
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(machines(), st.data())
 def test_the_choice_is_that_of_trying_every_set_and_every_ring(
     model: Machine, data: st.DataObject
@@ -121,15 +55,94 @@ def test_the_choice_is_that_of_trying_every_set_and_every_ring(
     assert count == 1 or hops[-1] == max(hops), "the worst hop closes the ring"
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.sampled_from([name for name in MACHINES if 2 <= machine(name).gpus <= 8]), st.data())
-def test_the_choice_on_a_machine_of_the_catalogue_is_that_of_the_twin(
-    name: str, data: st.DataObject
+@st.composite
+def things_around(draw: st.DrawFn, model: Machine) -> Around:
+    everything = (1 << model.gpus) - 1
+    limits = st.tuples(st.integers(1, everything), st.integers(0, 3))
+    return Around(
+        draw(st.integers(0, (1 << len(model.nics)) - 1)),
+        draw(st.integers(0, 3)),
+        tuple(draw(st.lists(limits, max_size=2))),
+    )
+
+
+@settings(max_examples=80, deadline=None)
+@given(machines(), st.data())
+def test_with_nics_and_cores_the_choice_is_that_of_trying_every_set(
+    model: Machine, data: st.DataObject
+) -> None:
+    free = data.draw(st.frozensets(st.integers(0, model.gpus - 1), min_size=1))
+    count = data.draw(st.integers(1, len(free)))
+    around = data.draw(things_around(model))
+    chosen = choose_gpus(model, mask(free), count, around.free_nics, around.nics, around.fed)
+    assert tuple(sorted(chosen)) == plain_choice(model, free, count, around)
+
+
+@pytest.mark.parametrize("name", [name for name in MACHINES if machine(name).gpus])
+def test_on_every_machine_of_the_catalogue_the_choice_is_that_of_trying_every_set(
+    name: str,
+) -> None:
+    model, chance = machine(name), Random(name)
+    for _ in range(3):
+        free = frozenset(gpu for gpu in range(model.gpus) if chance.random() < 0.8) or frozenset(
+            [0]
+        )
+        count = chance.randint(1, min(len(free), 4 if model.gpus <= 8 else 3))
+        around = Around(
+            chance.getrandbits(len(model.nics)) if model.nics else 0, chance.randint(0, 4)
+        )
+        assert tuple(sorted(choose_gpus(model, mask(free), count))) == plain_choice(
+            model, free, count
+        )
+        chosen = choose_gpus(model, mask(free), count, around.free_nics, around.nics)
+        assert tuple(sorted(chosen)) == plain_choice(model, free, count, around)
+
+
+ALL = range(8)
+
+
+@pytest.mark.parametrize(
+    ("name", "free", "count", "taken_nics", "nics", "expected"),
+    [
+        ("dgx-h100", ALL, 4, [], 4, {0, 1, 2, 3}),
+        ("dgx-h100", ALL, 4, [2], 4, {4, 5, 6, 7}),
+        ("dgx-h100", ALL, 1, [0, 1], 1, {2}),
+        ("dgx-h100", ALL, 4, [2, 5], 4, {0, 1, 3, 4}),  # a socket is crossed, no NIC is shared
+        ("dgx-h100", ALL, 8, [2, 5], 6, set(ALL)),
+        ("dgx-h100", ALL, 2, [0, 1, 2, 3, 4, 5, 6], 0, {4, 7}),
+        ("dgx-a100", ALL, 2, [0], 2, {2, 3}),
+        ("dgx-a100", ALL, 2, [0, 1], 0, {2, 3}),
+        ("dgx-1-v100", ALL, 2, [1], 1, {6, 7}),
+        ("dgx-1-v100", [2, 3, 4], 2, [], 1, {2, 3}),
+        ("dgx-1-v100", [0, 2, 3], 2, [], 1, {2, 3}),
+        ("dgx-1-v100", [0, 2, 3], 2, [], 2, {0, 3}),  # as near to each other, and to two NICs
+        ("a6000-pairs-8", ALL, 2, [], 1, {6, 7}),
+        ("a6000-pairs-8", ALL, 4, [], 1, {4, 5, 6, 7}),
+        ("a6000-pairs-8", [0, 1, 4, 6], 2, [], 1, {0, 1}),  # a bridge before a NIC
+        ("a6000-pairs-8", [0, 4], 1, [], 1, {4}),  # far from a NIC, and farther
+        ("dgx-h100", [3, 4], 1, [0, 1, 2, 3, 4, 5, 6], 1, {4}),
+        ("rtx4090-8", ALL, 4, [], 1, {0, 1, 2, 3}),
+        ("rtx4090-8", ALL, 4, [0], 1, {0, 1, 2, 3}),
+    ],
+)
+def test_a_gpu_whose_nic_is_taken_or_broken_is_worth_less(
+    name: str,
+    free: Iterable[int],
+    count: int,
+    taken_nics: list[int],
+    nics: int,
+    expected: set[int],
 ) -> None:
     model = machine(name)
-    free = data.draw(st.frozensets(st.integers(0, model.gpus - 1), min_size=2))
-    count = data.draw(st.integers(1, min(4, len(free))))
-    assert tuple(sorted(choose_gpus(model, mask(free), count))) == plain_choice(model, free, count)
+    left = (1 << len(model.nics)) - 1 & ~mask(taken_nics)
+    assert set(choose_gpus(model, mask(free), count, left, nics)) == expected
+
+
+def test_cores_that_are_left_decide_between_sockets_that_are_alike() -> None:
+    model = machine("dgx-h100")
+    assert choose_gpus(model, 0xFF, 2, None, 0, ((0x0F, 0),)) == (4, 5)
+    assert set(choose_gpus(model, 0xFF, 4, None, 0, ((0x0F, 3), (0xF0, 2)))) == {0, 1, 2, 4}
+    assert set(choose_gpus(model, 0xFF, 5, None, 0, ((0x0F, 4), (0xF0, 2)))) == {0, 1, 2, 3, 4}
 
 
 @pytest.mark.parametrize(
@@ -249,6 +262,14 @@ def test_growing_greedily_finds_what_trying_every_set_finds_on_nested_machines(
 def test_seventy_two_gpus_in_one_machine_are_no_problem() -> None:
     model = plain("rack", 72)
     assert choose_gpus(model, ((1 << 72) - 1) ^ 0b101, 8) == (1, 3, 4, 5, 6, 7, 8, 9)
+
+
+def test_in_a_large_machine_too_a_gpu_whose_nic_is_taken_is_worth_less() -> None:
+    model = plain("rack", 72, nics=72)
+    everything = (1 << 72) - 1
+    assert set(choose_gpus(model, everything, 8, everything ^ 0b101)) == {1, *range(3, 10)}
+    assert choose_gpus(model, everything, 2, 0b11 << 40) == (40, 41)
+    assert set(choose_gpus(blocks(24, 6), (1 << 24) - 1, 4, 0, 0, ((0b111111, 3),))) == {6, 7, 8, 9}
 
 
 # ----- domains inside the node -----

@@ -233,7 +233,7 @@ def test_without_a_demand_for_gpus_all_places_are_equal() -> None:
     cluster = Standing(
         Demand.of([DemandClass(4, 0, 0, 1)]), states_of([(9, 9, 0, (1000,) * GPUS)] * 2)
     )
-    loss = cluster.losses(Asked(4, 0, 1, 1000), np.arange(2))
+    loss = cluster.losses(Asked(4, 0, 1, 1000), cluster.state_of_node)
     assert loss.best().tolist() == [0, 1]
 
 
@@ -279,7 +279,7 @@ def test_a_standing_kept_up_to_date_judges_as_the_formulas_do(
         kept = Standing(Demand.of(classes), states_of(cluster))
         price = kept.states.demand.price_of_size
         for asked in asks:
-            loss = kept.losses(asked, np.arange(len(cluster)))
+            loss = kept.losses(asked, kept.state_of_node)
             for index, node in enumerate(cluster):
                 check_node(
                     loss.worth[index], loss.standing[index], asked, node, price, classes, cluster
@@ -328,7 +328,7 @@ def test_equal_losses_are_equal_whatever_else_is_on_the_node() -> None:
     demand = Demand.of([DemandClass(1, 1, 330, 1)])
     full, rest = (1000, 1000, 1000, 330), (660, 0, 0, 0)
     kept = Standing(demand, states_of([(99, 0, 0, full), (99, 0, 0, rest)]))
-    loss = kept.losses(Asked(1, 0, 1, 330), np.arange(2))
+    loss = kept.losses(Asked(1, 0, 1, 330), kept.state_of_node)
     assert len(set(loss.worth[np.isfinite(loss.worth)].tolist())) == 1
 
 
@@ -350,7 +350,7 @@ def test_a_share_goes_beside_its_like_a_small_one_into_a_lost_rest_and_cpu_comes
     kept = Standing(Demand.of(classes), states_of(cluster))
 
     def chosen(*asked: int) -> int:
-        loss = kept.losses(Asked(*asked), np.arange(len(cluster)))
+        loss = kept.losses(Asked(*asked), kept.state_of_node)
         choices: int = loss.worth.shape[1]
         return int(loss.best()[0]) // choices
 
@@ -365,6 +365,6 @@ def test_the_last_whole_nodes_are_kept_for_members_of_several_gpus() -> None:
     cluster = [(99, 0, 0, (1000,) * GPUS), (99, 0, 0, (1000, 0, 0, 0))]
     classes = [DemandClass(1, 4, 1000, 1), DemandClass(1, 1, 1000, 99)]
     kept = Standing(Demand.of(classes), states_of(cluster))
-    assert kept.losses(Asked(1, 0, 1, 1000), np.arange(2)).best().tolist() == [1]
+    assert kept.losses(Asked(1, 0, 1, 1000), kept.state_of_node).best().tolist() == [1]
     alone = Standing(Demand.of(classes[1:]), states_of(cluster))
-    assert alone.losses(Asked(1, 0, 1, 1000), np.arange(2)).best().tolist() == [0]
+    assert alone.losses(Asked(1, 0, 1, 1000), alone.state_of_node).best().tolist() == [0]

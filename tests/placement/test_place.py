@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gantree.model.cluster import Allocation, Cluster, Machine, Nic, NicFacts, Node
-from gantree.model.errors import BadInput, Unsupported
+from gantree.model.errors import BadInput
 from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
 from gantree.model.placements import Domain, Placement
 from gantree.model.verdicts import Gate, Refused, Shortage
@@ -282,20 +282,6 @@ def test_cpus_bind_members_that_share_a_node() -> None:
     answer = on_pairs(wanted)
     assert isinstance(answer, Refused)
     assert isinstance(on_pairs(replace(wanted, topology=TopologyWish())), Placement)
-
-
-@pytest.mark.parametrize(
-    ("field", "shape"),
-    [
-        ("mig", Shape(mig="3g.40gb")),
-        ("gpu_share", Shape(gpu_share=0.5)),
-        ("gpu_memory_GiB", Shape(gpu_memory_GiB=20.0)),
-        ("devices", Shape(devices=(("fpga", 1),))),
-    ],
-)
-def test_what_cannot_be_placed_is_refused_by_name(field: str, shape: Shape) -> None:
-    with pytest.raises(Unsupported, match=field):
-        place(drawn("l0: n0 ...."), Job("x", (Role("w", 1, shape),)))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from gantree.sim.openb.lists import Nodes, PodShape, Workload
 from gantree.sim.openb.policies import Choice
 from gantree.sim.openb.replay import POLICIES, policy_named, replay
 from gantree.sim.openb.room import Room
-from gantree.sim.openb.standing import LeastLoss
+from gantree.sim.openb.standing import LeastLossOfPods
 
 MODELS = ("A10", "T4")
 
@@ -368,5 +368,5 @@ def test_of_equal_places_the_gpu_is_one_of_the_node_that_was_chosen() -> None:
     share = PodShape(1, 0, 1, 600)
     room = Room(site(2, 2))
     room.place(1, share, 0)
-    policy = LeastLoss(room, Workload((share,), (0,), ()), np.array([1, 0]), 1)
+    policy = LeastLossOfPods(room, Workload((share,), (0,), ()), np.array([1, 0]), 1)
     assert policy.choose(0, np.array([0, 1])) == Choice(1, 1)

@@ -2,7 +2,8 @@
 
 from random import Random
 
-from gantree.sim.bench import decisions, gang, half_full
+from gantree.sim.bench.decisions import decisions
+from gantree.sim.bench.mix import gang, half_full
 
 GANGS = 4000
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,12 +14,12 @@ from gantree.topology.fabric import Fabric
 from gantree.topology.tori import Box, Point, TorusIndex, tori_of
 
 
-def fabric(*tori: Torus, nodes: int = 0) -> Fabric:
+def fabric(*tori: Torus, nodes: int = 0, gpu: str | None = None) -> Fabric:
     gpus = max(prod(torus.host) for torus in tori)
     names = list(dict.fromkeys(name for torus in tori for name in torus.nodes))
     names += [f"beside{i}" for i in range(nodes)]
     members = tuple(Node(name, "m") for name in sorted(names))
-    return Fabric.build(Cluster("c", ("node",), {"m": Machine("m", gpus)}, members, tori=tori))
+    return Fabric.build(Cluster("c", ("node",), {"m": Machine("m", gpus, gpu)}, members, tori=tori))
 
 
 def torus(
@@ -28,15 +27,16 @@ def torus(
     host: tuple[int, ...] = (),
     wrap: tuple[bool, ...] = (),
     slices: tuple[tuple[int, ...], ...] = (),
+    cube: tuple[int, ...] = (),
 ) -> Torus:
     host = host or (1,) * len(dims)
     count = prod(dims) // prod(host)
     nodes = tuple(f"t{node}" for node in range(count))
-    return Torus("t", dims, host, nodes, wrap or (True,) * len(dims), slices)
+    return Torus("t", dims, host, nodes, wrap or (True,) * len(dims), slices, cube)
 
 
-def index(made: Torus) -> TorusIndex:
-    (only,) = tori_of(fabric(made))
+def index(made: Torus, gpu: str | None = None) -> TorusIndex:
+    (only,) = tori_of(fabric(made, gpu=gpu))
     return only
 
 
@@ -45,7 +45,12 @@ def made_tori(draw: st.DrawFn) -> Torus:
     axes = draw(st.integers(1, 3))
     host = tuple(draw(st.integers(1, 2)) for _ in range(axes))
     dims = tuple(each * draw(st.integers(1, 3)) for each in host)
-    return torus(dims, host, tuple(draw(st.booleans()) for _ in range(axes)))
+    wrap = tuple(draw(st.booleans()) for _ in range(axes))
+    if draw(st.booleans()):
+        counts = tuple(draw(st.integers(1, 2)) for _ in range(axes))
+        cubes = tuple(size * count for size, count in zip(dims, counts, strict=True))
+        return torus(cubes, host, wrap, cube=dims)
+    return torus(dims, host, wrap)
 
 
 def all_points(dims: tuple[int, ...]) -> list[Point]:
@@ -113,12 +118,15 @@ def test_distances_are_those_of_a_walk_along_the_links(made: Torus, data: st.Dat
 
 
 def plain_boxes(made: Torus, shape: tuple[int, ...]) -> set[Box]:
-    """Every origin is tried: inside the torus, over a seam only where it closes, and no host cut off its grid."""
+    """Every origin is tried: inside its piece, over a seam only where it closes, and no host cut off its grid."""
+    piece = made.cube or made.dims
+    wrap = made.wrap if not made.cube else (False,) * len(made.dims)
     found = set()
     for origin in all_points(made.dims):
         right = True
+        inside = tuple(at % most for at, most in zip(origin, piece, strict=True))
         for first, size, most, host, wraps in zip(
-            origin, shape, made.dims, made.host, made.wrap, strict=True
+            inside, shape, piece, made.host, wrap, strict=True
         ):
             hosts = {at % most // host for at in range(first, first + size)}
             whole = size % host == 0 and first % host == 0
@@ -141,25 +149,12 @@ def test_boxes_are_exactly_those_of_a_walk_over_all_origins(
     boxes = list(built.boxes(shape))
     assert len(set(boxes)) == len(boxes)
     assert set(boxes) == plain_boxes(made, shape)
-    assert built.is_legal(shape) == bool(boxes)
+    joined = made.cube and all(s % c == 0 for s, c in zip(shape, made.cube, strict=True))
+    fits = joined and prod(shape) <= prod(made.dims)
+    assert built.is_legal(shape) == (bool(boxes) or bool(fits))
     for box in boxes:
         points = list(built.points(box))
         assert len(set(points)) == prod(shape)
-
-
-@settings(max_examples=60)
-@given(made_tori(), st.data())
-def test_free_boxes_are_those_whose_points_are_all_free(made: Torus, data: st.DataObject) -> None:
-    shape = tuple(data.draw(st.integers(1, size)) for size in made.dims)
-    bits = data.draw(
-        st.lists(st.integers(0, 1), min_size=prod(made.dims), max_size=prod(made.dims))
-    )
-    free_at = np.array(bits, dtype=np.int64).reshape(made.dims)
-    built = index(made)
-    expected = [
-        box for box in built.boxes(shape) if all(free_at[point] for point in built.points(box))
-    ]
-    assert list(built.free_boxes(free_at, shape)) == expected
 
 
 def test_a_box_as_long_as_its_axis_has_one_place_and_a_ring() -> None:
@@ -177,7 +172,7 @@ def test_shapes_of_a_number_are_compact_first_and_only_those_that_are_sold() -> 
     assert set(free.shapes(8)[3:]) == {(1, 2, 4), (1, 4, 2), (2, 1, 4), (4, 1, 2)}
     assert free.shapes(1) == ((1, 1, 1),)
     assert free.shapes(3) == ((1, 1, 3),)
-    assert free.shapes(5) == ()
+    assert free.shapes(5) == free.shapes(0) == free.shapes(65) == ()
     sold = index(torus((4, 4, 4), (2, 2, 1), slices=((2, 2, 1), (2, 2, 2), (4, 2, 1))))
     assert sold.shapes(8) == ((2, 2, 2), (4, 2, 1))
     assert sold.shapes(16) == ()
@@ -192,11 +187,71 @@ def test_a_v4_cube_is_read_by_hosts_of_a_tray() -> None:
     assert cube.distance((0, 0, 0), (3, 3, 2)) == 1 + 1 + 2
 
 
+def test_joined_cubes_close_every_axis_and_may_stand_in_a_row_longer_than_the_torus() -> None:
+    pod = index(torus((8, 8, 8), (2, 2, 1), cube=(4, 4, 4)))
+    assert [pod.cubes_joined(shape) for shape in ((4, 4, 4), (4, 4, 8), (8, 8, 8))] == [1, 2, 8]
+    assert pod.cubes_joined((2, 4, 4)) == 0
+    assert pod.is_legal((4, 4, 32)) and not pod.is_legal((4, 4, 36))
+    assert pod.closed_axes((4, 4, 32)) == (True, True, True)
+    assert pod.closed_axes((2, 4, 4)) == (False, False, False)
+    assert not pod.is_legal((2, 4, 8)), "a part of two cubes"
+    assert len(list(pod.boxes((4, 4, 4)))) == 8
+    assert list(pod.boxes((4, 4, 8))) == []
+    assert pod.shapes(128) == ((4, 4, 8), (4, 8, 4), (8, 4, 4))
+
+
+POD = torus((16, 16), (2, 4))
+TABLE_OF_V5E = ((1, 1), (2, 2), (2, 4), (4, 4), (4, 8), (8, 8), (8, 16), (16, 16))
+
+
+@pytest.mark.parametrize("gpu", ["TPUV5E-16GB", "TPUV6E-32GB"])
+def test_flat_pods_are_cut_as_their_tables_say(gpu: str) -> None:
+    built = index(POD, gpu)
+    assert tuple(built.shapes(prod(shape)) for shape in TABLE_OF_V5E) == tuple(
+        (shape,) for shape in TABLE_OF_V5E
+    )
+    assert not built.is_legal((8, 4)) and not built.is_legal((2, 8))
+    assert built.closed_axes((8, 16)) == (False, True)
+    quarters = {(box.origin[0] % 2, box.origin[1] % 4) for box in built.boxes((2, 2))}
+    assert quarters == {(0, 0), (0, 2)}, "a part of a host starts where parts of its size do"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "largest", "too_large"),
+    [
+        ("TPUV4-32GB", (16, 16, 16), (16, 16, 20)),
+        ("TPUV5P-95GB", (16, 16, 24), (16, 20, 20)),
+        ("TPU7X-192GB", (16, 16, 36), (16, 20, 32)),
+    ],
+)
+def test_pods_of_cubes_are_cut_below_one_cube_by_table_and_above_in_rising_multiples(
+    gpu: str, largest: tuple[int, ...], too_large: tuple[int, ...]
+) -> None:
+    pod = index(torus((16, 24, 28), (2, 2, 1), cube=(4, 4, 4)), gpu)
+    small = ((2, 2, 1), (2, 2, 2), (2, 2, 4), (2, 4, 4), (4, 4, 4), (4, 4, 8))
+    assert all(pod.shapes(prod(shape)) == (shape,) for shape in small)
+    assert pod.shapes(256) == ((4, 8, 8), (4, 4, 16))
+    assert pod.is_legal((8, 12, 16)) and not pod.is_legal((12, 8, 16))
+    assert not pod.is_legal((4, 4, 6)) and not pod.is_legal((1, 2, 1))
+    assert pod.is_legal(largest) and not pod.is_legal(too_large)
+
+
+def test_what_the_site_names_and_mixed_nodes_take_the_place_of_what_is_sold() -> None:
+    named = index(replace(POD, slices=((8, 4),)), "TPUV5E-16GB")
+    assert named.is_legal((8, 4)) and not named.is_legal((4, 8))
+    nodes = tuple(Node(name, "a" if at else "b") for at, name in enumerate(POD.nodes))
+    machines = {"a": Machine("a", 8, "TPUV5E-16GB"), "b": Machine("b", 8, "H100-80GB")}
+    (mixed,) = tori_of(Fabric.build(Cluster("c", ("node",), machines, nodes, tori=(POD,))))
+    assert mixed.is_legal((2, 12))
+
+
 GOOD = torus((4, 2), (2, 1))
 WRONG = {
     "4 nodes on 8 points": replace(GOOD, dims=(8, 2)),
     "hosts of 3": replace(GOOD, host=(3, 1)),
     "dims has 2 axes": replace(GOOD, wrap=(True,)),
+    "cubes of 3 along an axis of 4 GPUs": replace(GOOD, cube=(3, 1)),
+    "cubes of 1 along an axis of 4 GPUs, hosts of 2": replace(GOOD, cube=(1, 1)),
     "3 nodes on 4 points|4 nodes on 4 points": replace(GOOD, nodes=("t0", "t1", "t2", "t2")),
 }
 

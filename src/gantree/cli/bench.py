@@ -1,15 +1,27 @@
 """`gantree bench`: figures of this program, how fast and how good; `openb` has a module of its own."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
 from gantree.cli.bench_openb import openb
 from gantree.cli.options import JsonOption, new_app
 from gantree.cli.printing import columns, print_json
-from gantree.sim.bench import decisions as measure_decisions
+from gantree.sim.bench.decisions import decisions as measure_decisions
+from gantree.sim.bench.memory import memory as measure_memory
+from gantree.sim.bench.siblings import fill as measure_fill
+from gantree.sim.bench.siblings import large_gang, refusals
+from gantree.sim.bench.tas import QUEUES
+from gantree.sim.bench.tas import tas as measure_tas
 
 app = new_app()
+
+LARGE = 131_072
+
+GpusOption = Annotated[int, typer.Option("--gpus", min=64, help="Size of the cluster.")]
+SeedOption = Annotated[int, typer.Option(help="Of what is random.")]
+CountOption = Annotated[int, typer.Option("--decisions", min=1, help="How many to measure.")]
 
 
 @app.callback()
@@ -19,19 +31,70 @@ def bench() -> None:
 
 @app.command()
 def decisions(
-    gpus: Annotated[int, typer.Option(min=64, help="Size of the cluster.")] = 16_384,
-    count: Annotated[int, typer.Option("--decisions", min=1, help="How many to measure.")] = 1_000,
-    seed: Annotated[int, typer.Option(help="Of the random gangs.")] = 1,
+    gpus: GpusOption = 16_384,
+    count: CountOption = 1_000,
+    seed: SeedOption = 1,
     as_json: JsonOption = False,
 ) -> None:
     """How long one gang decision takes on a half-full cluster."""
-    figures = measure_decisions(gpus=gpus, decisions=count, seed=seed)
-    if as_json:
-        print_json(figures)
-    else:
-        typer.echo(
-            columns(("FIGURE", "VALUE"), [(name, f"{value:g}") for name, value in figures.items()])
-        )
+    _print(measure_decisions(gpus=gpus, decisions=count, seed=seed), as_json)
+
+
+@app.command()
+def gang(
+    gpus: GpusOption = LARGE,
+    members: Annotated[int, typer.Option(min=1, help="Members of the gang.")] = 1024,
+    gpus_each: Annotated[int, typer.Option(min=0, help="GPUs of a member.")] = 1,
+    required: Annotated[str, typer.Option(help="pod, spine, leaf or node.")] = "pod",
+    count: CountOption = 50,
+    seed: SeedOption = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """How long the decision on one large gang takes that must stay in one domain."""
+    _print(large_gang(gpus, members, gpus_each, required, count, seed), as_json)
+
+
+@app.command()
+def fill(
+    gpus: Annotated[int, typer.Option(min=64, help="Size of the cluster, and jobs.")] = 4_000,
+    as_json: JsonOption = False,
+) -> None:
+    """How long it takes to fill an empty cluster with jobs of one GPU."""
+    _print(measure_fill(gpus), as_json)
+
+
+@app.command()
+def refusal(
+    gpus: GpusOption = LARGE,
+    count: CountOption = 200,
+    seed: SeedOption = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """How long it takes to say why a gang of ten cannot be placed, and what would help."""
+    _print(refusals(gpus, count, seed), as_json)
+
+
+@app.command()
+def tas(
+    queues: Annotated[int, typer.Option(min=1, help="Queues of 500 gangs.")] = QUEUES,
+    as_json: JsonOption = False,
+) -> None:
+    """Kueue's test of topology-aware scheduling: time in the scheduler's core for all of it."""
+    _print(measure_tas(queues), as_json)
+
+
+@app.command()
+def memory(gpus: GpusOption = LARGE, as_json: JsonOption = False) -> None:
+    """What a cluster and the indexes of ten shapes take in memory."""
+    _print(measure_memory(gpus), as_json)
 
 
 app.command()(openb)
+
+
+def _print(figures: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(dict(figures))
+        return
+    rows = [(name, "-" if value is None else f"{value:g}") for name, value in figures.items()]
+    typer.echo(columns(("FIGURE", "VALUE"), rows))

@@ -30,11 +30,19 @@ def relaxation_text(relaxation: dict[str, Any]) -> str:
 
 def _value(value: object) -> str:
     if isinstance(value, list):
-        return ", ".join(_slices(run) for run in value)
+        return ", ".join(map(_value, value))
+    if isinstance(value, dict):
+        return _wish(value)
     return "none" if value is None else str(value)
 
 
-def _slices(run: dict[str, Any]) -> str:
-    """Slices in short: "2 of role worker per rack"."""
-    of_role = f" of role {run['role']}" if "role" in run else ""
-    return f"{run['members']}{of_role} per {run['required']}"
+def _wish(wish: dict[str, Any]) -> str:
+    """In short: slices "2 of role worker per rack", a spread "at most 2 per leaf", apart "a, b not in its node"."""
+    if "members" in wish:
+        of_role = f" of role {wish['role']}" if "role" in wish else ""
+        tier = wish.get("required") or f"{wish['preferred']} if there is room"
+        return f"{wish['members']}{of_role} per {tier}"
+    if "jobs" in wish:
+        return f"{', '.join(wish['jobs'])} not in its {wish['tier']}"
+    most = f"at most {wish['at_most']}" if "at_most" in wish else "evenly"
+    return f"{most} per {wish['tier']}"

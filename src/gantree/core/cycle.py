@@ -20,6 +20,7 @@ from gantree.core.room import find_victims, make_room
 from gantree.model.facts import ClaimDropped
 from gantree.model.phases import Phase
 from gantree.placement.search import find, fits
+from gantree.placement.taste import Taste
 from gantree.policy.order import Position
 from gantree.policy.preset import Policy
 
@@ -31,8 +32,9 @@ class Cycle:
     made for, true while both versions stay and until that moment in seconds (None: whenever).
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, taste: Taste) -> None:
         self._policy = policy
+        self._taste = taste
         self._versions = (-1, -1)
         self._refused: set[Hashable] = set()
         self._retry_at: dict[tuple[Hashable, int], float | None] = {}
@@ -88,17 +90,19 @@ class Cycle:
 
     def _place_or_make_room(self, draft: Draft, signature: Hashable, state: JobState) -> None:
         if signature not in self._refused:
-            placement = find(draft.ledger.rooms(), state.spec)
+            placement = find(draft.ledger.rooms(), state.spec, self._taste)
             if placement is not None:
                 start(draft, state, placement)
                 return
             self._refused.add(signature)
         if self._may_make_room(draft, signature, state.priority):
-            plan, retry_at = find_victims(draft.ledger, state, draft.now, self._policy)
+            plan, retry_at = find_victims(
+                draft.ledger, state, draft.now, self._policy, self._taste
+            )
             if plan is None:
                 self._retry_at[signature, state.priority] = retry_at
             else:
-                make_room(draft, state, plan, self._policy)
+                make_room(draft, state, plan, self._policy, self._taste)
 
     def _settle_claims(self, draft: Draft) -> None:
         """Start claimants whose room is free; drop claims whose victims have left in vain."""
@@ -110,7 +114,7 @@ class Cycle:
             hypothetical = ledger.rooms().copy()
             hypothetical.give_back(CLAIM + job)
             if fits(hypothetical, state.spec):
-                _start_claimant(draft, state)
+                _start_claimant(draft, state, self._taste)
             elif ledger.leaving.keys().isdisjoint(claim.victims):
                 draft.record(ClaimDropped(at=draft.now, job=job, reason="the room was lost"))
         self._settled_at = ledger.room_version
@@ -124,8 +128,8 @@ def _eligible(draft: Draft, state: JobState) -> bool:
     return all(ledger.jobs[name].phase is Phase.SUCCEEDED for name in state.spec.after)
 
 
-def _start_claimant(draft: Draft, state: JobState) -> None:
+def _start_claimant(draft: Draft, state: JobState, taste: Taste) -> None:
     draft.record(ClaimDropped(at=draft.now, job=state.job, reason="its room is free"))
-    placement = find(draft.ledger.rooms(), state.spec)
+    placement = find(draft.ledger.rooms(), state.spec, taste)
     assert placement is not None, f"{state.job}: the room held for it does not hold it"
     start(draft, state, placement)

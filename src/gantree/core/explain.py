@@ -1,6 +1,7 @@
 """Why a job is where it is: the first gate that says no, in numbers and in one sentence.
 
 Computed when somebody asks, from the state as it is, by the same search that decides. Nothing of it is recorded.
+A site's taste is not asked: it decides where a gang goes, never whether it fits.
 """
 
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from gantree.model.errors import NotFound
 from gantree.model.phases import ENDED, Phase
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused
-from gantree.placement.search import place
+from gantree.placement.search import fits, place
 
 AHEAD_SHOWN = 10
 """How many of the jobs that go first are named."""
@@ -95,7 +96,7 @@ def _refusal(ledger: Ledger, state: JobState) -> Refused | None:
     unclaimed = ledger.rooms().copy()
     for job in ledger.claims:
         unclaimed.give_back(CLAIM + job)
-    if not isinstance(place(unclaimed, state.spec), Placement):
+    if not fits(unclaimed, state.spec):
         return verdict
     holders = ", ".join(ledger.claims)
     sentence = f"Waiting: it would fit, but the room is held for {holders}, which goes first."

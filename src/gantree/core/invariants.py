@@ -7,11 +7,22 @@ from collections.abc import Iterator
 
 from gantree.core.ledger import CLAIM, JobState, Ledger
 from gantree.model.phases import ENDED, HOLDING, Phase
+from gantree.model.placements import SharePart
+
+ROUNDING = 1e-6
+"""Shares are counted in millionths of a GPU."""
 
 
 def violations(ledger: Ledger) -> list[str]:
     """Every broken invariant in words; empty if the ledger is sound."""
-    checks = (_one_owner, _whole_gangs, _occupancy_agrees, _collections_agree, _claims_agree)
+    checks = (
+        _one_owner,
+        _shares_suffice,
+        _whole_gangs,
+        _occupancy_agrees,
+        _collections_agree,
+        _claims_agree,
+    )
     return [violation for check in checks for violation in check(ledger)]
 
 
@@ -24,14 +35,35 @@ def check(ledger: Ledger) -> None:
 
 
 def _one_owner(ledger: Ledger) -> Iterator[str]:
-    """No GPU and no NIC has two owners."""
+    """No GPU, no NIC and no MIG instance has two owners, and no GPU that one holds whole is held in parts."""
     owner_of_device: dict[tuple[str, object], str] = {}
+    part_owner_of_gpu: dict[tuple[str, object], str] = {}
     for state in ledger.holding.values():
         for member in state.placement.members if state.placement else ():
-            for device in (*member.gpus, *member.nics):
+            for device in (*member.gpus, *member.nics, *member.mig):
                 other = owner_of_device.setdefault((member.node, device), state.job)
                 if other != state.job:
                     yield f"{member.node} {device} belongs to {other} and to {state.job}"
+            for gpu in member.parts:
+                part_owner_of_gpu[member.node, gpu] = state.job
+    for device, job in part_owner_of_gpu.items():
+        if device in owner_of_device:
+            yield f"{device} belongs to {owner_of_device[device]}, a part of it to {job}"
+
+
+def _shares_suffice(ledger: Ledger) -> Iterator[str]:
+    """The shares of a GPU are no more than the whole, are of one way, and one that is to be alone is."""
+    tenants_of_gpu: dict[tuple[str, int], list[SharePart]] = {}
+    for state in ledger.holding.values():
+        for member in state.placement.members if state.placement else ():
+            if member.share is not None:
+                tenants_of_gpu.setdefault((member.node, member.share.gpu), []).append(member.share)
+    for gpu, tenants in tenants_of_gpu.items():
+        ways = {tenant.isolation for tenant in tenants}
+        compute = sum(tenant.compute for tenant in tenants)
+        crowded = len(tenants) > 1 and any(tenant.alone for tenant in tenants)
+        if compute > 1 + ROUNDING or len(ways) > 1 or crowded:
+            yield f"{gpu} is shared by {tenants}"
 
 
 def _whole_gangs(ledger: Ledger) -> Iterator[str]:
@@ -53,6 +85,8 @@ def _missing_members(state: JobState) -> Iterator[str]:
     for member in state.placement.members:
         if len(member.gpus) != shapes[member.role].gpus:
             yield f"{state.job} {member.role} {member.rank} holds GPUs {member.gpus}"
+        if len(member.parts) != shapes[member.role].part:
+            yield f"{state.job} {member.role} {member.rank} holds parts of GPUs {member.parts}"
 
 
 def _occupancy_agrees(ledger: Ledger) -> Iterator[str]:

@@ -1,20 +1,21 @@
 """Orders made from the state of a job. Equal states give equal orders, so an order can be sent again at any time."""
 
+from collections.abc import Iterator
+
 from gantree.core.ledger import JobState
-from gantree.model.jobs import Role
+from gantree.model.jobs import Job, Role
 from gantree.model.orders import MemberLaunch, Order, SaveCheckpoint, StartGang, StopGang
 from gantree.model.phases import Phase
-from gantree.model.placements import MemberPlacement
+from gantree.model.placements import MemberPlacement, Placement
 
 
 def start_order(state: JobState) -> StartGang:
     """The order that starts the current attempt at its place."""
     assert state.placement is not None
-    place_of_member = {(place.role, place.rank): place for place in state.placement.members}
-    launches = tuple(
-        _launch(role, place_of_member[role.name, member], node_rank, first_rank)
-        for role, member, node_rank, first_rank in state.spec.each_member()
-    )
+    if state.placement.ranks:
+        launches = _by_rank_map(state.spec, state.placement)
+    else:
+        launches = _in_member_order(state.spec, state.placement)
     checkpoint = state.spec.checkpoint
     return StartGang(
         id=f"{state.job}/{state.attempt}/start",
@@ -26,10 +27,46 @@ def start_order(state: JobState) -> StartGang:
         checkpoint_every_s=checkpoint.every_s if checkpoint else None,
         checkpoint_path=checkpoint.path if checkpoint else None,
         array_index=state.spec.array_index,
+        changes=state.placement.changes,
     )
 
 
-def _launch(role: Role, place: MemberPlacement, node_rank: int, first_rank: int) -> MemberLaunch:
+def _in_member_order(spec: Job, placement: Placement) -> tuple[MemberLaunch, ...]:
+    place_of_member = {(place.role, place.rank): place for place in placement.members}
+    return tuple(
+        _launch(role, place_of_member[role.name, member], node_rank, first_rank)
+        for role, member, node_rank, first_rank in spec.each_member()
+    )
+
+
+def _by_rank_map(spec: Job, placement: Placement) -> tuple[MemberLaunch, ...]:
+    """Members by their lowest rank: the node of rank 0 comes first, and where whole members moved, launchers that count
+    ranks node by node count as the map does."""
+    seated = sorted(_seated(spec, placement), key=lambda each: min(each[2]))
+    return tuple(
+        _launch(role, place, node_rank, ranks[0], ranks)
+        for node_rank, (role, place, ranks) in enumerate(seated)
+    )
+
+
+def _seated(
+    spec: Job, placement: Placement
+) -> Iterator[tuple[Role, MemberPlacement, tuple[int, ...]]]:
+    role_of_name = {role.name: role for role in spec.roles}
+    first = 0
+    for place in placement.members:
+        role = role_of_name[place.role]
+        yield role, place, placement.ranks[first : first + role.processes]
+        first += role.processes
+
+
+def _launch(
+    role: Role,
+    place: MemberPlacement,
+    node_rank: int,
+    first_rank: int,
+    ranks: tuple[int, ...] = (),
+) -> MemberLaunch:
     return MemberLaunch(
         role=role.name,
         rank=place.rank,
@@ -45,6 +82,10 @@ def _launch(role: Role, place: MemberPlacement, node_rank: int, first_rank: int)
         image=role.image,
         cpus=place.cpus,
         memory_GiB=place.memory_GiB,
+        mig=place.mig,
+        share=place.share,
+        devices=place.devices,
+        ranks=ranks,
     )
 
 

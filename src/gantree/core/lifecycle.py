@@ -6,8 +6,8 @@ and twice.
 
 How an attempt ends. `GangEnded` is the only thing that frees a place, because only then is nothing of the gang
 left. Why it was told to stop (`StopCause`) decides what comes next: preempted gangs wait again, failed ones too
-until their restarts are used up, the others are over. A gang that ended by itself with 0 before it was told to
-stop has succeeded, whatever was about to happen to it.
+until their restarts are used up, the others are over: also one that cannot be started however often it is tried. A
+gang that ended by itself with 0 before it was told to stop has succeeded, whatever was about to happen to it.
 """
 
 from collections import deque
@@ -17,6 +17,7 @@ from typing import Any
 from gantree.core.draft import Draft
 from gantree.core.launch import save_order, start_order, stop_order
 from gantree.core.ledger import JobState
+from gantree.core.numbering import numbered
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.events import (
     CancelRequested,
@@ -67,6 +68,8 @@ def react(draft: Draft, event: Event, policy: Policy) -> None:
 
 def start(draft: Draft, state: JobState, placement: Placement) -> None:
     """Give the gang its place and tell the cluster."""
+    if state.spec.parallelism:
+        placement = numbered(draft.ledger.rooms().fabric, state.spec, placement)
     draft.record(
         GangPlaced(at=draft.now, job=state.job, attempt=state.attempt + 1, placement=placement)
     )
@@ -221,7 +224,8 @@ def _stop_after_failure(
 
 
 def _gang_start_failed(draft: Draft, event: GangStartFailed, policy: Policy) -> None:
-    _stop_after_failure(draft, event, StopCause.START_FAILED, policy, event.reason)
+    cause = StopCause.CANNOT_START if event.final else StopCause.START_FAILED
+    _stop_after_failure(draft, event, cause, policy, event.reason)
 
 
 def _rank_exited(draft: Draft, event: RankExited, policy: Policy) -> None:
@@ -298,6 +302,8 @@ def _after_attempt(draft: Draft, state: JobState, cause: StopCause | None, code:
     elif cause is StopCause.TIME_LIMIT:
         limit = f"ran longer than its limit of {state.spec.time_limit_s:g} s"
         end_job(draft, state, Phase.TIMED_OUT, code, limit)
+    elif cause is StopCause.CANNOT_START:
+        end_job(draft, state, Phase.FAILED, code, state.reason)
     elif cause is StopCause.PREEMPTED:
         _requeue(draft, state, cause, draft.now, state.failures)
     else:

@@ -17,6 +17,7 @@ from gantree.model.facts import ClaimDropped, GangPreempted, RoomClaimed
 from gantree.model.phases import StopCause
 from gantree.model.placements import Placement
 from gantree.placement.search import find
+from gantree.placement.taste import Taste
 from gantree.planning.preempt import Plan, Victim, plan_preemption
 from gantree.policy.preset import Policy
 from gantree.topology.occupancy import Occupancy
@@ -25,7 +26,7 @@ DAY_S = 86_400.0
 
 
 def find_victims(
-    ledger: Ledger, state: JobState, now: float, policy: Policy
+    ledger: Ledger, state: JobState, now: float, policy: Policy, taste: Taste
 ) -> tuple[Plan | None, float | None]:
     """The least harmful way to make room for a gang that does not fit, with a proof that it then does.
 
@@ -41,7 +42,7 @@ def find_victims(
             continue
         harm_gpu_s = other.gpu_s_at_stake(now)
         victims.append(Victim(other.job, other.priority, harm_gpu_s, other.seq))
-    plan = plan_preemption(_room_to_come(ledger, state), state.spec, victims)
+    plan = plan_preemption(_room_to_come(ledger, state), state.spec, victims, taste)
     return plan, min((moment for moment in later if moment < inf), default=None)
 
 
@@ -71,11 +72,13 @@ def _room_to_come(ledger: Ledger, state: JobState) -> Occupancy:
     return later
 
 
-def make_room(draft: Draft, state: JobState, plan: Plan, policy: Policy) -> None:
+def make_room(
+    draft: Draft, state: JobState, plan: Plan, policy: Policy, taste: Taste
+) -> None:
     """Claim the room and ask its holders to leave; start at once if only claims of others were in the way."""
     ledger = draft.ledger
     _drop_later_claims(draft, state, plan.placement)
-    placement = None if plan.victims else find(ledger.rooms(), state.spec)
+    placement = None if plan.victims else find(ledger.rooms(), state.spec, taste)
     if placement is not None:
         start(draft, state, placement)
         return

@@ -17,6 +17,7 @@ from gantree.model.cluster import Cluster
 from gantree.model.events import Event
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
+from gantree.planning.taste import taste_of
 from gantree.policy.preset import Policy
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
@@ -37,7 +38,7 @@ class Scheduler:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.ledger = Ledger()
-        self._cycle = Cycle(policy)
+        self._cycle = Cycle(policy, taste_of(policy))
         self._timers = Timers(self.ledger, 0.0)
         self._now = 0.0
 

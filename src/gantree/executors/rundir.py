@@ -13,6 +13,7 @@ Job ids become folder names, so an id that could lead anywhere else is refused h
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from gantree.executors.shim import sync_folder
 from gantree.model.errors import BadInput
 from gantree.model.orders import MemberLaunch, StartGang
+from gantree.model.placements import GpuChange, MigPart, SharePart
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
@@ -71,11 +73,22 @@ def order_to_json(order: StartGang) -> dict[str, Any]:
 def order_from_json(data: dict[str, Any]) -> StartGang:
     """The order that `order_to_json` wrote down."""
     members = tuple(_member_from_json(member) for member in data["members"])
-    return StartGang(**(data | {"members": members}))
+    changes = tuple(_change_from_json(change) for change in data.get("changes", ()))
+    return StartGang(**(data | {"members": members, "changes": changes}))
 
 
 def _member_from_json(data: dict[str, Any]) -> MemberLaunch:
     tuples = {name: tuple(data[name]) for name in ("gpus", "nics", "run")}
-    return MemberLaunch(
-        **(data | tuples | {"env": tuple((key, text) for key, text in data["env"])})
-    )
+    pairs = {name: tuple(map(tuple, data.get(name, ()))) for name in ("env", "devices")}
+    share = data.get("share")
+    parts = {"mig": _instances(data.get("mig", ())), "share": share and SharePart(**share)}
+    return MemberLaunch(**(data | tuples | pairs | parts))
+
+
+def _change_from_json(data: dict[str, Any]) -> GpuChange:
+    cuts = {name: _instances(data[name]) for name in ("destroy", "create")}
+    return GpuChange(**(data | cuts))
+
+
+def _instances(data: Sequence[dict[str, Any]]) -> tuple[MigPart, ...]:
+    return tuple(MigPart(**part) for part in data)

@@ -1,4 +1,4 @@
-"""What must hold of the sections that tell more of a cluster: partitions, domains, NICs and tori.
+"""What must hold of the sections that tell more of a cluster: partitions, domains, NICs, tori, data and spares.
 
 Like `cluster_rules`, a rule looks only at what could be read, and names the line of what breaks it.
 """
@@ -7,7 +7,13 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from math import prod
 
-from gantree.formats.cluster_form import ClusterForm, DomainForm, NicFactsForm, TorusForm
+from gantree.formats.cluster_form import (
+    ClusterForm,
+    DataSetForm,
+    DomainForm,
+    NicFactsForm,
+    TorusForm,
+)
 from gantree.formats.cluster_rules import (
     INNER_TIERS,
     LAST_TIER,
@@ -17,19 +23,25 @@ from gantree.formats.cluster_rules import (
 from gantree.model.cluster import Machine
 from gantree.model.errors import Problem
 from gantree.model.placements import FABRIC_TIER
-from gantree.text.hostlists import count_nodes, expand
+from gantree.text.hostlists import BadHostlist, count_nodes, expand
 from gantree.text.words import did_you_mean
 
 MachineOfNode = Mapping[str, Machine | None]
 """The machine of each node; None where it could not be read."""
 
+DomainsOfTier = dict[str, dict[str, None]]
+"""The paths of the domains of each outer tier, in the order of the file."""
+
 
 def fact_problems(form: ClusterForm, machine_of_node: MachineOfNode) -> Iterator[Problem]:
-    """Yield what is wrong with partitions, domains, NICs and tori."""
+    """Yield what is wrong with partitions, domains, NICs, tori, data and spares."""
+    known = None if form.any_lost("tiers") or form.any_lost("nodes") else _names_of_domains(form)
     yield from _partition_problems(form)
-    yield from _domain_problems(form, machine_of_node)
+    yield from _domain_problems(form, machine_of_node, known)
     yield from _nic_problems(form, machine_of_node)
     yield from _tori_problems(form, machine_of_node)
+    yield from _data_problems(form, machine_of_node, known)
+    yield from _spares_problems(form)
 
 
 def _partition_problems(form: ClusterForm) -> Iterator[Problem]:
@@ -44,8 +56,9 @@ def _partition_problems(form: ClusterForm) -> Iterator[Problem]:
 # ----- domains and NICs
 
 
-def _domain_problems(form: ClusterForm, machine_of_node: MachineOfNode) -> Iterator[Problem]:
-    known = None if form.any_lost("tiers") or form.any_lost("nodes") else _names_of_domains(form)
+def _domain_problems(
+    form: ClusterForm, machine_of_node: MachineOfNode, known: DomainsOfTier | None
+) -> Iterator[Problem]:
     seen: set[tuple[str, str]] = set()
     for domain in form.domains:
         if known is not None:
@@ -56,10 +69,9 @@ def _domain_problems(form: ClusterForm, machine_of_node: MachineOfNode) -> Itera
         seen.add((domain.tier, domain.name))
 
 
-def _names_of_domains(form: ClusterForm) -> dict[str, dict[str, None]]:
-    """Return the paths of the domains of each outer tier, in the order of the file."""
+def _names_of_domains(form: ClusterForm) -> DomainsOfTier:
     outer = form.tiers[:-1]
-    names: dict[str, dict[str, None]] = {tier: {} for tier in outer}
+    names: DomainsOfTier = {tier: {} for tier in outer}
     for node in form.nodes:
         path: list[str] = []
         for tier in outer:
@@ -163,6 +175,7 @@ def _axis_problems(torus: TorusForm) -> Iterator[Problem]:
         if size % each:
             yield torus.problem("dims", f"`{size}`", f"a multiple of host, {each}", at=(axis,))
     yield from _slice_problems(torus)
+    yield from _cube_problems(torus)
 
 
 def _slice_problems(torus: TorusForm) -> Iterator[Problem]:
@@ -174,9 +187,24 @@ def _slice_problems(torus: TorusForm) -> Iterator[Problem]:
             yield torus.problem("slices", f"{len(box)} numbers", allowed, at=(place,))
             continue
         for axis, (size, most) in enumerate(zip(box, torus.dims, strict=True)):
-            if size > most:
+            if size > most and torus.cube is None:  # joined cubes may stand in a longer row
                 allowed = f"at most {most}, as dims"
                 yield torus.problem("slices", f"`{size}`", allowed, at=(place, axis))
+
+
+def _cube_problems(torus: TorusForm) -> Iterator[Problem]:
+    """Cubes are made of whole hosts, and the torus of whole cubes."""
+    cube = torus.cube
+    if cube is None or torus.any_lost("cube"):
+        return
+    if len(cube) != len(torus.dims):
+        allowed = f"{len(torus.dims)} numbers, one for each of dims"
+        yield torus.problem("cube", f"{len(cube)} numbers", allowed)
+        return
+    for axis, (size, most, host) in enumerate(zip(cube, torus.dims, host_of(torus), strict=True)):
+        if most % size or size % host:
+            allowed = f"a multiple of host, {host}, that divides dims, {most}"
+            yield torus.problem("cube", f"`{size}`", allowed, at=(axis,))
 
 
 def _member_problems(
@@ -203,3 +231,72 @@ def _member_problems(
     if axes_are_right and points != len(names):
         found = f"{len(names)} nodes"
         yield torus.problem("nodes", found, f"{points}, as many as dims / host")
+
+
+# ----- data and spares
+
+
+def places_of(data: DataSetForm) -> Iterator[tuple[str, str]]:
+    """Yield (tier, domain) of a data set in the order of the file, hostlists of nodes expanded."""
+    for tier, domains in data.at.items():
+        for domain in domains:
+            names = expand(domain) if tier == LAST_TIER else [domain]
+            yield from ((tier, name) for name in names)
+
+
+def _data_problems(
+    form: ClusterForm, machine_of_node: MachineOfNode, known: DomainsOfTier | None
+) -> Iterator[Problem]:
+    seen: set[tuple[str, str, str]] = set()
+    count = 0
+    for data in form.data:
+        if not data.at and not data.any_lost("at"):
+            yield data.problem("at", "no domain", "a tier, and domains of it or nodes")
+        hostlist_problems = list(_hostlist_problems(data))
+        yield from hostlist_problems
+        if hostlist_problems:
+            continue
+        count += sum(map(count_nodes, data.at.get(LAST_TIER, ())))
+        if count > MAX_NODES:  # never expanded
+            yield data.problem("at", "too many nodes", f"at most {MAX_NODES} nodes in all data")
+            return
+        for tier, domain in places_of(data):
+            if (data.name, tier, domain) in seen:
+                found = f"{data.name} in {tier} {domain} again"
+                yield data.problem("at", found, "each place once", at=(tier,))
+            seen.add((data.name, tier, domain))
+            if known is not None:
+                names = machine_of_node if tier == LAST_TIER else known.get(tier)
+                yield from _unknown_place(data, tier, domain, names, form.tiers)
+
+
+def _hostlist_problems(data: DataSetForm) -> Iterator[Problem]:
+    for hostlist in data.at.get(LAST_TIER, ()):
+        try:
+            count_nodes(hostlist)
+        except BadHostlist as error:
+            yield data.problem("at", f"`{hostlist}`", str(error), at=(LAST_TIER,))
+
+
+def _unknown_place(
+    data: DataSetForm, tier: str, domain: str, names: Mapping[str, object] | None, tiers: list[str]
+) -> Iterator[Problem]:
+    if names is None:
+        allowed = f"tiers of this cluster ({', '.join(tiers)})"
+        yield data.problem("at", "an unknown tier", allowed, did_you_mean(tier, tiers), at=(tier,))
+    elif domain not in names:
+        shown = list(islice(names, MAX_NAMES_FOR_A_HINT))
+        allowed = f"a {tier} of this cluster, such as {shown[0]}" if shown else "none"
+        hint = did_you_mean(domain, shown)
+        yield data.problem("at", f"the unknown {tier} `{domain}`", allowed, hint, at=(tier,))
+
+
+def _spares_problems(form: ClusterForm) -> Iterator[Problem]:
+    """Spare nodes are held back in domains of several nodes."""
+    outer = form.tiers[:-1]
+    for tier in form.spares:
+        if tier not in outer and not form.any_lost("tiers"):
+            allowed = f"a tier above {LAST_TIER} ({', '.join(outer) or 'there is none'})"
+            yield form.problem(
+                "spares", f"`{tier}`", allowed, did_you_mean(tier, outer), at=(tier,)
+            )

@@ -1,4 +1,4 @@
-"""What cluster.yaml may hold, field by field. Rules that join fields stand in `cluster_rules`."""
+"""What cluster.yaml may hold, field by field. Rules that join fields stand in `cluster_*_rules` and `machines`."""
 
 # ruff: noqa: RUF012 - Pydantic copies the default of a field for every form
 
@@ -13,7 +13,10 @@ from gantree.formats.fields import (
     Command,
     Count,
     CountFromOne,
+    DomainOrNodes,
     DomainPath,
+    Isolation,
+    MigProfileName,
     Name,
     NicName,
     NodeNames,
@@ -22,11 +25,13 @@ from gantree.formats.fields import (
     TextValue,
     Word,
     YesNo,
+    one_of,
     wrong,
 )
-from gantree.formats.forms import Form
+from gantree.formats.forms import AlsoWritten, Form, Listed
 from gantree.model.cluster import NO_LINK
-from gantree.text.document import Rows
+from gantree.model.jobs import ISOLATIONS
+from gantree.text.document import Rows, Table
 from gantree.text.words import did_you_mean
 from gantree.topology.catalog import PATH_CLASSES, SELF, is_link_class
 
@@ -35,6 +40,9 @@ MAX_GPUS_OF_A_MACHINE = 1024
 MAX_NICS_OF_A_MACHINE = 1024
 MAX_AXES = 8
 DEFAULT_ADDRESS = "127.0.0.1"
+CUT_BY = ("gpu", "node", "nobody")
+"""Who cuts GPUs by MIG: each GPU alone, a manager of the whole node, or nobody."""
+NOT_SHARED = "none"
 
 
 def _link_class(value: Any) -> str:
@@ -77,6 +85,29 @@ NumaNode = Annotated[
 ]
 
 
+MigBy = Annotated[str, PlainValidator(one_of(CUT_BY)), WithJsonSchema({"enum": list(CUT_BY)})]
+
+
+def _no_modes(value: Any) -> Any:
+    """Make `{modes: []}` of a bare none."""
+    if isinstance(value, Table):
+        return value
+    if value != NOT_SHARED:
+        raise wrong(f"{NOT_SHARED}, or a mapping with the fields modes, tenants")
+    table = Table("", 0)
+    table["modes"] = Rows("", 0)
+    return table
+
+
+def _nodes_alone(value: Any) -> Any:
+    """Make `{node: n[0-3]}` of bare node names."""
+    if isinstance(value, Table):
+        return value
+    table = Table("", 0)
+    table["node"] = value
+    return table
+
+
 class NicForm(Form):
     """A network card of a machine."""
 
@@ -108,6 +139,8 @@ class MachineForm(Form):
     cpus: Amount | None = None
     memory_GiB: Amount | None = None
     peer: list[list[YesNo]] = []
+    devices: dict[Text, CountFromOne] = {}
+    numa_memory_GBps: AmountAboveZero | None = None
 
 
 class LinkForm(Form):
@@ -116,6 +149,29 @@ class LinkForm(Form):
     bandwidth_GBps: AmountAboveZero
     latency_us: Amount
     uplink_GBps: AmountAboveZero | None = None
+
+
+class InstanceForm(Form):
+    """A MIG instance of a GPU: its profile and the memory slice at which it starts."""
+
+    gpu: Count
+    profile: MigProfileName
+    start: Count
+
+
+class MigForm(Form):
+    """The GPUs of a node that are in MIG mode, their instances, and who may cut them anew."""
+
+    gpus: list[Count] | None = None
+    instances: list[InstanceForm] = []
+    by: MigBy = CUT_BY[0]
+
+
+class ShareForm(Form):
+    """How the GPUs of a node may be shared without MIG."""
+
+    modes: Listed[Isolation] = list(ISOLATIONS)
+    tenants: CountFromOne | None = None
 
 
 class NodeForm(Form):
@@ -128,6 +184,18 @@ class NodeForm(Form):
     launch: Command = []
     address: Text = DEFAULT_ADDRESS
     partitions: dict[Name, Word] = {}
+    mig: MigForm | None = None
+    share: Annotated[ShareForm, AlsoWritten(_no_modes, {"const": NOT_SHARED})] = ShareForm()
+
+
+class SharePartForm(Form):
+    """A share of one GPU that is taken."""
+
+    gpu: Count
+    compute: Share
+    memory_GiB: Amount
+    isolation: Isolation
+    alone: YesNo = False
 
 
 class AllocationForm(Form):
@@ -139,6 +207,9 @@ class AllocationForm(Form):
     cpus: Amount = 0.0
     memory_GiB: Amount = 0.0
     nics: Count = 0
+    mig: list[InstanceForm] = []
+    shares: list[SharePartForm] = []
+    devices: dict[Text, CountFromOne] = {}
 
 
 class DomainForm(Form):
@@ -172,6 +243,17 @@ class TorusForm(Form):
     nodes: NodeNames
     wrap: list[YesNo] | None = None
     slices: list[_Axes] = []
+    cube: _Axes | None = None
+
+
+class DataSetForm(Form):
+    """Where a data set or checkpoint lies: domains by tier, whose nodes all have it at hand."""
+
+    name: Text
+    at: Annotated[
+        dict[Name, Listed[DomainOrNodes]],
+        AlsoWritten(_nodes_alone, {"type": ["string", "integer", "number", "array"]}),
+    ]
 
 
 class ClusterForm(Form):
@@ -188,3 +270,5 @@ class ClusterForm(Form):
     domains: list[DomainForm] = []
     nics: list[NicFactsForm] = []
     tori: list[TorusForm] = []
+    data: list[DataSetForm] = []
+    spares: dict[Name, CountFromOne] = {}

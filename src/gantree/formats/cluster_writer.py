@@ -8,20 +8,30 @@ refused, not damaged.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple
 from itertools import groupby
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
-from gantree.formats.cluster_form import DEFAULT_ADDRESS
+from gantree.formats.cluster_form import CUT_BY, DEFAULT_ADDRESS, NOT_SHARED
+from gantree.formats.cluster_rules import LAST_TIER
 from gantree.formats.clusters import read_cluster
-from gantree.formats.machines import amount, machine_lines, word, yes_no
-from gantree.model.cluster import Allocation, Cluster, DomainFacts, Link, NicFacts, Node, Torus
+from gantree.formats.machines import amount, key, machine_lines, word, yes_no
+from gantree.model.cluster import (
+    Allocation,
+    Cluster,
+    DataSet,
+    DomainFacts,
+    Link,
+    NicFacts,
+    Node,
+    Torus,
+)
 from gantree.model.errors import BadFields, BadInput
+from gantree.model.jobs import ISOLATIONS
+from gantree.model.placements import SharePart
 from gantree.text.hostlists import BadHostlist, count_nodes, expand
 from gantree.topology.catalog import MACHINES
-
-MAX_KEY = 900
-"""Longer keys are written with "? ": YAML takes no longer ones otherwise."""
 
 
 def write_cluster(cluster: Cluster) -> str:
@@ -39,6 +49,8 @@ def write_cluster(cluster: Cluster) -> str:
         *_section("domains", map(_domain, cluster.domains)),
         *_section("nics", map(_nic, cluster.nics)),
         *_section("tori", map(_torus, cluster.tori)),
+        *_section("data", _data(cluster.data)),
+        *_section("spares", (f"{word(t)}: {n}" for t, n in cluster.spares.items()), mark=""),
     ]
     text = "\n".join(lines) + "\n"
     if _read_back(text, cluster.name) != cluster:
@@ -77,13 +89,8 @@ def _list(items: Iterable[str]) -> str:
 
 
 def _pairs(pairs: Iterable[tuple[str, str]]) -> str | None:
-    fields = {_key(key): word(value) for key, value in pairs}
+    fields = {key(name): word(value) for name, value in pairs}
     return _map(fields) if fields else None
-
-
-def _key(text: str) -> str:
-    written = word(text)
-    return f"? {written} " if len(written) > MAX_KEY else written
 
 
 def _unless(value: float, default: float) -> str | None:
@@ -138,12 +145,38 @@ def _entry(node: Node, outer: tuple[str, ...]) -> str:
         "launch": _list(launch) if launch else None,
         "address": own_address,
         "partitions": _pairs(node.partitions),
+        "mig": _mig(node),
+        "share": _share(node),
     }
     return _map(fields)[1:-1]
 
 
 def _nameless(text: str, node: Node) -> str:
     return text.replace(node.name, "{node}")
+
+
+def _mig(node: Node) -> str | None:
+    instances = [_instance(cut.gpu, *each) for cut in node.mig for each in cut.instances]
+    fields = {
+        "gpus": _list(str(cut.gpu) for cut in node.mig) if node.mig else None,
+        "instances": _list(instances) if instances else None,
+        "by": None if node.mig_by == CUT_BY[0] else word(node.mig_by),
+    }
+    return _map(fields) if any(fields.values()) else None
+
+
+def _share(node: Node) -> str | None:
+    if not node.shares and node.tenants is None:
+        return NOT_SHARED
+    fields = {
+        "modes": None if node.shares == ISOLATIONS else _list(map(word, node.shares)),
+        "tenants": None if node.tenants is None else str(node.tenants),
+    }
+    return _map(fields) if any(fields.values()) else None
+
+
+def _instance(gpu: int, profile: str, start: int) -> str:
+    return f"{{gpu: {gpu}, profile: {word(profile)}, start: {start}}}"
 
 
 def folded(names: Iterable[str]) -> list[str]:
@@ -205,8 +238,29 @@ def _allocation(allocation: Allocation) -> str:
         "cpus": _unless(allocation.cpus, 0),
         "memory_GiB": _unless(allocation.memory_GiB, 0),
         "nics": _unless(allocation.nics, 0),
+        "mig": _list(_instance(*astuple(part)) for part in allocation.mig)
+        if allocation.mig
+        else None,
+        "shares": _list(map(_held_share, allocation.shares)) if allocation.shares else None,
+        "devices": _counts(allocation.devices),
     }
     return _map(fields)
+
+
+def _held_share(share: SharePart) -> str:
+    fields = {
+        "gpu": str(share.gpu),
+        "compute": amount(share.compute),
+        "memory_GiB": amount(share.memory_GiB),
+        "isolation": word(share.isolation),
+        "alone": yes_no(True) if share.alone else None,
+    }
+    return _map(fields)
+
+
+def _counts(counts: Iterable[tuple[str, int]]) -> str | None:
+    fields = {key(name): str(count) for name, count in counts}
+    return _map(fields) if fields else None
 
 
 def _domain(domain: DomainFacts) -> str:
@@ -238,5 +292,15 @@ def _torus(torus: Torus) -> str:
         "nodes": _list(map(word, folded(torus.nodes))),
         "wrap": None if all(torus.wrap) else _list(map(yes_no, torus.wrap)),
         "slices": _list(_list(map(str, box)) for box in torus.slices) if torus.slices else None,
+        "cube": _list(map(str, torus.cube)) if torus.cube else None,
     }
     return _map(fields)
+
+
+def _data(data: Iterable[DataSet]) -> Iterator[str]:
+    """Yield neighbours of the same name and tier as one entry."""
+    for (name, tier), places in groupby(data, lambda each: (each.name, each.tier)):
+        domains = [each.domain for each in places]
+        texts = [word(text) for text in (folded(domains) if tier == LAST_TIER else domains)]
+        at = texts[0] if len(texts) == 1 else _list(texts)
+        yield _map({"name": word(name), "at": f"{{{word(tier)}: {at}}}"})

@@ -1,24 +1,38 @@
 """cluster.yaml to a `Cluster`: all of it, or an error that names everything wrong with it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
-from gantree.formats.cluster_fact_rules import fact_problems, host_of, names_of_torus
-from gantree.formats.cluster_form import AllocationForm, ClusterForm, NodeForm, TorusForm
+from gantree.formats.cluster_fact_rules import fact_problems, host_of, names_of_torus, places_of
+from gantree.formats.cluster_form import (
+    CUT_BY,
+    AllocationForm,
+    ClusterForm,
+    InstanceForm,
+    MigForm,
+    NodeForm,
+    SharePartForm,
+    TorusForm,
+)
+from gantree.formats.cluster_part_rules import mig_gpus, part_problems
 from gantree.formats.cluster_rules import allocation_problems, cluster_problems, names_of_nodes
 from gantree.formats.forms import MAX_PROBLEMS, only_document, read_form, refuse
 from gantree.formats.machines import machine_of, machine_problems
 from gantree.model.cluster import (
     Allocation,
     Cluster,
+    DataSet,
     DomainFacts,
     Link,
     Machine,
+    Mig,
     NicFacts,
     Node,
     Torus,
 )
 from gantree.model.errors import Problem
+from gantree.model.placements import MigPart, SharePart
 from gantree.text.document import read_documents
 from gantree.topology.catalog import MACHINES
 
@@ -41,6 +55,7 @@ def read_cluster(text: str, source: str) -> Cluster:
         }
         problems += islice(cluster_problems(form, names), MAX_PROBLEMS)
         problems += islice(allocation_problems(form, machine_of_node), MAX_PROBLEMS)
+        problems += islice(part_problems(form, names, machines), MAX_PROBLEMS)
         problems += islice(fact_problems(form, machine_of_node), MAX_PROBLEMS)
     refuse(problems, source)
     assert form is not None
@@ -81,16 +96,34 @@ def _cluster(form: ClusterForm, names: list[list[str]], machines: dict[str, Mach
         ),
         nics=tuple(NicFacts(each.node, each.nic, each.health, each.load) for each in form.nics),
         tori=tuple(_torus(torus) for torus in form.tori),
+        data=tuple(DataSet(data.name, *place) for data in form.data for place in places_of(data)),
+        spares=dict(form.spares),
     )
 
 
 def _nodes(form: NodeForm, names: list[str], outer: list[str]) -> Iterator[Node]:
-    at = tuple(form.at[tier] for tier in outer)
-    labels, partitions = tuple(form.labels.items()), tuple(form.partitions.items())
+    pattern = Node(
+        name="{node}",
+        machine=form.machine,
+        at=tuple(form.at[tier] for tier in outer),
+        labels=tuple(form.labels.items()),
+        partitions=tuple(form.partitions.items()),
+        mig=_mig(form.mig) if form.mig else (),
+        mig_by=form.mig.by if form.mig else CUT_BY[0],
+        shares=tuple(form.share.modes),
+        tenants=form.share.tenants,
+    )
     for name in names:
         launch = tuple(word.replace("{node}", name) for word in form.launch)
         address = form.address.replace("{node}", name)
-        yield Node(name, form.machine, at, labels, launch, address, partitions)
+        yield replace(pattern, name=name, launch=launch, address=address)
+
+
+def _mig(form: MigForm) -> tuple[Mig, ...]:
+    instances: dict[int, list[tuple[str, int]]] = {gpu: [] for gpu in mig_gpus(form)}
+    for instance in form.instances:
+        instances[instance.gpu].append((instance.profile, instance.start))
+    return tuple(Mig(gpu, tuple(own)) for gpu, own in instances.items())
 
 
 def _torus(form: TorusForm) -> Torus:
@@ -101,8 +134,27 @@ def _torus(form: TorusForm) -> Torus:
         tuple(names_of_torus(form)),
         (True,) * len(form.dims) if form.wrap is None else tuple(form.wrap),
         tuple(tuple(box) for box in form.slices),
+        tuple(form.cube or ()),
     )
 
 
 def _allocation(form: AllocationForm) -> Allocation:
-    return Allocation(form.job, form.node, tuple(form.gpus), form.cpus, form.memory_GiB, form.nics)
+    return Allocation(
+        job=form.job,
+        node=form.node,
+        gpus=tuple(form.gpus),
+        cpus=form.cpus,
+        memory_GiB=form.memory_GiB,
+        nics=form.nics,
+        mig=tuple(map(_instance, form.mig)),
+        shares=tuple(map(_share, form.shares)),
+        devices=tuple(form.devices.items()),
+    )
+
+
+def _instance(form: InstanceForm) -> MigPart:
+    return MigPart(form.gpu, form.profile, form.start)
+
+
+def _share(form: SharePartForm) -> SharePart:
+    return SharePart(form.gpu, form.compute, form.memory_GiB, form.isolation, form.alone)

@@ -5,15 +5,16 @@ line. What a whole file looks like stands in `*_form`.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from gantree.model.jobs import ISOLATIONS
 from gantree.text.document import Rows, Truth, written
 from gantree.text.hostlists import BadHostlist, count_nodes
-from gantree.text.words import NAME_PATTERN, WORD_PATTERN, shortened
+from gantree.text.words import NAME_PATTERN, WORD_PATTERN, did_you_mean, shortened
 
 MAX_COUNT = 10_000_000
 MAX_DURATION_S = 100 * 365 * 86_400.0
@@ -68,6 +69,17 @@ def whole(least: int, most: int, allowed: str) -> Callable[[Any], int]:
         if value > most:
             raise wrong(f"{allowed}, at most {most}")
         return int(value)
+
+    return check
+
+
+def one_of(words: Sequence[str]) -> Callable[[Any], str]:
+    """Return a check that a value is one of these words."""
+
+    def check(value: Any) -> str:
+        if value in words:
+            return str(value)
+        raise wrong(f"one of {', '.join(words)}", did_you_mean(str(value), list(words)))
 
     return check
 
@@ -140,6 +152,19 @@ def node_names(value: Any) -> list[str]:
     return [_hostlist(text) for text in texts]
 
 
+def domain_or_nodes(value: Any) -> str:
+    """Check for the path of a domain, or for a hostlist, which is not expanded here."""
+    text = "" if isinstance(value, Truth) else written(value) or ""
+    if not re.fullmatch(_DOMAIN_PATH, text, re.ASCII):
+        try:
+            count_nodes(text)
+        except BadHostlist:
+            raise wrong(
+                "names joined by `/`, such as s0/l0, or a hostlist such as n[0-31]"
+            ) from None
+    return text
+
+
 def _hostlist(value: Any) -> str:
     text = "" if isinstance(value, Truth) else written(value) or ""
     try:
@@ -180,15 +205,14 @@ NicName = Annotated[
     PlainValidator(matching(r"[^\s,\[\]=^]{1,100}", "a device name such as mlx5_0")),
     WithJsonSchema({"type": _SCALAR}),
 ]
+_DOMAIN_PATH = f"{WORD_PATTERN}(/{WORD_PATTERN}){{0,31}}"
 DomainPath = Annotated[
     str,
-    PlainValidator(
-        matching(
-            f"{WORD_PATTERN}(/{WORD_PATTERN}){{0,31}}",
-            "names joined by `/`, such as s0/l0, or a node",
-        )
-    ),
+    PlainValidator(matching(_DOMAIN_PATH, "names joined by `/`, such as s0/l0, or a node")),
     WithJsonSchema({"type": _SCALAR, "pattern": f"^{WORD_PATTERN}(/{WORD_PATTERN})*$"}),
+]
+DomainOrNodes = Annotated[
+    str, PlainValidator(domain_or_nodes), WithJsonSchema({"type": _SCALAR, "minLength": 1})
 ]
 Text = Annotated[str, PlainValidator(plain_text), WithJsonSchema({"type": _SCALAR})]
 TextValue = Annotated[
@@ -218,6 +242,16 @@ Share = Annotated[
     float,
     PlainValidator(number(0, 1, "a number from 0 to 1")),
     WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
+]
+MigProfileName = Annotated[
+    str,
+    PlainValidator(
+        matching(r"\d+(c\.\d+)?g\.\d+gb([+-]me|\+gfx|\+me\.all)?", "a MIG profile such as 3g.40gb")
+    ),
+    WithJsonSchema({"type": "string"}),
+]
+Isolation = Annotated[
+    str, PlainValidator(one_of(ISOLATIONS)), WithJsonSchema({"enum": list(ISOLATIONS)})
 ]
 YesNo = Annotated[bool, PlainValidator(truth), WithJsonSchema({"type": "boolean"})]
 _DURATION_SCHEMA = {

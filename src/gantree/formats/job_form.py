@@ -1,9 +1,12 @@
-"""What job.yaml may hold, field by field. Rules that join fields stand in `jobs`."""
+"""What job.yaml may hold, field by field.
+
+Its `topology` stands in `topology_form`, rules that join fields in `job_rules`.
+"""
 
 # ruff: noqa: RUF012 - Pydantic copies the default of a field for every form
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
@@ -19,20 +22,25 @@ from gantree.formats.fields import (
     CountFromOne,
     Duration,
     DurationAboveZero,
+    Isolation,
+    MigProfileName,
     Name,
     QueuePath,
     Text,
     TextValue,
+    YesNo,
     matching,
     number,
+    one_of,
     whole,
     wrong,
 )
 from gantree.formats.forms import AlsoWritten, Form, Listed
+from gantree.formats.topology_form import GangTopologyForm, TopologyForm
 from gantree.model.errors import BadInput
 from gantree.model.jobs import AXES, COLLECTIVES, SHARDED
 from gantree.text.document import Table, Truth, written
-from gantree.text.words import NAME_PATTERN, did_you_mean
+from gantree.text.words import NAME_PATTERN
 
 SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT")
 """Signals that a job may declare for its checkpoint: those a process can catch and that mean nothing else."""
@@ -42,14 +50,11 @@ MAX_MEMBERS = 1_000_000
 MAX_PROCESSES = 4096
 """Processes of one member."""
 MAX_PRIORITY = 1_000_000_000
+AS_WRITTEN = "as-written"
+RANK_ORDERS = ("usual", AS_WRITTEN)
+"""In which order the axes of the parallelism count ranks: that of AXES, or that of the file."""
 
 _INDICES = re.compile(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*", re.ASCII)
-
-
-def _signal(value: Any) -> str:
-    if value in SIGNALS:
-        return str(value)
-    raise wrong(f"one of {', '.join(SIGNALS)}", did_you_mean(str(value), list(SIGNALS)))
 
 
 def _priority(value: Any) -> str | int:
@@ -101,19 +106,12 @@ Processes = Annotated[
     PlainValidator(whole(1, MAX_PROCESSES, "a whole number of 1 or more")),
     WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_PROCESSES}),
 ]
-Signal = Annotated[str, PlainValidator(_signal), WithJsonSchema({"enum": list(SIGNALS)})]
+Signal = Annotated[str, PlainValidator(one_of(SIGNALS)), WithJsonSchema({"enum": list(SIGNALS)})]
 Priority = Annotated[
     str | int, PlainValidator(_priority), WithJsonSchema({"type": ["string", "integer"]})
 ]
 Array = Annotated[
     list[range], PlainValidator(_array), WithJsonSchema({"type": ["string", "integer"]})
-]
-MigProfile = Annotated[
-    str,
-    PlainValidator(
-        matching(r"\d+(c\.\d+)?g\.\d+gb(\+(me|gfx|me\.all))?", "a MIG profile such as 3g.40gb")
-    ),
-    WithJsonSchema({"type": "string"}),
 ]
 Share = Annotated[
     float,
@@ -181,18 +179,12 @@ def _bytes_alone(value: Any) -> Any:
     return table
 
 
-def _one_of(words: Sequence[str]) -> Callable[[Any], str]:
-    def check(value: Any) -> str:
-        if value in words:
-            return str(value)
-        raise wrong(f"one of {', '.join(words)}", did_you_mean(str(value), list(words)))
-
-    return check
-
-
-Sharded = Annotated[str, PlainValidator(_one_of(SHARDED)), WithJsonSchema({"enum": list(SHARDED)})]
+Sharded = Annotated[str, PlainValidator(one_of(SHARDED)), WithJsonSchema({"enum": list(SHARDED)})]
 CollectiveName = Annotated[
-    str, PlainValidator(_one_of(COLLECTIVES)), WithJsonSchema({"enum": list(COLLECTIVES)})
+    str, PlainValidator(one_of(COLLECTIVES)), WithJsonSchema({"enum": list(COLLECTIVES)})
+]
+RankOrder = Annotated[
+    str, PlainValidator(one_of(RANK_ORDERS)), WithJsonSchema({"enum": list(RANK_ORDERS)})
 ]
 Parameters = Annotated[
     float, PlainValidator(_parameters), WithJsonSchema({"type": ["number", "string"]})
@@ -217,26 +209,13 @@ class EachForm(Form):
     cpus: Amount = 0.0
     memory_GiB: Amount = 0.0
     nics: Count = 0
-    mig: MigProfile | None = None
+    mig: MigProfileName | None = None
     gpu_share: Share | None = None
     gpu_memory_GiB: AmountAboveZero | None = None
+    isolation: Isolation | None = None
+    neighbours: YesNo = False
+    memory_GBps: Amount = 0.0
     devices: dict[Text, CountFromOne] = {}
-
-
-class SlicesForm(Form):
-    """Runs of consecutive members that stay together."""
-
-    members: CountFromOne
-    required: Name
-    role: Name | None = None
-
-
-class TopologyForm(Form):
-    """Where members may be, seen from each other."""
-
-    required: Name | None = None
-    preferred: Name | None = None
-    slices: Listed[SlicesForm] = []
 
 
 class RoleForm(Form):
@@ -357,6 +336,13 @@ class OverlapForm(Form):
         return tuple((axis, share) for axis, share in told if share is not None)
 
 
+class DataForm(Form):
+    """What every node of the job reads before it starts."""
+
+    name: Text
+    GiB: AmountAboveZero
+
+
 class JobForm(Form):
     """One document of job.yaml."""
 
@@ -366,11 +352,14 @@ class JobForm(Form):
     queue: QueuePath = "default"
     priority: Priority = "batch"
     gang: Annotated[list[RoleForm], Field(min_length=1)]
-    topology: TopologyForm = TopologyForm()
+    topology: GangTopologyForm = GangTopologyForm()
     parallelism: ParallelismForm = ParallelismForm()
+    rank_order: RankOrder = RANK_ORDERS[0]
+    communicates: YesNo = True
     model: ModelForm | None = None
     traffic: TrafficForm | None = None
     overlap: OverlapForm = OverlapForm()
+    data: Listed[DataForm] = []
     elastic: ElasticForm | None = None
     checkpoint: CheckpointForm | None = None
     restarts: Annotated[

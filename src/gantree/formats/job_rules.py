@@ -1,23 +1,26 @@
 """What must hold between the fields of a job file, with the line of whatever breaks it.
 
-Tiers are not checked here: a job is written without knowing the cluster.
+Those of its topology stand in `topology_rules`.
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from gantree.formats.job_form import (
+    AS_WRITTEN,
     EachForm,
     JobForm,
     ModelForm,
     ParallelismForm,
     RestartsForm,
-    RoleForm,
-    TopologyForm,
     TrafficForm,
 )
+from gantree.formats.topology_rules import topology_problems
 from gantree.model.errors import Problem
 from gantree.text.words import NAME_PATTERN, did_you_mean
+from gantree.topology.gpu_models import gpu_model
+from gantree.topology.mig import mig_table
 
 
 def names_of(form: JobForm) -> list[tuple[str, int | None]]:
@@ -31,12 +34,13 @@ def job_problems(form: JobForm) -> list[Problem]:
     """Return everything wrong between the fields of one job."""
     return [
         *_role_name_problems(form),
-        *(problem for role in form.gang for problem in _each_problems(role.each)),
-        *_slice_problems(form, form.topology, form.gang),
-        *(p for role in form.gang for p in _slice_problems(form, role.topology, [role])),
+        *(problem for role in form.gang for problem in part_problems(role)),
+        *topology_problems(form),
         *_elastic_problems(form),
         *_restart_problems(form.restarts),
         *_parallelism_problems(form.parallelism),
+        *_rank_order_problems(form),
+        *_data_problems(form),
         *(_model_problems(form.model, form.parallelism) if form.model else ()),
         *_expert_ways_problems(form),
         *(_traffic_problems(form.traffic, form) if form.traffic else ()),
@@ -51,28 +55,54 @@ def _role_name_problems(form: JobForm) -> Iterator[Problem]:
         seen.add(role.role)
 
 
+class _AsksForGpus(Protocol):
+    """What says what a member needs and of which GPU models: a role, or an entry of a policy's demand."""
+
+    @property
+    def each(self) -> EachForm: ...
+
+    @property
+    def gpu(self) -> list[str]: ...
+
+    def any_lost(self, field: str) -> bool: ...
+
+
+def part_problems(form: _AsksForGpus) -> Iterator[Problem]:
+    """Yield what is wrong with the parts of GPUs that a member asks for."""
+    yield from _each_problems(form.each)
+    yield from _profile_problems(form)
+
+
 def _each_problems(each: EachForm) -> Iterator[Problem]:
     """A member has whole GPUs, or a MIG slice, or a share of a GPU."""
     kinds = {"gpus": bool(each.gpus), "mig": bool(each.mig), "gpu_share": bool(each.gpu_share)}
     chosen = [field for field, given in kinds.items() if given]
     for field in chosen[1:]:
         yield each.problem(field, f"{field} beside {chosen[0]}", "one of gpus, mig and gpu_share")
-    lost = "gpu_share" in each.lost
-    if each.gpu_memory_GiB is not None and each.gpu_share is None and not lost:
-        yield each.problem("gpu_memory_GiB", "it without gpu_share", "GPU memory of a gpu_share")
+    if each.gpu_share is not None or "gpu_share" in each.lost:
+        return
+    of_a_share = {
+        "gpu_memory_GiB": (each.gpu_memory_GiB is not None, "GPU memory of a gpu_share"),
+        "isolation": (each.isolation is not None, "the isolation of a gpu_share"),
+        "neighbours": (each.neighbours, "neighbours of a gpu_share"),
+    }
+    for field, (given, allowed) in of_a_share.items():
+        if given:
+            yield each.problem(field, "it without gpu_share", allowed)
 
 
-def _slice_problems(
-    form: JobForm, topology: TopologyForm, roles: Sequence[RoleForm]
-) -> Iterator[Problem]:
-    """Slices may name only roles that their topology speaks of."""
-    names = [role.role for role in roles]
-    for slices in topology.slices:
-        if slices.role is None or slices.role in names or form.any_lost("gang"):
-            continue
-        allowed = f"a role of this gang ({', '.join(names)})"
-        hint = did_you_mean(slices.role, names)
-        yield slices.problem("role", f"the unknown role `{slices.role}`", allowed, hint)
+def _profile_problems(form: _AsksForGpus) -> Iterator[Problem]:
+    """Of the GPU models that are named, one at least can be cut into the MIG profile."""
+    tables = [mig_table(model) for model in form.gpu]
+    profiles = {each.name: None for table in tables if table for each in table.profiles}
+    profile = form.each.mig
+    known = all(gpu_model(model) for model in form.gpu) and not form.any_lost("gpu")
+    if profile is None or not tables or not known or profile in profiles:
+        return
+    models = ", ".join(form.gpu)
+    allowed = f"a profile of {models} ({', '.join(profiles)})" if profiles else "a GPU with MIG"
+    hint = did_you_mean(profile, profiles)
+    yield form.each.problem("mig", f"`{profile}` of {models}", allowed, hint)
 
 
 def _elastic_problems(form: JobForm) -> Iterator[Problem]:
@@ -104,6 +134,21 @@ def _parallelism_problems(form: ParallelismForm) -> Iterator[Problem]:
     if form.expert is not None and form.data is not None and form.data % form.expert:
         allowed = f"ways that divide data, which is {form.data} (expert ways lie within data)"
         yield form.problem("expert", f"`{form.expert}`", allowed)
+
+
+def _rank_order_problems(form: JobForm) -> Iterator[Problem]:
+    has_axes = form.parallelism.axes() or form.any_lost("parallelism")
+    if form.rank_order == AS_WRITTEN and not has_axes:
+        allowed = "it beside parallelism, whose order it keeps"
+        yield form.problem("rank_order", f"`{AS_WRITTEN}` without parallelism", allowed)
+
+
+def _data_problems(form: JobForm) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for need in form.data:
+        if need.name in seen:
+            yield need.problem("name", f"`{need.name}` again", "each data set once")
+        seen.add(need.name)
 
 
 def _model_problems(model: ModelForm, ways: ParallelismForm) -> Iterator[Problem]:

@@ -1,9 +1,10 @@
 """job.yaml to `Job`s: one for each document, one for each index of an `array`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from gantree.formats.forms import empty_file, read_form, refuse
 from gantree.formats.job_form import (
+    AS_WRITTEN,
     MAX_JOBS,
     CheckpointForm,
     EachForm,
@@ -11,20 +12,23 @@ from gantree.formats.job_form import (
     ModelForm,
     RestartsForm,
     RoleForm,
-    TopologyForm,
     TrafficForm,
 )
 from gantree.formats.job_rules import job_problems, name_problems, names_of
+from gantree.formats.topology_form import GangTopologyForm, SlicesForm, TopologyForm
 from gantree.model.errors import Problem
 from gantree.model.jobs import (
+    Apart,
     AxisTraffic,
     Checkpoint,
+    DataNeed,
     Elastic,
     Job,
     Restarts,
     Role,
     Shape,
     Slices,
+    Spread,
     TopologyWish,
     Traffic,
     Transformer,
@@ -67,6 +71,9 @@ def _jobs(form: JobForm) -> Iterator[Job]:
             trains=_transformer(form.model) if form.model else None,
             traffic=_traffic(form.traffic) if form.traffic else None,
             overlap=form.overlap.axes(),
+            data=tuple(DataNeed(need.name, need.GiB) for need in form.data),
+            communicates=form.communicates,
+            ranks_as_written=form.rank_order == AS_WRITTEN,
         )
 
 
@@ -74,7 +81,7 @@ def _role(form: RoleForm) -> Role:
     return Role(
         name=form.role,
         members=form.members,
-        shape=_shape(form.each, tuple(form.gpu), tuple(form.node_labels.items())),
+        shape=shape_of(form.each, form.gpu, form.node_labels),
         processes=form.processes,
         topology=_topology(form.topology),
         image=form.image,
@@ -84,24 +91,41 @@ def _role(form: RoleForm) -> Role:
     )
 
 
-def _shape(each: EachForm, models: tuple[str, ...], labels: tuple[tuple[str, str], ...]) -> Shape:
+def shape_of(each: EachForm, models: Sequence[str], labels: Mapping[str, str]) -> Shape:
+    """What one member needs on one node, of acceptable GPU models, on nodes with these labels."""
     return Shape(
         gpus=each.gpus,
         cpus=each.cpus,
         memory_GiB=each.memory_GiB,
         nics=each.nics,
-        models=models,
-        labels=labels,
+        models=tuple(models),
+        labels=tuple(labels.items()),
         mig=each.mig,
         gpu_share=each.gpu_share,
         gpu_memory_GiB=each.gpu_memory_GiB,
         devices=tuple(each.devices.items()),
+        isolation=each.isolation,
+        neighbours=each.neighbours,
+        memory_GBps=each.memory_GBps,
     )
 
 
 def _topology(form: TopologyForm) -> TopologyWish:
-    slices = tuple(Slices(part.members, part.required, part.role) for part in form.slices)
-    return TopologyWish(form.required, form.preferred, slices)
+    spread = form.spread
+    return TopologyWish(
+        required=form.required,
+        preferred=form.preferred,
+        slices=tuple(map(_slices, form.slices)),
+        spread=Spread(spread.tier, spread.at_most) if spread else None,
+        apart=tuple(Apart(apart.tier, tuple(apart.jobs)) for apart in form.apart),
+        box=form.box if isinstance(form, GangTopologyForm) else None,
+    )
+
+
+def _slices(form: SlicesForm) -> Slices:
+    tier = form.required or form.preferred
+    assert tier is not None  # `topology_rules` saw to it
+    return Slices(form.members, tier, form.role, preferred=form.required is None)
 
 
 def _checkpoint(form: CheckpointForm) -> Checkpoint:

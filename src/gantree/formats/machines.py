@@ -9,6 +9,9 @@ from gantree.model.cluster import Machine, Nic
 from gantree.model.errors import Problem
 from gantree.topology import catalog
 
+MAX_KEY = 900
+"""Longer keys are written with "? ": YAML takes no longer ones otherwise."""
+
 
 def machine_of(name: str, form: MachineForm) -> Machine:
     """Return the machine of a form that `machine_problems` found nothing against.
@@ -26,6 +29,8 @@ def machine_of(name: str, form: MachineForm) -> Machine:
         memory_GiB=form.memory_GiB,
         nics_counted=form.nics is not None,
         peer=tuple(tuple(row) for row in form.peer),
+        devices=tuple(form.devices.items()),
+        numa_memory_GBps=form.numa_memory_GBps,
     )
 
 
@@ -151,6 +156,10 @@ def machine_lines(machine: Machine) -> list[str]:
         lines.append(f"    cpus: {amount(machine.cpus)}")
     if machine.memory_GiB is not None:
         lines.append(f"    memory_GiB: {amount(machine.memory_GiB)}")
+    if machine.devices:
+        lines += ["    devices:", *(f"      {key(name)}: {n}" for name, n in machine.devices)]
+    if machine.numa_memory_GBps is not None:
+        lines.append(f"    numa_memory_GBps: {amount(machine.numa_memory_GBps)}")
     return lines + _matrix_lines("peer", [[yes_no(told) for told in row] for row in machine.peer])
 
 
@@ -189,6 +198,12 @@ def word(text: str) -> str:
         return text
     quoted = json.dumps(text, ensure_ascii=False)
     return _ESCAPED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", quoted)
+
+
+def key(text: str) -> str:
+    """Write text so that YAML reads it as a key before a `:`."""
+    written = word(text)
+    return f"? {written} " if len(written) > MAX_KEY else written
 
 
 def amount(value: float) -> str:

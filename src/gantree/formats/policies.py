@@ -3,8 +3,11 @@
 from dataclasses import replace
 
 from gantree.formats.forms import only_document, read_form, refuse
-from gantree.formats.policy_form import NOT_YET, NOT_YET_PRESETS, PolicyForm
+from gantree.formats.job_rules import part_problems
+from gantree.formats.jobs import shape_of
+from gantree.formats.policy_form import NOT_YET, NOT_YET_PRESETS, DemandForm, PolicyForm
 from gantree.model.errors import Problem, Unsupported
+from gantree.model.jobs import Shape
 from gantree.policy.preset import PRESETS, Policy
 from gantree.text.document import Table, read_documents
 from gantree.text.words import did_you_mean
@@ -26,6 +29,7 @@ def read_policy(text: str, source: str) -> Policy:
     if form is not None and form.preset not in PRESETS and form.preset not in NOT_YET_PRESETS:
         hint = did_you_mean(form.preset, list(PRESETS))
         problems.append(form.problem("preset", f"`{form.preset}`", ", ".join(PRESETS), hint))
+    problems += [p for usual in form.demand for p in part_problems(usual)] if form else []
     refuse(problems, source)
     if not_yet:
         raise Unsupported("\n".join(not_yet))
@@ -50,7 +54,7 @@ def _take_not_yet(data: Table, source: str) -> list[str]:
 def _policy(form: PolicyForm) -> Policy:
     preset = PRESETS[form.preset]
     evictions = form.evictions
-    per_day = evictions.per_job_per_day
+    per_day, weight = evictions.per_job_per_day, form.fragmentation_weight
     return replace(
         preset,
         priorities=dict(preset.priorities) | form.priorities,
@@ -58,4 +62,11 @@ def _policy(form: PolicyForm) -> Policy:
         min_run_s=preset.min_run_s if evictions.min_run is None else evictions.min_run,
         evictions_per_day=preset.evictions_per_day if per_day is None else per_day,
         preempt=preset.preempt if form.preempt is None else form.preempt,
+        fragmentation_weight=preset.fragmentation_weight if weight is None else weight,
+        exact_s=preset.exact_s if form.exact is None else form.exact,
+        demand=tuple(_usual(usual) for usual in form.demand) or preset.demand,
     )
+
+
+def _usual(form: DemandForm) -> tuple[Shape, float]:
+    return shape_of(form.each, form.gpu, form.node_labels), form.weight

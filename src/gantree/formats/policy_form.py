@@ -6,30 +6,41 @@ they are refused as such, and not as typing errors.
 
 # ruff: noqa: RUF012 - Pydantic copies the default of a field for every form
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import PlainValidator, WithJsonSchema
 
-from gantree.formats.fields import Count, Duration, Name, whole, wrong
-from gantree.formats.forms import Form
-from gantree.formats.job_form import MAX_PRIORITY
-from gantree.text.document import Truth
+from gantree.formats.fields import (
+    AmountAboveZero,
+    Count,
+    Duration,
+    Name,
+    Text,
+    TextValue,
+    YesNo,
+    number,
+    whole,
+)
+from gantree.formats.forms import Form, Listed
+from gantree.formats.job_form import MAX_PRIORITY, EachForm
 
-NOT_YET = ("queues", "half_life", "backfill", "fragmentation_weight", "cells")
+NOT_YET = ("queues", "half_life", "backfill", "cells", "exact")
 NOT_YET_PRESETS = ("fair",)
+MAX_FRAGMENTATION_WEIGHT = 10
 
-
-def _truth(value: Any) -> bool:
-    if not isinstance(value, Truth):
-        raise wrong("true or false")
-    return bool(value)
-
-
-Switch = Annotated[bool, PlainValidator(_truth), WithJsonSchema({"type": "boolean"})]
 PriorityNumber = Annotated[
     int,
     PlainValidator(whole(-MAX_PRIORITY, MAX_PRIORITY, "a whole number")),
     WithJsonSchema({"type": "integer"}),
+]
+
+
+FragmentationWeight = Annotated[
+    float,
+    PlainValidator(
+        number(0, MAX_FRAGMENTATION_WEIGHT, f"a number from 0 to {MAX_FRAGMENTATION_WEIGHT}")
+    ),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": MAX_FRAGMENTATION_WEIGHT}),
 ]
 
 
@@ -41,10 +52,22 @@ class EvictionsForm(Form):
     grace: Duration | None = None
 
 
+class DemandForm(Form):
+    """Members that usually come: what one needs on a node, and how often they come beside the others."""
+
+    each: EachForm
+    gpu: Listed[Text] = []
+    node_labels: dict[Text, TextValue] = {}
+    weight: AmountAboveZero = 1.0
+
+
 class PolicyForm(Form):
     """policy.yaml: a preset and what overrides it."""
 
     preset: Name = "gantree"
     priorities: dict[Name, PriorityNumber] = {}
-    preempt: Switch | None = None
+    preempt: YesNo | None = None
     evictions: EvictionsForm = EvictionsForm()
+    fragmentation_weight: FragmentationWeight | None = None
+    exact: Duration | None = None
+    demand: list[DemandForm] = []

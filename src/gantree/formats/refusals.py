@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gantree.model.jobs import Slices
+from gantree.model.jobs import Apart, Slices, Spread
 from gantree.model.verdicts import Patch, Refused
 
 
@@ -25,11 +25,26 @@ def refusal_json(refused: Refused) -> dict[str, Any]:
 
 def _patch(patch: Patch) -> dict[str, Any]:
     return {
-        field: [_slices(run) for run in value] if isinstance(value, tuple) else value
-        for field, value in patch
+        field: _box(value) if field == "topology.box" else _value(value) for field, value in patch
     }
 
 
-def _slices(run: Slices) -> dict[str, Any]:
-    role = {} if run.role is None else {"role": run.role}
-    return {"members": run.members, "required": run.required, **role}
+def _box(value: object) -> str | None:
+    """A box as a job file has it: 4x4x16, or any."""
+    return "x".join(map(str, value)) or "any" if isinstance(value, tuple) else None
+
+
+def _value(value: object) -> Any:
+    """A value of a patch as a job file has it."""
+    if isinstance(value, tuple):
+        return [_value(each) for each in value]
+    if isinstance(value, Slices):
+        tier = "preferred" if value.preferred else "required"
+        role = {} if value.role is None else {"role": value.role}
+        return {"members": value.members, tier: value.required, **role}
+    if isinstance(value, Spread):
+        at_most = {} if value.at_most is None else {"at_most": value.at_most}
+        return {"tier": value.tier, **at_most}
+    if isinstance(value, Apart):
+        return {"tier": value.tier, "jobs": list(value.jobs)}
+    return value

@@ -126,7 +126,9 @@ class Torus:
     """Nodes on a grid with wrap-around links, such as a TPU pod or a Slurm torus3d.
 
     dims counts GPUs (chips) along each axis, host those of one node; nodes stand in row-major order (the last axis
-    varies fastest) over dims / host. wrap says which axes close. slices are the legal boxes, in GPUs; empty: any box.
+    varies fastest) over dims / host. wrap says which axes close. slices are the legal boxes, in GPUs; empty: those that
+    are sold of this TPU, else any box. cube: optical switches join cubes of this many GPUs along each axis into slices,
+    wherever the cubes stand; empty: the links between them are fixed.
     """
 
     name: str
@@ -135,6 +137,7 @@ class Torus:
     nodes: tuple[str, ...]
     wrap: tuple[bool, ...]
     slices: tuple[tuple[int, ...], ...] = ()
+    cube: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

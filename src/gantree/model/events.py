@@ -52,11 +52,15 @@ class GangStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangStartFailed(Event):
-    """Some member could not be started; what had been started is being stopped by the cluster."""
+    """Some member could not be started; what had been started is being stopped by the cluster.
+
+    final: it would fail in the same way again, so there is no point in starting it again.
+    """
 
     job: str
     attempt: int
     reason: str
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

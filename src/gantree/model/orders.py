@@ -6,6 +6,8 @@ that the executor needs: it never looks anything up in the core.
 
 from dataclasses import dataclass
 
+from gantree.model.placements import GpuChange, MigPart, SharePart
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
@@ -21,8 +23,10 @@ class Order:
 class MemberLaunch:
     """One member to start: `processes` OS processes of `run` on `node`.
 
-    rank is the member's number in its role, node_rank its number in the gang, first_rank the global rank of its
-    first process. gpus are indices on the node in link order, nics device names.
+    rank is the member's number in its role, node_rank its number in the gang, by its lowest global rank; first_rank is
+    the global rank of its first process, ranks those of all of them; () where they follow first_rank one by one. gpus
+    are indices on the node in link order, nics device names. Instead of whole GPUs it may have MIG instances or a
+    share; devices are others, by name and count.
     """
 
     role: str
@@ -39,11 +43,20 @@ class MemberLaunch:
     image: str | None = None
     cpus: float = 0.0
     memory_GiB: float = 0.0
+    mig: tuple[MigPart, ...] = ()
+    share: SharePart | None = None
+    devices: tuple[tuple[str, int], ...] = ()
+    ranks: tuple[int, ...] = ()
+
+    @property
+    def rank_of_process(self) -> tuple[int, ...]:
+        """The global rank of each process."""
+        return self.ranks or tuple(range(self.first_rank, self.first_rank + self.processes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartGang(Order):
-    """Start all members of an attempt, or none."""
+    """Start all members of an attempt, or none. changes are made to GPUs before."""
 
     world_size: int
     members: tuple[MemberLaunch, ...]
@@ -51,6 +64,7 @@ class StartGang(Order):
     checkpoint_every_s: float | None = None
     checkpoint_path: str | None = None
     array_index: int | None = None
+    changes: tuple[GpuChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,5 +49,6 @@ class StopCause(StrEnum):
     RANK_FAILED = "rank-failed"
     MEMBER_LOST = "member-lost"
     START_FAILED = "start-failed"
+    CANNOT_START = "cannot-start"
     TIME_LIMIT = "time-limit"
     CANCELLED = "cancelled"

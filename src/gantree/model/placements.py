@@ -106,7 +106,8 @@ class Predicted:
 class Placement:
     """A whole gang's place. domain is the narrowest that holds all members; changes come before its start.
 
-    fetch_s is how long its slowest node takes to fetch the data that the job names, at line rate.
+    fetch_s is how long its slowest node takes to fetch the data that the job names, at line rate. ranks is the global
+    rank of each process, member by member; () where ranks follow the members.
     """
 
     members: tuple[MemberPlacement, ...]
@@ -114,6 +115,7 @@ class Placement:
     predicted: Predicted
     changes: tuple[GpuChange, ...] = ()
     fetch_s: float = 0.0
+    ranks: tuple[int, ...] = ()
 
     def gpus_of_node(self) -> dict[str, tuple[int, ...]]:
         """All GPUs held on each node, in member order."""

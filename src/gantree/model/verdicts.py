@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gantree.model.jobs import Slices
+from gantree.model.jobs import Apart, Slices, Spread
 
 
 class Gate(StrEnum):
@@ -33,7 +33,7 @@ class Shortage:
     amount: float
 
 
-PatchValue = str | int | tuple[Slices, ...] | None
+PatchValue = str | int | tuple[Slices, ...] | tuple[Apart, ...] | tuple[int, ...] | Spread | None
 Patch = tuple[tuple[str, PatchValue], ...]
 
 

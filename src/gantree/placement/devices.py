@@ -5,26 +5,55 @@ Only the inside of a node belongs here: which node is `placement.search`, what a
 asking again costs a dictionary look-up.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from gantree.model.cluster import NO_LINK, Machine, Nic
 from gantree.model.errors import BadInput
-from gantree.placement.gpu_sets import EXACT_GPUS, Exhaustive, Greedy, Inside, Matrix, bits
+from gantree.placement.gpu_sets import (
+    EXACT_GPUS,
+    Beside,
+    Exhaustive,
+    Fed,
+    Greedy,
+    Inside,
+    Matrix,
+    bits,
+)
 from gantree.topology.catalog import bonded_links, weakness
+from gantree.topology.masks import mask_of
 
 INNER_TIERS = ("socket", "nvlink", "pcie", "gpu")
 """Tiers inside a node that a job may require."""
+DISTANCES = 4
+"""How far a GPU may be from a NIC: near, behind its PCIe switch, on its socket, elsewhere in the node."""
 KEPT_ANSWERS = 1 << 16
 """Answers per machine, and machines, remembered before the memory is emptied; 8 GPUs have 2,048 questions."""
 
+_Question = tuple[int, int, int | None, int, Fed]
+"""What `choose_gpus` is asked of a machine."""
 
-def choose_gpus(machine: Machine, free: int, count: int) -> tuple[int, ...]:
-    """Return the best `count` of the GPUs in the bit mask `free`, in link order. AssertionError if too few."""
+
+def choose_gpus(
+    machine: Machine,
+    free: int,
+    count: int,
+    free_nics: int | None = None,
+    nics: int = 0,
+    fed: Fed = (),
+) -> tuple[int, ...]:
+    """Return the best `count` of the GPUs in the bit mask `free`, in link order. AssertionError if too few.
+
+    Where traffic leaves the node, or NICs are asked: free_nics is the mask of the NICs (a bit each, in the machine's
+    order) that are free and whole, and of those `nics` are asked; a GPU far from all of them is worth less. fed tells
+    NUMA nodes that are short of cores or memory (`placement.numa.gpus_fed`).
+    """
     book = _book_of(machine)
-    answer = book.chosen_gpus.get((free, count))
-    return answer if answer is not None else book.choose_gpus(free, count)
+    question = (free, count, free_nics, nics, fed)
+    answer = book.chosen_gpus.get(question)
+    return answer if answer is not None else book.choose_gpus(question)
 
 
 def choose_nics(
@@ -62,21 +91,35 @@ class _Book:
     machine: Machine
     domains: dict[str, tuple[int, ...]]
     search: Exhaustive | Greedy
-    chosen_gpus: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    chosen_gpus: dict[_Question, tuple[int, ...]] = field(default_factory=dict)
     chosen_nics: dict[tuple[tuple[int, ...], tuple[str, ...], int], tuple[str, ...]] = field(
         default_factory=dict
     )
 
-    def choose_gpus(self, free: int, count: int) -> tuple[int, ...]:
+    def choose_gpus(self, question: _Question) -> tuple[int, ...]:
+        free, count, free_nics, nics, fed = question
         assert free >> self.machine.gpus == 0, (
             f"{free:b} names GPUs that {self.machine.name} has not"
         )
         assert 0 <= count <= free.bit_count(), f"{count} GPUs of {free.bit_count()} that are free"
-        answer = self.search.choose(free, count) if count else ()
+        known = free_nics is not None or fed
+        beside = self._beside(free_nics or 0, nics, fed) if known else None
+        answer = self.search.choose(free, count, beside) if count else ()
         if len(self.chosen_gpus) >= KEPT_ANSWERS:
             self.chosen_gpus.clear()
-        self.chosen_gpus[free, count] = answer
+        self.chosen_gpus[question] = answer
         return answer
+
+    def _beside(self, free_nics: int, nics: int, fed: Fed) -> Beside:
+        """What is free beside the GPUs; NICs that are near to no GPU tell none from another."""
+        free = [nic for bit, nic in enumerate(self.machine.nics) if free_nics >> bit & 1]
+        near = Counter(mask_of(nic.near) for nic in free if nic.near)
+        far = [0] * DISTANCES
+        for gpu in range(self.machine.gpus if near else 0):
+            rings = _rings_around(self.domains, (gpu,))
+            far[min(_distance(gpus, rings) for gpus in near)] |= 1 << gpu
+        farthest_first = tuple(gpus for gpus in far[:0:-1] if gpus)
+        return Beside(farthest_first, tuple(near.items()), nics, fed)
 
     def choose_nics(
         self, gpus: tuple[int, ...], free: tuple[str, ...], count: int
@@ -195,10 +238,15 @@ def _rings_around(domains: dict[str, tuple[int, ...]], gpus: tuple[int, ...]) ->
     return chosen, switches, sockets, sum(domains["gpu"]) if chosen else 0
 
 
+def _distance(near: int, rings: tuple[int, ...]) -> int:
+    """Return the first ring with a GPU that a NIC is near to; len(rings) where there is none."""
+    return next((ring for ring, gpus in enumerate(rings) if near & gpus), len(rings))
+
+
 def _nic_order(
     nic: Nic, rings: tuple[int, ...], nics_of_gpu: dict[int, int]
 ) -> tuple[int, int, int, int]:
-    near = sum(1 << gpu for gpu in nic.near)
-    distance = next((ring for ring, gpus in enumerate(rings) if near & gpus), len(rings))
+    near = mask_of(nic.near)
+    distance = _distance(near, rings)
     served = [nics_of_gpu[gpu] for gpu in nic.near if gpu in nics_of_gpu]
     return distance, -served.count(0), min(served, default=0), (near & ~rings[0]).bit_count()

@@ -4,7 +4,8 @@ Two roles are alike where a member takes the same of a node, the same slices bin
 domain narrower than the gang's own. Their members then are interchangeable, so a place for as many members of one role
 is a place for both, in as many domains: the first role takes the first members in topology order, the second the next.
 Slices stay whole, because every domain holds whole ones of both together and each role is made of whole ones. Roles
-with wishes for the inside of a node stay as they are: their layout there depends on which member is whose.
+with wishes for the inside of a node stay as they are: their layout there depends on which member is whose. So do roles
+that must be spread: of both together a domain may hold more than of each.
 """
 
 from collections.abc import Hashable, Sequence
@@ -64,11 +65,13 @@ def _joined(problem: Problem, group_of_role: Sequence[int]) -> Problem:
     )
     tables = tuple(problem.tables[role] for role in first)
     wish = replace(problem.wish, roles=roles)
-    return Problem(problem.occupancy, wish, tuple(members), tables)
+    models = tuple(problem.models_of_role[role] for role in first)
+    return Problem(problem.occupancy, wish, tuple(members), tables, models, problem.among)
 
 
 def _key(problem: Problem, role: int) -> Hashable:
     """Equal for roles that are alike."""
     wish = problem.wish.roles[role]
-    alone = role if wish.layers or wish.whole_at > problem.wish.whole_at else None
+    bound = wish.layers or wish.is_limited or wish.whole_at > problem.wish.whole_at
+    alone = role if bound else None
     return alone, problem.tables[role].shape, wish.multiple_in_domain

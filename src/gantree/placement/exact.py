@@ -5,33 +5,30 @@ says which x it can hold. A domain's table is that of its children folded togeth
 
     cost(D, x) = [x > 0] * unit(tier of D) + min over x = sum of x_c of the sum of cost(c, x_c),
 
-kept only for those x that slices (a multiple in each domain) and wholeness (all of a role or none) allow. Costs are
-added and compared only, so a whole lexicographic tuple lives in one 64-bit number: the count of domains of each
-tier, widest tier in the highest digits, and below them, for ties, the free GPUs of the nodes used, then of the next
-wider domains used: among equals a gang goes where it leaves the least behind. A digit is as wide as its count can
-grow; tie digits that would not fit are rounded or left out, counts never are.
+kept only for those x that slices (a multiple in each domain), spreading (a most in each domain) and wholeness (all of a
+role or none) allow. Costs are added and compared only, so a whole lexicographic tuple lives in one 64-bit number
+(`placement.spread_prices`): the count of domains of each tier, and below, for ties, what is left behind.
 
-Tables are arrays over x, one axis per role, INFINITE where x does not fit. Domains whose children have the same
-tables share one (a cluster holds few different nodes), so the work grows with what differs, not with what there is.
+Tables are arrays over x, one axis per role (`placement.least_sums`). Domains whose children have the same tables share
+one (a cluster holds few different nodes), so the work grows with what differs, not with what there is.
 Children are folded from the last to the first and handed their parts from the first to the last, the larger part
 first, so that among equals the earlier place in topology order wins.
 
 The gang is looked for in ever wider tiers: if one domain of a tier can hold it, no wider spread can cost less.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from gantree.placement.inside import Demand, choose_for_members
+from gantree.placement.least_sums import INFINITE, Costs, least_sum, part_of, up_to
+from gantree.placement.on_node import inside_node
 from gantree.placement.problem import Counts, Problem, Spread
+from gantree.placement.spread_prices import Prices
 from gantree.topology.fabric import BoolArray, IntArray
 from gantree.topology.occupancy import UNCOUNTED
-
-INFINITE = np.int64(1) << 62
-DIGITS = 61
-"""Bits of a cost; two costs may be added without overflow."""
 
 
 def exact_spread(problem: Problem) -> Spread | None:
@@ -47,7 +44,7 @@ def exact_spread(problem: Problem) -> Spread | None:
 
 def _cheapest(problem: Problem, tier: int, candidates: Sequence[int]) -> Spread | None:
     tables = _Tables(problem, tier)
-    costs = [tables.of_domain(tier, domain).whole_gang for domain in candidates]
+    costs = [tables.whole_gang(tier, domain) for domain in candidates]
     best = min(range(len(costs)), key=costs.__getitem__)
     if costs[best] >= INFINITE:
         return None
@@ -58,20 +55,10 @@ def _cheapest(problem: Problem, tier: int, candidates: Sequence[int]) -> Spread 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Table:
-    """cost[x] of one domain, and folded[c] = that of its children from number c on (empty for a node)."""
+    """The costs of one domain, and folded[c] = those of its children from number c on (empty for a node)."""
 
-    cost: IntArray
-    folded: tuple[IntArray, ...] = ()
-
-    @property
-    def whole_gang(self) -> int:
-        return int(self.cost.flat[-1])
-
-    def choices(self) -> Iterator[tuple[Counts, int]]:
-        """Each x that fits, with its cost, smallest first."""
-        for x in np.argwhere(self.cost < INFINITE):
-            counts = tuple(x.tolist())
-            yield counts, int(self.cost[counts])
+    costs: Costs
+    folded: tuple[Costs, ...] = ()
 
 
 class _Tables:
@@ -81,21 +68,36 @@ class _Tables:
         self._problem = problem
         self._shape = tuple(members + 1 for members in problem.members)
         self._x = np.indices(self._shape)
-        self._some = self._x.any(axis=0)
+        self._some: BoolArray = self._x.sum(axis=0) > 0
         self._allowed = tuple(self._allowed_at(t) for t in range(problem.fabric.node_tier + 1))
-        self._price = _Prices.of(problem, top)
+        self._closed = tuple(self._closed_at(t) for t in range(problem.fabric.node_tier + 1))
+        self._sums = _sums(problem)
+        self._bound_inside = _is_bound_inside(problem)
+        self._nothing = Costs.nothing(len(problem.members))
+        self._price = Prices.of(problem, top)
+        self._profile_of_node = _profiles(problem, self._sums)
         self._of_key: dict[object, _Table] = {}
+        self._of_domain: dict[tuple[int, int], _Table] = {}
+        self._sum_of: dict[tuple[int, int], Costs] = {}
+
+    def whole_gang(self, tier: int, domain: int) -> int:
+        """The least cost of the whole gang in one domain, INFINITE or more where it does not fit."""
+        cost = self.of_domain(tier, domain).costs.of
+        return int(cost.flat[-1]) if cost.shape == self._shape else int(INFINITE)
 
     def of_domain(self, tier: int, domain: int) -> _Table:
         """The table of one domain, shared by all that are alike."""
         if tier == self._problem.fabric.node_tier:
             return self._of_node(domain)
-        children = [self.of_domain(tier + 1, child) for child in self._children(tier, domain)]
-        price = self._price.of_domain(tier, domain)
-        key = (tier, price, *map(id, children))
-        table = self._of_key.get(key)
+        table = self._of_domain.get((tier, domain))
         if table is None:
-            table = self._of_key[key] = self._fold(tier, price, children)
+            children = [self.of_domain(tier + 1, child) for child in self._children(tier, domain)]
+            price = self._price.of_domain(tier, domain)
+            key = (tier, price, *map(id, children))
+            table = self._of_key.get(key)
+            if table is None:
+                table = self._of_key[key] = self._fold(tier, price, children)
+            self._of_domain[tier, domain] = table
         return table
 
     def hand_out(self, tier: int, domain: int, x: Counts, spread: Spread) -> None:
@@ -105,10 +107,14 @@ class _Tables:
             return
         folded = self.of_domain(tier, domain).folded
         for number, child in enumerate(self._children(tier, domain)):
-            part = _part(self.of_domain(tier + 1, child), folded[number : number + 2], x)
+            whole, rest = folded[number], folded[number + 1]
+            if whole is rest:
+                continue
+            cost = self.of_domain(tier + 1, child).costs.of
+            part = part_of(rest.of, cost, x, int(whole.of[x]))
             if any(part):
                 self.hand_out(tier + 1, child, part, spread)
-            x = tuple(all_ - mine for all_, mine in zip(x, part, strict=True))
+                x = tuple(all_ - mine for all_, mine in zip(x, part, strict=True))
         assert not any(x), "parts do not add up"
 
     def _children(self, tier: int, domain: int) -> range:
@@ -120,6 +126,8 @@ class _Tables:
         for axis, role in enumerate(wish.roles):
             x = self._x[axis]
             allowed &= x % role.multiple_in_domain[tier] == 0
+            if role.is_limited:
+                allowed &= x <= role.most_in_domain[tier]
             if tier and role.whole_at == tier:
                 allowed &= (x == 0) | (x == role.members)
         if tier and wish.whole_at == tier:
@@ -128,139 +136,117 @@ class _Tables:
             )
         return allowed
 
-    def _fold(self, tier: int, price: int, children: Sequence[_Table]) -> _Table:
-        folded = [self._nothing()]
-        for child in reversed(children):
-            folded.append(_sum(folded[-1], child))
-        folded.reverse()
-        cost = np.where(self._allowed[tier] & (folded[0] < INFINITE), folded[0], INFINITE)
-        cost[self._some & (cost < INFINITE)] += price
-        return _Table(cost, tuple(folded))
+    def _closed_at(self, tier: int) -> bool:
+        """Whether a domain of a tier may always hold fewer: neither slices nor wholeness forbid it."""
+        wish = self._problem.wish
+        return wish.whole_at != tier and all(
+            role.multiple_in_domain[tier] == 1 and role.whole_at != tier for role in wish.roles
+        )
 
-    def _nothing(self) -> IntArray:
-        cost = np.full(self._shape, INFINITE, dtype=np.int64)
-        cost.flat[0] = 0
-        return cost
+    def _fold(self, tier: int, price: int, children: Sequence[_Table]) -> _Table:
+        folded = [self._nothing]
+        for child in reversed(children):
+            folded.append(self._sum(folded[-1], child.costs))
+        folded.reverse()
+        whole = folded[0]
+        here = up_to(whole.of.shape)
+        cost = np.where(self._allowed[tier][here], whole.of, INFINITE)
+        cost[self._some[here] & (cost < INFINITE)] += price
+        closed = whole.closed and self._closed[tier]
+        return _Table(Costs(cost, closed).trimmed(), tuple(folded))
+
+    def _sum(self, rest: Costs, child: Costs) -> Costs:
+        """Least cost of each x split between one child and the rest; equal sums are added once."""
+        if child.nobody:
+            return rest
+        key = (id(rest), id(child))
+        total = self._sum_of.get(key)
+        if total is None:
+            total = self._sum_of[key] = least_sum(rest, child, self._problem.members)
+        return total
 
     def _of_node(self, node: int) -> _Table:
-        tier, price = (
-            self._problem.fabric.node_tier,
-            self._price.of_domain(self._problem.fabric.node_tier, node),
-        )
-        key = (price, _profile(self._problem, node))
+        tier = self._problem.fabric.node_tier
+        price = self._price.of_domain(tier, node)
+        key = (price, self._profile_of_node[node])
         table = self._of_key.get(key)
         if table is None:
-            fits = self._fits(node) & self._allowed[tier]
-            cost = np.where(fits, np.where(self._some, np.int64(price), 0), INFINITE)
-            table = self._of_key[key] = _Table(cost)
+            fits = self._fits(node)
+            here = up_to(fits.shape)
+            fits &= self._allowed[tier][here]
+            cost = np.where(self._some[here], np.int64(price), 0)
+            for role in self._price.servers:
+                cost[self._x[role][here] > 0] += self._price.nics_short_of_node[node]
+            cost = np.where(fits, cost, INFINITE)
+            closed = self._closed[tier] and not self._bound_inside
+            table = self._of_key[key] = _Table(Costs(cost, closed).trimmed())
         return table
 
     def _fits(self, node: int) -> BoolArray:
-        """Which x a node can hold: each role's slots, every resource together, and its inner tiers."""
-        problem, occupancy = self._problem, self._problem.occupancy
-        fits = np.ones(self._shape, dtype=np.bool_)
-        for axis, table in enumerate(problem.tables):
-            fits &= self._x[axis] <= table.of_node[node]
-        shapes = [table.shape for table in problem.tables]
-        for each, free in (
-            ([s.gpus for s in shapes], occupancy.free_gpus_of_node[node]),
-            ([s.microcpus for s in shapes], occupancy.free_microcpus_of_node[node]),
-            ([s.memory_KiB for s in shapes], occupancy.free_memory_KiB_of_node[node]),
-            ([s.nics for s in shapes], occupancy.free_nics_of_node[node]),
-        ):
-            fits &= np.tensordot(np.array(each, dtype=np.int64), self._x, axes=1) <= free
-        if len(shapes) > 1 and any(shape.layers for shape in shapes):
-            for x in np.argwhere(fits & self._some & self._allowed[problem.fabric.node_tier]):
-                fits[tuple(x)] = inside_node(problem, node, tuple(x.tolist())) is not None
+        """Which x, up to each role's slots, a node can hold: every resource together, and its inner tiers."""
+        problem = self._problem
+        most = [
+            min(members, int(table.of_node[node]))
+            for members, table in zip(problem.members, problem.tables, strict=True)
+        ]
+        x = self._x[(slice(None), *(slice(count + 1) for count in most))]
+        fits = np.ones(x.shape[1:], dtype=np.bool_)
+        for each, free in self._sums:
+            fits &= np.tensordot(each, x, axes=1) <= free[node]
+        if self._bound_inside:
+            here = up_to(fits.shape)
+            for counts in np.argwhere(fits & self._some[here] & self._allowed[-1][here]):
+                fits[tuple(counts)] = inside_node(problem, node, tuple(counts.tolist())) is not None
         return fits
 
 
-def inside_node(
-    problem: Problem, node: int, x: Counts
-) -> tuple[tuple[tuple[int, ...], ...], ...] | None:
-    """GPUs of each member of each role on a node, or None where its inner tiers do not allow it."""
-    roles = zip(x, problem.tables, problem.wish.roles, strict=True)
-    return choose_for_members(
-        problem.fabric.machine_of_node(node),
-        problem.occupancy.free_mask_of_node[node],
-        [
-            Demand(members, table.shape.gpus, role.layers if table.shape.gpus else ())
-            for members, table, role in roles
-        ],
-        problem.wish.together,
-    )
-
-
-def _profile(problem: Problem, node: int) -> tuple[object, ...]:
-    """What makes two nodes alike for this gang."""
-    slots = tuple(int(table.of_node[node]) for table in problem.tables)
-    if len(slots) == 1 or not any(slots):
-        return slots
-    occupancy, fabric = problem.occupancy, problem.fabric
-    amounts = (
-        int(occupancy.free_gpus_of_node[node]),
-        int(occupancy.free_microcpus_of_node[node]) % UNCOUNTED,
-        int(occupancy.free_memory_KiB_of_node[node]) % UNCOUNTED,
-        int(occupancy.free_nics_of_node[node]),
-    )
-    if any(table.shape.layers for table in problem.tables):
-        machine = int(fabric.machine_index_of_node[node])
-        return (*slots, *amounts, machine, occupancy.free_mask_of_node[node])
-    return (*slots, *amounts)
-
-
-def _sum(rest: IntArray, child: _Table) -> IntArray:
-    """Least cost of each x split between one child and the rest."""
-    total = np.full_like(rest, INFINITE)
-    for x, cost in child.choices():
-        to = tuple(slice(count, None) for count in x)
-        fro = tuple(slice(0, size - count) for size, count in zip(rest.shape, x, strict=True))
-        np.minimum(total[to], rest[fro] + cost, out=total[to])
-    return np.minimum(total, INFINITE)
-
-
-def _part(child: _Table, folded: Sequence[IntArray], x: Counts) -> Counts:
-    """The largest part that a child takes of x in a cheapest split."""
-    whole, rest = folded
-    parts = [
-        part
-        for part, cost in child.choices()
-        if all(mine <= all_ for mine, all_ in zip(part, x, strict=True))
-        and cost + int(rest[tuple(a - m for a, m in zip(x, part, strict=True))]) == int(whole[x])
+def _sums(problem: Problem) -> list[tuple[IntArray, IntArray]]:
+    """Resources that only add up on a node: (what a member of each role takes, free[node])."""
+    occupancy, shapes = problem.occupancy, [table.shape for table in problem.tables]
+    devices = [dict(role.shape.devices) for role in problem.wish.roles]
+    names = dict.fromkeys(name for of_role in devices for name in of_role)
+    sums = [
+        ([shape.gpus for shape in shapes], occupancy.free_gpus_of_node),
+        ([shape.microcpus for shape in shapes], occupancy.free_microcpus_of_node),
+        ([shape.memory_KiB for shape in shapes], occupancy.free_memory_KiB_of_node),
+        ([shape.nics for shape in shapes], occupancy.free_nics_of_node),
+        *(
+            ([each.get(name, 0) for each in devices], occupancy.free_devices(name))
+            for name in names
+        ),
     ]
-    return max(parts)
+    return [(np.array(each, dtype=np.int64), free) for each, free in sums if any(each)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Prices:
-    """price of using a domain: one count of its tier, and its share of the tie digits."""
+def _is_bound_inside(problem: Problem) -> bool:
+    """Whether members of several roles on a node are more than sums: by inner tiers, parts of GPUs or NUMA nodes."""
+    shapes = [role.shape for role in problem.wish.roles]
+    inner = any(table.shape.layers for table in problem.tables)
+    return len(shapes) > 1 and (inner or any(shape.part or shape.memory_GBps for shape in shapes))
 
-    unit_of_tier: tuple[int, ...]
-    shift_of_tier: tuple[tuple[int, int], ...]
-    free_gpus: tuple[IntArray, ...]
 
-    @classmethod
-    def of(cls, problem: Problem, top: int) -> "_Prices":
-        """Lay out the digits of a cost for domains of tier top and below."""
-        node_tier, members = problem.fabric.node_tier, sum(problem.members)
-        free = tuple(problem.occupancy.free_gpus_in_domain(t) for t in range(node_tier + 1))
-        bits = [0] * top + [
-            min(members, problem.fabric.domains(t)).bit_length() for t in range(top, node_tier + 1)
-        ]
-        left = DIGITS - sum(bits)
-        assert left >= 0, f"{sum(bits)} bits of counts"
-        tie_shift = [(0, -1)] * (node_tier + 1)
-        below = left
-        for tier in range(node_tier, top - 1, -1):
-            most = (min(members, len(free[tier])) * int(free[tier].max(initial=0))).bit_length()
-            width = min(most, below)
-            below -= width
-            tie_shift[tier] = (most - width, below if width else -1)
-        units = [1 << (left + sum(bits[tier + 1 :])) for tier in range(node_tier + 1)]
-        return cls(tuple(units), tuple(tie_shift), free)
+def _profiles(problem: Problem, sums: Sequence[tuple[IntArray, IntArray]]) -> list[Hashable]:
+    """By node: what makes two nodes alike for this gang."""
+    columns: list[list[Any]] = [table.of_node.tolist() for table in problem.tables]
+    if len(columns) > 1:
+        columns += [(free % UNCOUNTED).tolist() for _, free in sums]
+        if _is_bound_inside(problem):
+            columns.append(_insides(problem))
+    return list(zip(*columns, strict=True))
 
-    def of_domain(self, tier: int, domain: int) -> int:
-        """Cost of using a domain at all."""
-        down, up = self.shift_of_tier[tier]
-        waste = int(self.free_gpus[tier][domain]) >> down << up if up >= 0 else 0
-        return self.unit_of_tier[tier] + waste
+
+def _insides(problem: Problem) -> list[Hashable]:
+    """By node: its machine and what of its GPUs and NUMA nodes is free; None where nobody of the gang fits."""
+    occupancy, fabric = problem.occupancy, problem.fabric
+    parts = any(role.shape.part for role in problem.wish.roles)
+    some = np.logical_or.reduce([table.of_node > 0 for table in problem.tables])
+    insides: list[Hashable] = [None] * len(some)
+    for node in np.flatnonzero(some).tolist():
+        cut = parts or node in occupancy.parts_of_node
+        insides[node] = (
+            int(fabric.machine_index_of_node[node]),
+            occupancy.free_mask_of_node[node],
+            occupancy.state_of_node(node) if cut else None,
+            occupancy.numa_of_node.get(node),
+        )
+    return insides

@@ -6,30 +6,45 @@ into the next, so adding penalties counts the paths of each kind, and comparing 
 weakest links?", then "how many of the next weakest?". That makes one number of what matters to a collective, which
 is as fast as its weakest link. Of all sets of the size asked, these decide in turn:
 
-1. the penalty of the set's best ring (each GPU to the next, and the last to the first),
-2. the penalty of all its pairs (for traffic that is no ring: all-to-all, trees),
-3. the shape of what stays free: total NVLink width between free GPUs (a bridged pair or quad stays whole where a
-   broken one serves), then free GPUs together behind a PCIe switch, then on a socket (sums of squares),
-4. the lowest indices.
+1. the link classes of the set's best ring (each GPU to the next, and the last to the first), then those of all its
+   pairs (for traffic that is no ring: all-to-all, trees),
+2. what the set lacks beside it (`Beside`; only where the asker says what is free there): GPUs that are far from a free
+   NIC, farthest first; NICs asked that are near to none of its GPUs; GPUs that the cores and memory of their NUMA node
+   do not serve,
+3. the NVLinks that stay between free GPUs,
+4. the rest of the penalty, sockets and PCIe switches crossed: of the ring, then of all pairs,
+5. free GPUs that stay together behind a PCIe switch, then on a socket (sums of squares),
+6. the lowest indices.
+
+So NICs never cost a link class but do cost a socket: GPUs on NVLink do not notice one, while a GPU that has to use the
+NIC of another halves that NIC. Links left (3) keep bridged pairs, meshes and quads whole: among sets whose links are
+alike, most are left exactly where fewest NVLinks have one end taken and the other free, of use to nobody. NVLinks
+inside a set need no account of their own: both their ends are held by whoever holds the set, so nobody else can use
+them until it gives the GPUs back.
 
 The GPUs are returned in the order of that best ring, turned so that its worst hop is the one that closes it: ranks
 next to each other, and the groups of two or four that they form, then have the better hops. Up to EXACT_GPUS GPUs
 every set is looked at: the rings of all 2^n sets are solved once per machine by dynamic programming over sets (Held
-and Karp), each step of it one array operation, and a question is then one `argmin` over the sets of the right size.
+and Karp), each step of it one array operation, and a question is then a few comparisons over the sets of its size.
 Larger machines are searched greedily: from each free GPU a set is grown by the GPU that adds the least penalty, and
 the best of these sets wins.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Matrix = tuple[tuple[int, ...], ...]
+Sets = TypeVar("Sets", int, Ints)
+"""One set of GPUs as a mask, or an array of them."""
+Fed = tuple[tuple[int, int], ...]
+"""(mask of the GPUs on a NUMA node, how many of them its cores and memory serve); only NUMA nodes short of that."""
 
 EXACT_GPUS = 16
 """Machines up to this many GPUs are searched exhaustively; the largest NVLink node so far (DGX-2) has 16."""
@@ -37,6 +52,8 @@ LINK_LEVELS = 7
 """Link classes told apart in one machine, the strongest others are taken as one: sums of seven penalty digits and
 two for sockets and switches stay below 121^8 = 4.6e16 on 16 GPUs (the strongest class needs no digit)."""
 _UNREACHED = 1 << 60
+_DIGIT = 1 << 10
+"""Base in which lacks are counted: five digits fit 64 bits; no machine has as many GPUs or NICs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +73,22 @@ class Inside:
         """How many GPUs the machine has."""
         return len(self.weakness)
 
+    @property
+    def base(self) -> int:
+        """What a digit of a penalty counts up to: all pairs."""
+        return self.gpus * (self.gpus - 1) // 2 + 1
+
+    @property
+    def links_from(self) -> int:
+        """A penalty over this is its part that counts link classes; the rest counts sockets and switches."""
+        return self.base**2
+
     def penalties(self) -> Matrix:
         """Return the penalty of each path, as described on top; 0 on the diagonal."""
         found = sorted({self.weakness[a][b] for a, b in combinations(range(self.gpus), 2)})
         merged = max(0, len(found) - LINK_LEVELS)
         level = {weakness: max(0, place - merged) for place, weakness in enumerate(found)}
-        base = self.gpus * (self.gpus - 1) // 2 + 1
+        base = self.base
 
         def penalty(a: int, b: int) -> int:
             if a == b:
@@ -72,14 +99,49 @@ class Inside:
 
         return tuple(tuple(penalty(a, b) for b in range(self.gpus)) for a in range(self.gpus))
 
-    def worth_of_rest(self, rest: int) -> tuple[int, int, int]:
-        """Return how good the shape of the free GPUs in a mask is: more is better."""
-        width = sum(self.width[a][b] for a, b in combinations(bits(rest), 2))
+    def width_inside(self, gpus: int) -> int:
+        """Return how many NVLinks there are between GPUs of a mask."""
+        return sum(self.width[a][b] for a, b in combinations(bits(gpus), 2))
+
+    def togetherness(self, gpus: int) -> tuple[int, int]:
+        """Return how much the GPUs of a mask are together behind switches, and on sockets: sums of squares."""
         switches, sockets = (
-            sum((rest & domain).bit_count() ** 2 for domain in domains)
+            sum((gpus & domain).bit_count() ** 2 for domain in domains)
             for domains in (self.switches, self.sockets)
         )
-        return width, switches, sockets
+        return switches, sockets
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is free beside the GPUs of a machine, and how much of it is asked.
+
+    far: masks of the GPUs that are equally far from a free NIC, farthest first, without those near to one. near: for
+    each free NIC, or several alike, (mask of the GPUs it is near to, how many); nics of these are asked.
+    """
+
+    far: tuple[int, ...]
+    near: tuple[tuple[int, int], ...]
+    nics: int
+    fed: Fed
+
+    def lack(self, members: Sets, count: Callable[[Sets], Sets]) -> Sets:
+        """How much each set lacks, as one number; count tells how many GPUs are in a set."""
+        lack = members & 0
+        for far in self.far:
+            lack = lack * _DIGIT + count(members & far)
+        near = members & 0
+        for gpus, nics in self.near:
+            near = near + (members & gpus > 0) * nics
+        unserved = members & 0
+        for gpus, served in self.fed:
+            unserved = unserved + _beyond(count(members & gpus), served)
+        return (lack * _DIGIT + _beyond(members * 0 + self.nics, near)) * _DIGIT + unserved
+
+
+def _beyond(here: Sets, most: Sets | int) -> Sets:
+    """How far numbers are beyond others; 0 where they are not."""
+    return (here - most) * (here > most)
 
 
 def _apart(domains: tuple[int, ...], a: int, b: int) -> bool:
@@ -93,6 +155,20 @@ def bits(mask: int) -> Iterator[int]:
         mask &= mask - 1
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tables:
+    """What is known of each set of GPUs [mask]: numbers that order sets; less is better of links and crossings.
+
+    path[mask][last] is as `shortest_paths` gives it, width the NVLinks inside, togetherness as `Inside` tells it.
+    """
+
+    path: Ints
+    links: Ints
+    width: Ints
+    crossings: Ints
+    togetherness: Ints
+
+
 class Exhaustive:
     """Looks at every set. Tables are indexed by set (a mask of GPUs) and filled at the first question."""
 
@@ -102,25 +178,38 @@ class Exhaustive:
         self._matrix = inside.penalties()
         shape = (inside.gpus, inside.gpus)
         self._penalty = np.array(self._matrix, dtype=np.int64).reshape(shape)
-        self._tables: tuple[Ints, Ints, Ints] | None = None
+        self._tables: _Tables | None = None
 
-    def choose(self, free: int, count: int) -> tuple[int, ...]:
+    def choose(self, free: int, count: int, beside: Beside | None = None) -> tuple[int, ...]:
         """Return the best `count` (at least 1) GPUs of the mask `free` in ring order."""
-        path, penalty_of_set, worth_of_rest = self._tables or self._fill()
+        table = self._tables or self._fill()
         sets = sets_by_size(self._inside.gpus)[count]
         sets = sets[(sets & ~free) == 0]
-        penalties = penalty_of_set[sets]
-        sets = sets[penalties == penalties.min()]
-        best = int(sets[np.argmax(worth_of_rest[free ^ sets])])
-        return self._ring(path, best)
+        sets = _least(sets, table.links[sets])
+        if beside is not None:
+            size_of_set = sizes_of_sets(self._inside.gpus)
+            sets = _least(sets, beside.lack(sets, lambda parts: size_of_set[parts]))
+        sets = _least(sets, -table.width[free ^ sets])
+        sets = _least(sets, table.crossings[sets])
+        best = int(sets[np.argmax(table.togetherness[free ^ sets])])
+        return self._ring(table.path, best)
 
-    def _fill(self) -> tuple[Ints, Ints, Ints]:
+    def _fill(self) -> "_Tables":
         path = shortest_paths(self._penalty)
         ring = (path + self._penalty[:, lowest_of_set(self._inside.gpus)].T).min(axis=1)
         ring[0] = 0
         every = np.arange(1 << self._inside.gpus, dtype=np.int64)
         pairs = _pair_sums(self._penalty, every)
-        self._tables = path, _lexicographic(ring, pairs), _worth_of_sets(self._inside, every)
+        ring_links, ring_crossings = np.divmod(ring, self._inside.links_from)
+        pair_links, pair_crossings = np.divmod(pairs, self._inside.links_from)
+        width = np.array(self._inside.width, dtype=np.int64).reshape(self._inside.gpus, -1)
+        self._tables = _Tables(
+            path,
+            links=_lexicographic(ring_links, pair_links),
+            width=_pair_sums(width, every),
+            crossings=_lexicographic(ring_crossings, pair_crossings),
+            togetherness=_togetherness_of_sets(self._inside, every),
+        )
         return self._tables
 
     def _ring(self, path: Ints, members: int) -> tuple[int, ...]:
@@ -132,6 +221,12 @@ class Exhaustive:
             order.append(here)
             members ^= 1 << here
         return turned(tuple(order), self._matrix)
+
+
+def _least(sets: Ints, measure: Ints) -> Ints:
+    """Keep the sets of which a measure is least."""
+    kept: Ints = sets[measure == measure.min()]
+    return kept
 
 
 def turned(ring: tuple[int, ...], penalty: Matrix) -> tuple[int, ...]:
@@ -157,6 +252,12 @@ def lowest_of_set(gpus: int) -> Ints:
     """Return the lowest GPU of each set [mask]; 0 for the empty set."""
     every = np.arange(1 << gpus, dtype=np.int64)
     return popcounts((every & -every) - 1, gpus) * (every > 0)
+
+
+@lru_cache(maxsize=EXACT_GPUS + 1)
+def sizes_of_sets(gpus: int) -> Ints:
+    """Return how many GPUs are in each set [mask]."""
+    return popcounts(np.arange(1 << gpus, dtype=np.int64), gpus)
 
 
 def popcounts(sets: Ints, gpus: int) -> Ints:
@@ -199,13 +300,17 @@ def _lexicographic(first: Ints, second: Ints) -> Ints:
     return rank_of_first.astype(np.int64) * len(found) + rank_of_second
 
 
-def _worth_of_sets(inside: Inside, sets: Ints) -> Ints:
-    """Return `Inside.worth_of_rest` of each set as one number that orders alike."""
-    worth = _pair_sums(np.array(inside.width, dtype=np.int64).reshape(inside.gpus, -1), sets)
+def _togetherness_of_sets(inside: Inside, sets: Ints) -> Ints:
+    """Return `Inside.togetherness` of each set as one number that orders alike."""
+    found = np.zeros_like(sets)
     for domains in (inside.switches, inside.sockets):
         squares = [popcounts(sets & np.int64(domain), inside.gpus) ** 2 for domain in domains]
-        worth = worth * (inside.gpus**2 + 1) + sum(squares, np.zeros_like(sets))
-    return worth
+        found = found * (inside.gpus**2 + 1) + sum(squares, np.zeros_like(sets))
+    return found
+
+
+_NOTHING = Beside((), (), 0, ())
+"""Nothing is known of what lies beside, so nothing is lacked."""
 
 
 class Greedy:
@@ -215,35 +320,47 @@ class Greedy:
         self._inside = inside
         self._penalty = inside.penalties()
 
-    def choose(self, free: int, count: int) -> tuple[int, ...]:
+    def choose(self, free: int, count: int, beside: Beside | None = None) -> tuple[int, ...]:
         """Return a good set of `count` (at least 1) GPUs of the mask `free`, nearest neighbours consecutive."""
-        grown = {self._grow(seed, free, count) for seed in bits(free)}
-        best = min(grown, key=lambda members: (*self._judge(members, free), tuple(bits(members))))
+        beside = beside or _NOTHING
+        grown = {self._grow(seed, free, count, beside) for seed in bits(free)}
+        judged = {members: self._judge(members, free, beside) for members in grown}
+        best = min(grown, key=lambda members: (judged[members], tuple(bits(members))))
         return turned(self._chain(best), self._penalty)
 
-    def _grow(self, seed: int, free: int, count: int) -> int:
+    def _grow(self, seed: int, free: int, count: int, beside: Beside) -> int:
         """Add the GPU with the least penalty to those taken; among equals the one whose domains are most broken."""
         room = [
             tuple((free & domain).bit_count() for domains in (self._inside.switches, self._inside.sockets)
                   for domain in domains if domain >> gpu & 1)
             for gpu in range(self._inside.gpus)
         ]  # fmt: skip
+        links_from = self._inside.links_from
         members, added = 1 << seed, list(self._penalty[seed])
         for _ in range(count - 1):
-            gpu = min(bits(free & ~members), key=lambda gpu: (added[gpu], room[gpu], gpu))
+            lack = [beside.lack(members | 1 << gpu, int.bit_count) for gpu in range(len(added))]
+            gpu = min(
+                bits(free & ~members),
+                key=lambda gpu: (added[gpu] // links_from, lack[gpu], added[gpu], room[gpu], gpu),
+            )
             members |= 1 << gpu
             added = [old + new for old, new in zip(added, self._penalty[gpu], strict=True)]
         return members
 
-    def _judge(self, members: int, free: int) -> tuple[int, ...]:
-        ring = self._chain(members)
-        hops = zip(ring, ring[1:] + ring[:1], strict=True)
-        pairs = combinations(ring, 2)
-        worth = self._inside.worth_of_rest(free ^ members)
+    def _judge(self, members: int, free: int, beside: Beside) -> tuple[int, ...]:
+        order = self._chain(members)
+        hops = zip(order, order[1:] + order[:1], strict=True)
+        ring = sum(self._penalty[a][b] for a, b in hops)
+        pairs = sum(self._penalty[a][b] for a, b in combinations(order, 2))
+        links_from = self._inside.links_from
         return (
-            sum(self._penalty[a][b] for a, b in hops),
-            sum(self._penalty[a][b] for a, b in pairs),
-            *(-part for part in worth),
+            ring // links_from,
+            pairs // links_from,
+            beside.lack(members, int.bit_count),
+            -self._inside.width_inside(free ^ members),
+            ring,
+            pairs,
+            *(-together for together in self._inside.togetherness(free ^ members)),
         )
 
     def _chain(self, members: int) -> tuple[int, ...]:

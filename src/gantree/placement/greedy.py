@@ -21,11 +21,12 @@ DOMAINS_TRIED = 16
 
 
 def is_too_large_for_tables(problem: Problem) -> bool:
-    """Whether tables over all counts of all roles would take seconds. Not asked of wishes inside a node."""
+    """Whether tables over all counts of all roles would take seconds. Not asked of what is bound inside a node."""
     combinations = 1
     for members in problem.members:
         combinations *= members + 1
-    bound_inside = problem.wish.together or any(role.layers for role in problem.wish.roles)
+    roles = problem.wish.roles
+    bound_inside = problem.wish.together or any(role.layers or role.shape.part for role in roles)
     return combinations > MOST_COMBINATIONS and not bound_inside
 
 
@@ -57,7 +58,7 @@ def _role_after_role(problem: Problem, tier: int, domain: int) -> Spread | None:
 
 def _take_role(problem: Problem, role: int, left: Occupancy) -> Spread | None:
     wish = Wish((problem.wish.roles[role],))
-    alone = Problem.of(left, wish, (problem.tables[role].shape.models,))
+    alone = Problem.of(left, wish, (problem.tables[role].shape.models,), problem.among)
     spread = one_role_spread(alone)
     if spread is not None:
         left.take(wish.roles[0].name, placement_of(alone, spread).members)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from gantree.model.cluster import Machine
 from gantree.placement.devices import choose_gpus, inner_domains
+from gantree.placement.gpu_sets import Fed
 from gantree.topology.masks import mask_of
 
 INNER_TIERS = ("socket", "nvlink", "pcie", "gpu")
@@ -28,11 +29,26 @@ ALL = 0
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """So many members of one role on a node, gpus_each GPUs a member, under these layers."""
+    """So many members of one role on a node, gpus_each GPUs and nics_each NICs a member, under these layers."""
 
     members: int
     gpus_each: int
     layers: Layers = ()
+    nics_each: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is around the GPUs of a node, as `devices.choose_gpus` heeds it: free NICs, NUMA nodes short of cores.
+
+    free_nics is a mask, None where no traffic leaves the node.
+    """
+
+    free_nics: int | None = None
+    fed: Fed = ()
+
+
+NOTHING_AROUND = Around()
 
 
 def members_inside(machine: Machine, free: int, gpus_each: int, layers: Layers) -> int:
@@ -50,7 +66,11 @@ def members_inside(machine: Machine, free: int, gpus_each: int, layers: Layers) 
 
 
 def choose_for_members(
-    machine: Machine, free: int, demands: Sequence[Demand], together: str | None = None
+    machine: Machine,
+    free: int,
+    demands: Sequence[Demand],
+    together: str | None = None,
+    around: Around = NOTHING_AROUND,
 ) -> tuple[GpusOfMembers, ...] | None:
     """GPUs for every member of every demand, or None where they do not fit.
 
@@ -58,72 +78,82 @@ def choose_for_members(
     """
     if together is not None:
         domains = sorted(inner_domains(machine, together), key=lambda d: (free & d).bit_count())
-        answers = (choose_for_members(machine, free & domain, demands) for domain in domains)
+        answers = (
+            choose_for_members(machine, free & domain, demands, None, around) for domain in domains
+        )
         return next((answer for answer in answers if answer is not None), None)
     if not any(demand.layers for demand in demands):
-        return _choose_unbound(machine, free, demands)
+        return _choose_unbound(machine, free, demands, around)
     order = sorted(range(len(demands)), key=lambda number: not demands[number].layers)
-    chosen = next(_choose_in_turn(machine, free, [demands[number] for number in order]), None)
+    ordered = [demands[number] for number in order]
+    chosen = next(_choose_in_turn(machine, free, ordered, around), None)
     if chosen is None:
         return None
     return tuple(chosen[order.index(number)] for number in range(len(demands)))
 
 
 def _choose_unbound(
-    machine: Machine, free: int, demands: Sequence[Demand]
+    machine: Machine, free: int, demands: Sequence[Demand], around: Around
 ) -> tuple[GpusOfMembers, ...] | None:
     """First the best set for all together, then each member's best part of it."""
     total = sum(demand.members * demand.gpus_each for demand in demands)
     if total > free.bit_count():
         return None
-    left = mask_of(choose_gpus(machine, free, total))
+    nics = sum(demand.members * demand.nics_each for demand in demands)
+    together = choose_gpus(machine, free, total, around.free_nics, nics, around.fed)
+    if len(demands) == 1 and demands[0].members == 1:
+        return ((together,),)
+    left = mask_of(together)
     answer = []
     for demand in demands:
-        members = _split(machine, left, demand.members, demand.gpus_each)
+        members = _split(machine, left, demand, around)
         left &= ~mask_of(gpu for gpus in members for gpu in gpus)
         answer.append(members)
     return tuple(answer)
 
 
-def _split(machine: Machine, left: int, members: int, gpus_each: int) -> GpusOfMembers:
+def _split(machine: Machine, left: int, demand: Demand, around: Around) -> GpusOfMembers:
     chosen = []
-    for _ in range(members):
-        gpus = choose_gpus(machine, left, gpus_each)
+    for _ in range(demand.members):
+        gpus = choose_gpus(
+            machine, left, demand.gpus_each, around.free_nics, demand.nics_each, around.fed
+        )
         left &= ~mask_of(gpus)
         chosen.append(gpus)
     return tuple(chosen)
 
 
 def _choose_in_turn(
-    machine: Machine, free: int, demands: Sequence[Demand]
+    machine: Machine, free: int, demands: Sequence[Demand], around: Around
 ) -> Iterator[list[GpusOfMembers]]:
     if not any(demand.layers for demand in demands):
-        rest = _choose_unbound(machine, free, demands)
+        rest = _choose_unbound(machine, free, demands, around)
         if rest is not None:
             yield list(rest)
         return
     first = demands[0]
-    for members in _runs(machine, free, first.members, first.gpus_each, first.layers):
+    for members in _runs(machine, free, first, first.members, first.layers, around):
         taken = mask_of(gpu for gpus in members for gpu in gpus)
-        for others in _choose_in_turn(machine, free & ~taken, demands[1:]):
+        for others in _choose_in_turn(machine, free & ~taken, demands[1:], around):
             yield [members, *others]
 
 
 def _runs(
-    machine: Machine, free: int, members: int, gpus_each: int, layers: Layers
+    machine: Machine, free: int, of: Demand, members: int, layers: Layers, around: Around
 ) -> Iterator[GpusOfMembers]:
-    """Every way that matters to hand out GPUs run by run, tightest domain first."""
+    """Every way that matters to hand out GPUs to so many members run by run, tightest domain first."""
     if not members:
         yield ()
     elif not layers:
-        alone = _choose_unbound(machine, free, [Demand(members, gpus_each)])
+        unbound = Demand(members, of.gpus_each, (), of.nics_each)
+        alone = _choose_unbound(machine, free, [unbound], around)
         if alone is not None:
             yield alone[0]
     else:
         size = layers[0][0] or members
         domains = inner_domains(machine, layers[0][1])
         for domain in sorted(domains, key=lambda d: (free & d).bit_count()):
-            for run in _runs(machine, free & domain, size, gpus_each, layers[1:]):
+            for run in _runs(machine, free & domain, of, size, layers[1:], around):
                 left = free & ~mask_of(gpu for gpus in run for gpu in gpus)
-                for rest in _runs(machine, left, members - size, gpus_each, layers):
+                for rest in _runs(machine, left, of, members - size, layers, around):
                     yield run + rest

@@ -4,13 +4,17 @@ Room is counted on usable nodes that could hold a member of the role if they wer
 `placement.refusal`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from gantree.placement.devices import inner_domains
-from gantree.placement.slots import SlotShape, slots
-from gantree.placement.wish import RoleWish, Wish
+from gantree.model.jobs import Shape
+from gantree.placement.inside import ALL
+from gantree.placement.on_empty import OnEmpty, union
+from gantree.placement.parts import is_apart
+from gantree.placement.slots import SlotTable, slots_of
+from gantree.placement.wish import ANY_NUMBER, RoleWish, Wish
 from gantree.topology.fabric import BoolArray, Fabric, IntArray
 from gantree.topology.occupancy import Occupancy
 
@@ -28,7 +32,8 @@ class Roomiest:
 def is_bound(wish: Wish) -> bool:
     """Whether anything but the node binds members together."""
     return bool(wish.whole_at) or any(
-        role.whole_at or role.layers or max(role.multiple_in_domain) > 1 for role in wish.roles
+        role.whole_at or role.layers or role.multiple_in_domain[0] > 1 or role.is_limited
+        for role in wish.roles
     )
 
 
@@ -66,11 +71,35 @@ def domain_word(fabric: Fabric, wish: Wish) -> str:
     return f"{inner} domain" if inner and tier == fabric.node_tier else fabric.tiers[tier]
 
 
-def eligible_nodes(occupancy: Occupancy, role: RoleWish) -> BoolArray:
-    """Usable nodes that could hold a member of the role if they were empty."""
-    shape = SlotShape.of(role.shape, role.shape.models)
-    could: BoolArray = slots(occupancy.emptied(), shape).of_node > 0
-    return could & occupancy.usable_node
+def eligible_nodes(occupancy: Occupancy, roles: Sequence[RoleWish]) -> BoolArray | None:
+    """Nodes that count: usable, and such that they could hold a member of a role if they were empty. None for all."""
+    known = OnEmpty.of(occupancy)
+    eligible = union([known.eligible(role) for role in roles])
+    usable = usable_nodes(occupancy)
+    if usable is None:
+        return None if eligible.every else eligible.nodes
+    return usable if eligible.every else usable & eligible.nodes
+
+
+def usable_nodes(occupancy: Occupancy) -> BoolArray | None:
+    """Nodes that may be used: sound, and not held back as spares. None for all."""
+    held_back = bool(occupancy.fabric.cluster.spares)
+    if not held_back:
+        return None if occupancy.usable_node.all() else occupancy.usable_node
+    return occupancy.usable_node & ~occupancy.held_back_node
+
+
+def free_gpus(occupancy: Occupancy, nodes: BoolArray | None) -> int:
+    """Free GPUs on these nodes (None: on all)."""
+    if nodes is None:
+        return int(occupancy.free_gpus_in_domain(0)[0])
+    return int((occupancy.free_gpus_of_node * nodes).sum())
+
+
+def table_of(occupancy: Occupancy, wish: Wish, role: RoleWish) -> SlotTable:
+    """Slots of a role of the gang, without its wishes inside a node, on all GPU models that it accepts."""
+    apart = role.shape.part and is_apart(wish)
+    return slots_of(occupancy, role.shape, role.shape.models, apart=apart)
 
 
 def members_with_room(occupancy: Occupancy, wish: Wish) -> int:
@@ -78,45 +107,58 @@ def members_with_room(occupancy: Occupancy, wish: Wish) -> int:
     return int(_members_in_domain(occupancy, wish, 0)[0])
 
 
+def room_when_spread(occupancy: Occupancy, wish: Wish, role: RoleWish) -> tuple[int, int, int]:
+    """(tier, most, members): over the domains of the widest tier that limits a role there is room for so many."""
+    tier = next(t for t, most in enumerate(role.most_in_domain) if most < ANY_NUMBER)
+    most = role.most_in_domain[tier]
+    slots = table_of(occupancy, wish, role).in_domain[tier]
+    return tier, most, int(np.minimum(slots, most).sum())
+
+
 def roomiest_domain(occupancy: Occupancy, wish: Wish) -> Roomiest:
-    """The domain of the tier in question that has most free GPUs, or slots for members without GPUs."""
+    """The domain of the tier in question that has most free GPUs, or slots for members without whole GPUs."""
     fabric, tier = occupancy.fabric, tier_in_question(wish)
-    members = _members_in_domain(occupancy, wish, tier)
-    eligible = np.logical_or.reduce([eligible_nodes(occupancy, role) for role in wish.roles])
-    free = np.add.reduceat(
-        np.where(eligible, _free_together(occupancy, wish), 0),
-        fabric.first_node_of_domain[tier][:-1],
+    members, free = (
+        _members_in_domain(occupancy, wish, tier),
+        _free_in_domain(occupancy, wish, tier),
     )
     with_gpus = any(role.shape.gpus for role in wish.roles)
-    order = (-members, -free) if with_gpus else (-free, -members)
-    best = int(np.lexsort(order)[0])
+    best = _first_largest(free, members) if with_gpus else _first_largest(members, free)
     name = fabric.names_of_domain[tier][best]
     return Roomiest(fabric.tiers[tier], name, int(members[best]), int(free[best]))
 
 
+def _first_largest(first: IntArray, then: IntArray) -> int:
+    """Where `first` is largest, and among these `then`, and among these the first place."""
+    places = np.flatnonzero(first == first[first.argmax()])
+    return int(places[then[places].argmax()])
+
+
 def _members_in_domain(occupancy: Occupancy, wish: Wish, tier: int) -> IntArray:
-    members = np.zeros(occupancy.fabric.domains(tier), dtype=np.int64)
-    for role in wish.roles:
-        table = slots(occupancy, SlotShape.of(role.shape, role.shape.models))
-        members += np.minimum(table.in_domain[tier], role.members)
-    return members
+    """members[domain] for which a domain has room, each role as if it were alone."""
+    in_domain = [
+        np.minimum(table_of(occupancy, wish, role).in_domain[tier], role.members)
+        for role in wish.roles
+    ]
+    return in_domain[0] if len(in_domain) == 1 else np.add.reduce(in_domain)
+
+
+def _free_in_domain(occupancy: Occupancy, wish: Wish, tier: int) -> IntArray:
+    """free[domain] GPUs on nodes that count; of a node those of its roomiest inner domain, if such is asked."""
+    inner = _inner_tier(wish)
+    nodes = eligible_nodes(occupancy, wish.roles)
+    if inner is not None:
+        one_gpu = slots_of(occupancy, Shape(gpus=1), (), ((ALL, inner),))
+        free: IntArray = one_gpu.of_node
+    elif nodes is None:
+        return occupancy.free_gpus_in_domain(tier)
+    else:
+        free = occupancy.free_gpus_of_node
+    if nodes is not None:
+        free = free * nodes
+    sums: IntArray = np.add.reduceat(free, occupancy.fabric.first_node_of_domain[tier][:-1])
+    return sums
 
 
 def _inner_tier(wish: Wish) -> str | None:
     return wish.together or next((role.layers[0][1] for role in wish.roles if role.layers), None)
-
-
-def _free_together(occupancy: Occupancy, wish: Wish) -> IntArray:
-    """Free GPUs by node; where a domain inside the node is asked for, those of its roomiest one."""
-    inner = _inner_tier(wish)
-    if inner is None:
-        return occupancy.free_gpus_of_node
-    fabric = occupancy.fabric
-    roomiest = [
-        max(
-            ((free & d).bit_count() for d in inner_domains(fabric.machine_of_node(n), inner)),
-            default=0,
-        )
-        for n, free in enumerate(occupancy.free_mask_of_node)
-    ]
-    return np.array(roomiest, dtype=np.int64)

@@ -1,11 +1,14 @@
 """One question to the search: a gang in numbers, an occupancy, and one choice of GPU models per role."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from gantree.placement.inside import ALL, Layers
-from gantree.placement.slots import SlotShape, SlotTable, slots
+from gantree.placement.parts import is_apart
+from gantree.placement.slots import SlotTable, slots_of
 from gantree.placement.wish import RoleWish, Wish
 from gantree.topology.fabric import BoolArray, Fabric, IntArray
 from gantree.topology.occupancy import Occupancy
@@ -15,25 +18,44 @@ Spread = list[tuple[int, Counts]]
 """(node index, members of each role there), in topology order; only nodes that hold some."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Problem:
-    """Place members[role] members of tables[role] such that the wish holds. No GPU model is left to choose."""
+    """Place members[role] members of tables[role] such that the wish holds. No GPU model is left to choose.
+
+    models_of_role are the GPU models that each role may use (none: any), among the name of the nodes that may be used
+    (None: all), gpu the only GPU of its node of which a member may have a part (None: any). Tables are looked up when
+    they are first asked for, unless they are given.
+    """
 
     occupancy: Occupancy
     wish: Wish
     members: Counts
-    tables: tuple[SlotTable, ...]
+    given: tuple[SlotTable, ...] = ()
+    models_of_role: tuple[tuple[str, ...], ...] = ()
+    among: Hashable = None
+    gpu: int | None = None
 
     @classmethod
     def of(
-        cls, occupancy: Occupancy, wish: Wish, models_of_role: tuple[tuple[str, ...], ...]
+        cls,
+        occupancy: Occupancy,
+        wish: Wish,
+        models_of_role: tuple[tuple[str, ...], ...],
+        among: Hashable = None,
     ) -> "Problem":
-        """A wish with these models for each role (none: any)."""
-        tables = tuple(
-            slots(occupancy, SlotShape.of(role.shape, models, _layers(wish, role)))
-            for role, models in zip(wish.roles, models_of_role, strict=True)
-        )
-        return cls(occupancy, wish, tuple(role.members for role in wish.roles), tables)
+        """A wish with these models for each role (none: any), on the nodes of that name (None: on all)."""
+        members = tuple([role.members for role in wish.roles])
+        return cls(occupancy, wish, members, (), models_of_role, among)
+
+    @cached_property
+    def tables(self) -> tuple[SlotTable, ...]:
+        """The slot table of each role, as they were when they were first asked for."""
+        return self.given or tuple(map(self._table, self.wish.roles, self.models_of_role))
+
+    def _table(self, role: RoleWish, models: tuple[str, ...]) -> SlotTable:
+        apart = role.shape.part and is_apart(self.wish)
+        layers = _layers(self.wish, role)
+        return slots_of(self.occupancy, role.shape, models, layers, self.among, apart)
 
     @property
     def fabric(self) -> Fabric:

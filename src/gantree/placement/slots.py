@@ -5,14 +5,17 @@ since it was last read are counted again. Slots count members of this one shape 
 shapes share a node's resources, so their slots do not add up.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from gantree.model.jobs import Shape
+from gantree.placement.beside import slots_beside
 from gantree.placement.inside import Layers, members_inside
-from gantree.topology.fabric import IntArray, Labels
+from gantree.placement.reach import Reach
+from gantree.topology.fabric import Fabric, IntArray, Labels
 from gantree.topology.occupancy import Occupancy, memory_KiB, microcpus
 
 MOST_TABLES = 256
@@ -24,7 +27,11 @@ MOST_SLOTS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SlotShape:
-    """What one member takes of a node, in whole numbers, and which nodes admit it."""
+    """What one member takes of a node, in whole numbers, and which nodes admit it.
+
+    among is the name of a set of nodes (`Fabric.nodes_named`), None for all. beside is the shape of a member that takes
+    more than is counted here, parts of GPUs, other devices or memory bandwidth; apart is for parts alone.
+    """
 
     gpus: int
     microcpus: int
@@ -33,10 +40,24 @@ class SlotShape:
     labels: Labels = ()
     models: tuple[str, ...] = ()
     layers: Layers = ()
+    among: Hashable = None
+    beside: Shape | None = None
+    apart: bool = False
 
     @classmethod
-    def of(cls, shape: Shape, models: tuple[str, ...], layers: Layers = ()) -> "SlotShape":
-        """The slot shape of a member that may use these GPU models (none named: any)."""
+    def of(
+        cls,
+        shape: Shape,
+        models: tuple[str, ...],
+        layers: Layers = (),
+        among: Hashable = None,
+        apart: bool = False,
+    ) -> "SlotShape":
+        """The slot shape of a member that may use these GPU models (none named: any), and these nodes.
+
+        apart: members with a part of a GPU must be on different ones.
+        """
+        part = shape.part
         return cls(
             gpus=shape.gpus,
             microcpus=microcpus(shape.cpus),
@@ -45,18 +66,33 @@ class SlotShape:
             labels=shape.labels,
             models=models,
             layers=layers if shape.gpus else (),
+            among=among,
+            beside=shape if part or shape.devices or shape.memory_GBps else None,
+            apart=apart and part,
         )
 
 
 class SlotTable:
-    """Slots of one shape: of_node[node] and in_domain[tier][domain]; current after `follow`."""
+    """Slots of one shape: of_node[node] and in_domain[tier][domain]; current after `follow`.
+
+    All of them are parts of one array over the domains of all tiers (`Fabric.flat_path_of_node`), so that a node that
+    changed is one addition along its path.
+    """
 
     def __init__(self, shape: SlotShape, occupancy: Occupancy) -> None:
         fabric = occupancy.fabric
         self.shape = shape
-        self.of_node: IntArray = np.zeros(len(fabric.nodes), dtype=np.int64)
-        self.in_domain: tuple[IntArray, ...] = ()
+        self._flat: IntArray = np.zeros(fabric.first_of_tier[-1], dtype=np.int64)
+        self.in_domain: tuple[IntArray, ...] = tuple(
+            self._flat[start:stop] for start, stop in pairwise(fabric.first_of_tier)
+        )
+        self.of_node = self.in_domain[-1]
+        self._reach: dict[int, Reach | None] = {}
+        self._path_of_node = fabric.flat_path_of_node
+        self._first_of_tier = fabric.first_of_tier
         self._admits = fabric.nodes_with(shape.labels, shape.models)
+        if shape.among is not None:
+            self._admits = self._admits & fabric.nodes_named[shape.among]
         self._read_all(occupancy)
 
     def follow(self, occupancy: Occupancy) -> "SlotTable":
@@ -68,9 +104,16 @@ class SlotTable:
             self._read_some(occupancy, changed)
         return self
 
+    def reach(self, tier: int, fabric: Fabric) -> Reach | None:
+        """How far the roomiest children of each domain of a tier reach; follows the table from now on."""
+        if tier not in self._reach:
+            self._reach[tier] = Reach.of(fabric, tier, self.in_domain[tier + 1])
+        return self._reach[tier]
+
     def check(self, occupancy: Occupancy) -> None:
         """Count everything again; AssertionError where the index says otherwise."""
         self.follow(occupancy)
+        self._check_kept(occupancy)
         plain = SlotTable(self.shape, occupancy)
         assert (self.of_node == plain.of_node).all(), f"slots of {self.shape} are stale"
         for sums, plain_sums in zip(self.in_domain, plain.in_domain, strict=True):
@@ -78,23 +121,30 @@ class SlotTable:
 
     def _read_all(self, occupancy: Occupancy) -> None:
         every = np.arange(len(self.of_node))
-        self.of_node = self._count(occupancy, every)
-        self.in_domain = tuple(
-            np.add.reduceat(self.of_node, first[:-1])
-            for first in occupancy.fabric.first_node_of_domain
-        )
+        self.of_node[:] = self._count(occupancy, every)
+        for sums, first in zip(self.in_domain, occupancy.fabric.first_node_of_domain, strict=True):
+            sums[:] = np.add.reduceat(self.of_node, first[:-1])
+        self._reach.clear()
         self._seen = occupancy.version
 
     def _read_some(self, occupancy: Occupancy, changed: Sequence[int]) -> None:
         nodes = np.array(changed, dtype=np.int64)
         slots = self._count(occupancy, nodes)
         gained = slots - self.of_node[nodes]
-        self.of_node[nodes] = slots
-        for in_domain, domain_of_node in zip(
-            self.in_domain, occupancy.fabric.domain_of_node, strict=True
-        ):
-            np.add.at(in_domain, domain_of_node[nodes], gained)
+        path = self._path_of_node[nodes]
+        np.add.at(self._flat, path, gained[:, None])
+        for tier, reach in self._reach.items():
+            if reach is not None:
+                flat = path[:, tier]
+                domains = flat[np.append(flat[1:] != flat[:-1], True)]
+                reach.follow(domains - self._first_of_tier[tier], self.in_domain[tier + 1])
         self._seen = occupancy.version
+
+    def _check_kept(self, occupancy: Occupancy) -> None:
+        for tier, reach in self._reach.items():
+            fresh = Reach.of(occupancy.fabric, tier, self.in_domain[tier + 1])
+            if reach is not None and fresh is not None:
+                assert (reach.reached == fresh.reached).all(), f"reach of {self.shape} is stale"
 
     def _count(self, occupancy: Occupancy, nodes: IntArray) -> IntArray:
         shape = self.shape
@@ -107,7 +157,12 @@ class SlotTable:
         ):
             if asked:
                 np.minimum(slots, free[nodes] // asked, out=slots)
-        slots[~(self._admits & occupancy.usable_node)[nodes]] = 0
+        slots *= self._admits[nodes]
+        slots *= occupancy.usable_node[nodes]
+        if occupancy.fabric.cluster.spares:
+            slots *= ~occupancy.held_back_node[nodes]
+        if shape.beside is not None:
+            np.minimum(slots, slots_beside(occupancy, nodes, shape.beside, shape.apart), out=slots)
         if shape.layers:
             self._keep_layers(occupancy, nodes, slots)
         return slots
@@ -126,13 +181,41 @@ class SlotTable:
             slots[position] = min(int(slots[position]), inside) // run * run
 
 
+def slots_of(
+    occupancy: Occupancy,
+    shape: Shape,
+    models: tuple[str, ...],
+    layers: Layers = (),
+    among: Hashable = None,
+    apart: bool = False,
+) -> SlotTable:
+    """As `slots`, asked for by what the job says: found again without reading the shape anew."""
+    asked = (shape, models, layers, among, apart)
+    table = occupancy.indexes.get(asked)
+    if table is not None:
+        assert isinstance(table, SlotTable)
+        return table.follow(occupancy)
+    found = slots(occupancy, SlotShape.of(shape, models, layers, among, apart))
+    _keep(occupancy, asked, found)
+    return found
+
+
 def slots(occupancy: Occupancy, shape: SlotShape) -> SlotTable:
     """The current index of a shape, kept beside the occupancy."""
     table = occupancy.indexes.get(shape)
     if table is not None:
         assert isinstance(table, SlotTable)
         return table.follow(occupancy)
-    if len(occupancy.indexes) >= MOST_TABLES:
-        del occupancy.indexes[next(iter(occupancy.indexes))]
-    table = occupancy.indexes[shape] = SlotTable(shape, occupancy)
+    table = SlotTable(shape, occupancy)
+    _keep(occupancy, shape, table)
     return table
+
+
+def _keep(occupancy: Occupancy, key: Hashable, table: SlotTable) -> None:
+    """Keep a table beside the occupancy; where there are too many, the oldest goes. Other indexes stay."""
+    if len(occupancy.indexes) >= MOST_TABLES:
+        tables = (key for key, kept in occupancy.indexes.items() if isinstance(kept, SlotTable))
+        oldest = next(tables, None)
+        if oldest is not None:
+            del occupancy.indexes[oldest]
+    occupancy.indexes[key] = table

@@ -4,7 +4,7 @@ Where a role names several GPU models, each is tried alone, best first; a mix of
 ask for the same are searched as one (`placement.equal_roles`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from itertools import product
 
 from gantree.placement.equal_roles import EqualRoles
@@ -16,17 +16,29 @@ from gantree.placement.wish import RoleWish, Wish
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
+Solution = tuple[Problem, Spread]
 
-def solve(occupancy: Occupancy, wish: Wish) -> tuple[Problem, Spread] | None:
-    """The best spread of a gang, with the problem it answers; None where the gang does not fit."""
-    for problem in _problems(occupancy, wish):
+
+def solve(occupancy: Occupancy, wish: Wish, among: Hashable = None) -> Solution | None:
+    """The best spread of a gang, with the problem it answers; None where the gang does not fit.
+
+    among names the nodes that may be used (`Fabric.nodes_named`), None for all.
+    """
+    for problem in problems(occupancy, wish, among):
         spread = _spread(problem)
         if spread is not None:
             return problem, spread
     return None
 
 
+def solvable(occupancy: Occupancy, wish: Wish) -> bool:
+    """Whether `solve` would find a place."""
+    return any(map(_has_place, problems(occupancy, wish)))
+
+
 def _spread(problem: Problem) -> Spread | None:
+    if len(problem.members) == 1:
+        return one_role_spread(problem)
     roles = EqualRoles.of(problem)
     spread = _spread_of_unlike(roles.joined)
     return None if spread is None else roles.split(spread)
@@ -39,22 +51,18 @@ def _spread_of_unlike(problem: Problem) -> Spread | None:
     return quick or exact_spread(problem)
 
 
-def solvable(occupancy: Occupancy, wish: Wish) -> bool:
-    """Whether `solve` would find a place."""
-    return any(map(_has_place, _problems(occupancy, wish)))
-
-
 def _has_place(problem: Problem) -> bool:
-    joined = EqualRoles.of(problem).joined
+    joined = problem if len(problem.members) == 1 else EqualRoles.of(problem).joined
     if len(joined.members) == 1:
         return one_role_fits(joined)
     return _spread_of_unlike(joined) is not None
 
 
-def _problems(occupancy: Occupancy, wish: Wish) -> Iterator[Problem]:
+def problems(occupancy: Occupancy, wish: Wish, among: Hashable = None) -> Iterator[Problem]:
+    """The problems that a wish comes to, one for each choice of GPU models, the best first."""
     if not wish.contradiction:
         for models_of_role in _choices_of_models(occupancy.fabric, wish):
-            yield Problem.of(occupancy, wish, models_of_role)
+            yield Problem.of(occupancy, wish, models_of_role, among)
 
 
 def _choices_of_models(fabric: Fabric, wish: Wish) -> Iterator[tuple[tuple[str, ...], ...]]:
@@ -74,9 +82,10 @@ def _mixes(choices: list[list[tuple[str, ...]]], numbers: tuple[int, ...]) -> in
 
 def _models(fabric: Fabric, role: RoleWish) -> list[tuple[str, ...]]:
     """Each model that the fabric has alone, best first, then all of them; without GPUs no model is better."""
-    if not role.shape.gpus:
-        return [role.shape.models]
+    models = role.shape.models
+    if not models or not (role.shape.gpus or role.shape.part):
+        return [models]
     present = {machine.gpu for machine in fabric.machines}
-    usable = tuple(model for model in dict.fromkeys(role.shape.models) if model in present)
+    usable = tuple(model for model in dict.fromkeys(models) if model in present)
     alone: list[tuple[str, ...]] = [(model,) for model in usable]
-    return alone if len(alone) == 1 else [*alone, role.shape.models]
+    return alone if len(alone) == 1 else [*alone, models]

@@ -60,6 +60,7 @@ class States:
 
     def __init__(self, demand: Demand, gpus: int) -> None:
         self.demand = demand
+        self.gpus = gpus
         self.count = 0
         self._number_of: dict[bytes, int] = {}
         self._rows = np.zeros((256, 3 + gpus), dtype=np.int64)
@@ -147,7 +148,7 @@ def _choices(falling: IntArray, asked: Asked) -> tuple[np.ndarray, IntArray]:
 
 
 class Standing:
-    """A cluster's nodes, judged. Whoever places asks `losses`, decides, and tells `placed` (or `changed`)."""
+    """A cluster's nodes, judged. Whoever places asks `losses`, decides, and tells `changed`."""
 
     def __init__(self, demand: Demand, nodes: NodeStates) -> None:
         self.states = States(demand, nodes.gpu_milli.shape[1])
@@ -173,34 +174,33 @@ class Standing:
         standing: FloatArray = np.einsum("sc,c->s", amounts, self._weights)
         return standing
 
-    def after(self, asked: Asked, nodes: IntArray) -> StateArray:
-        """after[node, choice]: the states that these nodes would turn into; see `States.after`."""
-        choices = self.states.read(np.zeros(1, dtype=np.int64)).gpu_milli.shape[1]
+    def after(self, asked: Asked, numbers: IntArray) -> StateArray:
+        """after[row, choice]: what the states of these numbers would turn into; see `States.after`."""
         known = self._after.get(asked)
         if known is None or len(known) < self.states.count:
-            room = np.full(
-                (len(self.states.worth), choices if asked.is_share else 1), UNKNOWN, dtype=np.int32
-            )
+            choices = self.states.gpus if asked.is_share else 1
+            room = np.full((len(self.states.worth), choices), UNKNOWN, dtype=np.int32)
             if known is not None:
                 room[: len(known)] = known
             known = self._after[asked] = room
-        numbers = self.state_of_node[nodes]
         after = known[numbers]
-        unknown = np.unique(numbers[after[:, 0] == UNKNOWN])
+        unknown = numbers[after[:, 0] == UNKNOWN]
         if len(unknown):
+            unknown = np.unique(unknown)
             known[unknown] = self.states.after(unknown, asked)
             self._weigh_new()
             after = known[numbers]
         return after
 
-    def losses(self, asked: Asked, nodes: IntArray) -> Loss:
-        """Losses[node, choice] of placing a member on each of these nodes; infinite where CPU or GPUs are too few.
+    def losses(self, asked: Asked, numbers: IntArray) -> Loss:
+        """Losses[row, choice] of placing a member on a node in each of these states; infinite where it has no room.
 
-        Whether a node admits the member otherwise (memory, GPU model, labels, health) is the caller's to know.
-        Choices are the GPUs of a node in falling order of what is left; members of whole GPUs have one choice.
+        Of room CPU and GPUs are looked at: whether a node admits the member otherwise (memory, GPU model, labels,
+        health) is the caller's to know. Choices are the GPUs of a node in falling order of what is left; members of
+        whole GPUs have one choice.
         """
-        after = self.after(asked, nodes)
-        before = self.state_of_node[nodes][:, None]
+        after = self.after(asked, numbers)
+        before = numbers[:, None]
         worth = np.round(self.states.worth[before] - self.states.worth[after], WORTH_DECIMALS)
         standing = np.round(self._standing[before] - self._standing[after], STANDING_DECIMALS)
         no = after == NO_STATE
@@ -227,6 +227,6 @@ class Standing:
         if self.states.count > MOST_STATES:
             number, state_of_node = np.unique(self.state_of_node, return_inverse=True)
             kept = self.states.read(number)
-            self.states = States(self.states.demand, kept.gpu_milli.shape[1])
+            self.states = States(self.states.demand, self.states.gpus)
             self.state_of_node = self.states.numbers(kept)[state_of_node]
             self._after.clear()

@@ -9,8 +9,9 @@ for x are counted off its capacities, largest first. A domain above is folded fr
 for the c-th last child of every domain of the tier in one step, so the number of steps is that of the children of the
 largest domain, not of all domains. folded[c] is kept: from the first child to the last it tells the part of each.
 
-A cost's digits, highest first: domains of each tier below the top one, then the free GPUs of those above the node,
-rounded where they would not fit. Candidates that by their capacities alone could need fewest domains are solved first,
+A cost's digits, highest first: domains of each tier below the top one; how unevenly the gang is dealt out over those of
+the widest (the sum of the squares of their parts); then the free GPUs of those above the node; the last two rounded
+where they would not fit. Candidates that by their capacities alone could need fewest domains are solved first,
 then those that could still be better than the best of them; as a rule there are none.
 
 Arrays have as many elements as the domains of a tier times the units that the largest of them holds; what one step adds
@@ -34,9 +35,19 @@ DIGITS = 60
 MOST_SUMS = 1 << 17
 """Sums held at once while children are folded: 1 MiB, which stays in a core's cache."""
 
+MOST_CELLS = 1 << 13
+"""Cells of all tables, about, above which they are not worth a millisecond (`placement.descent`)."""
 
-def in_one_wide_domain(room: Room, tier: int, candidates: IntArray) -> Units:
-    """The best place in one of these domains of a tier of domains of domains, each of which holds the gang."""
+
+def is_small(room: Room, tier: int) -> bool:
+    """Whether tables of all domains from a tier down are quick to build."""
+    fabric = room.problem.fabric
+    return fabric.domains(fabric.node_tier - 1) * (room.need + 1) <= MOST_CELLS
+
+
+def in_one_wide_domain(room: Room, tier: int) -> Units:
+    """The best place in one domain of a tier of domains of domains, one of which holds the gang; of a capped room."""
+    candidates = np.flatnonzero(room.capacity[tier] >= room.need)
     prices = _Prices.of(room, tier)
     least = prices.least(candidates)
     tables = _Tables(prices, candidates[least == least.min()])
@@ -48,12 +59,16 @@ def in_one_wide_domain(room: Room, tier: int, candidates: IntArray) -> Units:
 
 @dataclass(frozen=True, slots=True)
 class _Prices:
-    """What using a domain costs: unit[tier] for its count, waste[tier][domain] for what is free in it."""
+    """What using a domain costs: unit[tier] for its count, waste[tier][domain] for what is free in it.
+
+    uneven[x] is what x units in one domain of the widest tier cost beside that.
+    """
 
     room: Room
     top: int
     unit: dict[int, int]
     waste: dict[int, IntArray]
+    uneven: IntArray
 
     @classmethod
     def of(cls, room: Room, top: int) -> "_Prices":
@@ -65,11 +80,17 @@ class _Prices:
         assert left >= 0, f"{sum(bits.values())} bits of counts"
         free = {t: room.problem.occupancy.free_gpus_in_domain(t) for t in tiers[:-1]}
         most = sum(int(free_gpus.sum()) for free_gpus in free.values()).bit_length()
-        lost, shift, unit = max(0, most - left), min(most, left), {}
+        squares = (room.need**2).bit_length() if room.talks else 0
+        coarse, squares = max(0, squares - left), min(squares, left)
+        lost, shift, unit = max(0, most - left + squares), min(most, left - squares), {}
+        parts = np.arange(room.need + 1, dtype=np.int64)
+        uneven = (parts**2 >> coarse << shift) if squares else np.zeros_like(parts)
+        shift += squares
         for tier in reversed(tiers):
             unit[tier] = 1 << shift
             shift += bits[tier]
-        return cls(room, top, unit, {t: free_gpus >> lost for t, free_gpus in free.items()})
+        waste = {t: free_gpus >> lost for t, free_gpus in free.items()}
+        return cls(room, top, unit, waste, uneven)
 
     def least(self, candidates: IntArray) -> IntArray:
         """least[row]: what no place in candidates[row] can undercut."""
@@ -166,6 +187,8 @@ class _Tables:
         price = self._prices.of_domains(tier, domains)[:, None]
         fits = x <= self._room.capacity[tier][domains][:, None]
         fits &= x % self._room.multiple[tier] == 0
+        if tier == self._prices.top + 1:
+            price = price + self._prices.uneven[: cost.shape[1]]
         priced = np.where(fits, np.minimum(cost + price, INFINITE), INFINITE)
         priced[:, 0] = 0
         return priced

@@ -5,9 +5,17 @@ Nothing here decides whether a gang fits, only where.
 
 from dataclasses import dataclass
 
-from gantree.placement.fragmentation import Demand
+from gantree.model.jobs import Shape
 
 DEFAULT_FRAGMENTATION_WEIGHT = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """Members that usually come: what one asks for on a node, and how often, in any unit (only ratios count)."""
+
+    shape: Shape
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +25,12 @@ class Taste:
     fragmentation_weight: what leaving GPUs behind in a broken-up domain is worth against speed. Of the domains that
     hold a gang in equally few parts, that one is taken whose sum is least: its step time over that of the fastest, plus
     this weight times the share of the domain's GPUs that stay free. 0 looks at the step time alone. demand: the members
-    that usually come, by which single-node members are packed (`placement.fragmentation`); None where the site does not
+    that usually come, by which single-node members are packed (`placement.packing`); empty where the site does not
     say. exact_s: seconds for which the optimum may be searched (`placement.optimum`); 0 for the quick search alone.
     """
 
     fragmentation_weight: float = DEFAULT_FRAGMENTATION_WEIGHT
-    demand: Demand | None = None
+    demand: tuple[Usual, ...] = ()
     exact_s: float = 0.0
 
 

@@ -16,6 +16,7 @@ from operator import attrgetter
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.search import find, fits
+from gantree.placement.taste import DEFAULT, Taste
 from gantree.topology.occupancy import Occupancy
 
 
@@ -49,15 +50,17 @@ class Plan:
         return (max(priorities, default=-(10**9)), lost_gpu_s, len(self.victims))
 
 
-def plan_preemption(occupancy: Occupancy, job: Job, victims: Sequence[Victim]) -> Plan | None:
+def plan_preemption(
+    occupancy: Occupancy, job: Job, victims: Sequence[Victim], taste: Taste = DEFAULT
+) -> Plan | None:
     """The least harmful plan, or None if none suffices. occupancy is left as it is."""
     if fits(occupancy, job):
-        return _pruned(occupancy, job, ())
+        return _pruned(occupancy, job, (), taste)
     ordered = sorted(victims, key=attrgetter("order"))
     plans = [
         plan
         for group in _groups(occupancy, job, ordered)
-        if (plan := _least_prefix(occupancy, job, group)) is not None
+        if (plan := _least_prefix(occupancy, job, group, taste)) is not None
     ]
     return min(plans, key=attrgetter("harm"), default=None)
 
@@ -81,7 +84,9 @@ def _groups(
         yield victims_of_domain[domain]
 
 
-def _least_prefix(occupancy: Occupancy, job: Job, victims: Sequence[Victim]) -> Plan | None:
+def _least_prefix(
+    occupancy: Occupancy, job: Job, victims: Sequence[Victim], taste: Taste
+) -> Plan | None:
     """The shortest run of victims that makes the gang fit, less those that it does not need."""
     if not fits(_without(occupancy, victims), job):
         return None
@@ -92,30 +97,31 @@ def _least_prefix(occupancy: Occupancy, job: Job, victims: Sequence[Victim]) -> 
             enough = middle
         else:
             too_few = middle
-    return _pruned(occupancy, job, victims[:enough])
+    return _pruned(occupancy, job, victims[:enough], taste)
 
 
-def _pruned(occupancy: Occupancy, job: Job, victims: Sequence[Victim]) -> Plan:
+def _pruned(occupancy: Occupancy, job: Job, victims: Sequence[Victim], taste: Taste) -> Plan:
     """Keep only the victims whose room is used; all of them together are known to suffice."""
-    placement = find(_without(occupancy, victims), job)
+    placement = find(_without(occupancy, victims), job, taste)
     assert placement is not None, "a gang that fits has no place"
     used = _in_the_way(occupancy, placement.members, victims)
     if len(used) < len(victims) and fits(_without(occupancy, used), job):
-        return _pruned(occupancy, job, used)
+        return _pruned(occupancy, job, used, taste)
     return Plan(placement, tuple(victims))
 
 
 def _in_the_way(
     occupancy: Occupancy, members: Sequence[MemberPlacement], victims: Sequence[Victim]
 ) -> list[Victim]:
-    """The victims that hold a GPU of the place, or anything on a node where it uses no GPU."""
-    gpus = {(member.node, gpu) for member in members for gpu in member.gpus}
-    bare_nodes = {member.node for member in members if not member.gpus}
+    """The victims that hold something of a GPU of the place, or anything on a node where it uses no GPU."""
+    gpus = {(member.node, gpu) for member in members for gpu in member.gpus or member.parts}
+    bare_nodes = {member.node for member in members if not (member.gpus or member.parts)}
     return [
         victim
         for victim in victims
         if any(
-            member.node in bare_nodes or any((member.node, gpu) in gpus for gpu in member.gpus)
+            member.node in bare_nodes
+            or any((member.node, gpu) in gpus for gpu in member.gpus or member.parts)
             for member in occupancy.owners[victim.owner]
         )
     ]

@@ -76,6 +76,17 @@ ADMITTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """The algorithms of each collective. Between those of an all-reduce the fastest is taken, collnet set aside."""
 
 
+PROTOCOLS = (LL, LL128, SIMPLE)
+"""NCCL's protocols: the rows of arrays [protocol, group]."""
+
+_BASE_RING_US, _BASE_TREE_US = np.array(BASE_RING_US), np.array(BASE_TREE_US)
+_NVLINK_RING_US, _NVLINK_TREE_US = np.array(NVLINK_RING_US), np.array(NVLINK_TREE_US)
+_PCI_RING_US, _PCI_TREE_US = np.array(PCI_RING_US), np.array(PCI_TREE_US)
+_NET_OVERHEAD_US = np.array(NET_OVERHEAD_US)
+_NET_RING_MORE_US, _NET_TREE_MORE_US = np.array(NET_RING_MORE_US), np.array(NET_TREE_MORE_US)
+_LL_MOST_GBPS = np.array(LL_MOST_GBps)
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """One algorithm's price; arrays are by group. us is inf where it cannot run; limit is a code of `Terrain.words`.
@@ -147,10 +158,10 @@ def _of(latency_us: FloatArray, transfer_us: FloatArray, limit: IntArray) -> Est
     return Estimate(us, limit, LAUNCH_US + latency_us > transfer_us)
 
 
-def _step_us(paths: Paths, nvlink: tuple[float, ...], pci: tuple[float, ...], p: int) -> FloatArray:
-    """One step inside an island by protocol p."""
-    inside = np.where(paths.nvlink, nvlink[p], pci[p])
-    return np.where(paths.islands > 1, np.maximum(inside, NET_OVERHEAD_US[p]), inside)
+def _step_us(paths: Paths, nvlink: FloatArray, pci: FloatArray) -> FloatArray:
+    """One step inside an island [protocol, group], of figures by protocol."""
+    inside = np.where(paths.nvlink, nvlink[:, None], pci[:, None])
+    return np.where(paths.islands > 1, np.maximum(inside, _NET_OVERHEAD_US[:, None]), inside)
 
 
 def _narrowest(paths: Paths) -> tuple[FloatArray, IntArray]:
@@ -163,8 +174,7 @@ def _narrowest(paths: Paths) -> tuple[FloatArray, IntArray]:
 
 
 def _ll_most(paths: Paths) -> FloatArray:
-    table = np.array(LL_MOST_GBps)
-    return np.asarray(table[paths.generation, np.clip(_nodes_class(paths), 0, 2)])
+    return np.asarray(_LL_MOST_GBPS[paths.generation, np.clip(_nodes_class(paths), 0, 2)])
 
 
 def _nodes_class(paths: Paths) -> IntArray:
@@ -178,39 +188,47 @@ def _ring(paths: Paths, collective: str, size_bytes: float) -> Estimate:
     outside_steps = rounds * (paths.islands - 1)
     inside_steps = rounds * (paths.ranks - 1) - outside_steps
     size = size_bytes * busbw_factor(collective, paths.ranks)
-    rate_of_protocol = {
-        LL: np.minimum(_ll_most(paths), RING_LL_SHARE * GBps),
-        LL128: np.where(paths.nvlink, RING_LL128_SHARE * GBps, 0.0),
-        SIMPLE: GBps,
-    }
-    tried = []
-    for p, rate in rate_of_protocol.items():
-        latency = (
-            BASE_RING_US[p]
-            + inside_steps * _step_us(paths, NVLINK_RING_US, PCI_RING_US, p)
-            + outside_steps * (paths.hop_us + NET_RING_MORE_US[p])
-        )
-        tried.append(_of(latency, _transfer_us(size, rate), limit))
-    return best(tried)[0]
+    rates = _rates(paths, GBps, RING_LL_SHARE, np.full(len(GBps), RING_LL128_SHARE), 1.0)
+    latency = (
+        _BASE_RING_US[:, None]
+        + inside_steps * _step_us(paths, _NVLINK_RING_US, _PCI_RING_US)
+        + outside_steps * (paths.hop_us + _NET_RING_MORE_US[:, None])
+    )
+    return _fastest(latency, _transfer_us(size, rates), limit)
 
 
 def _tree(paths: Paths, size_bytes: float) -> Estimate:
     GBps, limit = _narrowest(paths)
     one = paths.islands == 1
     ll128 = np.where(one, TREE_LL128_SHARE_ONE_NODE, TREE_LL128_SHARE)
-    rate_of_protocol = {
-        LL: np.minimum(_ll_most(paths), TREE_LL_SHARE * GBps),
-        LL128: np.where(paths.nvlink, ll128 * GBps, 0.0),
-        SIMPLE: TREE_SIMPLE_SHARE * GBps,
-    }
-    tried = []
-    for p, rate in rate_of_protocol.items():
-        latency = BASE_TREE_US[p] + 2 * (
-            (paths.most_gpus - 1) * _step_us(paths, NVLINK_TREE_US, PCI_TREE_US, p)
-            + np.log2(paths.islands) * (paths.longest_us + NET_TREE_MORE_US[p])
-        )
-        tried.append(_of(latency, _transfer_us(size_bytes, rate / 2), limit))
-    return best(tried)[0]
+    rates = _rates(paths, GBps, TREE_LL_SHARE, ll128, TREE_SIMPLE_SHARE)
+    latency = _BASE_TREE_US[:, None] + 2 * (
+        (paths.most_gpus - 1) * _step_us(paths, _NVLINK_TREE_US, _PCI_TREE_US)
+        + np.log2(paths.islands) * (paths.longest_us + _NET_TREE_MORE_US[:, None])
+    )
+    return _fastest(latency, _transfer_us(size_bytes, rates / 2), limit)
+
+
+def _rates(
+    paths: Paths, GBps: FloatArray, ll_share: float, ll128_share: FloatArray, simple_share: float
+) -> FloatArray:
+    """What each protocol makes of a rate: GBps[protocol, group], 0 where it cannot run."""
+    rates = np.empty((len(PROTOCOLS), len(GBps)))
+    rates[LL] = np.minimum(_ll_most(paths), ll_share * GBps)
+    rates[LL128] = np.where(paths.nvlink, ll128_share * GBps, 0.0)
+    rates[SIMPLE] = simple_share * GBps
+    return rates
+
+
+def _fastest(latency_us: FloatArray, transfer_us: FloatArray, limit: IntArray) -> Estimate:
+    """The fastest protocol of each group, from arrays [protocol, group]."""
+    every = _of(latency_us, transfer_us, limit)
+    if every.us.shape[1] == 1:
+        protocol = int(every.us.argmin())
+        return Estimate(every.us[protocol], limit, every.by_latency[protocol])
+    protocol = every.us.argmin(axis=0)
+    groups = np.arange(len(limit))
+    return Estimate(every.us[protocol, groups], limit, every.by_latency[protocol, groups])
 
 
 def _in_switch(paths: Paths, size_bytes: float) -> Estimate:
@@ -229,7 +247,7 @@ def _collnet(paths: Paths, size_bytes: float) -> Estimate:
     GBps, limit = _narrowest(paths)
     share = np.where(paths.generation >= Generation.HOPPER, COLLNET_SHARE, 1.0)
     rate = np.where(paths.islands > 1, share * GBps / 2, 0.0)
-    step_us = _step_us(paths, NVLINK_RING_US, PCI_RING_US, SIMPLE)
+    step_us = _step_us(paths, _NVLINK_RING_US, _PCI_RING_US)[SIMPLE]
     latency = (
         2 * (np.minimum(paths.most_gpus - 1, 1) * step_us + (paths.most_gpus - 1) * COLLNET_GPU_US)
         + COLLNET_US

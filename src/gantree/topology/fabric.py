@@ -10,10 +10,10 @@ Who holds what is in `occupancy`, what is broken or busy in `conditions`; what i
 `partitions`, `rails`, `tori`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from itertools import islice
+from itertools import accumulate, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,8 @@ class Fabric:
     uplink_GBps_of_domain[tier][domain] is what all up-links of a domain carry together in one direction: what the
     site says of the domain, or of its tier; of a node also the NICs near its GPUs; nan where nothing is known, and
     inf for the fabric, which nothing leaves.
+    Arrays over the domains of all tiers at once have those of tier t from first_of_tier[t] on; flat_path_of_node[node,
+    tier] is where a node's domains stand in them. nodes_named are masks of nodes to which searches have given a name.
     """
 
     cluster: Cluster
@@ -50,12 +52,16 @@ class Fabric:
     machines: tuple[Machine, ...]
     machine_index_of_node: IntArray
     gpus_of_node: IntArray
+    most_gpus_of_node: int
     domain_of_node: tuple[IntArray, ...]
     first_node_of_domain: tuple[IntArray, ...]
     first_child_of_domain: tuple[IntArray, ...]
     names_of_domain: tuple[tuple[str, ...], ...]
     index_of_domain: tuple[Mapping[str, int], ...]
     uplink_GBps_of_domain: tuple[FloatArray, ...]
+    first_of_tier: tuple[int, ...]
+    flat_path_of_node: IntArray
+    nodes_named: dict[Hashable, BoolArray] = field(default_factory=dict)
     _nodes_with: dict[tuple[Labels, tuple[str, ...]], BoolArray] = field(default_factory=dict)
 
     @classmethod
@@ -81,6 +87,7 @@ class Fabric:
             for tier in range(len(cluster.tiers) + 1)
         )
         index_of_domain = (*map(_numbered, names_of_domain[:-1]), index_of_node)
+        first_of_tier = (0, *accumulate(map(len, names_of_domain)))
         return cls(
             cluster=cluster,
             tiers=(FABRIC_TIER, *cluster.tiers),
@@ -89,6 +96,7 @@ class Fabric:
             machines=machines,
             machine_index_of_node=machine_of_node,
             gpus_of_node=np.array([m.gpus for m in machines], dtype=np.int64)[machine_of_node],
+            most_gpus_of_node=max(cluster.machines[node.machine].gpus for node in nodes),
             domain_of_node=domain_of_node,
             first_node_of_domain=first_node,
             first_child_of_domain=tuple(
@@ -98,6 +106,8 @@ class Fabric:
             names_of_domain=names_of_domain,
             index_of_domain=index_of_domain,
             uplink_GBps_of_domain=_uplinks(cluster, index_of_domain, machine_of_node),
+            first_of_tier=first_of_tier,
+            flat_path_of_node=np.stack(domain_of_node, axis=1) + np.array(first_of_tier[:-1]),
         )
 
     def machine_of_node(self, node: int) -> Machine:

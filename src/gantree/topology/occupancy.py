@@ -5,66 +5,81 @@ the truth: `check` recomputes the arrays from it. CPUs and memory are kept as wh
 taking and giving back never drifts. Every touched node goes into a change log that `indexes` follow: what searches
 keep to be fast, built again from nothing wherever the log is too short.
 
+What most nodes lack is kept sparsely, by node: GPUs cut by MIG or shared (`parts`), amounts on NUMA nodes (`numa`),
+broken NICs. Members of whole GPUs on other nodes take a short way (`_take_whole`), which is most of what happens.
+
 An owner is a job id, a claim, or "site:<job>" for what the cluster file says is taken by others.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from itertools import pairwise
 
 import numpy as np
 
-from gantree.model.cluster import Allocation, Machine
-from gantree.model.errors import BadInput
 from gantree.model.placements import MemberPlacement
+from gantree.topology.change_log import ChangeLog, Index
 from gantree.topology.conditions import broken_nics, sound_nodes
 from gantree.topology.fabric import BoolArray, Fabric, IntArray
-from gantree.topology.masks import gpus_of, mask_of
+from gantree.topology.masks import gpus_of
+from gantree.topology.node_room import (
+    MachineBook,
+    NodeRoom,
+    grown,
+    mask_of_gpus,
+    memory_KiB,
+    microcpus,
+    without,
+)
+from gantree.topology.numa import NumaUse
+from gantree.topology.parts import (
+    GpuStates,
+    NodeState,
+    given_back,
+    rules_of,
+    states_of_mask,
+    taken,
+)
+from gantree.topology.recount import check_books
+from gantree.topology.site import site_members, site_states
+from gantree.topology.spares import Spares
+
+__all__ = ["UNCOUNTED", "Index", "Occupancy", "memory_KiB", "microcpus"]
 
 UNCOUNTED = 1 << 40
 """Free amount of a resource that the site did not count; no member asks for as much."""
 
 
-def microcpus(cpus: float) -> int:
-    """CPUs as a whole number, so that taking and giving back never drifts."""
-    return round(cpus * 1_000_000)
-
-
-def memory_KiB(memory_GiB: float) -> int:
-    """Memory as a whole number of KiB."""
-    return round(memory_GiB * (1 << 20))
-
-
-class Index(Protocol):
-    """What a search keeps beside an occupancy, following its change log."""
-
-    def check(self, occupancy: "Occupancy") -> None:
-        """AssertionError where it does not say what the occupancy says."""
-
-
 class Occupancy:
     """What of a fabric is taken. Read the arrays, never write them.
 
-    free_mask_of_node[node] has a bit per free GPU, free_nic_mask_of_node[node] one per NIC of the machine that nobody
+    free_mask_of_node[node] has a bit per GPU that one member could have whole: nobody holds anything of it, and it is
+    not in MIG mode, or may be switched back. free_nic_mask_of_node[node] has one per NIC of the machine that nobody
     holds; the arrays beside them count them, of the NICs only those that are not broken. broken_nic_mask_of_node has
-    an entry for each node with NICs of health 0. A node that is not usable, and a broken NIC, stays with its holder.
+    an entry for each node with NICs of health 0, parts_of_node one for each node with GPUs that are in MIG mode or
+    shared, numa_of_node one for each node on whose NUMA nodes something was ever held. held_back_node is the mask of
+    the nodes kept free as spares; take may use them. A node that is not usable, and a broken NIC, stays with its
+    holder.
     """
 
     def __init__(self, fabric: Fabric, *, empty: bool = False) -> None:
         """A fabric with the site's own allocations taken, or without them where empty.
 
         Nodes that the site says are broken (health 0) are not usable, nor are such NICs. Raises BadInput where an
-        allocation contradicts the machine it is on or another allocation.
+        allocation contradicts the machine it is on or another allocation, and for MIG instances that cannot be.
         """
         self.fabric = fabric
         machines = [fabric.machine_of_node(node) for node in range(len(fabric.nodes))]
         self.free_mask_of_node: list[int] = [(1 << machine.gpus) - 1 for machine in machines]
-        self.free_nic_mask_of_node: list[int] = [
-            (1 << len(machine.nics)) - 1 for machine in machines
-        ]
-        self.free_gpus_of_node: IntArray = fabric.gpus_of_node.copy()
+        self.free_nic_mask_of_node: list[int] = [(1 << len(m.nics)) - 1 for m in machines]
+        self._free_gpus: IntArray = np.concatenate(
+            [
+                np.add.reduceat(fabric.gpus_of_node, first[:-1])
+                for first in fabric.first_node_of_domain
+            ]
+        )
         self.free_nics_of_node: IntArray = _array(
-            [len(machine.nics) if machine.nics_counted else UNCOUNTED for machine in machines]
+            [len(m.nics) if m.nics_counted else UNCOUNTED for m in machines]
         )
         self.broken_nic_mask_of_node: dict[int, int] = {}
         self.free_microcpus_of_node: IntArray = _array(
@@ -73,35 +88,66 @@ class Occupancy:
         self.free_memory_KiB_of_node: IntArray = _array(
             [UNCOUNTED if m.memory_GiB is None else memory_KiB(m.memory_GiB) for m in machines]
         )
+        self._free_devices: dict[str, IntArray] = {
+            name: _array([dict(machine.devices).get(name, 0) for machine in machines])
+            for name in sorted({name for machine in fabric.machines for name, _ in machine.devices})
+        }
         self.usable_node: BoolArray = sound_nodes(fabric)
+        self.parts_of_node: dict[int, GpuStates] = {}
+        self.numa_of_node: dict[int, NumaUse] = {}
         self.owners: dict[str, tuple[MemberPlacement, ...]] = {}
         self._holders_on_node: dict[int, dict[str, int]] = {}
         self.indexes: dict[Hashable, Index] = {}
         self._emptied: Occupancy | None = None
-        self._log: list[int] = []
-        self._log_starts_at = 0
+        self._log = ChangeLog(len(fabric.nodes))
+        self._paths: list[list[int]] = fabric.flat_path_of_node.tolist()
+        books = [MachineBook(machine) for machine in fabric.machines]
+        self._book_of_node: list[MachineBook] = [
+            books[number] for number in fabric.machine_index_of_node.tolist()
+        ]
+        self._hold_views()
+        self._spares = Spares.of(fabric, self.usable_node)
+        self.held_back_node: BoolArray = self._spares.any_of_node()
         self._break_nics(broken_nics(fabric))
+        for node, states in site_states(fabric).items():
+            self.parts_of_node[node] = states
+            self._follow_parts(node)
         if not empty:
-            for allocation in fabric.cluster.allocations:
-                self._take_site_allocation(allocation)
+            for owner, member in site_members(self):
+                self._hold(owner, (member,))
 
     # ----- reading
 
     @property
     def version(self) -> int:
         """Grows with every touched node."""
-        return self._log_starts_at + len(self._log)
+        return self._log.version
 
     def changed_since(self, version: int) -> Sequence[int] | None:
         """Nodes touched since a version, each once, in node order; None where the log no longer reaches back."""
-        if version < self._log_starts_at:
-            return None
-        return sorted(set(self._log[version - self._log_starts_at :]))
+        return self._log.since(version)
 
     def free_gpus_in_domain(self, tier: int) -> IntArray:
-        """GPUs that nobody holds, by domain of a tier, usable or not."""
-        first = self.fabric.first_node_of_domain[tier][:-1]
-        return np.add.reduceat(self.free_gpus_of_node, first)
+        """GPUs that a member could have whole, by domain of a tier, usable or not. Read it, never write it."""
+        return self._free_gpus_of_tier[tier]
+
+    def free_devices(self, name: str) -> IntArray:
+        """Devices of a name, other than GPUs and NICs, that nobody holds, by node; 0 everywhere for an unknown name."""
+        free = self._free_devices.get(name)
+        return np.zeros(len(self.fabric.nodes), dtype=np.int64) if free is None else free
+
+    def state_of_node(self, node: int) -> NodeState:
+        """The GPUs of a node, by index, as parts of them can be held now."""
+        machine = self.fabric.machine_of_node(node)
+        rules = rules_of(machine, self.fabric.nodes[node])
+        states = self.parts_of_node.get(node)
+        if states is None:
+            states = states_of_mask(machine.gpus, self.free_mask_of_node[node])
+        return NodeState(rules, states, self._recut(node))
+
+    def numa_use(self, node: int) -> NumaUse:
+        """What is held on the NUMA nodes of a node, by index."""
+        return self.numa_of_node.get(node) or self._book_of_node[node].no_use
 
     def free_gpus(self, node: str) -> tuple[int, ...]:
         """GPUs that nobody holds on a node, rising, whether or not the node is usable."""
@@ -109,25 +155,31 @@ class Occupancy:
 
     def free_nics(self, node: str) -> tuple[str, ...]:
         """NICs that are whole or worn and that nobody holds on a node, in the machine's order."""
-        index = self._index(node)
-        return self.free_nics_of_index(index)
+        return self.free_nics_of_index(self._index(node))
 
     def free_nics_of_index(self, node: int) -> tuple[str, ...]:
         """As `free_nics`, by node index."""
-        free = self.free_nic_mask_of_node[node] & ~self.broken_nic_mask_of_node.get(node, 0)
-        nics = self.fabric.machine_of_node(node).nics
-        return tuple(nic.name for bit, nic in enumerate(nics) if free >> bit & 1)
+        return self._book_of_node[node].nic_masks.names(self.free_nic_mask_of_index(node))
+
+    def free_nic_mask_of_index(self, node: int) -> int:
+        """As `free_nics`, by node index, as a mask in the machine's order."""
+        return self.free_nic_mask_of_node[node] & ~self.broken_nic_mask_of_node.get(node, 0)
 
     def holder_of_gpu(self, node: str, gpu: int) -> str | None:
-        """Who holds a GPU."""
+        """Who holds a GPU, or was the first of those who hold parts of it now."""
         for owner in self._holders_on_node.get(self._index(node), ()):
-            if any(gpu in held.gpus for held in self.owners[owner] if held.node == node):
-                return owner
+            for held in self.owners[owner]:
+                if held.node == node and (gpu in held.gpus or gpu in held.parts):
+                    return owner
         return None
 
     def usable(self, node: str) -> bool:
         """Whether anything may be placed on a node."""
         return bool(self.usable_node[self._index(node)])
+
+    def may_be_spare(self, node: int) -> bool:
+        """Whether a node, by index, may be held back while nobody holds anything of it."""
+        return bool(self._spares.usable_node[node])
 
     # ----- changing
 
@@ -135,22 +187,28 @@ class Occupancy:
         """Say whether a node may be used from now on; what is held there stays held."""
         index = self._index(node)
         self.usable_node[index] = usable
+        self._follow_spares(self._spares.marked(index, usable))
         self._touch(index)
 
     def take(self, owner: str, members: Sequence[MemberPlacement]) -> None:
         """Give an owner all of these; AssertionError, and nothing taken, if any of it is not free."""
+        if self._take_whole(members):
+            self._enter(owner, members)
+            return
         missing = self.missing(members)
         assert not missing, f"{owner}: {missing}"
         self._hold(owner, members)
 
     def missing(self, members: Sequence[MemberPlacement]) -> str:
         """What of these, taken together, is not there or not free, in words; empty if all of it is."""
-        free: dict[int, _Free] = {}
+        room_of_node: dict[int, NodeRoom] = {}
         for member in members:
             index = self.fabric.index_of_node.get(member.node)
             if index is None:
                 return f"there is no node {member.node}"
-            left = free.get(index) or free.setdefault(index, _Free.of(self, index))
+            left = room_of_node.get(index) or room_of_node.setdefault(
+                index, self.room_of_node(index)
+            )
             problem = left.use_up(member)
             if problem:
                 return f"on {member.node} {problem}"
@@ -160,8 +218,7 @@ class Occupancy:
         """Give an owner what of these is free now and not yet its own."""
         for member in members:
             held = self._held_by(owner, member)
-            rest = _without(member, held)
-            part = _Free.of(self, self._index(member.node)).part_of(rest)
+            part = self.room_of_node(self._index(member.node)).part_of(without(member, held))
             if held is None:
                 self._hold(owner, (part,))
             else:
@@ -171,11 +228,11 @@ class Occupancy:
         """Free all that an owner holds; nothing happens if it holds nothing."""
         for member in self.owners.pop(owner, ()):
             index = self.fabric.index_of_node[member.node]
-            self._add(index, member, +1)
             holders = self._holders_on_node[index]
             holders[owner] -= 1
             if not holders[owner]:
                 del holders[owner]
+            self._add(index, member, +1)
 
     def copy(self) -> "Occupancy":
         """The same state, to be changed on its own; shape indexes are built again when asked for."""
@@ -183,22 +240,32 @@ class Occupancy:
         twin.fabric = self.fabric
         twin.free_mask_of_node = self.free_mask_of_node.copy()
         twin.free_nic_mask_of_node = self.free_nic_mask_of_node.copy()
-        twin.free_gpus_of_node = self.free_gpus_of_node.copy()
+        twin._free_gpus = self._free_gpus.copy()
         twin.free_nics_of_node = self.free_nics_of_node.copy()
         twin.broken_nic_mask_of_node = self.broken_nic_mask_of_node.copy()
         twin.free_microcpus_of_node = self.free_microcpus_of_node.copy()
         twin.free_memory_KiB_of_node = self.free_memory_KiB_of_node.copy()
+        twin._free_devices = {name: free.copy() for name, free in self._free_devices.items()}
         twin.usable_node = self.usable_node.copy()
+        twin.parts_of_node = self.parts_of_node.copy()
+        twin.numa_of_node = self.numa_of_node.copy()
         twin.owners = self.owners.copy()
         twin._holders_on_node = {node: who.copy() for node, who in self._holders_on_node.items()}
         twin.indexes = {}
         twin._emptied = self._emptied
-        twin._log = []
-        twin._log_starts_at = 0
+        twin._log = ChangeLog(len(self.fabric.nodes))
+        twin._paths = self._paths
+        twin._book_of_node = self._book_of_node
+        twin._hold_views()
+        twin._spares = self._spares.copy()
+        twin.held_back_node = self.held_back_node.copy()
         return twin
 
     def confined_to(self, nodes: range) -> "Occupancy":
-        """A copy in which only these nodes, by index, may be used, and of them only those that may be anyway."""
+        """A copy in which only these nodes, by index, may be used, and of them only those that may be anyway.
+
+        The same nodes are held back as before.
+        """
         twin = self.copy()
         twin.usable_node[: nodes.start] = False
         twin.usable_node[nodes.stop :] = False
@@ -208,25 +275,45 @@ class Occupancy:
         """The same fabric with nothing taken, every node usable, every NIC whole. Shared and kept: do not change it."""
         if self._emptied is None:
             self._emptied = Occupancy(self.fabric, empty=True)
-            self._emptied.usable_node[:] = True
+            for node in np.flatnonzero(~self._emptied.usable_node).tolist():
+                self._emptied.mark(self.fabric.nodes[node].name, usable=True)
             self._emptied._break_nics({})
             self._emptied._emptied = self._emptied
         return self._emptied
 
     def check(self) -> None:
         """Recompute everything from the owners; AssertionError where the arrays say otherwise."""
-        fresh = Occupancy(self.fabric, empty=True)
-        fresh._break_nics(self.broken_nic_mask_of_node)
-        for owner, members in self.owners.items():
-            fresh.take(owner, members)
-        for name in (
-            "free_mask_of_node", "free_nic_mask_of_node", "free_gpus_of_node", "free_nics_of_node",
-            "free_microcpus_of_node", "free_memory_KiB_of_node",
-        ):  # fmt: skip
-            ours, theirs = np.asarray(getattr(self, name)), np.asarray(getattr(fresh, name))
-            assert (ours == theirs).all(), f"{name} is not what the owners leave free"
+        check_books(self)
         for index in self.indexes.values():
             index.check(self)
+
+    def recounted(self) -> "Occupancy":
+        """A fresh count of what the owners hold, without idle instances; AssertionError where two hold the same."""
+        fresh = Occupancy(self.fabric, empty=True)
+        fresh._break_nics(self.broken_nic_mask_of_node)
+        for node in list(fresh.parts_of_node):
+            fresh.parts_of_node[node] = states_of_mask(int(self.fabric.gpus_of_node[node]), -1)
+            fresh._follow_parts(node)
+        for owner, members in self.owners.items():
+            for member in members:
+                node = fresh._index(member.node)
+                problem = fresh.room_of_node(node, recut=True).use_up(member)
+                assert not problem, f"{owner} on {member.node}: {problem}"
+                fresh._hold(owner, (member,))
+        return fresh
+
+    def room_of_node(self, node: int, *, recut: bool | None = None) -> NodeRoom:
+        """What is free on a node, by index, to be used up; recut says whether GPUs may be cut, None: as it is."""
+        state = self.state_of_node(node)
+        return NodeRoom(
+            self._book_of_node[node],
+            state if recut is None else replace(state, recut=recut),
+            self.free_nic_mask_of_node[node],
+            self._cpus_view[node],
+            self._memory_view[node],
+            {name: int(free[node]) for name, free in self._free_devices.items()},
+            self.numa_use(node),
+        )
 
     # ----- how
 
@@ -234,6 +321,16 @@ class Occupancy:
         index = self.fabric.index_of_node.get(node)
         assert index is not None, f"no node {node} in this fabric"
         return index
+
+    def _hold_views(self) -> None:
+        """Name the parts of the array of free GPUs; reading one number of a view is quicker than of an array."""
+        first = self.fabric.first_of_tier
+        self._free_gpus_of_tier = tuple(self._free_gpus[a:b] for a, b in pairwise(first))
+        self.free_gpus_of_node: IntArray = self._free_gpus_of_tier[-1]
+        self._gpus_view = self._free_gpus.data
+        self._nics_view = self.free_nics_of_node.data
+        self._cpus_view = self.free_microcpus_of_node.data
+        self._memory_view = self.free_memory_KiB_of_node.data
 
     def _break_nics(self, broken_nic_mask_of_node: dict[int, int]) -> None:
         """Count exactly these NICs as broken; of an occupancy in which nobody holds any."""
@@ -243,13 +340,143 @@ class Occupancy:
         for node, mask in self.broken_nic_mask_of_node.items():
             self.free_nics_of_node[node] -= mask.bit_count()
 
+    def _recut(self, node: int) -> bool:
+        """Whether instances and MIG modes of a node may be changed now."""
+        by = self.fabric.nodes[node].mig_by
+        return by == "gpu" or (by == "node" and not self._holders_on_node.get(node))
+
+    # ----- the short way: whole GPUs
+
+    def _take_whole(self, members: Sequence[MemberPlacement]) -> bool:
+        """Take members of whole GPUs on nodes where nothing is cut or shared; False, and nothing taken, else."""
+        index_of_node = self.fabric.index_of_node
+        for position, member in enumerate(members):
+            node = index_of_node.get(member.node)
+            if node is None or not self._whole_is_free(node, member):
+                for taken in members[:position]:
+                    self._add_whole(index_of_node[taken.node], taken, +1)
+                return False
+            self._add_whole(node, member, -1)
+        return True
+
+    def _whole_is_free(self, node: int, member: MemberPlacement) -> bool:
+        """Whether a member is of whole GPUs, NICs, CPUs and memory alone, its node uncut, and all of it free."""
+        if member.mig or member.share is not None or member.devices or node in self.parts_of_node:
+            return False
+        if mask_of_gpus(member.gpus) & ~self.free_mask_of_node[node]:
+            return False
+        if (
+            member.nics
+            and self._book_of_node[node].nic_masks[member.nics] & ~self.free_nic_mask_of_node[node]
+        ):
+            return False
+        if (member.cpus and microcpus(member.cpus) > self._cpus_view[node]) or (
+            member.memory_GiB and memory_KiB(member.memory_GiB) > self._memory_view[node]
+        ):
+            return False
+        return not (member.numa and self._numa_step(node, member, +1)[0])
+
+    def _numa_step(self, node: int, member: MemberPlacement, sign: int) -> tuple[str, NumaUse]:
+        """As `NumaSteps`: what follows where a member takes (+1) or gives back (-1) what it holds on NUMA nodes."""
+        return self._book_of_node[node].numa_steps[self.numa_use(node), member.numa, sign]
+
+    def _add_whole(self, node: int, member: MemberPlacement, sign: int) -> None:
+        """Count what a member takes (-1) or gives back (+1), but for devices and parts of GPUs."""
+        if member.gpus:
+            self.free_mask_of_node[node] ^= mask_of_gpus(member.gpus)
+            self._count_gpus(node, sign * len(member.gpus))
+        self._add_rest(node, member, sign)
+
+    def _add_rest(self, node: int, member: MemberPlacement, sign: int) -> None:
+        """Count NICs, CPUs, memory and NUMA nodes."""
+        if member.cpus:
+            self._cpus_view[node] += sign * microcpus(member.cpus)
+        if member.memory_GiB:
+            self._memory_view[node] += sign * memory_KiB(member.memory_GiB)
+        if member.nics:
+            held = self._book_of_node[node].nic_masks[member.nics]
+            counted = held & ~self.broken_nic_mask_of_node.get(node, 0)
+            self.free_nic_mask_of_node[node] ^= held
+            self._nics_view[node] += sign * counted.bit_count()
+        if member.numa:
+            self.numa_of_node[node] = self._numa_step(node, member, -sign)[1]
+
+    def _count_gpus(self, node: int, more: int) -> None:
+        free = self._gpus_view
+        for domain in self._paths[node]:
+            free[domain] += more
+
+    # ----- the whole way
+
     def _hold(self, owner: str, members: Sequence[MemberPlacement]) -> None:
         for member in members:
-            index = self._index(member.node)
-            self._add(index, member, -1)
-            holders = self._holders_on_node.setdefault(index, {})
-            holders[owner] = holders.get(owner, 0) + 1
+            self._add_all(self._index(member.node), member, -1)
+        self._enter(owner, members)
+
+    def _enter(self, owner: str, members: Sequence[MemberPlacement]) -> None:
+        """Name the owner of what was counted already."""
+        index_of_node, holders_on_node = self.fabric.index_of_node, self._holders_on_node
+        touch = self._log.touch
+        for member in members:
+            index = index_of_node[member.node]
+            holders = holders_on_node.get(index)
+            if holders is None:
+                holders_on_node[index] = {owner: 1}
+            else:
+                holders[owner] = holders.get(owner, 0) + 1
+            if index in self.parts_of_node or self._spares.most_of_tier:
+                self._settle(index)
+            touch(index)
+        self._log.trim()
         self.owners[owner] = (*self.owners.get(owner, ()), *members)
+
+    def _add(self, node: int, member: MemberPlacement, sign: int) -> None:
+        self._add_all(node, member, sign)
+        self._settle(node)
+        self._touch(node)
+
+    def _add_all(self, node: int, member: MemberPlacement, sign: int) -> None:
+        if not (member.mig or member.share or member.devices or node in self.parts_of_node):
+            self._add_whole(node, member, sign)
+            return
+        for name, count in member.devices:
+            self._free_devices[name][node] += sign * count
+        self._add_rest(node, member, sign)
+        if member.gpus or member.mig or member.share:
+            self._add_parts(node, member, sign)
+
+    def _add_parts(self, node: int, member: MemberPlacement, sign: int) -> None:
+        """Count GPUs and parts of GPUs of a node where some are cut or shared; whether that may be was asked before."""
+        state = self.state_of_node(node)
+        self.parts_of_node[node] = (taken if sign < 0 else given_back)(state, member)
+        self._follow_parts(node)
+
+    def _follow_parts(self, node: int) -> None:
+        """Say which GPUs are free where some are cut or shared, and forget states that are plain or whole again."""
+        state = self.state_of_node(node)
+        mask = state.free_mask()
+        self._count_gpus(node, mask.bit_count() - self.free_mask_of_node[node].bit_count())
+        self.free_mask_of_node[node] = mask
+        if not any(one.mig or one.tenants for one in state.gpus):
+            del self.parts_of_node[node]
+
+    def _settle(self, node: int) -> None:
+        """What follows when the holders on a node have changed."""
+        if node in self.parts_of_node:
+            self._follow_parts(node)
+        if self._spares.most_of_tier:
+            empty = not self._holders_on_node.get(node)
+            self._follow_spares(self._spares.emptied(node, empty))
+
+    def _follow_spares(self, ranges: Sequence[range]) -> None:
+        """Say which nodes are held back where the spares of some ranges of nodes were chosen anew."""
+        for nodes in ranges:
+            here = slice(nodes.start, nodes.stop)
+            held = self._spares.any_of_node(here)
+            others = nodes.start + np.flatnonzero(held != self.held_back_node[here])
+            self.held_back_node[here] = held
+            for other in others.tolist():
+                self._touch(other)
 
     def _held_by(self, owner: str, member: MemberPlacement) -> MemberPlacement | None:
         for held in self.owners.get(owner, ()):
@@ -258,146 +485,15 @@ class Occupancy:
         return None
 
     def _grow(self, owner: str, held: MemberPlacement, part: MemberPlacement) -> None:
-        grown = replace(
-            held,
-            gpus=(*held.gpus, *part.gpus),
-            nics=(*held.nics, *part.nics),
-            cpus=held.cpus + part.cpus,
-            memory_GiB=held.memory_GiB + part.memory_GiB,
-        )
+        whole = grown(held, part)
         index = self._index(held.node)
         self._add(index, held, +1)
-        self._add(index, grown, -1)
-        self.owners[owner] = tuple(grown if one is held else one for one in self.owners[owner])
-
-    def _add(self, node: int, member: MemberPlacement, sign: int) -> None:
-        self.free_mask_of_node[node] ^= mask_of(member.gpus)
-        self.free_gpus_of_node[node] += sign * len(member.gpus)
-        self.free_microcpus_of_node[node] += sign * microcpus(member.cpus)
-        self.free_memory_KiB_of_node[node] += sign * memory_KiB(member.memory_GiB)
-        if member.nics:
-            held = _nic_mask(self.fabric.machine_of_node(node), member.nics)
-            counted = held & ~self.broken_nic_mask_of_node.get(node, 0)
-            self.free_nic_mask_of_node[node] ^= held
-            self.free_nics_of_node[node] += sign * counted.bit_count()
-        self._touch(node)
+        self._add(index, whole, -1)
+        self.owners[owner] = tuple(whole if one is held else one for one in self.owners[owner])
 
     def _touch(self, node: int) -> None:
-        self._log.append(node)
-        if len(self._log) > 4 * len(self.fabric.nodes) + 1024:
-            half = len(self._log) // 2
-            del self._log[:half]
-            self._log_starts_at += half
-
-    def _take_site_allocation(self, allocation: Allocation) -> None:
-        index = self.fabric.index_of_node.get(allocation.node)
-        if index is None:
-            raise BadInput(f"allocation of {allocation.job}: no node {allocation.node}")
-        member = MemberPlacement(
-            role="site",
-            rank=len(self.owners.get(f"site:{allocation.job}", ())),
-            node=allocation.node,
-            gpus=allocation.gpus,
-            nics=self._nearest_nics(index, allocation),
-            cpus=allocation.cpus,
-            memory_GiB=allocation.memory_GiB,
-        )
-        problem = _Free.of(self, index).use_up(member)
-        if problem:
-            raise BadInput(f"allocation of {allocation.job} on {allocation.node}: {problem}")
-        self._hold(f"site:{allocation.job}", (member,))
-
-    def _nearest_nics(self, node: int, allocation: Allocation) -> tuple[str, ...]:
-        """NICs that nobody holds, those near one of the allocation's GPUs first, broken ones last."""
-        machine = self.fabric.machine_of_node(node)
-        if not machine.nics_counted:
-            return ()
-        near, whole = set(allocation.gpus), set(self.free_nics_of_index(node))
-        held_by_none = self.free_nic_mask_of_node[node]
-        nics = [nic for bit, nic in enumerate(machine.nics) if held_by_none >> bit & 1]
-        if len(nics) < allocation.nics:
-            raise BadInput(
-                f"allocation of {allocation.job} on {allocation.node}: "
-                f"{allocation.nics} NICs asked, {len(nics)} free"
-            )
-        nics.sort(key=lambda nic: (nic.name not in whole, not near.intersection(nic.near)))
-        return tuple(nic.name for nic in nics[: allocation.nics])
-
-
-class _Free:
-    """What is free on one node, to be used up member by member."""
-
-    def __init__(self, machine: Machine, gpus: int, nics: int, cpus: int, memory: int) -> None:
-        self.machine, self.gpus, self.nics = machine, gpus, nics
-        self.microcpus, self.memory_KiB = cpus, memory
-
-    @classmethod
-    def of(cls, occupancy: Occupancy, node: int) -> "_Free":
-        return cls(
-            occupancy.fabric.machine_of_node(node),
-            occupancy.free_mask_of_node[node],
-            occupancy.free_nic_mask_of_node[node],
-            int(occupancy.free_microcpus_of_node[node]),
-            int(occupancy.free_memory_KiB_of_node[node]),
-        )
-
-    def use_up(self, member: MemberPlacement) -> str:
-        """Use up what a member takes; what is not there, in words, where that cannot be."""
-        problem = next(self._problems(member), "")
-        if not problem:
-            self.gpus ^= mask_of(member.gpus)
-            self.nics ^= _nic_mask(self.machine, member.nics)
-            self.microcpus -= microcpus(member.cpus)
-            self.memory_KiB -= memory_KiB(member.memory_GiB)
-        return problem
-
-    def _problems(self, member: MemberPlacement) -> Iterator[str]:
-        gpus = mask_of(member.gpus)
-        nics = {nic.name for nic in self.machine.nics}
-        if gpus.bit_count() != len(member.gpus):
-            yield f"a GPU twice in {member.gpus}"
-        if gpus & ~self.gpus:
-            yield f"GPUs {', '.join(map(str, gpus_of(gpus & ~self.gpus)))} are not free"
-        if not nics.issuperset(member.nics):
-            yield f"of the NICs {', '.join(member.nics)} some do not exist"
-        elif _nic_mask(self.machine, member.nics) & ~self.nics:
-            yield f"of the NICs {', '.join(member.nics)} some are not free"
-        if microcpus(member.cpus) > self.microcpus:
-            yield f"{member.cpus:g} CPUs are not free"
-        if memory_KiB(member.memory_GiB) > self.memory_KiB:
-            yield f"{member.memory_GiB:g} GiB of memory are not free"
-
-    def part_of(self, member: MemberPlacement) -> MemberPlacement:
-        """What of a member is free."""
-        return replace(
-            member,
-            gpus=tuple(gpu for gpu in member.gpus if self.gpus >> gpu & 1),
-            nics=tuple(nic for nic in member.nics if _nic_mask(self.machine, (nic,)) & self.nics),
-            cpus=min(member.cpus, self.microcpus / 1_000_000),
-            memory_GiB=min(member.memory_GiB, self.memory_KiB / (1 << 20)),
-        )
-
-
-def _without(member: MemberPlacement, held: MemberPlacement | None) -> MemberPlacement:
-    """What a member still lacks."""
-    if held is None:
-        return member
-    return replace(
-        member,
-        gpus=tuple(gpu for gpu in member.gpus if gpu not in held.gpus),
-        nics=tuple(nic for nic in member.nics if nic not in held.nics),
-        cpus=max(0.0, member.cpus - held.cpus),
-        memory_GiB=max(0.0, member.memory_GiB - held.memory_GiB),
-    )
-
-
-def _nic_mask(machine: Machine, names: Sequence[str]) -> int:
-    if not names:
-        return 0
-    bit_of_nic = {nic.name: bit for bit, nic in enumerate(machine.nics)}
-    unknown = [name for name in names if name not in bit_of_nic]
-    assert not unknown, f"no NICs {unknown} in machine {machine.name}"
-    return mask_of(bit_of_nic[name] for name in names)
+        self._log.touch(node)
+        self._log.trim()
 
 
 def _array(numbers: Sequence[int]) -> IntArray:

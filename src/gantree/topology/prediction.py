@@ -67,9 +67,9 @@ def _sends(job: Job | None) -> Hashable:
     """What of a job its step depends on; None where it tells nothing."""
     if job is None or (job.trains is None and job.traffic is None):
         return None
-    return job.parallelism, job.trains, job.traffic, job.overlap
+    return job.parallelism, job.ranks_as_written, job.trains, job.traffic, job.overlap
 
 
 def _hops_that_leave(domains: IntArray) -> int:
     """Hops of the closed ring over consecutive members whose two ends lie in different domains."""
-    return int(np.count_nonzero(domains != np.roll(domains, 1)))
+    return int(np.count_nonzero(domains[1:] != domains[:-1])) + int(domains[0] != domains[-1])

@@ -12,6 +12,7 @@ from gantree.topology.calibration import Calibration
 from gantree.topology.collectives import Estimate, busbw_factor
 from gantree.topology.conditions import Conditions
 from gantree.topology.fabric import Fabric, FloatArray, IntArray
+from gantree.topology.one_ring import OneRing
 from gantree.topology.paths import Paths, each_alone, read_paths
 from gantree.topology.signature import Kept, Shapes
 from gantree.topology.terrain import LATENCY, Terrain
@@ -67,6 +68,7 @@ class Pricer:
         """
         self.terrain = Terrain.of(fabric, calibration, conditions)
         self.shapes = Shapes(self.terrain)
+        self._one_ring = OneRing.of(self.terrain)
         self._kept: Kept[Price] = Kept()
 
     def price(
@@ -82,13 +84,21 @@ class Pricer:
         key = (collective, size_bytes, algorithm, self._signature(collective, ranks))
         kept = self._kept.answers.get(key)
         if kept is None:
-            table = np.array(ranks, dtype=np.int64)
-            prices = self.price_many(
-                collective, size_bytes, table[None, :, 0], table[None, :, 1], algorithm
-            )
-            kept = prices.one(0)
+            kept = self._price_anew(collective, size_bytes, ranks, algorithm)
             self._kept.keep(key, kept, len(ranks))
         return kept
+
+    def _price_anew(
+        self, collective: str, size_bytes: float, ranks: Ranks, algorithm: str | None
+    ) -> Price:
+        if self._one_ring is not None and collective not in {"all_to_all", "send_recv"}:
+            estimate, names = self._of_paths(
+                self._one_ring.read(ranks), collective, size_bytes, algorithm
+            )
+            return self._prices(collective, size_bytes, len(ranks), estimate, names).one(0)
+        table = np.array(ranks, dtype=np.int64)
+        nodes, gpus = table[None, :, 0], table[None, :, 1]
+        return self.price_many(collective, size_bytes, nodes, gpus, algorithm).one(0)
 
     def price_many(
         self,
@@ -128,6 +138,16 @@ class Pricer:
             nothing = np.zeros(groups)
             return Prices(nothing, nothing, ("",) * groups, ("",) * groups)
         estimate, names = self._estimate(collective, size_bytes, nodes, gpus, algorithm, sharing)
+        return self._prices(collective, size_bytes, ranks, estimate, names)
+
+    def _prices(
+        self,
+        collective: str,
+        size_bytes: float,
+        ranks: int,
+        estimate: Estimate,
+        names: tuple[str, ...],
+    ) -> Prices:
         with np.errstate(divide="ignore", invalid="ignore"):
             busbw = busbw_factor(collective, ranks) * size_bytes / (estimate.us * 1e3)
         words = np.where(estimate.by_latency, self.terrain.code(LATENCY), estimate.limit)
@@ -153,6 +173,11 @@ class Pricer:
             estimate = of_pairs(self.terrain, nodes, gpus, sharing, size_bytes)
             return estimate, ("pairwise",) * len(nodes)
         paths = read_paths(self.terrain, nodes, gpus, sharing)
+        return self._of_paths(paths, collective, size_bytes, algorithm)
+
+    def _of_paths(
+        self, paths: Paths, collective: str, size_bytes: float, algorithm: str | None
+    ) -> tuple[Estimate, tuple[str, ...]]:
         tried = self._tried(paths, collective, size_bytes, algorithm)
         best, number = collectives.best(list(tried.values()))
         names = tuple(tried)

@@ -14,7 +14,7 @@ a pipeline send to their two neighbours in turn, so of its pairs every second ru
 if alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -91,22 +91,29 @@ def step_time(pricer: Pricer, job: Job, ranks: Ranks) -> Step | None:
     if job.trains is None and job.traffic is None:
         return None
     ways = ways_of(job, len(ranks))
-    compute_s, assumed = _compute(pricer.terrain.fabric, job, ranks)
+    compute_s, assumed = compute_of(pricer.terrain.fabric, job, ranks)
     groups = groups_of(ways)
     flows = _price(pricer, job, flows_of(job, ways), groups, ranks, compute_s)
-    late = sum(flow.exposed_s for flow in flows if flow.axis in {"data", EXPERT_DATA})
-    exposed = sum(flow.exposed_s for flow in flows)
-    busy = compute_s + exposed - late
-    bubble_s = busy * (ways.pipeline - 1) / micro_batches(job, ways)
+    step_s, bubble_s = joined(job, ways, compute_s, [(flow.axis, flow.exposed_s) for flow in flows])
     return Step(
-        step_s=busy + bubble_s + late,
+        step_s=step_s,
         compute_s=compute_s,
         bubble_s=bubble_s,
         comm_s=sum(flow.seconds for flow in flows),
-        exposed_s=exposed,
+        exposed_s=sum(flow.exposed_s for flow in flows),
         flows=tuple(flows),
         assumed=(*_left_open(job, ways), *assumed, *_sources(job, groups)),
     )
+
+
+def joined(
+    job: Job, ways: Ways, compute_s: float, exposed: Sequence[tuple[str, float]]
+) -> tuple[float, float]:
+    """(step_s, bubble_s) of computing and of what shows of each flow, (axis, seconds)."""
+    late = sum(seconds for axis, seconds in exposed if axis in {"data", EXPERT_DATA})
+    busy = compute_s + sum(seconds for _, seconds in exposed) - late
+    bubble_s = busy * (ways.pipeline - 1) / micro_batches(job, ways)
+    return busy + bubble_s + late, bubble_s
 
 
 def _left_open(job: Job, ways: Ways) -> list[str]:
@@ -133,8 +140,8 @@ def _sources(job: Job, groups: Mapping[str, IntArray]) -> list[str]:
     return words
 
 
-def _compute(fabric: Fabric, job: Job, ranks: Ranks) -> tuple[float, list[str]]:
-    """(seconds of arithmetic, what was assumed for it)."""
+def compute_of(fabric: Fabric, job: Job, ranks: Ranks) -> tuple[float, list[str]]:
+    """(seconds of arithmetic, what was assumed for it). Raises BadInput where a GPU's peak is not known."""
     if job.traffic is not None and job.traffic.compute_s is not None:
         return job.traffic.compute_s, []
     if job.trains is None:
@@ -161,24 +168,37 @@ def _price(
     compute_s: float,
 ) -> list[FlowCost]:
     table = np.array(ranks, dtype=np.int64).reshape(-1, 2)
-    told = dict(job.overlap)
-    left_s = {"data": BACKWARD_SHARE * compute_s}
+    hiding = Hiding(job, compute_s)
     costs = []
     for flow in flows:
         of_axis = groups.get(flow.axis)
         if of_axis is None:
             continue
-        cost = _one(pricer, flow, table[of_axis], _turns(flow.axis, len(of_axis), len(ranks)))
-        axis = flow.axis.removeprefix("expert-")
-        hidden_s = min(told.get(axis, OVERLAP[axis]) * cost.seconds, left_s.get(axis, compute_s))
-        if compute_s == 0:
-            hidden_s = told.get(axis, 0.0) * cost.seconds
-        left_s[axis] = left_s.get(axis, compute_s) - hidden_s
-        costs.append(_showing(cost, cost.seconds - hidden_s))
+        cost = _one(pricer, flow, table[of_axis], turns_of(flow.axis, len(of_axis), len(ranks)))
+        costs.append(_showing(cost, hiding.exposed_s(flow.axis, cost.seconds)))
     return costs
 
 
-def _turns(axis: str, groups: int, ranks: int) -> list[IntArray]:
+class Hiding:
+    """What of a step's traffic shows, flow after flow: those of an axis share what there is to hide behind."""
+
+    def __init__(self, job: Job, compute_s: float) -> None:
+        self._told = dict(job.overlap)
+        self._compute_s = compute_s
+        self._left_s = {"data": BACKWARD_SHARE * compute_s}
+
+    def exposed_s(self, axis: str, seconds: float) -> float:
+        """What of a flow's seconds shows, after the flows asked for before."""
+        axis = axis.removeprefix("expert-")
+        if self._compute_s == 0:
+            return seconds - self._told.get(axis, 0.0) * seconds
+        left_s = self._left_s.get(axis, self._compute_s)
+        hidden_s = min(self._told.get(axis, OVERLAP[axis]) * seconds, left_s)
+        self._left_s[axis] = left_s - hidden_s
+        return seconds - hidden_s
+
+
+def turns_of(axis: str, groups: int, ranks: int) -> list[IntArray]:
     """Which groups of an axis run at the same time: all; of a pipeline the pairs of every second stage."""
     number = np.arange(groups, dtype=np.int64)
     if axis != "pipeline":

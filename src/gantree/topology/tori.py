@@ -6,9 +6,14 @@ wraps. All sizes are in GPUs; where `host` is 1 along every axis a node is one p
 
 Which boxes are legal. Along each axis a box is either a whole number of hosts, and then starts where a host starts, or
 a part of one host that divides it, and then stays inside it. A box as long as its axis has one place only. Where the
-torus names `slices`, its boxes have one of these shapes as written; otherwise any.
+torus names `slices`, its boxes have one of these shapes as written; otherwise, where its nodes hold TPUs of one
+generation, one of those that are sold of it (`tpu_slices`); otherwise any.
 
-Sums over all boxes of a shape are one array operation an axis (`sums_of_boxes`), whatever their number.
+Joined cubes. Where the torus names a `cube`, only the links inside each cube are fixed, and optical switches join the
+faces of cubes: any cubes, wherever they stand, make a slice of whole cubes, every axis of which closes, be it one cube
+long. It may be longer along an axis than the torus. Smaller slices lie inside one cube and close no axis.
+
+How many boxes are free is counted with arrays (`torus_pieces`); here every box is told one by one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,9 +26,9 @@ import numpy as np
 from gantree.model.cluster import Torus
 from gantree.model.errors import BadInput
 from gantree.topology.fabric import Fabric, IntArray
+from gantree.topology.tpu_slices import Shape, SliceRule, factored, slice_rule
 
 Point = tuple[int, ...]
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +44,23 @@ class TorusIndex:
     """One torus of a fabric.
 
     node_at[grid point] is the node's index in the fabric, an array of the shape dims / host;
-    position_of_node[node] is its number in row-major order.
+    position_of_node[node] is its number in row-major order. rule says which shapes are sold, None for any.
     """
 
     torus: Torus
     node_at: IntArray
     position_of_node: dict[int, int]
+    rule: SliceRule | None = None
+
+    @property
+    def piece(self) -> Shape:
+        """GPUs along each axis of what fixed links join: a cube, or the whole torus."""
+        return self.torus.cube or self.torus.dims
+
+    @property
+    def wrap(self) -> tuple[bool, ...]:
+        """Which axes of a piece close by links of their own."""
+        return (False,) * len(self.torus.dims) if self.torus.cube else self.torus.wrap
 
     def node_point(self, node: int) -> Point:
         """Where a node stands on the grid of nodes. BadInput for one that is in no place of this torus."""
@@ -81,33 +97,53 @@ class TorusIndex:
         return total
 
     def closed_axes(self, shape: Shape) -> tuple[bool, ...]:
-        """Whether a box of a shape has a ring along each axis: only where it takes the whole of one that wraps."""
-        axes = zip(shape, self.torus.dims, self.torus.wrap, strict=True)
+        """Whether a slice has a ring along each axis: where it takes all of one that wraps, or joins cubes."""
+        if self.cubes_joined(shape):
+            return (True,) * len(shape)
+        axes = zip(shape, self.piece, self.wrap, strict=True)
         return tuple(wraps and size == most for size, most, wraps in axes)
 
+    def cubes_joined(self, shape: Shape) -> int:
+        """Of how many cubes, joined by switches, a slice of a shape is made; 0 where it is a box of one piece."""
+        cube = self.torus.cube
+        if not cube or len(shape) != len(cube) or min(shape) < 1:
+            return 0
+        whole = all(size % each == 0 for size, each in zip(shape, cube, strict=True))
+        return prod(shape) // prod(cube) if whole else 0
+
     def is_legal(self, shape: Shape) -> bool:
-        """Whether boxes of a shape may be cut at all."""
-        if len(shape) != len(self.torus.dims) or (
-            self.torus.slices and shape not in self.torus.slices
-        ):
+        """Whether slices of a shape may be cut at all."""
+        if len(shape) != len(self.torus.dims) or not (self.rule is None or self.rule.admits(shape)):
             return False
-        return all(bool(self._origins(axis, size)) for axis, size in enumerate(shape))
+        if self.cubes_joined(shape):
+            return prod(shape) <= prod(self.torus.dims)
+        return all(bool(self.origins(axis, size)) for axis, size in enumerate(shape))
 
     def shapes(self, gpus: int) -> tuple[Shape, ...]:
         """The shapes of so many GPUs that are legal: least surface first, then fewest hosts, then as numbers order."""
-        if self.torus.slices:
-            found = [shape for shape in self.torus.slices if prod(shape) == gpus]
+        if not 1 <= gpus <= prod(self.torus.dims):
+            return ()
+        if self.rule is not None:
+            found = list(self.rule.shapes(gpus))
         else:
-            found = list(_factored(gpus, self.torus.dims))
+            found = list(factored(gpus, self.piece))
+            if self.torus.cube and gpus % prod(self.torus.cube) == 0:
+                counts = factored(gpus // prod(self.torus.cube), (gpus,) * len(self.piece))
+                found += [tuple(np.multiply(each, self.torus.cube).tolist()) for each in counts]
         legal = dict.fromkeys(shape for shape in found if self.is_legal(shape))
         return tuple(sorted(legal, key=lambda each: (_surface(each), self._hosts(each), each)))
 
     def boxes(self, shape: Shape) -> Iterator[Box]:
-        """All legal boxes of a shape, by origin; none for a shape that is not legal."""
-        if self.is_legal(shape):
-            axes = [self._origins(axis, size) for axis, size in enumerate(shape)]
+        """All legal boxes of a shape, by piece and origin; none for one that is not legal or joins several cubes."""
+        if not self.is_legal(shape) or self.cubes_joined(shape) > 1:
+            return
+        axes = [self.origins(axis, size) for axis, size in enumerate(shape)]
+        corners = (
+            range(0, most, step) for most, step in zip(self.torus.dims, self.piece, strict=True)
+        )
+        for corner in product(*corners):
             for origin in product(*axes):
-                yield Box(origin, shape)
+                yield Box(tuple(a + b for a, b in zip(corner, origin, strict=True)), shape)
 
     def points(self, box: Box) -> Iterator[Point]:
         """The points of a box in row-major order from its origin."""
@@ -116,36 +152,19 @@ class TorusIndex:
             *([(first + step) % most for step in range(size)] for first, size, most in axes)
         )
 
-    def sums_of_boxes(self, value_at: IntArray, shape: Shape) -> IntArray:
-        """Sum of the values, given by GPU point (shape dims), over the box of a shape at each origin.
-
-        The result has the shape of dims; over an axis that does not wrap, origins too near its end hold sums that
-        reach over the seam and mean nothing: `boxes` names the origins that count.
-        """
-        sums = np.asarray(value_at, dtype=np.int64)
-        for axis, size in enumerate(shape):
-            sums = _window_sums(sums, axis, size)
-        return sums
-
-    def free_boxes(self, free_at: IntArray, shape: Shape) -> tuple[Box, ...]:
-        """The legal boxes of a shape of which every GPU is free; free_at is 1 or 0 by GPU point."""
-        sums = self.sums_of_boxes(free_at, shape)
-        whole = prod(shape)
-        return tuple(box for box in self.boxes(shape) if sums[box.origin] == whole)
-
     def _hosts(self, shape: Shape) -> int:
         """How many hosts a box of a legal shape touches."""
         return prod(-(-size // each) for size, each in zip(shape, self.torus.host, strict=True))
 
-    def _origins(self, axis: int, size: int) -> range:
-        """Where boxes may start along an axis; empty where that size is not legal."""
-        most, host = self.torus.dims[axis], self.torus.host[axis]
+    def origins(self, axis: int, size: int) -> range:
+        """Where boxes may start along an axis of a piece; empty where that size is not legal."""
+        most, host = self.piece[axis], self.torus.host[axis]
         if not 1 <= size <= most:
             return range(0)
         if size == most:
             return range(1)
         if size % host == 0:
-            return range(0, most if self.torus.wrap[axis] else most - size + 1, host)
+            return range(0, most if self.wrap[axis] else most - size + 1, host)
         return range(0, most, size) if size < host and host % size == 0 else range(0)
 
 
@@ -166,44 +185,44 @@ def _index(fabric: Fabric, torus: Torus) -> TorusIndex:
         [fabric.find(fabric.tiers[-1], name)[1] for name in torus.nodes], dtype=np.int64
     )
     grid = tuple(size // each for size, each in zip(torus.dims, torus.host, strict=True))
-    return TorusIndex(
-        torus, nodes.reshape(grid), {int(node): place for place, node in enumerate(nodes)}
-    )
+    positions = {int(node): place for place, node in enumerate(nodes)}
+    return TorusIndex(torus, nodes.reshape(grid), positions, _rule(fabric, torus, nodes))
+
+
+def _rule(fabric: Fabric, torus: Torus, nodes: IntArray) -> SliceRule | None:
+    """What the site sells, else what is sold of the TPUs of this torus if they are all of one generation."""
+    if torus.slices:
+        return SliceRule(torus.slices)
+    machines = np.unique(fabric.machine_index_of_node[nodes]).tolist()
+    rules = [slice_rule(fabric.machines[number].gpu) for number in machines]
+    rule = rules[0]
+    same = rule is not None and all(other == rule for other in rules)
+    return rule if same and rule and len(rule.listed[0]) == len(torus.dims) else None
 
 
 def _check(torus: Torus) -> None:
     axes = len(torus.dims)
-    lengths = [len(torus.host), len(torus.wrap), *map(len, torus.slices)]
-    if any(length != axes for length in lengths):
-        raise BadInput(f"torus {torus.name}: dims has {axes} axes, host, wrap or a slice others")
+    lengths = [len(torus.host), len(torus.wrap), len(torus.cube or torus.dims)]
+    if any(length != axes for length in (*lengths, *map(len, torus.slices))):
+        raise BadInput(
+            f"torus {torus.name}: dims has {axes} axes, host, wrap, cube or a slice others"
+        )
     for size, each in zip(torus.dims, torus.host, strict=True):
         if size < 1 or each < 1 or size % each:
             raise BadInput(f"torus {torus.name}: {size} GPUs along an axis, hosts of {each}")
+    _check_cubes(torus)
     points = prod(torus.dims) // prod(torus.host)
     if points != len(torus.nodes) or len(set(torus.nodes)) != points:
         raise BadInput(f"torus {torus.name}: {len(torus.nodes)} nodes on {points} points")
 
 
-def _window_sums(values: IntArray, axis: int, size: int) -> IntArray:
-    """Sum of `size` values from each place on along an axis that closes."""
-    over_seam = np.concatenate((values, np.take(values, range(size - 1), axis)), axis)
-    running = np.cumsum(over_seam, axis=axis, dtype=np.int64)
-    ends = np.take(running, range(size - 1, size - 1 + values.shape[axis]), axis)
-    before = np.take(running, range(values.shape[axis] - 1), axis)
-    first = np.zeros_like(np.take(ends, [0], axis))
-    return ends - np.concatenate((first, before), axis)
-
-
-def _factored(gpus: int, most: Sequence[int]) -> Iterator[Shape]:
-    """All ways to write a number as a product of one factor an axis, none above the axis."""
-    if not most:
-        if gpus == 1:
-            yield ()
-        return
-    for factor in range(1, min(gpus, most[0]) + 1):
-        if gpus % factor == 0:
-            for rest in _factored(gpus // factor, most[1:]):
-                yield (factor, *rest)
+def _check_cubes(torus: Torus) -> None:
+    if torus.cube:
+        for size, cube, each in zip(torus.dims, torus.cube, torus.host, strict=True):
+            if cube < 1 or size % cube or cube % each:
+                raise BadInput(
+                    f"torus {torus.name}: cubes of {cube} along an axis of {size} GPUs, hosts of {each}"
+                )
 
 
 def _surface(shape: Shape) -> int:

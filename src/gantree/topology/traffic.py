@@ -2,7 +2,9 @@
 
 One rank a GPU, in rank order. Ranks are laid out as Megatron-LM does it: tensor fastest, then context, then data,
 pipeline outermost; expert groups are runs of neighbouring data replicas, so expert ways lie within data ways and do not
-multiply the ranks: tensor x context x data x pipeline = GPUs. data may be left out and is what remains.
+multiply the ranks: tensor x context x data x pipeline = GPUs. data may be left out and is what remains. A job whose
+framework counts otherwise says so (`Job.ranks_as_written`): then the axes count in the order in which they are written,
+the fastest first, and those that are not written last.
 
 Bytes are told by the job or derived from its model, per rank and micro-batch (b sequences of s tokens, hidden width h,
 T, C, E, D, P ways, v bytes a value; N parameters, A of them in experts, k experts a token, m micro-batches a replica):
@@ -39,18 +41,26 @@ USUAL = {"tensor": "all_reduce", "context": "send_recv", "expert": "all_to_all",
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """How many ways a job is cut along each axis. expert divides data."""
+    """How many ways a job is cut along each axis; expert divides data. order: how ranks count, the fastest first."""
 
     tensor: int
     context: int
     expert: int
     data: int
     pipeline: int
+    order: tuple[str, ...] = AXES
 
     @property
     def replicas(self) -> int:
         """Ranks that hold the same dense parameters."""
         return self.data * self.context
+
+    @property
+    def grid(self) -> dict[str, int]:
+        """Ranks along each axis of the grid that they fill, the slowest axis first; data without its expert ways."""
+        sizes = {"tensor": self.tensor, "context": self.context, "expert": self.expert,
+                 "data": self.data // self.expert, "pipeline": self.pipeline}  # fmt: skip
+        return {axis: sizes[axis] for axis in reversed(self.order)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +89,42 @@ def ways_of(job: Job, ranks: int) -> Ways:
         raise BadInput(
             f"job {job.name}: {expert} expert ways do not divide the {data} data ways that they lie within"
         )
-    return Ways(tensor, context, expert, data, pipeline)
+    return Ways(tensor, context, expert, data, pipeline, _order(job))
+
+
+def _order(job: Job) -> tuple[str, ...]:
+    """How ranks count, the fastest axis first."""
+    if not job.ranks_as_written:
+        return AXES
+    written = tuple(axis for axis, _ in job.parallelism)
+    return (*written, *(axis for axis in AXES if axis not in written))
 
 
 def groups_of(ways: Ways) -> dict[str, IntArray]:
-    """Return for each axis of two or more ways its groups, [group, rank], ranks counted from 0.
+    """Return for each axis of two or more ways its groups, [group, rank], ranks counted from 0 and rising in a group.
 
-    The groups of "pipeline" are its pairs of neighbouring stages.
+    The groups of "pipeline" are its pairs of neighbouring stages, those of the first two stages first.
     """
-    shape = (ways.pipeline, ways.data // ways.expert, ways.expert, ways.context, ways.tensor)
-    ranks = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
+    grid = ways.grid
+    ranks = np.arange(int(np.prod(tuple(grid.values()))), dtype=np.int64).reshape(*grid.values())
     along = {
-        "tensor": np.moveaxis(ranks, 4, 4).reshape(-1, ways.tensor),
-        "context": np.moveaxis(ranks, 3, 4).reshape(-1, ways.context),
-        "expert": np.moveaxis(ranks, 2, 4).reshape(-1, ways.expert),
-        EXPERT_DATA: np.moveaxis(ranks, (1, 3), (3, 4)).reshape(-1, ways.replicas // ways.expert),
-        "data": np.moveaxis(ranks, 4, 1).reshape(-1, ways.replicas),
+        "tensor": _runs(ranks, grid, "tensor"),
+        "context": _runs(ranks, grid, "context"),
+        "expert": _runs(ranks, grid, "expert"),
+        EXPERT_DATA: _runs(ranks, grid, "data", "context"),
+        "data": _runs(ranks, grid, "data", "expert", "context"),
     }
-    stages = ranks.reshape(ways.pipeline, -1)
+    stages = np.moveaxis(ranks, list(grid).index("pipeline"), 0).reshape(ways.pipeline, -1)
     along["pipeline"] = np.stack([stages[:-1].ravel(), stages[1:].ravel()], axis=1)
     return {axis: groups for axis, groups in along.items() if groups.shape[1] > 1 and len(groups)}
+
+
+def _runs(ranks: IntArray, grid: Mapping[str, int], *axes: str) -> IntArray:
+    """Ranks that differ along these axes alone, [group, rank]."""
+    moved = [number for number, axis in enumerate(grid) if axis in axes]
+    last = range(ranks.ndim - len(moved), ranks.ndim)
+    size = int(np.prod([grid[axis] for axis in axes]))
+    return np.moveaxis(ranks, moved, last).reshape(-1, size)
 
 
 def micro_batches(job: Job, ways: Ways) -> int:

@@ -12,7 +12,7 @@ from gantree.sim.openb.fgd import Fgd
 from gantree.sim.openb.lists import Nodes, Workload
 from gantree.sim.openb.policies import BestFit, Builder, RandomFit
 from gantree.sim.openb.room import Room
-from gantree.sim.openb.standing import LeastLoss
+from gantree.sim.openb.standing import LeastLossOfPods
 from gantree.text.words import did_you_mean
 from gantree.topology.fabric import IntArray
 
@@ -20,7 +20,7 @@ POLICIES: Mapping[str, Builder] = {
     "Random": RandomFit,
     "BestFit": BestFit,
     "FGD": Fgd,
-    "gantree": LeastLoss,
+    "gantree": LeastLossOfPods,
 }
 
 MARKS_PERCENT = (90, 100, 110, 120, 130)

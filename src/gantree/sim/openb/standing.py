@@ -1,19 +1,22 @@
-"""The policy `gantree`: the score of `placement.fragmentation`, with the classes of the pod list as the demand.
+"""The policy `gantree`: the score by which `gantree place` packs, with the classes of the pod list as the demand.
 
 As FGD does, it knows how frequent each class is in the list; it never sees an arrival before its time.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from gantree.placement.fragmentation import Demand, DemandClass
-from gantree.placement.standing import Asked, Standing
+from gantree.placement.packing import LeastLoss
+from gantree.placement.standing import Asked
 from gantree.sim.openb.lists import PodShape, Workload
-from gantree.sim.openb.policies import Choice, lowest_rank
+from gantree.sim.openb.policies import Choice
 from gantree.sim.openb.room import NO_GPU, Room
 from gantree.topology.fabric import IntArray
 
 
-class LeastLoss:
+class LeastLossOfPods:
     """The place that takes least from those to come; of equals the node of the lowest rank."""
 
     def __init__(self, room: Room, workload: Workload, rank: IntArray, seed: int) -> None:
@@ -22,24 +25,25 @@ class LeastLoss:
             Asked(shape.cpu_milli, 0, shape.gpus, shape.gpu_milli) for shape in workload.shapes
         ]
         demand = demand_of(workload, room.nodes.models)
-        self.standing = Standing(demand, room.states(slice(None)))
+        self.least = LeastLoss(demand, room.states(slice(None)))
 
     def choose(self, shape: int, fitting: IntArray) -> Choice:
         """The place of least loss."""
         asked = self.asked[shape]
-        loss = self.standing.losses(asked, fitting)
-        choices = loss.worth.shape[1]
-        best = loss.best()
-        node = lowest_rank(fitting[best // choices], self.rank)
+        node, left = next(self.least.places([asked], [fitting], self._by_rank))
         if not asked.is_share:
             return Choice(node, NO_GPU)
-        choice = int(best[np.flatnonzero(fitting[best // choices] == node)[0]]) % choices
-        left = self.standing.gpu_left(node, choice)
         return Choice(node, int(np.flatnonzero(self.room.gpu_milli[node] == left)[0]))
+
+    def _by_rank(self, nodes: IntArray) -> Iterator[int]:
+        ranks = self.rank[nodes]
+        yield int(np.argmin(ranks))
+        yield from np.argsort(ranks, kind="stable")[1:].tolist()
 
     def placed(self, node: int) -> None:
         """Tell the score what is left on the node."""
-        self.standing.changed(np.array([node]), self.room.states(slice(node, node + 1)))
+        states = self.room.states(slice(node, node + 1))
+        self.least.standing.changed(np.array([node]), states)
 
 
 def demand_of(workload: Workload, models: tuple[str, ...]) -> Demand:

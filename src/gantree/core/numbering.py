@@ -1,0 +1,33 @@
+"""Which global rank each process of a placed gang gets, decided when the gang is placed and recorded with its place.
+
+How ranks are ordered is `placement.rank_order`. A gang that does not say how it is parallel, or that fits a node,
+follows member order, and nothing is asked for it. Recorded, so that replay, recovery and an order that is sent again
+use the same map, whatever a later version would decide.
+"""
+
+from dataclasses import replace
+
+from gantree.model.jobs import Job
+from gantree.model.placements import Placement
+from gantree.placement.rank_order import rank_map
+from gantree.topology.fabric import Fabric
+
+
+def numbered(fabric: Fabric, job: Job, placement: Placement) -> Placement:
+    """The placement with its ranks, where they differ from member order, and with the step that they come to."""
+    if not any(ways > 1 for _, ways in job.parallelism):
+        return placement
+    if len({member.node for member in placement.members}) < 2:
+        return placement
+    found = rank_map(fabric, job, placement)
+    if not found.moved:
+        return placement
+    rank_of = {(seat.role, seat.member, seat.process): seat.rank for seat in found.ranks}
+    processes = {role.name: role.processes for role in job.roles}
+    ranks = tuple(
+        rank_of[member.role, member.rank, process]
+        for member in placement.members
+        for process in range(processes[member.role])
+    )
+    predicted = replace(placement.predicted, step_s=found.step_s)
+    return replace(placement, ranks=ranks, predicted=predicted)

@@ -1,0 +1,212 @@
+"""Amounts of resources in a refusal: what a gang asks together, what is free of it, and how people call it.
+
+GPUs, CPUs, memory and NICs are sums over nodes, other devices too, by name. Parts of GPUs are counted as members that
+find one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gantree.model.cluster import Machine
+from gantree.model.jobs import Shape
+from gantree.placement.nearest import eligible_nodes
+from gantree.placement.parts import is_apart
+from gantree.placement.slots import slots_of
+from gantree.placement.wish import RoleWish, Wish
+from gantree.topology.fabric import BoolArray, IntArray
+from gantree.topology.numa import numa_nodes
+from gantree.topology.occupancy import Occupancy, memory_KiB, microcpus
+
+FreeOfNode = Callable[[Occupancy], IntArray]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What a member asks of one resource, in counted units of which `unit` make one, and where is told what is free."""
+
+    name: str
+    asked: int
+    unit: float
+    free_of_node: FreeOfNode
+
+
+def resources_of(wish: Wish, role: RoleWish) -> tuple[Resource, ...]:
+    """What a member of a role asks of GPUs, of parts of them, and of the rest; what it does not ask is left out."""
+    shape = role.shape
+    resources = [
+        Resource("gpus", shape.gpus, 1, lambda where: where.free_gpus_of_node),
+        Resource("cpus", microcpus(shape.cpus), 1e6, lambda where: where.free_microcpus_of_node),
+        Resource(
+            "memory_GiB",
+            memory_KiB(shape.memory_GiB),
+            1 << 20,
+            lambda where: where.free_memory_KiB_of_node,
+        ),
+        Resource("nics", shape.nics, 1, lambda where: where.free_nics_of_node),
+        *(Resource(name, count, 1, _devices(name)) for name, count in shape.devices),
+    ]
+    asked = [resource for resource in resources if resource.asked]
+    if shape.part:
+        asked.insert(0, Resource(shape.mig or "gpu_share", 1, 1, _parts(shape, is_apart(wish))))
+    return tuple(asked)
+
+
+def _devices(name: str) -> FreeOfNode:
+    return lambda where: where.free_devices(name)
+
+
+def _parts(shape: Shape, apart: bool) -> FreeOfNode:
+    """Members by node that find a part, whatever else they ask; apart: each on a GPU of its own."""
+    alone = Shape(
+        mig=shape.mig,
+        gpu_share=shape.gpu_share,
+        gpu_memory_GiB=shape.gpu_memory_GiB,
+        isolation=shape.isolation,
+        neighbours=shape.neighbours,
+        models=shape.models,
+        labels=shape.labels,
+    )
+    return lambda where: slots_of(where, alone, alone.models, apart=apart).of_node
+
+
+# ----- one member
+
+
+def largest_machine(
+    empty: Occupancy, wish: Wish, role: RoleWish, admitted: BoolArray
+) -> tuple[str, float, float] | None:
+    """(resource, asked, most there is) of the machine that lacks the fewest resources, the first it lacks.
+
+    None where nothing is lacking that is counted so. All machines of a model are alike on the empty fabric.
+    """
+    machine_of_node = empty.fabric.machine_index_of_node
+    lacks = []
+    for number, machine in enumerate(empty.fabric.machines):
+        of_machine = admitted & (machine_of_node == number)
+        if of_machine.any():
+            lacks.append(_lacks_of(empty, wish, role, int(of_machine.argmax()), machine))
+    fewest = min(map(len, lacks))
+    first = [lack[0] for lack in lacks if len(lack) == fewest and lack]
+    return max(first, key=lambda lack: lack[2], default=None)
+
+
+def _lacks_of(
+    empty: Occupancy, wish: Wish, role: RoleWish, node: int, machine: Machine
+) -> list[tuple[str, float, float]]:
+    lacks = []
+    for resource in resources_of(wish, role):
+        if role.shape.part and resource.name in (role.shape.mig, "gpu_share"):
+            continue
+        there = int(resource.free_of_node(empty)[node])
+        if resource.asked > there:
+            lacks.append((resource.name, resource.asked / resource.unit, there / resource.unit))
+    if machine.numa_memory_GBps is not None:
+        there_GBps = machine.numa_memory_GBps * max(1, len(numa_nodes(machine)))
+        if role.shape.memory_GBps > there_GBps:
+            lacks.append(("memory_GBps", role.shape.memory_GBps, there_GBps))
+    return lacks
+
+
+# ----- the whole gang
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """Less of a resource is free, on the nodes that count, than some roles ask together; because: why it counts so."""
+
+    resource: str
+    asked: float
+    free: float
+    roles: tuple[RoleWish, ...]
+    because: str = ""
+
+
+def lack_of_room(where: Occupancy, wish: Wish) -> Lack | None:
+    """The first resource of which too little is free, for one role or for all of them."""
+    groups: list[Sequence[RoleWish]] = [(role,) for role in wish.roles]
+    if len(groups) > 1:
+        groups.append(wish.roles)
+    for roles in groups:
+        lack = _lack(where, wish, roles)
+        if lack is not None:
+            return lack
+    return None
+
+
+def _lack(where: Occupancy, wish: Wish, roles: Sequence[RoleWish]) -> Lack | None:
+    nodes = eligible_nodes(where, roles)
+    asked_of: dict[str, int] = {}
+    resource_of: dict[str, Resource] = {}
+    for role in roles:
+        for resource in resources_of(wish, role):
+            asked_of[resource.name] = asked_of.get(resource.name, 0) + resource.asked * role.members
+            resource_of[resource.name] = resource
+    for name, asked in asked_of.items():
+        resource = resource_of[name]
+        free = _free(where, resource, nodes)
+        if asked > free:
+            because = _because(wish, roles, resource)
+            return Lack(name, asked / resource.unit, free / resource.unit, tuple(roles), because)
+    if nodes is None or nodes.any():
+        return None
+    return Lack("nodes", 1, 0, tuple(roles))
+
+
+def _free(where: Occupancy, resource: Resource, nodes: BoolArray | None) -> int:
+    if resource.name == "gpus" and nodes is None:
+        return int(where.free_gpus_in_domain(0)[0])
+    free = resource.free_of_node(where)
+    return int(free.sum() if nodes is None else (free * nodes).sum())
+
+
+def _because(wish: Wish, roles: Sequence[RoleWish], resource: Resource) -> str:
+    """Why each part counts on a GPU of its own."""
+    members = sum(role.members for role in roles if role.shape.part)
+    is_part = any(
+        role.shape.part and resource.name in (role.shape.mig, "gpu_share") for role in roles
+    )
+    if not (is_part and wish.one_member_per_gpu and members > 1):
+        return ""
+    return " on different GPUs, because NCCL refuses two ranks on one GPU"
+
+
+# ----- words
+
+
+def wanted(role: RoleWish) -> str:
+    """Labels and GPU models that a role asks for, in words."""
+    labels = ", ".join(f"{key}={value}" for key, value in role.shape.labels)
+    models = " or ".join(role.shape.models)
+    told = [f"label {labels}" if labels else "", f"GPUs of model {models}" if models else ""]
+    return " and ".join(filter(None, told))
+
+
+NAMES = {
+    "gpus": "GPU",
+    "cpus": "CPU",
+    "memory_GiB": "GiB of memory",
+    "memory_GBps": "GB/s of memory bandwidth",
+    "nics": "NIC",
+    "nodes": "usable node",
+    "gpu_share": "share",
+}
+"""Resources as people call one of them; a MIG profile or a device goes by its name."""
+
+
+def for_people(resource: str, amount: float) -> str:
+    """What so much of a resource is called."""
+    if resource not in NAMES:
+        profile = resource[:1].isdigit()
+        return f"instance{'s' * (amount != 1)} of {resource}" if profile else resource
+    many = "" if amount == 1 or resource in ("memory_GiB", "memory_GBps") else "s"
+    return NAMES[resource] + many
+
+
+def amount_in_words(amount: float) -> str:
+    """A number as people write it: no exponent, and at most three digits of a fraction."""
+    return f"{amount:.3f}".rstrip("0").rstrip(".")
+
+
+def are(amount: float) -> str:
+    """The verb for so many."""
+    return "is" if amount == 1 else "are"

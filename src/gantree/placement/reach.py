@@ -1,0 +1,53 @@
+"""In which domains do fewest children hold a gang? Kept beside the sums of a slot table, so that nothing is counted.
+
+The table makes a `Reach` when it is first asked for; it then follows the table, domain by domain.
+"""
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gantree.topology.fabric import Fabric, IntArray
+
+MOST_PADDING = 4
+"""Padded tables may be so many times as large as there are children; trees more uneven than that have none."""
+
+
+class Reach:
+    """reached[k - 1, domain]: members that the k roomiest children of a domain hold together."""
+
+    def __init__(self, child: IntArray, there: NDArray[np.bool_], slots_of_child: IntArray) -> None:
+        self._child, self._there = child, there
+        self.reached = np.ascontiguousarray(self._rows(np.arange(len(child)), slots_of_child).T)
+
+    @classmethod
+    def of(cls, fabric: Fabric, tier: int, slots_of_child: IntArray) -> Self | None:
+        """The reach of each domain of a tier; None where the tree is too uneven for padded tables."""
+        first = fabric.first_child_of_domain[tier]
+        count = np.diff(first)
+        width = int(count.max())
+        if width * len(count) > MOST_PADDING * len(slots_of_child):
+            return None
+        column = np.arange(width)
+        there = column < count[:, None]
+        return cls(np.where(there, first[:-1, None] + column, 0), there, slots_of_child)
+
+    def follow(self, domains: IntArray, slots_of_child: IntArray) -> None:
+        """Count domains again of which a child changed."""
+        self.reached[:, domains] = self._rows(domains, slots_of_child).T
+
+    def fewest(self, need: int) -> tuple[int, IntArray]:
+        """(k, domains): the fewest children that hold so many members anywhere, and where; at least one domain does."""
+        for number, row in enumerate(self.reached):
+            if row[row.argmax()] >= need:
+                return number + 1, (row >= need).nonzero()[0]
+        raise AssertionError(f"no domain holds {need}")
+
+    def _rows(self, domains: IntArray, slots_of_child: IntArray) -> IntArray:
+        rows = slots_of_child[self._child[domains]]
+        rows *= self._there[domains]
+        rows = -rows
+        rows.sort(axis=1)
+        reached: IntArray = -rows.cumsum(axis=1)
+        return reached

@@ -1,0 +1,108 @@
+"""What a job asks of tori, and how the members of its gang would stand in a box of a shape.
+
+A gang on a torus has one role. Where a node holds several GPUs of the grid, the box is the gang: as many GPUs as its
+members have, each member on one host. Where a node is one point of the grid, whatever it holds, the box counts nodes,
+and every node of it gets as many members.
+
+A member's GPUs are themselves a small box (2x2 of a 2x4 host), the most compact that fits, and members are numbered
+over these in row-major order of the slice, the last axis fastest: consecutive ranks are neighbours.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from gantree.model.errors import Unsupported
+from gantree.model.jobs import Job, Role
+from gantree.topology.torus_pieces import Pieces
+from gantree.topology.tpu_slices import Shape, factored
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One role on a box: its shape in GPUs, or () for any that has room for the gang."""
+
+    job: Job
+    role: Role
+    box: Shape
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the gang."""
+        return self.role.members * self.role.shape.gpus
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A slice of a shape and how members stand in it: GPUs of a member along each axis, members on each host.
+
+    block is () where a node is one point of the grid: then it matters how many GPUs a member has, not which.
+    """
+
+    shape: Shape
+    block: Shape
+    members_on_host: int
+
+
+def read_ask(job: Job) -> Ask:
+    """What a job with `topology.box` asks. Unsupported for wishes that a box cannot carry."""
+    box = job.topology.box
+    assert box is not None, f"job {job.name} asks for no box"
+    if len(job.roles) != 1:
+        raise Unsupported(
+            f"job {job.name}: topology.box is for a gang of one role, found {len(job.roles)}; "
+            f"submit the others as jobs of their own"
+        )
+    role = job.roles[0]
+    for wish in (job.topology, role.topology):
+        if wish.slices or wish.spread:
+            raise Unsupported(
+                f"job {job.name}: role {role.name}: topology.box with slices or spread cannot be placed by this "
+                f"version; leave them out: members that follow each other are neighbours in the box"
+            )
+    if role.shape.memory_GBps:
+        raise Unsupported(
+            f"job {job.name}: role {role.name}: each.memory_GBps with topology.box cannot be placed by this version; "
+            f"leave it out: a box is made of whole hosts or equal parts of one"
+        )
+    if role.shape.part:
+        raise Unsupported(
+            f"job {job.name}: role {role.name}: topology.box is made of whole GPUs, not of parts; use each.gpus"
+        )
+    return Ask(job, role, box)
+
+
+def layouts(pieces: Pieces, ask: Ask) -> tuple[Layout, ...]:
+    """The ways in which a gang may be cut from such pieces, best shape first; () where there is none."""
+    shapes = (ask.box,) if ask.box else pieces.like.shapes(_size(pieces, ask))
+    found = (layout_of(pieces, ask, shape) for shape in shapes if pieces.like.is_legal(shape))
+    return tuple(one for one in found if one is not None)
+
+
+def layout_of(pieces: Pieces, ask: Ask, shape: Shape) -> Layout | None:
+    """How the gang stands in a slice of a legal shape; None where the slice is not the gang's size."""
+    if pieces.points:
+        members, over = divmod(ask.role.members, prod(shape))
+        return Layout(shape, (), members) if members and not over else None
+    each = ask.role.shape.gpus
+    on_host = tuple(min(size, most) for size, most in zip(shape, pieces.host, strict=True))
+    if prod(shape) != ask.gpus or not each or prod(on_host) % each:
+        return None
+    blocks = [
+        block
+        for block in factored(each, on_host)
+        if not any(most % side for side, most in zip(block, on_host, strict=True))
+    ]
+    return Layout(shape, min(blocks, key=_order), prod(on_host) // each)
+
+
+def _size(pieces: Pieces, ask: Ask) -> int:
+    """GPUs (or nodes, where these are points) of a box for the gang."""
+    if not pieces.points:
+        return ask.gpus
+    nodes, over = divmod(ask.gpus, max(pieces.most_gpus, 1))
+    return nodes if nodes and not over else ask.role.members
+
+
+def _order(block: Shape) -> tuple[int, Shape]:
+    """Compact blocks first, then those longer along the later axes."""
+    return sum(prod(block) // side for side in block), block

@@ -1,0 +1,340 @@
+"""What the GPUs of a node are cut into, and which parts of them are held: MIG instances and shares.
+
+A GPU is in one of these states. A state is a value: taking a part gives another state, so states can be shared between
+copies of an occupancy and asked for as keys.
+
+    plain           nobody holds anything; MIG mode is off
+    whole           one member holds all of it
+    MIG mode on     cut into instances, each held by one member or idle
+    shared          tenants hold shares of it, all shared in one way (in turns, or side by side under MPS)
+
+Holding an instance that is not there makes it, and destroys idle instances that are in its way: those whose memory
+slices it needs first, then, where compute slices or media engines do not suffice, others, from the last memory slice
+backwards. A held instance is never destroyed. Giving an instance back leaves it idle. Who may cut is `Node.mig_by`:
+"gpu" cuts each GPU alone, and switches MIG mode on or off on a GPU of which nothing is held; "node" is a manager that
+needs the whole node empty of all holders for any of it; "nobody" leaves instances and modes as they are.
+
+Here are states and what may follow them. Who holds what is kept in `occupancy`; which part a member gets, and what
+cutting costs, is decided in `placement`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from gantree.model.cluster import Machine, Mig, Node
+from gantree.model.errors import BadInput
+from gantree.model.placements import MemberPlacement, MigPart, SharePart
+from gantree.topology.gpu_models import gpu_model
+from gantree.topology.mig import TABLES, MigInstance, MigTable, mig_table
+
+MILLIONTHS = 1_000_000
+"""Compute of a GPU is counted in millionths of it, so that taking and giving back never drifts."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Instance:
+    """A MIG instance: the memory slice at which it starts, its profile, whether a member holds it."""
+
+    start: int
+    profile: str
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GpuState:
+    """One GPU: whole (one member holds all of it), or in MIG mode with instances (by start), or shared by tenants.
+
+    Holders have no names here, so that GPUs in like states are equal.
+    """
+
+    whole: bool = False
+    mig: bool = False
+    instances: tuple[Instance, ...] = ()
+    tenants: tuple[SharePart, ...] = ()
+
+    @property
+    def held(self) -> bool:
+        """Whether anything of it is held."""
+        return self.whole or bool(self.tenants) or any(one.held for one in self.instances)
+
+    @property
+    def held_instances(self) -> tuple[MigInstance, ...]:
+        """The instances that members hold, by start."""
+        return tuple(MigInstance(one.profile, one.start) for one in self.instances if one.held)
+
+
+PLAIN = GpuState()
+WHOLE = GpuState(whole=True)
+
+GpuStates = tuple[GpuState, ...]
+"""States of the GPUs of one node, by GPU."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartRules:
+    """What cutting and sharing the GPUs of a node obeys; one object for all nodes alike, so identity compares them.
+
+    table is None for GPUs without MIG, memory_GiB that of one GPU (None: not known, then not counted). mig_by, shares
+    and tenants are as in `model.cluster.Node`.
+    """
+
+    gpu: str | None
+    table: MigTable | None
+    memory_GiB: float | None
+    mig_by: str
+    shares: tuple[str, ...]
+    tenants: int | None
+
+
+def rules_of(machine: Machine, node: Node) -> PartRules:
+    """The rules of a node; the same object for nodes alike."""
+    return _rules(machine.gpu, node.mig_by, node.shares, node.tenants)
+
+
+@lru_cache(maxsize=1024)
+def _rules(gpu: str | None, mig_by: str, shares: tuple[str, ...], tenants: int | None) -> PartRules:
+    model = gpu_model(gpu)
+    return PartRules(
+        gpu, mig_table(gpu), model.memory_GiB if model else None, mig_by, shares, tenants
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """The GPUs of one node, to be handed out member by member; each step gives a new value.
+
+    recut says whether instances and modes may be changed: always where each GPU is cut alone, never where nobody cuts,
+    and where a manager cuts whole nodes as long as nobody held anything there at the beginning.
+    """
+
+    rules: PartRules
+    gpus: GpuStates
+    recut: bool
+
+    def free_mask(self) -> int:
+        """GPUs that one member could have whole now: nothing of them is held, MIG mode is off or may be switched."""
+        mask = 0
+        for gpu, state in enumerate(self.gpus):
+            if not state.held and (self.recut or not state.mig):
+                mask |= 1 << gpu
+        return mask
+
+    def with_gpu(self, gpu: int, state: GpuState) -> "NodeState":
+        """The same node with another state of one GPU."""
+        return replace(self, gpus=(*self.gpus[:gpu], state, *self.gpus[gpu + 1 :]))
+
+    def take_whole(self, gpus: Sequence[int]) -> "NodeState":
+        """With these GPUs held whole; they must be in `free_mask`. MIG mode is switched off where it was on."""
+        states = list(self.gpus)
+        for gpu in gpus:
+            states[gpu] = WHOLE
+        return replace(self, gpus=tuple(states))
+
+    def take_instance(self, part: MigPart) -> "NodeState":
+        """With one MIG instance held. AssertionError where `why_not_instance` has words."""
+        problem = self.why_not_instance(part)
+        assert not problem, problem
+        state = self.gpus[part.gpu]
+        kept = kept_instances(self.rules.table, state.instances, part.profile, part.start)
+        assert kept is not None
+        instances = tuple(sorted((*kept, Instance(part.start, part.profile, held=True))))
+        return self.with_gpu(part.gpu, GpuState(mig=True, instances=instances))
+
+    def take_share(self, part: SharePart) -> "NodeState":
+        """With one share held. AssertionError where `why_not_share` has words."""
+        problem = self.why_not_share(part)
+        assert not problem, problem
+        tenants = tuple(sorted((*self.gpus[part.gpu].tenants, part), key=_order_of_tenants))
+        return self.with_gpu(part.gpu, GpuState(tenants=tenants))
+
+    def why_not_instance(self, part: MigPart) -> str:
+        """Why this MIG instance cannot be held now, in words; empty where it can."""
+        return next(self._against_instance(part), "")
+
+    def why_not_share(self, part: SharePart) -> str:
+        """Why this share cannot be held now, in words; empty where it can."""
+        return next(self._against_share(part), "")
+
+    def _against_gpu(self, gpu: int) -> Iterator[str]:
+        if not 0 <= gpu < len(self.gpus):
+            yield f"there is no GPU {gpu}"
+        if self.gpus[gpu].whole:
+            yield f"GPU {gpu} is held whole"
+
+    def _against_instance(self, part: MigPart) -> Iterator[str]:
+        yield from self._against_gpu(part.gpu)
+        state, name = self.gpus[part.gpu], f"instance {part.profile} at {part.start}"
+        table = self.rules.table
+        if table is None:
+            yield f"GPU {part.gpu} ({self.rules.gpu}) has no MIG"
+        elif part.profile not in {profile.name for profile in table.profiles}:
+            yield f"{table.name} has no MIG profile {part.profile}"
+        elif part.start not in table.placements(part.profile):
+            yield f"{name} of GPU {part.gpu}: it cannot start there"
+        elif state.tenants:
+            yield f"GPU {part.gpu} is shared"
+        elif kept_instances(table, state.instances, part.profile, part.start) is None:
+            yield f"{name} of GPU {part.gpu} is not free"
+        elif not self.recut and Instance(part.start, part.profile) not in state.instances:
+            yield f"{name} of GPU {part.gpu} is not there, and {_WHO_CUTS[self.rules.mig_by]}"
+
+    def _against_share(self, part: SharePart) -> Iterator[str]:
+        yield from self._against_gpu(part.gpu)
+        state, rules, gpu = self.gpus[part.gpu], self.rules, f"GPU {part.gpu}"
+        if state.mig:
+            yield f"{gpu} is in MIG mode"
+        if part.isolation not in rules.shares:
+            yield f"{gpu} is not to be shared by {part.isolation}"
+        if any(tenant.isolation != part.isolation for tenant in state.tenants):
+            yield f"{gpu} is shared by {state.tenants[0].isolation}"
+        if state.tenants and (part.alone or any(tenant.alone for tenant in state.tenants)):
+            yield f"{gpu} must be held alone"
+        if rules.tenants is not None and len(state.tenants) >= rules.tenants:
+            yield f"{gpu} has {len(state.tenants)} tenants, as many as it may have"
+        if free_millionths(state) < round(part.compute * MILLIONTHS):
+            yield f"{part.compute:g} of the compute of {gpu} are not free"
+        free = free_share_KiB(rules, state)
+        if free is not None and free < round(part.memory_GiB * (1 << 20)):
+            yield f"{part.memory_GiB:g} GiB of the memory of {gpu} are not free"
+
+
+_WHO_CUTS = {
+    "node": "the node is cut only while nobody holds anything of it",
+    "nobody": "nobody cuts the GPUs of this node",
+}
+
+
+def taken(state: NodeState, member: MemberPlacement) -> GpuStates:
+    """States of a node after a member took its GPUs and parts, whoever cuts there. AssertionError if not free."""
+    state = NodeState(state.rules, state.gpus, recut=True).take_whole(member.gpus)
+    for part in member.mig:
+        state = state.take_instance(part)
+    return (state if member.share is None else state.take_share(member.share)).gpus
+
+
+def given_back(state: NodeState, member: MemberPlacement) -> GpuStates:
+    """States of a node after a member left. AssertionError where it did not hold what it says."""
+    states = given_back_whole(state.gpus, member.gpus)
+    for part in member.mig:
+        states = given_back_instance(states, part)
+    return states if member.share is None else given_back_share(states, member.share)
+
+
+def given_back_whole(states: GpuStates, gpus: Sequence[int]) -> GpuStates:
+    """States after these GPUs, which were held whole, are free."""
+    changed = list(states)
+    for gpu in gpus:
+        assert changed[gpu].whole, f"GPU {gpu} is not held whole"
+        changed[gpu] = PLAIN
+    return tuple(changed)
+
+
+def given_back_instance(states: GpuStates, part: MigPart) -> GpuStates:
+    """States after a held instance became idle."""
+    state, held = states[part.gpu], Instance(part.start, part.profile, held=True)
+    assert held in state.instances, f"{part} is not held"
+    idle = tuple(replace(one, held=False) if one == held else one for one in state.instances)
+    return (
+        *states[: part.gpu],
+        replace(state, instances=idle),
+        *states[part.gpu + 1 :],
+    )
+
+
+def given_back_share(states: GpuStates, part: SharePart) -> GpuStates:
+    """States after a tenant left."""
+    tenants = list(states[part.gpu].tenants)
+    assert part in tenants, f"{part} is not held"
+    tenants.remove(part)
+    return (*states[: part.gpu], GpuState(tenants=tuple(tenants)), *states[part.gpu + 1 :])
+
+
+def kept_instances(
+    table: MigTable | None, instances: tuple[Instance, ...], profile: str, start: int
+) -> tuple[Instance, ...] | None:
+    """The other instances of a GPU that stay when one of a profile is held at a start: the held, and what idle can.
+
+    None where held ones leave no room. The instance itself, where it is there and idle, is not among them.
+    """
+    assert table is not None, "a GPU without MIG has no instances"
+    return _kept(table.name, instances, profile, start)
+
+
+@lru_cache(maxsize=1 << 16)
+def _kept(
+    table_name: str, instances: tuple[Instance, ...], profile: str, start: int
+) -> tuple[Instance, ...] | None:
+    table = TABLES[table_name]
+    mine = table.slices(MigInstance(profile, start))
+    kept = []
+    for one in instances:
+        slices = table.slices(MigInstance(one.profile, one.start))
+        apart = slices.stop <= mine.start or mine.stop <= slices.start
+        if apart:
+            kept.append(one)
+        elif one.held:
+            return None
+    while start not in table.fits([MigInstance(o.profile, o.start) for o in kept], profile):
+        idle = [one for one in kept if not one.held]
+        if not idle:
+            return None
+        kept.remove(idle[-1])
+    return tuple(kept)
+
+
+def free_millionths(state: GpuState) -> int:
+    """Compute of a shared or plain GPU that no tenant holds, in millionths."""
+    return MILLIONTHS - sum(round(tenant.compute * MILLIONTHS) for tenant in state.tenants)
+
+
+def free_share_KiB(rules: PartRules, state: GpuState) -> int | None:
+    """Memory of a shared or plain GPU that no tenant holds; None where it is not known how much there is."""
+    if rules.memory_GiB is None:
+        return None
+    held = sum(round(tenant.memory_GiB * (1 << 20)) for tenant in state.tenants)
+    return round(rules.memory_GiB * (1 << 20)) - held
+
+
+def _order_of_tenants(part: SharePart) -> tuple[float, float, str, bool]:
+    return part.compute, part.memory_GiB, part.isolation, part.alone
+
+
+@lru_cache(maxsize=1 << 16)
+def states_of_mask(gpus: int, free_mask: int) -> GpuStates:
+    """States of a node of so many GPUs of which none is cut or shared: each is plain or whole."""
+    return tuple(PLAIN if free_mask >> gpu & 1 else WHOLE for gpu in range(gpus))
+
+
+def states_of_site(machine: Machine, node: Node) -> GpuStates | None:
+    """States that the cluster file gives the GPUs of a node, all instances idle; None where no GPU is in MIG mode.
+
+    Raises BadInput for GPUs that are not there or have no MIG, profiles that they have not, and instances that do not
+    fit beside each other.
+    """
+    if not node.mig:
+        return None
+    states = [PLAIN] * machine.gpus
+    for cut in node.mig:
+        where = f"node {node.name}: mig: GPU {cut.gpu}"
+        if not 0 <= cut.gpu < machine.gpus:
+            raise BadInput(f"{where}: machine {machine.name} has {machine.gpus} GPUs")
+        table = mig_table(machine.gpu)
+        if table is None:
+            raise BadInput(f"{where}: {machine.gpu or 'its GPU model'} has no MIG")
+        try:
+            states[cut.gpu] = GpuState(mig=True, instances=_idle(table, cut))
+        except BadInput as problem:
+            raise BadInput(f"{where}: {problem}") from problem
+    return tuple(states)
+
+
+def _idle(table: MigTable, cut: Mig) -> tuple[Instance, ...]:
+    there: list[MigInstance] = []
+    for profile, start in cut.instances:
+        table.slices(MigInstance(profile, start))
+        if start not in table.fits(there, profile):
+            beside = ", ".join(f"{one.profile} at {one.start}" for one in there)
+            raise BadInput(f"{profile} at {start} does not fit beside {beside}")
+        there.append(MigInstance(profile, start))
+    return tuple(sorted(Instance(one.start, one.profile) for one in there))
