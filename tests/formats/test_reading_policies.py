@@ -85,7 +85,6 @@ def test_a_wrong_field_is_named_with_its_line(text: str, line: int, field: str, 
         ("preset: gantree\nqueues: [{name: a}]\n", ["p.yaml:2: queues"]),
         ("half_life: 7d\nbackfill: {}\n", ["p.yaml:1: half_life", "p.yaml:2: backfill"]),
         ("cells:\n  - {leaf: 1}\n", ["p.yaml:1: cells"]),
-        ("exact: 2s\n", ["p.yaml:1: exact"]),
     ],
 )
 def test_what_this_version_cannot_honour_is_unsupported(text: str, where: list[str]) -> None:

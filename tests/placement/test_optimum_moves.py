@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Cluster, Machine, Node
-from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
+from gantree.model.errors import Unsupported
+from gantree.model.jobs import Apart, Job, Role, Shape, Slices, TopologyWish
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.optimum_moves import Movable, Moves, defragmented
 from gantree.placement.search import place
@@ -199,3 +200,11 @@ def test_one_gang_makes_room_for_another_that_makes_room_for_the_wanted_one() ->
     assert plan is not None
     assert {move.owner for move in plan.moves} == {"b", "c"}
     assert plan.cost_gpu_s == 30.0
+
+
+def test_a_gang_that_must_be_apart_from_others_is_not_planned_for() -> None:
+    occupancy = drawn("s0/l0: n0 aa...... n1 ........")
+    topology = TopologyWish(apart=(Apart("leaf", ("b",)),))
+    shy = Job("a", (Role("w", 1, Shape(gpus=2)),), topology=topology)
+    with pytest.raises(Unsupported, match=r"job a: topology\.apart.*leave this gang out"):
+        defragmented(occupancy, [Movable("a", shy, 1.0)], job("wanted", 1, 8))

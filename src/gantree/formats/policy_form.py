@@ -24,7 +24,7 @@ from gantree.formats.fields import (
 from gantree.formats.forms import Form, Listed
 from gantree.formats.job_form import MAX_PRIORITY, EachForm
 
-NOT_YET = ("queues", "half_life", "backfill", "cells", "exact")
+NOT_YET = ("queues", "half_life", "backfill", "cells")
 NOT_YET_PRESETS = ("fair",)
 MAX_FRAGMENTATION_WEIGHT = 10
 

@@ -7,21 +7,21 @@ five of ten, not eight and two). So capacities count up to the lowest *level* at
 nodes are then swapped for those with less free while the gang still fits. Counts and level are exact, the swaps greedy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gantree.placement.room import Room
 from gantree.topology.occupancy import UNCOUNTED
 
 DOMAINS_COMPARED = 4
-"""Domains of equally few nodes whose leftovers are compared; the fullest ones, up to the first that leaves nothing."""
+"""Domains of equally few nodes that are compared, the fullest; up to the first that is even and leaves nothing."""
 
 Units = list[tuple[int, int]]
 """(node index, units there), in topology order."""
 
 
 def in_one_domain_of_nodes(room: Room, tier: int) -> Units:
-    """The best place in one domain of the tier above the node, one of which holds the gang: fewest nodes, then what
-    leaves least free on them, of the fullest domains.
+    """The best place in one domain of the tier above the node, one of which holds the gang: fewest nodes, then, of the
+    fullest domains, the most even place, then what leaves least free on the nodes.
     """
     _, candidates = room.fewest_children(tier)
     free = room.problem.occupancy.free_gpus_in_domain(tier)[candidates]
@@ -31,13 +31,14 @@ def in_one_domain_of_nodes(room: Room, tier: int) -> Units:
     free_of_node = room.problem.occupancy.free_gpus_of_node
     gpus = room.need * room.unit * room.table.shape.gpus
     best: Units = []
-    least_left = UNCOUNTED
+    least = (0, UNCOUNTED)
     for _, domain in sorted(zip(free.tolist(), candidates.tolist(), strict=True)):
         units = in_nodes(room, domain, room.need)
         left = int(free_of_node[[node for node, _ in units]].sum()) - gpus
-        if left < least_left:
-            best, least_left = units, left
-        if left <= 0:
+        slowest = min(part for _, part in units) if room.talks else 0
+        if (-slowest, left) < least:
+            best, least = units, (-slowest, left)
+        if left <= 0 and slowest >= room.need // len(units) * room.talks:
             break
     return best
 
@@ -50,6 +51,13 @@ def in_nodes(room: Room, domain: int, need: int) -> Units:
     free = room.problem.occupancy.free_gpus_of_node[start:stop].tolist()
     even = room.talks
     return [(start + place, units) for place, units in few_places(capacity, free, need, even=even)]
+
+
+def dealt_evenly(room: Room, units: Units) -> Units:
+    """The same nodes with the units dealt out anew, as equal as their capacities allow."""
+    nodes = [node for node, _ in units]
+    capacity = dict(zip(nodes, room.capacity[-1][nodes].tolist(), strict=True))
+    return _evenly(nodes, capacity, room.need)
 
 
 def few_places(
@@ -120,7 +128,9 @@ def _filled(places: Sequence[int], capacity: Sequence[int], need: int) -> list[t
     return spread
 
 
-def _evenly(places: Sequence[int], capacity: Sequence[int], need: int) -> list[tuple[int, int]]:
+def _evenly(
+    places: Sequence[int], capacity: Sequence[int] | Mapping[int, int], need: int
+) -> list[tuple[int, int]]:
     """Units per place, as equal as capacities allow; the last of equal ones get the odd ones."""
     units_of, left = {}, len(places)
     for place in sorted(places, key=lambda place: capacity[place]):

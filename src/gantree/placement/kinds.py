@@ -1,62 +1,97 @@
 """Nodes by how fast traffic is on them: what a search by counts alone does not see.
 
 Counting domains finds the fastest place where all domains of a tier are alike. Where they are not (machines of several
-models, a sick link, up-links of other widths), nodes are sorted into *kinds*: of one kind are those whose machine, NICs
-and every domain around them are alike to traffic (`topology.terrain`). Each kind gets a name in `Fabric.nodes_named`,
-so that a gang can be searched for on it alone. Data at hand divides nodes in the same way (`placement.locality`).
+models, a sick link, up-links of other widths), nodes are sorted in two ways, each set with a name in
+`Fabric.nodes_named`, so that a gang can be searched for on it alone:
 
-Nodes that are *whole* have nothing worn, busy or narrower than elsewhere around them: for their sake a gang may use
-more domains than it would have to.
+    kinds    of one kind are nodes whose machine, NICs and every domain around them are alike to traffic
+    sound    what is left at the worst place between a node and the top of the fabric, NICs included, as a share of the
+             best of its tier; the sets are the nodes at or above each share, the soundest first
+
+Data at hand divides nodes in the same way (`placement.locality`).
 """
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from gantree.topology.alike import alike
 from gantree.topology.cost import pricer_of
-from gantree.topology.fabric import BoolArray, Fabric, IntArray
+from gantree.topology.fabric import BoolArray, Fabric, FloatArray, IntArray
+from gantree.topology.terrain import Terrain
 
-WHOLE: Hashable = "whole"
-"""Name of the nodes of which nothing is worn or busy, nor narrower than other domains of its tier."""
+MOST_SETS = 8
+"""Sets of each sort that are tried, those with most nodes, or the soundest, first; each is one more search."""
 
-MOST_KINDS = 8
-"""Kinds that are told apart, those with most nodes first; each is one more search for a gang."""
+SHARE_DECIMALS = 2
+"""Shares that differ by less than a hundredth are one."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSets:
+    """Names of sets of nodes; of both sorts none where all nodes are alike."""
+
+    kinds: tuple[Hashable, ...] = ()
+    sound: tuple[Hashable, ...] = ()
 
 
 @lru_cache(maxsize=8)
-def kinds_of(fabric: Fabric) -> tuple[Hashable, ...]:
-    """Names of the kinds of nodes, most nodes first; () where all nodes are of one kind."""
+def node_sets(fabric: Fabric) -> NodeSets:
+    """The sets of a fabric, as the cluster file has its links and their health."""
     terrain = pricer_of(fabric).terrain
-    keys: list[IntArray] = [terrain.kind_of_node]
-    for tier in range(1, fabric.node_tier + 1):
-        kind_of_domain = terrain.tiers[tier].kind_of_domain
-        number = {kind: number for number, kind in enumerate(dict.fromkeys(kind_of_domain))}
-        numbers = np.array([number[kind] for kind in kind_of_domain], dtype=np.int64)
-        keys.append(numbers[fabric.domain_of_node[tier]])
-    first, kind_of_node = alike(*keys)
+    first, kind_of_node = alike(*_keys(terrain))
     if len(first) == 1:
-        return ()
+        return NodeSets()
     nodes_of_kind = np.bincount(kind_of_node).tolist()
-    order = sorted(range(len(first)), key=lambda kind: -nodes_of_kind[kind])[:MOST_KINDS]
-    names: list[Hashable] = []
-    for kind in order:
-        name = ("kind", kind)
-        fabric.nodes_named[name] = kind_of_node == kind
-        names.append(name)
-    whole = _whole(fabric)
-    if whole.any() and not whole.all():
-        fabric.nodes_named[WHOLE] = whole
-        names.append(WHOLE)
-    return tuple(names)
+    largest = sorted(range(len(first)), key=lambda kind: -nodes_of_kind[kind])[:MOST_SETS]
+    share = _share_of_node(terrain).round(SHARE_DECIMALS)
+    steps = sorted(set(share.tolist()), reverse=True)[:-1][:MOST_SETS]
+    return NodeSets(
+        kinds=tuple(_named(fabric, ("kind", kind), kind_of_node == kind) for kind in largest),
+        sound=tuple(_named(fabric, ("sound", step), share >= step) for step in steps),
+    )
 
 
-def _whole(fabric: Fabric) -> BoolArray:
-    terrain = pricer_of(fabric).terrain
-    whole: BoolArray = terrain.kind_of_node < len(fabric.machines)  # others have worn NICs
-    for tier in range(1, fabric.node_tier + 1):
-        of_tier = terrain.tiers[tier]
-        left = of_tier.uplink_GBps * of_tier.residual
-        whole &= (left == left.max())[fabric.domain_of_node[tier]]
-    return whole
+@lru_cache(maxsize=8)
+def has_uneven_machines(fabric: Fabric) -> bool:
+    """Whether it matters to traffic which GPUs of a node are free: links of several classes inside a machine."""
+    return any(
+        len({link for a, row in enumerate(machine.links) for link in row[:a] + row[a + 1 :]}) > 1
+        for machine in fabric.machines
+    )
+
+
+def _named(fabric: Fabric, name: Hashable, nodes: BoolArray) -> Hashable:
+    fabric.nodes_named[name] = nodes
+    return name
+
+
+def _keys(terrain: Terrain) -> list[IntArray]:
+    """What must be equal, by node, for two nodes to be of one kind."""
+    keys: list[IntArray] = [terrain.kind_of_node]
+    for tier, domain_of_node in enumerate(terrain.fabric.domain_of_node[1:], start=1):
+        kinds = terrain.tiers[tier].kind_of_domain
+        number = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+        keys.append(np.array([number[kind] for kind in kinds], dtype=np.int64)[domain_of_node])
+    return keys
+
+
+def _share_of_node(terrain: Terrain) -> FloatArray:
+    """What is left of each node's NICs, or of the up-links of a domain around it if that is less; 1 for the best."""
+    machines = len(terrain.fabric.machines)
+    nics = [sum(ways.GBps_of_nic) for ways in terrain.ways]
+    whole = [nics[kind] for kind in range(machines)]
+    of_kind = dict(enumerate([1.0] * machines))
+    for node, kind in enumerate(terrain.kind_of_node.tolist()):
+        if kind not in of_kind:
+            most = whole[int(terrain.fabric.machine_index_of_node[node])]
+            of_kind[kind] = nics[kind] / most if most else 1.0
+    share: FloatArray = np.array([of_kind[kind] for kind in terrain.kind_of_node.tolist()])
+    for tier, domain_of_node in enumerate(terrain.fabric.domain_of_node[1:], start=1):
+        left = terrain.tiers[tier].uplink_GBps * terrain.tiers[tier].residual
+        most = left.max()
+        of_domain = terrain.tiers[tier].residual if np.isinf(most) else left / most
+        share = np.minimum(share, of_domain[domain_of_node])
+    return share

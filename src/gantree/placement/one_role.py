@@ -9,7 +9,7 @@ Whether it fits at all, and from which tier on, is one comparison per tier (`pla
 """
 
 from gantree.placement.descent import descend
-from gantree.placement.few_nodes import in_one_domain_of_nodes
+from gantree.placement.few_nodes import dealt_evenly, in_one_domain_of_nodes
 from gantree.placement.one_node import is_plain_inside, tightest_node, tightest_of
 from gantree.placement.problem import Problem, Spread
 from gantree.placement.room import Room
@@ -40,4 +40,6 @@ def one_role_spread(problem: Problem) -> Spread | None:
         units = in_one_wide_domain(room.capped(), tier)
     else:
         units = descend(room, tier)
+    if tier < node_tier - 1 and room.plain and room.talks:
+        units = dealt_evenly(room, units)
     return [(node, (count * room.unit,)) for node, count in units]

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gantree.model.errors import Unsupported
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.placement.members import placement_of
@@ -62,7 +63,7 @@ def defragmented(
     """The cheapest plan by which a wanted gang fits; None where there is none, or none was found within the work.
 
     occupancy is left as it is; each movable gang holds something there under its owner's name. Raises Unsupported
-    without OR-Tools, and as `wish.read_wish` does.
+    without OR-Tools and for gangs that must be apart from other jobs, and as `wish.read_wish` does.
     """
     work = Work(work_s)
     owners = (wanted.name, *(gang.owner for gang in movable))
@@ -118,6 +119,11 @@ class _Gang:
 
     def __init__(self, model: Any, emptied: Occupancy, job: Job, present: Any) -> None:
         wish = read_wish(emptied.fabric, job)
+        if wish.apart:
+            raise Unsupported(
+                f"job {job.name}: topology.apart: a plan that moves gangs cannot keep other jobs' domains apart; leave "
+                f"this gang out of those that may move"
+            )
         models = tuple(role.shape.models for role in wish.roles)
         self.problem = Problem.of(emptied, wish, models)
         self.job, self.present = job, present

@@ -24,7 +24,7 @@ class Problem:
 
     models_of_role are the GPU models that each role may use (none: any), among the name of the nodes that may be used
     (None: all), gpu the only GPU of its node of which a member may have a part (None: any). Tables are looked up when
-    they are first asked for, unless they are given.
+    they are first asked for, unless they are given. even: members that talk are dealt out evenly over their nodes.
     """
 
     occupancy: Occupancy
@@ -34,6 +34,7 @@ class Problem:
     models_of_role: tuple[tuple[str, ...], ...] = ()
     among: Hashable = None
     gpu: int | None = None
+    even: bool = True
 
     @classmethod
     def of(

@@ -3,12 +3,12 @@
 The table makes a `Reach` when it is first asked for; it then follows the table, domain by domain.
 """
 
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gantree.topology.fabric import Fabric, IntArray
+from gantree.topology.fabric import BoolArray, Fabric, IntArray
 
 MOST_PADDING = 4
 """Padded tables may be so many times as large as there are children; trees more uneven than that have none."""
@@ -17,21 +17,15 @@ MOST_PADDING = 4
 class Reach:
     """reached[k - 1, domain]: members that the k roomiest children of a domain hold together."""
 
-    def __init__(self, child: IntArray, there: NDArray[np.bool_], slots_of_child: IntArray) -> None:
+    def __init__(self, child: IntArray, there: BoolArray, slots_of_child: IntArray) -> None:
         self._child, self._there = child, there
         self.reached = np.ascontiguousarray(self._rows(np.arange(len(child)), slots_of_child).T)
 
     @classmethod
     def of(cls, fabric: Fabric, tier: int, slots_of_child: IntArray) -> Self | None:
         """The reach of each domain of a tier; None where the tree is too uneven for padded tables."""
-        first = fabric.first_child_of_domain[tier]
-        count = np.diff(first)
-        width = int(count.max())
-        if width * len(count) > MOST_PADDING * len(slots_of_child):
-            return None
-        column = np.arange(width)
-        there = column < count[:, None]
-        return cls(np.where(there, first[:-1, None] + column, 0), there, slots_of_child)
+        children = _children(fabric, tier)
+        return None if children is None else cls(*children, slots_of_child)
 
     def follow(self, domains: IntArray, slots_of_child: IntArray) -> None:
         """Count domains again of which a child changed."""
@@ -51,3 +45,16 @@ class Reach:
         rows.sort(axis=1)
         reached: IntArray = -rows.cumsum(axis=1)
         return reached
+
+
+@lru_cache(maxsize=64)
+def _children(fabric: Fabric, tier: int) -> tuple[IntArray, BoolArray] | None:
+    """child[domain, place], and whether it is there: domains with fewer children are padded. None if by too much."""
+    first = fabric.first_child_of_domain[tier]
+    count = np.diff(first)
+    width = int(count.max())
+    if width * len(count) > MOST_PADDING * int(first[-1]):
+        return None
+    column = np.arange(width)
+    there = column < count[:, None]
+    return np.where(there, first[:-1, None] + column, 0), there

@@ -58,7 +58,7 @@ class Room:
     @property
     def talks(self) -> bool:
         """Whether members talk over NICs near their GPUs, so that they had better be dealt out evenly."""
-        return self.problem.tables[0].shape.gpus > 0
+        return self.problem.even and self.problem.tables[0].shape.gpus > 0
 
     @property
     def table(self) -> SlotTable:

@@ -1,0 +1,122 @@
+"""Other places for a gang than the one that counting found: those that may be faster, or leave more behind.
+
+    kinds            the same search among the nodes of each kind alone, if it needs no more domains
+    sound, data      among nodes of which less is worn or busy, or nearer to the data, even if it needs more domains
+    free GPUs        where machines have links of several classes: another node for a gang that fits one, one for each
+                     set of free GPUs; for others the nodes alone whose free GPUs are linked best (`placement.linked`)
+    filled           one node full after the other instead of evenly, for a job that tells its traffic: what slows it
+                     down a little may leave whole nodes to others
+    exact            what OR-Tools finds in the time that the policy gives it (`placement.optimum`)
+
+Only places of the same choice of GPU models are candidates: which models a gang prefers goes before speed.
+"""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+
+from gantree.model.jobs import Job
+from gantree.placement.kinds import has_uneven_machines, node_sets
+from gantree.placement.linked import well_linked
+from gantree.placement.locality import nodes_with_data
+from gantree.placement.one_role import one_role_spread
+from gantree.placement.problem import Problem, Spread
+from gantree.placement.solve import Solution, solve
+from gantree.placement.taste import Taste
+from gantree.placement.wish import Wish
+from gantree.topology.occupancy import Occupancy
+
+MOST_NODES = 1024
+"""Nodes whose sets of free GPUs are told apart, the first in topology order."""
+
+
+def candidates(
+    occupancy: Occupancy, wish: Wish, job: Job, found: Solution, taste: Taste
+) -> list[Solution]:
+    """All places to compare, each once: at first the one that was found."""
+    places: dict[tuple[tuple[int, tuple[int, ...]], ...], Solution] = {}
+    for problem, spread in _each(occupancy, wish, job, found, taste):
+        places.setdefault(tuple(spread), (problem, spread))
+    return list(places.values())
+
+
+def _each(
+    occupancy: Occupancy, wish: Wish, job: Job, found: Solution, taste: Taste
+) -> Iterator[Solution]:
+    yield found
+    speed = price_differs(job)
+    if job.data:
+        yield from _among(occupancy, wish, found, nodes_with_data(occupancy.fabric, job.data))
+    if speed:
+        sets = node_sets(occupancy.fabric)
+        domains = _domains(found)
+        for other in _among(occupancy, wish, found, sets.kinds):
+            if _domains(other) == domains:
+                yield other
+        yield from _among(occupancy, wish, found, sets.sound)
+        if has_uneven_machines(occupancy.fabric):
+            yield from _of_other_gpus(found)
+            yield from well_linked(wish, found)
+        yield from _filled(job, found)
+    if speed and taste.exact_s:
+        yield from _exact(job, found, taste)
+
+
+def price_differs(job: Job) -> bool:
+    """Whether traffic or arithmetic of the job can be faster in one place than in another."""
+    if job.gpus > 1:
+        return job.communicates
+    return job.gpus == 1 and tells_traffic(job)
+
+
+def tells_traffic(job: Job) -> bool:
+    """Whether a job has a predicted step."""
+    return job.trains is not None or job.traffic is not None
+
+
+def _among(
+    occupancy: Occupancy, wish: Wish, found: Solution, names: tuple[Hashable, ...]
+) -> Iterator[Solution]:
+    for name in names:
+        other = solve(occupancy, wish, name)
+        if other is not None and other[0].models_of_role == found[0].models_of_role:
+            yield other
+
+
+def _domains(found: Solution) -> tuple[int, ...]:
+    """How many domains of each tier a place uses, widest first."""
+    problem, spread = found
+    nodes = [node for node, _ in spread]
+    return tuple(len(set(domains[nodes].tolist())) for domains in problem.fabric.domain_of_node)
+
+
+def _of_other_gpus(found: Solution) -> Iterator[Solution]:
+    """The same gang on another node, one for each machine and set of free GPUs; the tightest nodes first."""
+    problem, spread = found
+    fabric, occupancy = problem.fabric, problem.occupancy
+    if len(spread) > 1 or len(problem.members) > 1:
+        return
+    slots, free = problem.tables[0].of_node, occupancy.free_gpus_of_node
+    nodes = (slots >= problem.members[0]).nonzero()[0][:MOST_NODES]
+    seen = set()
+    for node in nodes[free[nodes].argsort(kind="stable")].tolist():
+        key = (int(fabric.machine_index_of_node[node]), occupancy.free_mask_of_node[node])
+        if key not in seen:
+            seen.add(key)
+            yield problem, [(node, problem.members)]
+
+
+def _filled(job: Job, found: Solution) -> Iterator[Solution]:
+    problem, spread = found
+    if len(spread) > 1 and len(problem.members) == 1 and tells_traffic(job):
+        filled: Problem = replace(problem, even=False)
+        other: Spread | None = one_role_spread(filled)
+        if other is not None:
+            yield problem, other
+
+
+def _exact(job: Job, found: Solution, taste: Taste) -> Iterator[Solution]:
+    from gantree.placement.optimum import faster_spread  # noqa: PLC0415 - OR-Tools is an extra
+
+    spread = faster_spread(*found, job, taste.exact_s)
+    if spread is not None:
+        yield found[0], spread
