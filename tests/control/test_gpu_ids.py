@@ -2,8 +2,9 @@
 
 import pytest
 
-from gantree.control.gpu_ids import gpu_ids_of
+from gantree.control.gpu_ids import gpu_ids_of, mig_ids_of
 from gantree.model.errors import Unreachable
+from gantree.model.placements import MigPart
 from gantree.testing.builders import cluster
 
 SITE = cluster(leaves=1, nodes=2, gpus=2)
@@ -38,3 +39,18 @@ def test_the_driver_is_not_asked_where_every_node_is_virtual() -> None:
         raise AssertionError("asked")
 
     assert gpu_ids_of(SITE, "elsewhere", never)("n0", (0,)) == "0"
+
+
+def test_instances_are_those_of_the_real_machine_each_time_anew() -> None:
+    there = {MigPart(0, "3g.40gb", 0): "MIG-a"}
+    ids = mig_ids_of("n0", lambda: dict(there))
+    assert (ids("n0"), ids("n1")) == (there, {})
+    there[MigPart(0, "3g.40gb", 4)] = "MIG-b"
+    assert ids("n0") == there
+
+
+def test_without_a_driver_there_are_no_instances() -> None:
+    def no_instances() -> dict[MigPart, str]:
+        raise Unreachable("no driver")
+
+    assert mig_ids_of("n0", no_instances)("n0") == {}

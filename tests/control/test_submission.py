@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gantree.control.controller import Controller
 from gantree.control.submission import JobIds, overridden, with_absolute_paths
 from gantree.journal.sqlite import SqliteJournal
-from gantree.model.errors import BadInput, Conflict, NotFound, Unsupported
+from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.jobs import Checkpoint, Job
 from gantree.model.phases import Phase
 from gantree.policy.preset import Policy
@@ -125,10 +125,12 @@ def test_what_is_known_to_be_wrong_is_refused_before_it_is_taken(
     assert controller.journal.all_set_aside() == ()
 
 
-def test_a_wish_of_a_later_version_is_refused_before_it_is_taken(controller: Controller) -> None:
+def test_a_wish_that_contradicts_itself_is_refused_before_it_is_taken(
+    controller: Controller,
+) -> None:
     plain = job("x")
     shape = replace(plain.roles[0].shape, mig="3g.40gb")
-    with pytest.raises(Unsupported):
+    with pytest.raises(BadInput, match=r"each\.gpus and each\.mig"):
         controller.submit([replace(plain, roles=(replace(plain.roles[0], shape=shape),))], None, {})
 
 

@@ -77,6 +77,17 @@ def test_a_gang_that_cannot_be_started_fails_in_words(stage: Stage) -> None:
     )
 
 
+@pytest.mark.parametrize(("final", "phase"), [(False, Phase.PENDING), (True, Phase.FAILED)])
+def test_a_start_that_would_fail_every_time_is_not_tried_again(
+    stage: Stage, final: bool, phase: Phase
+) -> None:
+    stage.submit(job("a", restarts=3))
+    stage.tell(GangStartFailed, job="a", attempt=1, reason="no such instance", final=final)
+    stage.ended("a", exit_code=126)
+    assert stage.phase("a") is phase
+    assert not final or stage.state("a").reason == "no such instance"
+
+
 def test_a_job_over_its_limit_is_stopped_and_timed_out(stage: Stage) -> None:
     stage.submit(job("a", time_limit_s=100))
     stage.now = 5

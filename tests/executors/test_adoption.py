@@ -89,7 +89,7 @@ def test_a_start_that_was_only_put_down_is_finished(
     stage: GangStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(LocalCluster, "_launch", lambda self, gang: None)
+        patch.setattr(LocalCluster, "_launch", lambda self, gang, mig_ids: None)
         stage.start("true", members=2)
     stage.open().adopt()
     assert stage.until_ended() == 0
@@ -99,7 +99,7 @@ def test_a_start_that_was_only_put_down_can_still_be_stopped(
     stage: GangStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(LocalCluster, "_launch", lambda self, gang: None)
+        patch.setattr(LocalCluster, "_launch", lambda self, gang, mig_ids: None)
         stage.start("true", members=2)
         stage.open()
         stage.stop()

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gantree.executors.launch import free_port, gpu_indices, inherited, launch_record
+from gantree.executors.launch import free_port, inherited, launch_record
+from gantree.executors.parts import gpu_indices
 from gantree.executors.rundir import RunDirectory, order_from_json, order_to_json
 from gantree.model.errors import BadInput
 from gantree.model.orders import MemberLaunch, StartGang
@@ -38,6 +39,7 @@ MEMBERS = st.builds(
     mig=INSTANCES,
     share=st.none() | SHARES,
     devices=st.lists(st.tuples(TEXT, st.integers(1, 4)), max_size=2).map(tuple),
+    ranks=st.lists(st.integers(0, 99), max_size=4).map(tuple),
 )
 CHANGES = st.builds(
     GpuChange,
@@ -67,6 +69,15 @@ ORDERS = st.builds(
 @given(ORDERS)
 def test_an_order_comes_back_from_disk_as_it_was(order: StartGang) -> None:
     assert order_from_json(json.loads(json.dumps(order_to_json(order)))) == order
+
+
+def test_an_order_put_down_before_there_were_rank_maps_is_read() -> None:
+    order = start_order("true", members=2, processes=3)
+    data = order_to_json(order)
+    for member in data["members"]:
+        del member["ranks"]
+    assert order_from_json(data) == order
+    assert [each.rank_of_process for each in order.members] == [(0, 1, 2), (3, 4, 5)]
 
 
 @given(st.text(max_size=12) | st.text("ab./\\-_\n", max_size=12))
@@ -109,6 +120,8 @@ def test_a_port_that_is_in_use_or_promised_is_passed_over() -> None:
         ("LD_LIBRARY_PATH", True),
         ("AWS_SECRET_ACCESS_KEY", False),
         ("RANK", False),
+        ("CUDA_MPS_PIPE_DIRECTORY", True),
+        ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", False),
     ],
 )
 def test_jobs_get_only_a_short_list_of_the_daemons_variables(name: str, is_given_on: bool) -> None:

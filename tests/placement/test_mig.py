@@ -14,12 +14,11 @@ from gantree.model.jobs import Job, Role, Shape
 from gantree.model.placements import GpuChange, MemberPlacement, MigPart, Placement
 from gantree.model.verdicts import Refused
 from gantree.placement import mig
+from gantree.placement.beside import members_on_node, slots_beside
 from gantree.placement.members import placement_of
 from gantree.placement.parts import (
     choose_parts,
     is_apart,
-    members_of_part,
-    slots_of_part,
 )
 from gantree.placement.problem import Problem
 from gantree.placement.search import place
@@ -274,7 +273,7 @@ def test_an_empty_gpu_takes_as_many_instances_as_its_table_says(gpu: str, profil
     found = placed(where, job((most, profile), communicates=False), (most,))
     starts = [part.start for member in found.members for part in member.mig]
     assert len(set(starts)) == most and set(starts) <= set(table.placements(profile))
-    assert members_of_part(where, 0, Shape(mig=profile), apart=False) == most
+    assert members_on_node(where, 0, Shape(mig=profile), apart=False) == most
     (change,) = found.changes
     assert change.mode is True and len(change.create) == most and not change.destroy
     assert change.seconds == mig.MODE_S + most * mig.MAKE_S
@@ -319,11 +318,11 @@ def test_idle_first_then_beside_then_in_the_way_then_a_gpu_that_must_be_switched
 def test_a_manager_of_whole_nodes_cuts_only_while_nobody_holds_anything_there() -> None:
     where = occupancy(2, mig_by="node", mig=(Mig(0, (("1g.10gb", 0),)),))
     shape = Shape(mig="3g.40gb")
-    assert members_of_part(where, 0, shape, apart=False) == 4
+    assert members_on_node(where, 0, shape, apart=False) == 4
     found = placed(where, job((2, "3g.40gb")), (2,))
     assert [change.seconds for change in found.changes] == [mig.NODE_S] * 2
     where.take("other", placed(where, job((1, "1g.10gb")), (1,)).members)
-    assert members_of_part(where, 0, shape, apart=False) == 0
+    assert members_on_node(where, 0, shape, apart=False) == 0
     assert where.free_gpus("n0") == (1,)
     where.give_back("other")
     assert where.free_gpus("n0") == (0, 1)
@@ -332,8 +331,8 @@ def test_a_manager_of_whole_nodes_cuts_only_while_nobody_holds_anything_there() 
 
 def test_where_nobody_cuts_only_what_is_there_is_given_and_a_cut_gpu_is_not_whole() -> None:
     where = occupancy(2, mig_by="nobody", mig=(Mig(0, (("1g.10gb", 0), ("1g.10gb", 3))),))
-    assert members_of_part(where, 0, Shape(mig="1g.10gb"), apart=False) == 2
-    assert members_of_part(where, 0, Shape(mig="2g.20gb"), apart=False) == 0
+    assert members_on_node(where, 0, Shape(mig="1g.10gb"), apart=False) == 2
+    assert members_on_node(where, 0, Shape(mig="2g.20gb"), apart=False) == 0
     assert where.free_gpus("n0") == (1,)
     assert placed(where, job((2, "1g.10gb"), communicates=False), (2,)).changes == ()
 
@@ -378,7 +377,7 @@ def test_the_best_place_of_one_role_is_given_up_where_another_has_no_other(
 def test_two_ranks_never_share_a_gpu_unless_they_never_talk() -> None:
     where, two = occupancy(1), job((2, "3g.40gb"))
     assert is_apart(read_wish(where.fabric, two))
-    assert members_of_part(where, 0, Shape(mig="3g.40gb"), apart=True) == 1
+    assert members_on_node(where, 0, Shape(mig="3g.40gb"), apart=True) == 1
     refused = place(where, two)
     assert isinstance(refused, Refused) and refused.never
     assert "2 instances of 3g.40gb on different GPUs" in refused.sentence
@@ -404,9 +403,9 @@ def test_nodes_in_like_states_are_counted_alike() -> None:
     where.take("a", placed(where, job((1, "3g.40gb")), (0,), (1,)).members)
     shape = Shape(mig="3g.40gb")
     every = where.fabric.index_of_node.values()
-    counted = slots_of_part(where, np.array(list(every)), shape, apart=False).tolist()
+    counted = slots_beside(where, np.array(list(every)), shape, apart=False).tolist()
     assert counted == [4, 3, 4, 4, 4, 4]
-    assert counted == [members_of_part(where, node, shape, apart=False) for node in every]
+    assert counted == [members_on_node(where, node, shape, apart=False) for node in every]
 
 
 # ----- through the search
@@ -452,5 +451,5 @@ def test_gangs_that_come_and_go_get_what_is_free_and_are_refused_only_what_is_no
                 _check_change(before, where, change)
         elif shape.part and not shape.cpus:
             apart = is_apart(read_wish(where.fabric, asked))
-            assert sum(members_of_part(where, n, shape, apart) for n in range(3)) < members
+            assert sum(members_on_node(where, n, shape, apart) for n in range(3)) < members
         where.check()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -254,3 +255,29 @@ def test_the_fast_path_for_one_role_counts_as_the_general_search_does(asked: Que
         for tier in range(fabric.node_tier + 1):
             fast, plain = ({int(fabric.domain_of_node[tier][n]) for n in nodes} for nodes in used)
             assert len(fast) == len(plain)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "gpus_of_second", "domains"),
+    [(150, 100, 1, (1, 4)), (130, 190, 1, (1, 5)), (300, 100, 2, (2, 8))],
+)
+def test_unlike_roles_of_a_large_gang_share_as_few_domains_as_their_gpus_need(
+    first: int, second: int, gpus_of_second: int, domains: tuple[int, ...]
+) -> None:
+    nodes = tuple(
+        Node(f"n{i}", "m", (f"s{i // 32}" if gpus_of_second > 1 else "s0", f"l{i // 8}"))
+        for i in range(128)
+    )
+    machines = {"m": Machine("m", 8, cpus=1000.0)}
+    occupancy = Occupancy(Fabric.build(Cluster("wide", ("spine", "leaf", "node"), machines, nodes)))
+    roles = (
+        Role("a", first, Shape(gpus=1)),
+        Role("b", second, Shape(gpus=gpus_of_second, cpus=1)),
+    )
+    job = Job("j", roles)
+    answer = place(occupancy, job)
+    assert isinstance(answer, Placement)
+    assert problems_of(occupancy, job, answer) == []
+    assert counts_of(occupancy.fabric, answer)[:2] == domains
+    occupancy.take("j", answer.members)
+    occupancy.check()

@@ -212,3 +212,13 @@ def test_whatever_is_asked_is_placed_rightly_or_refused_with_advice_that_holds(s
             assert isinstance(found, Placement), relaxation
             assert problems_of(occupancy, looser, found) == []
     occupancy.check()
+
+
+def test_a_member_too_large_for_every_machine_is_told_before_a_wish_that_contradicts_itself() -> (
+    None
+):
+    job = gang(3, Shape(gpus=4), topology=TopologyWish(slices=(Slices(2, "leaf"),)))
+    answer = refused(site(), job)
+    assert (answer.gate, answer.never) == (Gate.SHAPE, True)
+    assert answer.short_by is not None
+    assert (answer.short_by.resource, answer.short_by.amount) == ("gpus", 2)

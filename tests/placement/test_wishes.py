@@ -519,10 +519,17 @@ def test_a_role_that_prefers_a_tier_is_tried_whole_in_it() -> None:
 
 
 def test_a_spread_over_gpus_is_one_member_a_gpu() -> None:
-    service = replace(workers(2, spread=Spread("gpu")), communicates=False)
+    service = replace(workers(2, spread=Spread("gpu", 1)), communicates=False)
     assert read_wish(
         FABRIC, replace(service, roles=(Role("w", 2, Shape(mig="1g.10gb")),))
     ).one_member_per_gpu
+    evenly = replace(service, topology=TopologyWish(spread=Spread("gpu")))
+    for members, shape, used in ((4, Shape(gpu_share=0.25), 4), (9, Shape(gpu_share=0.5), 5)):
+        asked = replace(evenly, roles=(Role("w", members, shape),))
+        found = place(Occupancy(FABRIC), asked)
+        assert isinstance(found, Placement)
+        assert not any(m.share.alone for m in found.members if m.share), "nobody waits for another"
+        assert len({(m.node, m.parts) for m in found.members}) == used
     alone = replace(service, topology=TopologyWish(), roles=(Role("w", 2, Shape(mig="1g.10gb")),))
     assert not read_wish(FABRIC, alone).one_member_per_gpu
 

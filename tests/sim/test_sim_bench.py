@@ -3,7 +3,10 @@
 from random import Random
 
 from gantree.sim.bench.decisions import decisions
-from gantree.sim.bench.mix import gang, half_full
+from gantree.sim.bench.memory import memory
+from gantree.sim.bench.mix import GPUS_OF_LEAF, gang, half_full
+from gantree.sim.bench.siblings import fill, large_gang, refusals
+from gantree.sim.bench.tas import tas
 
 GANGS = 4000
 
@@ -32,9 +35,41 @@ def test_the_mix_is_as_documented() -> None:
     def share(kind: list[bool]) -> float:
         return round(sum(kind) / GANGS, 1)
 
-    assert share([g.topology.required == "leaf" for g in gangs]) == 0.3
+    too_large = [g.members > GPUS_OF_LEAF and g.topology.required == "leaf" for g in gangs]
+    held = [g.topology.required == "leaf" for g in gangs]
+    assert share([one and not other for one, other in zip(held, too_large, strict=True)]) == 0.3
+    assert 0.04 < sum(too_large) / GANGS < 0.1
     assert share([g.topology.preferred == "leaf" for g in gangs]) == 0.4
     assert share([bool(g.topology.slices) for g in gangs]) == 0.1
     assert share([g.members > 8 for g in gangs]) == 0.2
     assert all(g.members % cut.members == 0 for g in gangs for cut in g.topology.slices)
     assert {g.roles[0].shape.gpus for g in gangs} == {1, 2, 4, 8}
+
+
+def test_a_large_gang_is_placed_and_measured() -> None:
+    figures = large_gang(1024, 40, 1, "spine", decisions=2, seed=1)
+    assert (figures["gpus"], figures["members"], figures["placed"]) == (1024, 40, 1.0)
+    assert 0 < figures["median_us"] <= figures["p99_us"]
+
+
+def test_an_empty_cluster_is_filled_to_the_last_gpu() -> None:
+    figures = fill(64)
+    assert (figures["jobs"], figures["placed"]) == (64, 64)
+    assert 0 < figures["seconds"] < figures["handle_seconds"] + 60
+
+
+def test_every_gang_that_is_made_to_be_refused_is() -> None:
+    assert refusals(2048, decisions=4, seed=1)["refused"] == 1.0
+
+
+def test_all_gangs_of_the_kueue_test_get_a_place() -> None:
+    figures = tas(queues=1)
+    assert figures["gangs"] == figures["placed"] == 500
+    assert figures["events"] == 1500
+    assert figures["makespan_s"] == 61.0  # the last large gang comes at 60 s and runs for one
+
+
+def test_memory_is_that_of_all_shapes() -> None:
+    figures = memory(1024)
+    assert (figures["gpus"], figures["shapes"]) == (1024, 10)
+    assert figures["after_import_MB"] > 0

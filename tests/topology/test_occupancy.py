@@ -380,7 +380,7 @@ def test_the_last_free_nodes_of_each_domain_are_held_back() -> None:
     assert held_back() == [0, 4, 5]
     occupancy.take("b", [member("n0", (0,))])
     assert held_back() == [4, 5]
-    twin = occupancy.confined_to(range(3, 5))
+    twin = occupancy.copy()
     assert twin.held_back_node.nonzero()[0].tolist() == [4, 5]
     occupancy.give_back("a")
     occupancy.mark("n2", usable=True)

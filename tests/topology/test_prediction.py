@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import Cluster, DomainFacts, Link, NicFacts, Node
 from gantree.model.jobs import AxisTraffic, Job, Traffic, Transformer
-from gantree.model.placements import MemberPlacement
+from gantree.model.placements import MemberPlacement, MigPart, SharePart
 from gantree.testing.builders import job
 from gantree.topology import signature
 from gantree.topology.catalog import machine
@@ -53,8 +53,9 @@ JOBS = (
 
 @st.composite
 def gangs(draw: Callable[..., int]) -> tuple[MemberPlacement, ...]:
-    """Members of 0 to 4 GPUs each, several of them on a node at times; no GPU twice."""
+    """Members of 0 to 4 GPUs each, or of a share of one, several of them on a node at times; no GPU twice."""
     each = draw(st.sampled_from([0, 1, 2, 4]))
+    shared = each == 1 and draw(st.booleans())
     members: list[MemberPlacement] = []
     free = {n: list(range(int(USED.gpus_of_node[n]))) for n in range(12)}
     for rank in range(draw(st.integers(1, 6))):
@@ -62,7 +63,9 @@ def gangs(draw: Callable[..., int]) -> tuple[MemberPlacement, ...]:
         at = draw(st.integers(0, len(free[node]) - each))
         gpus = tuple(free[node][at : at + each])
         free[node] = [gpu for gpu in free[node] if gpu not in gpus]
-        members.append(MemberPlacement("w", rank, f"n{node}", gpus))
+        member = MemberPlacement("w", rank, f"n{node}", () if shared else gpus)
+        part = SharePart(gpus[0], 0.5, 20.0, "mps") if shared else None
+        members.append(replace(member, share=part))
     return tuple(members)
 
 
@@ -135,3 +138,26 @@ def test_ranks_that_share_a_gpu_are_not_taken_for_ranks_that_do_not(
     for collective in ("all_reduce", "all_to_all", "send_recv"):
         anew = Pricer(USED).price_many(collective, 1e8, table[:, :, 0], table[:, :, 1])
         assert pricer.price(collective, 1e8, ranks) == anew.one(0)
+
+
+def _instances(*places: tuple[str, int, int]) -> tuple[MemberPlacement, ...]:
+    return tuple(
+        MemberPlacement("w", rank, node, mig=(MigPart(gpu, "1g.10gb", start),))
+        for rank, (node, gpu, start) in enumerate(places)
+    )
+
+
+def test_members_with_parts_of_gpus_are_priced_as_ranks_on_these_gpus() -> None:
+    whole = tuple(MemberPlacement("w", rank, f"n{rank}", (0,)) for rank in range(2))
+    parts = _instances(("n0", 0, 0), ("n1", 0, 0))
+    assert predict(USED, parts).comm_s == predict(USED, whole).comm_s > 0
+    on_one_gpu = _instances(("n0", 0, 0), ("n0", 0, 1))
+    assert 0 < predict(USED, on_one_gpu).comm_s < predict(USED, parts).comm_s
+
+
+def test_how_fast_a_part_of_a_gpu_trains_is_not_told() -> None:
+    trains = replace(job("j", 2, 1), traffic=Traffic((AxisTraffic("data", 1e9),), 1.0))
+    whole = tuple(MemberPlacement("w", rank, f"n{rank}", (0,)) for rank in range(2))
+    for _ in range(2):  # from memory too
+        assert predict(USED, whole, trains).step_s is not None
+        assert predict(USED, _instances(("n0", 0, 0), ("n1", 0, 0)), trains).step_s is None

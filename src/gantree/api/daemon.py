@@ -20,7 +20,7 @@ from gantree import __version__
 from gantree.api import sockets
 from gantree.api.app import Backend, build_app
 from gantree.control.controller import Controller
-from gantree.control.gpu_ids import gpu_ids_of
+from gantree.control.gpu_ids import gpu_ids_of, mig_ids_of
 from gantree.control.loop import Loop
 from gantree.control.ports import Clock, ClusterPort, Emit
 from gantree.executors.local import LocalCluster
@@ -29,6 +29,7 @@ from gantree.journal.sqlite import FILE, SqliteJournal
 from gantree.model.cluster import Cluster
 from gantree.model.errors import JournalError
 from gantree.policy.preset import PRESETS, Policy
+from gantree.telemetry.mig import mig_instances
 from gantree.telemetry.nvml import uuids
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -84,7 +85,8 @@ async def _live(
 
     def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
         gpu_ids = gpu_ids_of(described, gethostname(), uuids)
-        return LocalCluster(state_dir, described, emit, clock, gpu_ids=gpu_ids)
+        mig_ids = mig_ids_of(gethostname(), mig_instances)
+        return LocalCluster(state_dir, described, emit, clock, gpu_ids=gpu_ids, mig_ids=mig_ids)
 
     def make_controller() -> Controller:
         controller = Controller(journal, policy, make_cluster, site=site, wake=loop.wake)

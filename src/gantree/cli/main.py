@@ -29,6 +29,9 @@ class Commands(LazyGroup):
         "place": Listed(
             "gantree.cli.place", "Say where jobs would go on a cluster; start nothing."
         ),
+        "what-if": Listed(
+            "gantree.cli.what_if", "Say where jobs would go if nodes, jobs or sizes were otherwise."
+        ),
         "ranks": Listed("gantree.cli.ranks", "Say which rank of a job runs on which GPU."),
         "cost": Listed("gantree.cli.cost", "Say what a job's traffic costs where it would run."),
         "topo": Listed("gantree.cli.topo", "Draw a cluster, or import a machine's topology."),

@@ -24,9 +24,9 @@ from gantree.formats.refusals import refusal_json
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
+from gantree.placement.elastic import placed_elastically
 from gantree.placement.rank_hints import MemberHint, hints_of
 from gantree.placement.rank_order import RankMap, rank_map
-from gantree.placement.search import place as search
 from gantree.placement.taste import Taste
 from gantree.planning.taste import taste_of
 from gantree.topology.fabric import Fabric
@@ -83,11 +83,11 @@ def _place_in_order(
     with progress("Placing") as advance:
         for number, job in enumerate(jobs):
             advance(number, len(jobs))
-            verdict = search(occupancy, job, taste)
+            placed, verdict = placed_elastically(occupancy, job, taste)
             ranks = None
             if isinstance(verdict, Placement):
                 occupancy.take(f"{number}:{job.name}", verdict.members)  # names may repeat
-                ranks = _ranks(fabric, job, verdict) if with_ranks else None
+                ranks = _ranks(fabric, placed, verdict) if with_ranks else None
             answers.append(Answer(job, verdict, ranks))
     return answers
 

@@ -1,13 +1,16 @@
 """How processes are told which GPUs they have: UUIDs on this machine's own GPUs, indices on virtual nodes.
 
+MIG instances have UUIDs alone, so a virtual node has none.
+
 A UUID cannot be misread; an index can, because CUDA counts the fastest GPU first unless told otherwise.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from gantree.executors.launch import GpuIds, gpu_indices
+from gantree.executors.parts import GpuIds, MigIds, gpu_indices, no_instances
 from gantree.model.cluster import Cluster
 from gantree.model.errors import Unreachable
+from gantree.model.placements import MigPart
 
 
 def gpu_ids_of(
@@ -29,5 +32,22 @@ def gpu_ids_of(
 
     def ids(node: str, gpus: tuple[int, ...]) -> str:
         return ",".join(uuids[gpu] for gpu in gpus) if node == hostname else gpu_indices(node, gpus)
+
+    return ids
+
+
+def mig_ids_of(hostname: str, read_instances: Callable[[], Mapping[MigPart, str]]) -> MigIds:
+    """UUIDs of the MIG instances of a node: those that the driver lists, where the node has this machine's name.
+
+    read_instances is asked each time, for instances come and go.
+    """
+
+    def ids(node: str) -> Mapping[MigPart, str]:
+        if node != hostname:
+            return no_instances(node)
+        try:
+            return read_instances()
+        except Unreachable:
+            return no_instances(node)
 
     return ids

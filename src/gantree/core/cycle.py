@@ -96,9 +96,7 @@ class Cycle:
                 return
             self._refused.add(signature)
         if self._may_make_room(draft, signature, state.priority):
-            plan, retry_at = find_victims(
-                draft.ledger, state, draft.now, self._policy, self._taste
-            )
+            plan, retry_at = find_victims(draft.ledger, state, draft.now, self._policy, self._taste)
             if plan is None:
                 self._retry_at[signature, state.priority] = retry_at
             else:

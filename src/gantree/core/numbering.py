@@ -1,8 +1,8 @@
 """Which global rank each process of a placed gang gets, decided when the gang is placed and recorded with its place.
 
-How ranks are ordered is `placement.rank_order`. A gang that does not say how it is parallel, or that fits a node,
-follows member order, and nothing is asked for it. Recorded, so that replay, recovery and an order that is sent again
-use the same map, whatever a later version would decide.
+How ranks are ordered is `placement.rank_order`. A gang that does not say how it is parallel, that fits a node, or that
+is very large, follows member order, and nothing is asked for it. Recorded, so that replay, recovery and an order that
+is sent again use the same map, whatever a later version would decide.
 """
 
 from dataclasses import replace
@@ -12,10 +12,13 @@ from gantree.model.placements import Placement
 from gantree.placement.rank_order import rank_map
 from gantree.topology.fabric import Fabric
 
+MOST_PROCESSES = 4096
+"""Larger gangs keep member order: a better one would hold up the turn for half a second and more."""
+
 
 def numbered(fabric: Fabric, job: Job, placement: Placement) -> Placement:
     """The placement with its ranks, where they differ from member order, and with the step that they come to."""
-    if not any(ways > 1 for _, ways in job.parallelism):
+    if not any(ways > 1 for _, ways in job.parallelism) or job.processes > MOST_PROCESSES:
         return placement
     if len({member.node for member in placement.members}) < 2:
         return placement

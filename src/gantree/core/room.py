@@ -72,9 +72,7 @@ def _room_to_come(ledger: Ledger, state: JobState) -> Occupancy:
     return later
 
 
-def make_room(
-    draft: Draft, state: JobState, plan: Plan, policy: Policy, taste: Taste
-) -> None:
+def make_room(draft: Draft, state: JobState, plan: Plan, policy: Policy, taste: Taste) -> None:
     """Claim the room and ask its holders to leave; start at once if only claims of others were in the way."""
     ledger = draft.ledger
     _drop_later_claims(draft, state, plan.placement)

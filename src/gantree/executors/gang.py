@@ -77,10 +77,13 @@ class Gang:
         write_json(str(self.run.gang), record)
         self._load()
 
-    def fail(self, reason: str) -> None:
-        """It cannot be started; what has been started of it is stopped. Raises OSError."""
+    def fail(self, reason: str, *, final: bool = False) -> None:
+        """It cannot be started; what has been started of it is stopped. Raises OSError.
+
+        final: it could not be the next time either.
+        """
         if self._failure is None:
-            self._failure = {"reason": reason, "code": 126}
+            self._failure = {"reason": reason, "code": 126, "final": final}
             self._is_news = True
             self.run.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_json(str(self.run.failed), self._failure)
@@ -227,6 +230,7 @@ class Gang:
                 job=job,
                 attempt=attempt,
                 reason=failure[0],
+                final=self._failure is not None and self._failure.get("final", False),
             )
         elif started:
             yield GangStarted(id=f"{prefix}/started", observed_at=now, job=job, attempt=attempt)

@@ -12,31 +12,32 @@ Which variables reach a process, weakest first:
 import errno
 import socket
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from gantree.executors.parts import (
+    MPS,
+    GpuIds,
+    MigIds,
+    no_instances,
+    share_variables,
+    visible_devices,
+)
 from gantree.executors.rundir import RunDirectory
 from gantree.model.cluster import Node
 from gantree.model.orders import MemberLaunch, StartGang
-
-GpuIds = Callable[[str, tuple[int, ...]], str]
-"""(node, GPU indices in link order) -> value of CUDA_VISIBLE_DEVICES."""
 
 _INHERITED = frozenset(
     {
         "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERMINFO",
         "LD_LIBRARY_PATH", "LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX",
         "CUDA_HOME", "CUDA_PATH", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR",
+        "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY",
     }
 )  # fmt: skip
 _PORTS = range(20_000, 30_000)
 """Below the range from which Linux gives out ports for outgoing connections (32768-60999), so that no
 connection of another rank takes the port between our look and the first member's bind."""
-
-
-def gpu_indices(node: str, gpus: tuple[int, ...]) -> str:
-    """Indices as the machine prints them; right for virtual nodes, and for real ones in PCI bus order."""
-    return ",".join(map(str, gpus))
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
@@ -76,24 +77,31 @@ def launch_record(
     base: Mapping[str, str],
     gpu_ids: GpuIds,
     failure_grace_s: float,
+    mig_ids: MigIds = no_instances,
 ) -> dict[str, Any]:
-    """What `shim` reads as launch.json. Every node that is named must be in nodes."""
-    first = min(order.members, key=lambda each: each.node_rank)
+    """What `shim` reads as launch.json. Every node that is named must be in nodes, and every MIG instance be there."""
+    first = min(order.members, key=lambda each: each.node_rank)  # that of rank 0
     fixed = {
         "WORLD_SIZE": str(order.world_size),
         "LOCAL_WORLD_SIZE": str(member.processes),
         "NODE_RANK": str(member.node_rank),
+        "GANTREE_RANKS": ",".join(map(str, member.rank_of_process)),
         "MASTER_ADDR": nodes[first.node].address,
         "MASTER_PORT": str(master_port),
         "GANTREE_RUN": str(run.member(member.node_rank)),
     }
-    place = _place_variables(order, member, run, gpu_ids)
+    place = {
+        **_place_variables(order, member, run),
+        **share_variables(member.share, member.processes),
+        "CUDA_VISIBLE_DEVICES": visible_devices(member, gpu_ids, mig_ids),
+    }
     return {
         "argv": [*nodes[member.node].launch, *member.run],
-        "env": {**base, **place, **dict(member.env), **fixed},
+        "env": {**_of_use(base, member), **place, **dict(member.env), **fixed},
         "workdir": member.workdir or base.get("HOME", "/"),
         "processes": [
-            _process_record(member, local_rank, run) for local_rank in range(member.processes)
+            _process_record(rank, local_rank, run)
+            for local_rank, rank in enumerate(member.rank_of_process)
         ],
         "checkpoint_signal": order.checkpoint_signal,
         "checkpoint_request": str(run.checkpoint / "request.json"),
@@ -101,9 +109,13 @@ def launch_record(
     }
 
 
-def _place_variables(
-    order: StartGang, member: MemberLaunch, run: RunDirectory, gpu_ids: GpuIds
-) -> dict[str, str]:
+def _of_use(base: Mapping[str, str], member: MemberLaunch) -> dict[str, str]:
+    """Where an MPS daemon listens is told only to those that are to share a GPU through it."""
+    shares = member.share is not None and member.share.isolation == MPS
+    return {name: base[name] for name in base if shares or not name.startswith("CUDA_MPS_")}
+
+
+def _place_variables(order: StartGang, member: MemberLaunch, run: RunDirectory) -> dict[str, str]:
     optional = {
         "NCCL_IB_HCA": "=" + ",".join(member.nics) if member.nics else None,
         "GANTREE_ARRAY_INDEX": _text(order.array_index),
@@ -112,7 +124,6 @@ def _place_variables(
     }
     return {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": gpu_ids(member.node, member.gpus) if member.gpus else "",
         "GANTREE_JOB": order.job,
         "GANTREE_ATTEMPT": str(order.attempt),
         "GANTREE_ROLE": member.role,
@@ -128,7 +139,6 @@ def _text(number: float | None) -> str | None:
     return None if number is None else str(number)
 
 
-def _process_record(member: MemberLaunch, local_rank: int, run: RunDirectory) -> dict[str, Any]:
-    rank = member.first_rank + local_rank
+def _process_record(rank: int, local_rank: int, run: RunDirectory) -> dict[str, Any]:
     env = {"RANK": str(rank), "LOCAL_RANK": str(local_rank)}
     return {"rank": rank, "env": env, "log": str(run.log(rank))}

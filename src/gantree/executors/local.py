@@ -14,12 +14,20 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 from gantree.executors import processes
 from gantree.executors.gang import Gang
 from gantree.executors.inventory import Inventory
-from gantree.executors.launch import GpuIds, free_port, gpu_indices, inherited, launch_record
+from gantree.executors.launch import free_port, inherited, launch_record
+from gantree.executors.parts import (
+    GpuIds,
+    MigIds,
+    gpu_indices,
+    no_instances,
+    not_cut_so,
+)
 from gantree.executors.rundir import RunDirectory, is_job_id, order_to_json
 from gantree.executors.shim import boot_id, read_json, write_json
 from gantree.model.cluster import Cluster
@@ -39,7 +47,8 @@ log = logging.getLogger(__name__)
 class LocalCluster:
     """Starts, watches and stops gangs on this machine, below state_dir.
 
-    clock gives seconds since 1970. gpu_ids turns GPU indices into CUDA_VISIBLE_DEVICES (UUIDs on real GPUs).
+    clock gives seconds since 1970. gpu_ids turns GPU indices into CUDA_VISIBLE_DEVICES (UUIDs on real GPUs), mig_ids
+    tells the UUIDs of MIG instances, and is asked anew for each gang that has any.
     Raises OSError where state_dir cannot be made.
     """
 
@@ -51,6 +60,7 @@ class LocalCluster:
         clock: Callable[[], float],
         *,
         gpu_ids: GpuIds = gpu_indices,
+        mig_ids: MigIds = no_instances,
         failure_grace_s: float = FAILURE_GRACE_S,
     ) -> None:
         self._state_dir = state_dir.resolve()
@@ -60,6 +70,7 @@ class LocalCluster:
         self._emit = emit
         self._clock = clock
         self._gpu_ids = gpu_ids
+        self._mig_ids = mig_ids
         self._failure_grace_s = failure_grace_s
         self._boot_id = boot_id()
         self._gangs: dict[tuple[str, int], Gang] = {}
@@ -132,12 +143,17 @@ class LocalCluster:
             if obstacle is not None:
                 gang.fail(obstacle)
                 return
+            mig_ids = cache(self._mig_ids)
+            not_so = not_cut_so(order, mig_ids)
+            if not_so is not None:
+                gang.fail(not_so, final=True)
+                return
             taken = {
                 each.master_port for each in self._active.values() if each.master_port is not None
             }
             port = free_port(order.job, order.attempt, taken)
             gang.begin(order, port, order_to_json(order))
-            self._launch(gang)
+            self._launch(gang, mig_ids)
         except OSError as error:
             gang.fail(f"the gang could not be started: {error}")
 
@@ -153,15 +169,15 @@ class LocalCluster:
             return f"this machine has no signal {name!r}"
         return None
 
-    def _launch(self, gang: Gang) -> None:
-        """Start the shim of every member that has none."""
+    def _launch(self, gang: Gang, mig_ids: MigIds) -> None:
+        """Start the shim of every member that has none. Its MIG instances must be there."""
         order, port = gang.order, gang.master_port
         assert order is not None and port is not None
         base = inherited(os.environ)
         for member in gang.members:
             record = launch_record(
                 order, member.launch, self._node_of_name, gang.run, port, base,
-                self._gpu_ids, self._failure_grace_s,
+                self._gpu_ids, self._failure_grace_s, mig_ids,
             )  # fmt: skip
             member.start(record)
 
@@ -214,12 +230,17 @@ class LocalCluster:
             self._watch(gang)
             gang.look()
             if gang.order is not None and gang.may_go_on:
-                self._launch_rest(gang)
+                self._launch_rest(gang, gang.order)
         self.poll()
 
-    def _launch_rest(self, gang: Gang) -> None:
+    def _launch_rest(self, gang: Gang, order: StartGang) -> None:
+        mig_ids = cache(self._mig_ids)
         try:
-            self._launch(gang)
+            not_so = not_cut_so(order, mig_ids)
+            if not_so is not None:
+                gang.fail(not_so, final=True)
+            else:
+                self._launch(gang, mig_ids)
         except (OSError, KeyError) as error:
             gang.fail(f"the gang could not be started: {error}")
 

@@ -120,13 +120,10 @@ class Member:
         self.started = self.started or (self.folder / "started.json").exists()
         self.failure = self.failure or read_json(str(self.folder / "failed.json"))
         self.told_to_stop = self.told_to_stop or (self.folder / "stop.json").exists()
-        for rank in [rank for rank in self._ranks() if rank not in self.exits]:
+        for rank in [rank for rank in self.launch.rank_of_process if rank not in self.exits]:
             record = read_json(str(self.folder / f"exit.{rank}.json"))
             if record is not None:
                 self.exits[rank] = Exit(**record)
-
-    def _ranks(self) -> range:
-        return range(self.launch.first_rank, self.launch.first_rank + self.launch.processes)
 
     def _read_shim(self) -> None:
         if self._shim is None:

@@ -78,7 +78,7 @@ def order_from_json(data: dict[str, Any]) -> StartGang:
 
 
 def _member_from_json(data: dict[str, Any]) -> MemberLaunch:
-    tuples = {name: tuple(data[name]) for name in ("gpus", "nics", "run")}
+    tuples = {name: tuple(data.get(name, ())) for name in ("gpus", "nics", "run", "ranks")}
     pairs = {name: tuple(map(tuple, data.get(name, ()))) for name in ("env", "devices")}
     share = data.get("share")
     parts = {"mig": _instances(data.get("mig", ())), "share": share and SharePart(**share)}

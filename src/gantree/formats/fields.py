@@ -23,9 +23,10 @@ MAX_TEXT = 4096
 
 _DURATION_PATTERN = (
     r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?"
+    r"(?:(\d+(?:\.\d+)?)ms)?"
 )
 _DURATION = re.compile(_DURATION_PATTERN, re.ASCII)
-_SECONDS = (86_400.0, 3_600.0, 60.0, 1.0)
+_SECONDS = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
 
 
 def wrong(allowed: str, hint: str = "", found: str = "") -> PydanticCustomError:
@@ -111,7 +112,7 @@ def plain_text(value: Any) -> str:
 
 
 def duration(value: Any) -> float:
-    """Return seconds of a number or of a text such as 90s, 15m, 1h30m, 7d."""
+    """Return seconds of a number or of a text such as 90s, 15m, 1h30m, 7d, 250ms."""
     allowed = "a duration such as 90s, 15m, 1h30m or 7d, or a number of seconds"
     if isinstance(value, str):
         found = _DURATION.fullmatch(value) if 0 < len(value) <= MAX_DURATION_CHARS else None

@@ -24,6 +24,7 @@ from gantree.model.jobs import (
     DataNeed,
     Elastic,
     Job,
+    Near,
     Restarts,
     Role,
     Shape,
@@ -111,7 +112,7 @@ def shape_of(each: EachForm, models: Sequence[str], labels: Mapping[str, str]) -
 
 
 def _topology(form: TopologyForm) -> TopologyWish:
-    spread = form.spread
+    spread, near = form.spread, form.near if isinstance(form, GangTopologyForm) else None
     return TopologyWish(
         required=form.required,
         preferred=form.preferred,
@@ -119,6 +120,7 @@ def _topology(form: TopologyForm) -> TopologyWish:
         spread=Spread(spread.tier, spread.at_most) if spread else None,
         apart=tuple(Apart(apart.tier, tuple(apart.jobs)) for apart in form.apart),
         box=form.box if isinstance(form, GangTopologyForm) else None,
+        near=Near(near.tier, near.weights.axes()) if near else None,
     )
 
 

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from gantree.formats.fields import CountFromOne, Name, matching, wrong
+from gantree.formats.fields import Amount, CountFromOne, Name, matching, wrong
 from gantree.formats.forms import AlsoWritten, Form, Listed, one_or_many
+from gantree.model.jobs import AXES
 from gantree.text.document import Table, Truth, written
 from gantree.text.words import NAME_PATTERN
 
@@ -80,6 +81,28 @@ class ApartForm(Form):
     jobs: Annotated[list[JobPattern], Field(min_length=1), AlsoWritten(one_or_many)]
 
 
+class NearWeightsForm(Form):
+    """What each domain that the widest group of an axis reaches weighs."""
+
+    tensor: Amount | None = None
+    context: Amount | None = None
+    expert: Amount | None = None
+    data: Amount | None = None
+    pipeline: Amount | None = None
+
+    def axes(self) -> tuple[tuple[str, float], ...]:
+        """Return (axis, weight) of those that are written."""
+        told = ((axis, getattr(self, axis)) for axis in AXES)
+        return tuple((axis, weight) for axis, weight in told if weight is not None)
+
+
+class NearForm(Form):
+    """Groups of ranks in few domains of a tier, by what each domain of their widest weighs."""
+
+    tier: Name
+    weights: NearWeightsForm
+
+
 class TopologyForm(Form):
     """Where members may be, seen from each other and from other jobs."""
 
@@ -94,6 +117,7 @@ class TopologyForm(Form):
 
 
 class GangTopologyForm(TopologyForm):
-    """Where the members of the whole gang may be; only a whole gang can be a slice of a torus."""
+    """Where the members of the whole gang may be; only a whole gang can be a slice of a torus or weigh groups."""
 
     box: Box | None = None
+    near: NearForm | None = None

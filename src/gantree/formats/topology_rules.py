@@ -19,6 +19,7 @@ def topology_problems(form: JobForm) -> Iterator[Problem]:
             yield from _slices_problems(form, slices, roles)
         yield from _spread_problems(form, topology, roles)
     yield from _box_problems(form)
+    yield from _near_problems(form)
 
 
 def _topologies(form: JobForm) -> Iterator[tuple[TopologyForm, Sequence[RoleForm]]]:
@@ -83,3 +84,18 @@ def _box_problems(form: JobForm) -> Iterator[Problem]:
     else:
         return
     yield form.topology.problem("box", found, allowed)
+
+
+def _near_problems(form: JobForm) -> Iterator[Problem]:
+    """Groups that are weighed are those of the job's parallelism."""
+    near = form.topology.near
+    if near is None or form.any_lost("parallelism") or near.any_lost("weights"):
+        return
+    axes = [axis for axis, _ in form.parallelism.axes()]
+    weights = near.weights
+    allowed = f"axes of parallelism ({', '.join(axes)})" if axes else "a job that has a parallelism"
+    if not weights.axes():
+        yield near.problem("weights", "no weights", allowed)
+    for axis, _ in weights.axes():
+        if axis not in axes:
+            yield weights.problem(axis, "a weight of what the job is not cut along", allowed)

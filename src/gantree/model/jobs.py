@@ -85,6 +85,17 @@ class Apart:
 
 
 @dataclass(frozen=True, slots=True)
+class Near:
+    """Groups of ranks in few domains of a tier: (axis of the parallelism, what each domain of its widest group weighs).
+
+    It decides which rank runs where, before the predicted step does; not where members go.
+    """
+
+    tier: str
+    weights: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TopologyWish:
     """required: all members in one domain of this tier, or wait. preferred: try this tight first, then widen.
 
@@ -97,6 +108,7 @@ class TopologyWish:
     spread: Spread | None = None
     apart: tuple[Apart, ...] = ()
     box: tuple[int, ...] | None = None
+    near: Near | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,24 @@
 """Amounts of resources in a refusal: what a gang asks together, what is free of it, and how people call it.
 
-GPUs, CPUs, memory and NICs are sums over nodes, other devices too, by name. Parts of GPUs are counted as members that
-find one.
+GPUs, CPUs, memory, its bandwidth and NICs are sums over nodes, other devices too, by name. Parts of GPUs are counted as
+members that find one.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from gantree.model.cluster import Machine
 from gantree.model.jobs import Shape
 from gantree.placement.nearest import eligible_nodes
+from gantree.placement.numa import most_bandwidth
 from gantree.placement.parts import is_apart
 from gantree.placement.slots import slots_of
 from gantree.placement.wish import RoleWish, Wish
 from gantree.topology.fabric import BoolArray, IntArray
-from gantree.topology.numa import numa_nodes
-from gantree.topology.occupancy import Occupancy, memory_KiB, microcpus
+from gantree.topology.numa import BANDWIDTH, amounts_of
+from gantree.topology.occupancy import UNCOUNTED, Occupancy, memory_KiB, microcpus
 
 FreeOfNode = Callable[[Occupancy], IntArray]
 
@@ -43,12 +46,23 @@ def resources_of(wish: Wish, role: RoleWish) -> tuple[Resource, ...]:
             lambda where: where.free_memory_KiB_of_node,
         ),
         Resource("nics", shape.nics, 1, lambda where: where.free_nics_of_node),
+        Resource("memory_GBps", amounts_of(0, 0, shape.memory_GBps)[BANDWIDTH], 1e6, _bandwidth),
         *(Resource(name, count, 1, _devices(name)) for name, count in shape.devices),
     ]
     asked = [resource for resource in resources if resource.asked]
     if shape.part:
         asked.insert(0, Resource(shape.mig or "gpu_share", 1, 1, _parts(shape, is_apart(wish))))
     return tuple(asked)
+
+
+def _bandwidth(where: Occupancy) -> IntArray:
+    """Free memory bandwidth by node, in kB/s; where it is not told, more than anybody asks."""
+    fabric = where.fabric
+    free = [
+        sum(free for _, _, free in where.numa_use(node).free(fabric.machine_of_node(node)))
+        for node in range(len(fabric.nodes))
+    ]
+    return np.minimum(free, UNCOUNTED)
 
 
 def _devices(name: str) -> FreeOfNode:
@@ -97,13 +111,14 @@ def _lacks_of(
     for resource in resources_of(wish, role):
         if role.shape.part and resource.name in (role.shape.mig, "gpu_share"):
             continue
+        if resource.name == "memory_GBps":
+            continue
         there = int(resource.free_of_node(empty)[node])
         if resource.asked > there:
             lacks.append((resource.name, resource.asked / resource.unit, there / resource.unit))
-    if machine.numa_memory_GBps is not None:
-        there_GBps = machine.numa_memory_GBps * max(1, len(numa_nodes(machine)))
-        if role.shape.memory_GBps > there_GBps:
-            lacks.append(("memory_GBps", role.shape.memory_GBps, there_GBps))
+    there_GBps = most_bandwidth(machine, role.shape)
+    if role.shape.memory_GBps > there_GBps:
+        lacks.append(("memory_GBps", role.shape.memory_GBps, there_GBps))
     return lacks
 
 
@@ -167,7 +182,8 @@ def _because(wish: Wish, roles: Sequence[RoleWish], resource: Resource) -> str:
     )
     if not (is_part and wish.one_member_per_gpu and members > 1):
         return ""
-    return " on different GPUs, because NCCL refuses two ranks on one GPU"
+    refused = ", because NCCL refuses two ranks on one GPU" if wish.ranks_talk else ""
+    return f" on different GPUs{refused}"
 
 
 # ----- words

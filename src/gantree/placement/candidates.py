@@ -1,14 +1,16 @@
 """Other places for a gang than the one that counting found: those that may be faster, or leave more behind.
 
-    kinds            the same search among the nodes of each kind alone, if it needs no more domains
+    kinds            the same search among the nodes of each kind alone
     sound, data      among nodes of which less is worn or busy, or nearer to the data, even if it needs more domains
     free GPUs        where machines have links of several classes: another node for a gang that fits one, one for each
-                     set of free GPUs; for others the nodes alone whose free GPUs are linked best (`placement.linked`)
+                     set of free GPUs; for others the nodes alone whose free GPUs are linked best (`placement.linked`);
+                     these and kinds only if they need no more domains
     filled           one node full after the other instead of evenly, for a job that tells its traffic: what slows it
                      down a little may leave whole nodes to others
     exact            what OR-Tools finds in the time that the policy gives it (`placement.optimum`)
 
-Only places of the same choice of GPU models are candidates: which models a gang prefers goes before speed.
+Only places of the same choice of GPU models are candidates, and, where one domain of the tier that the gang prefers can
+hold it, only such places: what a gang prefers goes before speed.
 """
 
 from collections.abc import Hashable, Iterator
@@ -23,6 +25,7 @@ from gantree.placement.problem import Problem, Spread
 from gantree.placement.solve import Solution, solve
 from gantree.placement.taste import Taste
 from gantree.placement.wish import Wish
+from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
 MOST_NODES = 1024
@@ -34,9 +37,21 @@ def candidates(
 ) -> list[Solution]:
     """All places to compare, each once: at first the one that was found."""
     places: dict[tuple[tuple[int, tuple[int, ...]], ...], Solution] = {}
-    for problem, spread in _each(occupancy, wish, job, found, taste):
-        places.setdefault(tuple(spread), (problem, spread))
+    preferred = _preferred_tier(occupancy.fabric, job, found)
+    for other in _each(occupancy, wish, job, found, taste):
+        if preferred is None or _domains(other)[preferred] == 1:
+            places.setdefault(tuple(other[1]), other)
     return list(places.values())
+
+
+def _preferred_tier(fabric: Fabric, job: Job, found: Solution) -> int | None:
+    """The tier of the site that the gang prefers, if the place found is in one domain of it; None for no such tier."""
+    of_role = job.roles[0].topology.preferred if len(job.roles) == 1 else None
+    preferred = job.topology.preferred or of_role
+    if preferred not in fabric.tiers:
+        return None
+    tier = fabric.tiers.index(preferred)
+    return tier if _domains(found)[tier] == 1 else None
 
 
 def _each(
@@ -49,13 +64,12 @@ def _each(
     if speed:
         sets = node_sets(occupancy.fabric)
         domains = _domains(found)
-        for other in _among(occupancy, wish, found, sets.kinds):
-            if _domains(other) == domains:
-                yield other
-        yield from _among(occupancy, wish, found, sets.sound)
+        alike = list(_among(occupancy, wish, found, sets.kinds))
         if has_uneven_machines(occupancy.fabric):
             yield from _of_other_gpus(found)
-            yield from well_linked(wish, found)
+            alike += well_linked(wish, found)
+        yield from (other for other in alike if _domains(other) == domains)
+        yield from _among(occupancy, wish, found, sets.sound)
         yield from _filled(job, found)
     if speed and taste.exact_s:
         yield from _exact(job, found, taste)

@@ -26,6 +26,7 @@ import numpy as np
 from gantree.placement.least_sums import INFINITE, Costs, least_sum, part_of, up_to
 from gantree.placement.on_node import inside_node
 from gantree.placement.problem import Counts, Problem, Spread
+from gantree.placement.simplex import FloatArray
 from gantree.placement.spread_prices import Prices
 from gantree.topology.fabric import BoolArray, IntArray
 from gantree.topology.occupancy import UNCOUNTED
@@ -171,10 +172,10 @@ class _Tables:
         key = (price, self._profile_of_node[node])
         table = self._of_key.get(key)
         if table is None:
-            fits = self._fits(node)
+            fits, cut_s = self._fits(node)
             here = up_to(fits.shape)
             fits &= self._allowed[tier][here]
-            cost = np.where(self._some[here], np.int64(price), 0)
+            cost = np.where(self._some[here], np.int64(price), 0) + self._price.of_cuts(cut_s)
             for role in self._price.servers:
                 cost[self._x[role][here] > 0] += self._price.nics_short_of_node[node]
             cost = np.where(fits, cost, INFINITE)
@@ -182,8 +183,11 @@ class _Tables:
             table = self._of_key[key] = _Table(Costs(cost, closed).trimmed())
         return table
 
-    def _fits(self, node: int) -> BoolArray:
-        """Which x, up to each role's slots, a node can hold: every resource together, and its inner tiers."""
+    def _fits(self, node: int) -> tuple[BoolArray, FloatArray]:
+        """Which x, up to each role's slots, a node can hold: every resource together, and its inner tiers.
+
+        With it the seconds until the GPUs of the node are cut for them.
+        """
         problem = self._problem
         most = [
             min(members, int(table.of_node[node]))
@@ -193,11 +197,14 @@ class _Tables:
         fits = np.ones(x.shape[1:], dtype=np.bool_)
         for each, free in self._sums:
             fits &= np.tensordot(each, x, axes=1) <= free[node]
+        cut_s = np.zeros(fits.shape)
         if self._bound_inside:
             here = up_to(fits.shape)
             for counts in np.argwhere(fits & self._some[here] & self._allowed[-1][here]):
-                fits[tuple(counts)] = inside_node(problem, node, tuple(counts.tolist())) is not None
-        return fits
+                inside = inside_node(problem, node, tuple(counts.tolist()))
+                fits[tuple(counts)] = inside is not None
+                cut_s[tuple(counts)] = 0.0 if inside is None else inside.cut_s
+        return fits, cut_s
 
 
 def _sums(problem: Problem) -> list[tuple[IntArray, IntArray]]:

@@ -9,7 +9,10 @@ nodes are then swapped for those with less free while the gang still fits. Count
 
 from collections.abc import Mapping, Sequence
 
+from gantree.placement.breaking import Coming, broken_by_one
+from gantree.placement.parts import is_apart
 from gantree.placement.room import Room
+from gantree.topology.fabric import IntArray
 from gantree.topology.occupancy import UNCOUNTED
 
 DOMAINS_COMPARED = 4
@@ -28,7 +31,7 @@ def in_one_domain_of_nodes(room: Room, tier: int) -> Units:
     if len(candidates) > DOMAINS_COMPARED:
         fullest = free.argpartition(DOMAINS_COMPARED)[:DOMAINS_COMPARED]
         candidates, free = candidates[fullest], free[fullest]
-    free_of_node = room.problem.occupancy.free_gpus_of_node
+    free_of_node = _left_of_node(room)
     gpus = room.need * room.unit * room.table.shape.gpus
     best: Units = []
     least = (0, UNCOUNTED)
@@ -48,9 +51,18 @@ def in_nodes(room: Room, domain: int, need: int) -> Units:
     fabric = room.problem.fabric
     start, stop = fabric.first_node_of_domain[fabric.node_tier - 1][domain : domain + 2].tolist()
     capacity = room.capacity[-1][start:stop].tolist()
-    free = room.problem.occupancy.free_gpus_of_node[start:stop].tolist()
+    free = _left_of_node(room)[start:stop].tolist()
     even = room.talks
     return [(start + place, units) for place, units in few_places(capacity, free, need, even=even)]
+
+
+def _left_of_node(room: Room) -> IntArray:
+    """What is free on each node; for members with parts of GPUs, what one of them breaks there."""
+    problem, shape = room.problem, room.problem.wish.roles[0].shape
+    if not shape.part:
+        return problem.occupancy.free_gpus_of_node
+    coming = Coming(shape, problem.members[0], is_apart(problem.wish))
+    return broken_by_one(problem.occupancy, coming, room.capacity[-1] > 0)
 
 
 def dealt_evenly(room: Room, units: Units) -> Units:

@@ -2,7 +2,8 @@
 
     preferred       the strictest of `preferred.wishes` that has a place
     apart           on an occupancy without the domains of the others (`placement.apart`)
-    spread evenly   with as few members in one domain as can be: the smallest limit under which the gang fits
+    spread evenly   with as few members in one domain as can be: the smallest limit under which the gang fits; over
+                    GPUs, of which members have parts, one on each where they all fit so
 
 Evenness comes before being together: of the domains that the limit leaves a gang goes to as few as it can. Where no
 wish is granted, the reasons are in `placement.refusal`.
@@ -44,6 +45,9 @@ def grantable(occupancy: Occupancy, wish: Wish) -> bool:
 
 def _evened(occupancy: Occupancy, wish: Wish) -> tuple[Occupancy, Wish]:
     """The wish with limits for the roles that are to be spread evenly, as they stand where it has no place at all."""
+    if wish.even_on_gpus:
+        alone = replace(wish, one_member_per_gpu=True)
+        wish = alone if solvable(occupancy, alone) else wish
     if wish.even and solvable(occupancy, wish):
         for number, role in enumerate(wish.roles):
             if role.even_at:

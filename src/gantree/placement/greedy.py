@@ -1,9 +1,12 @@
 """A quick search for gangs whose roles combine in too many ways for tables: role after role, largest members first.
 
 Each role takes its own best place (`placement.one_role`) in what the roles before it left, all within one domain, from
-narrow to wide. What is found is a place, though not always in as few domains as could be; where nothing is found the
-exact search still decides, so no gang that fits is refused.
+narrow to wide. Roles that chose one by one can lie in more domains than all need together, so it is then tried again in
+fewer of them, the roomiest, tier by tier downwards. What is found is a place, though not always in as few domains as
+could be; where nothing is found the exact search still decides, so no gang that fits is refused.
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -11,6 +14,7 @@ from gantree.placement.members import placement_of
 from gantree.placement.one_role import one_role_spread
 from gantree.placement.problem import Counts, Problem, Spread
 from gantree.placement.wish import Wish
+from gantree.topology.fabric import BoolArray, IntArray
 from gantree.topology.occupancy import Occupancy
 
 MOST_COMBINATIONS = 10_000
@@ -18,6 +22,9 @@ MOST_COMBINATIONS = 10_000
 
 DOMAINS_TRIED = 16
 """Domains per tier that are tried, those with fewest free GPUs first."""
+
+COUNTS_TRIED = 8
+"""Numbers of domains of a tier that are tried instead of what was found, the least that have the GPUs first."""
 
 
 def is_too_large_for_tables(problem: Problem) -> bool:
@@ -36,15 +43,51 @@ def greedy_spread(problem: Problem) -> Spread | None:
         candidates = problem.domains_with_room(tier)
         free = problem.occupancy.free_gpus_in_domain(tier)[candidates]
         for domain in candidates[np.argsort(free, kind="stable")][:DOMAINS_TRIED].tolist():
-            spread = _role_after_role(problem, tier, domain)
+            inside = problem.fabric.domain_of_node[tier] == domain
+            spread = _role_after_role(problem, inside)
             if spread is not None:
-                return spread
+                return _in_fewer(problem, tier, inside, spread)
     return None
 
 
-def _role_after_role(problem: Problem, tier: int, domain: int) -> Spread | None:
-    first = problem.fabric.first_node_of_domain[tier]
-    left = problem.occupancy.confined_to(range(int(first[domain]), int(first[domain + 1])))
+def _in_fewer(problem: Problem, tier: int, inside: BoolArray, spread: Spread) -> Spread:
+    """The spread, or one in fewer domains of the tiers between this one and the node; the widest count first."""
+    for domain_of_node in problem.fabric.domain_of_node[tier + 1 : -1]:
+        used = _used(domain_of_node, spread)
+        for roomiest in _roomiest(problem, domain_of_node, inside, len(used) - 1):
+            closer = _role_after_role(problem, inside & np.isin(domain_of_node, roomiest))
+            if closer is not None:
+                spread = closer
+                break
+        inside = inside & np.isin(domain_of_node, _used(domain_of_node, spread))
+    return spread
+
+
+def _used(domain_of_node: IntArray, spread: Spread) -> IntArray:
+    used: IntArray = np.unique(domain_of_node[[node for node, _ in spread]])
+    return used
+
+
+def _roomiest(
+    problem: Problem, domain_of_node: IntArray, inside: BoolArray, most: int
+) -> Iterator[IntArray]:
+    """The domains with most free GPUs: as few as have those of the gang, then one more, up to most."""
+    asked = sum(
+        table.shape.gpus * members
+        for table, members in zip(problem.tables, problem.members, strict=True)
+    )
+    free_on_node = problem.occupancy.free_gpus_of_node * (inside & problem.occupancy.usable_node)
+    free = np.bincount(domain_of_node, weights=free_on_node)
+    order = np.argsort(-free, kind="stable")
+    least = int(np.searchsorted(np.cumsum(free[order]), asked)) + 1
+    for count in range(least, min(most, least + COUNTS_TRIED - 1) + 1):
+        yield order[:count]
+
+
+def _role_after_role(problem: Problem, inside: BoolArray) -> Spread | None:
+    """A spread on these nodes, the roles with most GPUs a member first; None says nothing."""
+    left = problem.occupancy.copy()
+    left.usable_node &= inside
     roles = range(len(problem.members))
     counts_on_node: dict[int, list[int]] = {}
     for role in sorted(roles, key=lambda role: -problem.tables[role].shape.gpus):

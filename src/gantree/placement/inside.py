@@ -9,7 +9,7 @@ and going back where the rest then finds no room. That is complete while the tie
 every machine of the catalogue; nodes are small, so it is also quick.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gantree.model.cluster import Machine
@@ -53,11 +53,16 @@ NOTHING_AROUND = Around()
 
 def members_inside(machine: Machine, free: int, gpus_each: int, layers: Layers) -> int:
     """How many members of gpus_each (at least 1) fit the free GPUs such that every layer is kept."""
+    return most_inside(machine, free, layers, lambda gpus: gpus.bit_count() // gpus_each)
+
+
+def most_inside(machine: Machine, gpus: int, layers: Layers, fit: Callable[[int], int]) -> int:
+    """How many members fit a mask of GPUs such that every layer is kept; fit says how many a mask holds without any."""
     if not layers:
-        return free.bit_count() // gpus_each
+        return fit(gpus)
     run, tier = layers[0]
     in_each = [
-        members_inside(machine, free & domain, gpus_each, layers[1:])
+        most_inside(machine, gpus & domain, layers[1:], fit)
         for domain in inner_domains(machine, tier)
     ]
     if run == ALL:
@@ -74,9 +79,9 @@ def choose_for_members(
 ) -> tuple[GpusOfMembers, ...] | None:
     """GPUs for every member of every demand, or None where they do not fit.
 
-    together names an inner tier of which one domain must hold all GPUs of all demands.
+    together names an inner tier of which one domain must hold all GPUs of all demands, if there are any.
     """
-    if together is not None:
+    if together is not None and any(demand.gpus_each for demand in demands if demand.members):
         domains = sorted(inner_domains(machine, together), key=lambda d: (free & d).bit_count())
         answers = (
             choose_for_members(machine, free & domain, demands, None, around) for domain in domains

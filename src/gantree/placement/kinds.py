@@ -6,7 +6,8 @@ models, a sick link, up-links of other widths), nodes are sorted in two ways, ea
 
     kinds    of one kind are nodes whose machine, NICs and every domain around them are alike to traffic
     sound    what is left at the worst place between a node and the top of the fabric, NICs included, as a share of the
-             best of its tier; the sets are the nodes at or above each share, the soundest first
+             best of its tier: less than 1 where something is worn, busy, or narrower than elsewhere; the sets are the
+             nodes at or above each share, the soundest first
 
 Data at hand divides nodes in the same way (`placement.locality`).
 """

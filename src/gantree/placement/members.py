@@ -17,12 +17,12 @@ from gantree.model.placements import (
     Placement,
     SharePart,
 )
-from gantree.placement.devices import choose_nics
 from gantree.placement.mig import changes_between
-from gantree.placement.numa import nics_with_room, split_numa
+from gantree.placement.numa import split_numa
 from gantree.placement.on_node import NodeGpus, OnNode
 from gantree.placement.parts import Part
 from gantree.placement.problem import Counts, Problem
+from gantree.placement.turns import Held, nics_of_member
 from gantree.topology.cost import predict
 from gantree.topology.numa import NumaUse
 from gantree.topology.occupancy import Occupancy
@@ -87,6 +87,10 @@ class _Beside:
         self, here: OnNode, number: int, role: str, shape: Shape, members: list[MemberPlacement]
     ) -> None:
         """Append the members of one role on the node."""
+        if here.held:
+            for one in here.held[number]:
+                self._append(role, shape, members, one)
+            return
         parts: tuple[Part | None, ...] = here.parts[number] if shape.part else ()
         gpus_of_member = here.gpus[number]
         for gpus, part in zip(gpus_of_member, parts or (None,) * len(gpus_of_member), strict=True):
@@ -94,21 +98,24 @@ class _Beside:
             near = gpus if part is None else (part.gpu,)
             self._taken = nics = self._nics(near, shape) if shape.nics else ()
             self._held = self._split(near, nics, shape)
-            members.append(
-                MemberPlacement(
-                    role,
-                    len(members),
-                    self._name,
-                    gpus,
-                    nics,
-                    shape.cpus,
-                    shape.memory_GiB,
-                    (part,) if isinstance(part, MigPart) else (),
-                    part if isinstance(part, SharePart) else None,
-                    shape.devices,
-                    self._held,
-                )
+            self._append(role, shape, members, Held(gpus, part, nics, self._held))
+
+    def _append(self, role: str, shape: Shape, members: list[MemberPlacement], one: Held) -> None:
+        members.append(
+            MemberPlacement(
+                role,
+                len(members),
+                self._name,
+                one.gpus,
+                one.nics,
+                shape.cpus,
+                shape.memory_GiB,
+                (one.part,) if isinstance(one.part, MigPart) else (),
+                one.part if isinstance(one.part, SharePart) else None,
+                shape.devices,
+                one.numa,
             )
+        )
 
     def _split(
         self, gpus: tuple[int, ...], nics: tuple[str, ...], shape: Shape
@@ -135,6 +142,4 @@ class _Beside:
             return ()
         if self._free_nics is None:
             self._free_nics = self._occupancy.free_nics_of_index(self._node)
-        if gpus:
-            return choose_nics(self._machine, gpus, self._free_nics, shape.nics)
-        return nics_with_room(self._machine, self._use, self._free_nics, shape)
+        return nics_of_member(self._machine, self._use, self._free_nics, gpus, shape)

@@ -50,9 +50,11 @@ Order = tuple[int, int, int, int, int]
 """(kind, loss of worth, instances destroyed, GPU, start): the smaller is taken."""
 
 
-def count(state: NodeState, profile: str, apart: bool) -> int:
-    """How many more instances of a profile members could hold on a node; apart: each on a GPU of its own."""
-    on_each = (members_on(state, gpu, profile) for gpu in range(len(state.gpus)))
+def count(state: NodeState, profile: str, apart: bool, within: int = -1) -> int:
+    """How many more instances of a profile members could hold on the GPUs of a mask; apart: one on each GPU."""
+    on_each = (
+        members_on(state, gpu, profile) for gpu in range(len(state.gpus)) if within >> gpu & 1
+    )
     return sum(min(members, 1) if apart else members for members in on_each)
 
 
@@ -158,6 +160,12 @@ def changes_between(node: str, before: NodeState, after: NodeState) -> tuple[Gpu
     Where a manager cuts the whole node, all changes of the node are made at once, in the seconds that each names.
     """
     return tuple(GpuChange(node, *change) for change in _changes(before, after))
+
+
+def until_cut_s(before: NodeState, after: NodeState) -> float:
+    """Seconds until a node's GPUs are cut so: one after the other, or all at once by a manager of the node."""
+    seconds = [each for *_, each in _changes(before, after)]
+    return max(seconds, default=0.0) if before.rules.mig_by == "node" else sum(seconds)
 
 
 @lru_cache(maxsize=1 << 14)

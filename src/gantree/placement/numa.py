@@ -93,6 +93,23 @@ def members_by_bandwidth(machine: Machine, use: NumaUse, shape: Shape) -> int:
     return sum(left // rate for left in free) if rate <= one or shape.part else sum(free) // rate
 
 
+def most_bandwidth(machine: Machine, shape: Shape) -> float:
+    """The most memory bandwidth, in GB/s, that a member with such GPUs can have on an empty machine; inf if not told.
+
+    On GPUs it has equal parts beside each, so the NUMA node with most of them decides.
+    """
+    if machine.numa_memory_GBps is None:
+        return float("inf")
+    layout, gpus = numa_layout(machine), shape.gpus or int(shape.part)
+    if not gpus:
+        return machine.numa_memory_GBps * len(layout.names)
+    there = [here.bit_count() for here in layout.gpus]
+    for most in range(1, gpus + 1):
+        if sum(min(here, most) for here in there) >= gpus:
+            return machine.numa_memory_GBps * gpus / most
+    return 0.0
+
+
 def gpus_within_bandwidth(machine: Machine, use: NumaUse, free: int, shape: Shape) -> int:
     """Those of the free GPUs (a mask) that the memory bandwidth left can serve for members of a shape.
 

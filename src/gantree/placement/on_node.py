@@ -4,25 +4,22 @@ Parts are chosen first, on GPUs that nobody could have whole as far as cutting t
 GPUs that are not in MIG mode as far as they go. Where the whole ones then do not fit, parts are chosen again such that
 they break into as few free GPUs as can be.
 
-Memory bandwidth beside the GPUs belongs to a NUMA node, so where it is asked roles are served one after the other.
-CPUs, memory and NICs are sums, which the slots of a node have counted (`placement.slots`).
+With memory bandwidth, or parts of GPUs inside a domain of the node, members are served one after the other
+(`placement.turns`). CPUs, memory and NICs are sums, which the slots of a node have counted (`placement.slots`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gantree.model.cluster import Machine
-from gantree.model.jobs import Shape
 from gantree.placement.gpu_sets import Fed
-from gantree.placement.inside import Around, Demand, GpusOfMembers, choose_for_members
-from gantree.placement.numa import (
-    gpus_fed,
-    gpus_within_bandwidth,
-    members_by_bandwidth,
-    split_numa,
-)
-from gantree.placement.parts import Part, beside_bandwidth, choose_parts, is_apart, with_part
+from gantree.placement.inside import Around, Demand, GpusOfMembers, Layers, choose_for_members
+from gantree.placement.mig import until_cut_s
+from gantree.placement.numa import gpus_fed
+from gantree.placement.parts import Part, choose_parts, is_apart
 from gantree.placement.problem import Counts, Problem
+from gantree.placement.turns import Asked, OfRoles, Turns
+from gantree.placement.wish import RoleWish
 from gantree.topology.masks import mask_of
 from gantree.topology.parts import NodeState
 
@@ -31,13 +28,22 @@ from gantree.topology.parts import NodeState
 class OnNode:
     """By role and member: gpus, the whole GPUs, and parts, for roles that take parts (() for others).
 
-    before and after are the states of the node's GPUs, None where nothing of it is or becomes cut or shared.
+    before and after are the states of the node's GPUs, None where nothing of it is or becomes cut or shared. held is
+    all that each member gets, where members were served in turn (`placement.turns`), else ().
     """
 
     gpus: tuple[GpusOfMembers, ...]
     parts: tuple[tuple[Part, ...], ...] = ()
     before: NodeState | None = None
     after: NodeState | None = None
+    held: OfRoles = ()
+
+    @property
+    def cut_s(self) -> float:
+        """Seconds until the node's GPUs are cut for them."""
+        if self.before is None or self.after is None:
+            return 0.0
+        return until_cut_s(self.before, self.after)
 
 
 def inside_node(problem: Problem, node: int, x: Counts) -> OnNode | None:
@@ -125,14 +131,47 @@ class NodeGpus:
 
 
 def _with_parts(inside: NodeGpus, problem: Problem, node: int, x: Counts) -> OnNode | None:
-    shapes = [role.shape for role in problem.wish.roles]
-    machine = problem.fabric.machine_of_node(node)
-    if machine.numa_memory_GBps is not None and any(shape.memory_GBps for shape in shapes):
-        return _Turns(inside, problem, node).served(x)
+    roles, has_parts = problem.wish.roles, any(role.shape.part for role in problem.wish.roles)
+    if _is_turn_by_turn(problem, node):
+        return _in_turn(problem, node, x, sparing=False) or _in_turn(problem, node, x, sparing=True)
     found = _chosen(inside, problem, node, x, sparing=False)
-    if found is None and any(shape.part for shape in shapes):
+    if found is None and has_parts:
         found = _chosen(inside, problem, node, x, sparing=True)
+        if found is None and any(role.layers for role in roles):
+            found = _in_turn(problem, node, x, sparing=True)
     return found
+
+
+def _is_turn_by_turn(problem: Problem, node: int) -> bool:
+    """Whether memory bandwidth is asked and told here, or parts of GPUs must be inside a domain of the node."""
+    roles, machine = problem.wish.roles, problem.fabric.machine_of_node(node)
+    if machine.numa_memory_GBps is not None and any(role.shape.memory_GBps for role in roles):
+        return True
+    together = problem.wish.together is not None
+    return any(role.shape.part and (together or role.layers) for role in roles)
+
+
+def _in_turn(problem: Problem, node: int, x: Counts, *, sparing: bool) -> OnNode | None:
+    """Role after role (`placement.turns`)."""
+    roles = problem.wish.roles
+    within = -1 if problem.gpu is None else 1 << problem.gpu
+    turns = Turns(
+        problem.occupancy, node, apart=is_apart(problem.wish), within=within, sparing=sparing
+    )
+    asked = [
+        Asked(role.shape, members, _layers(role)) for role, members in zip(roles, x, strict=True)
+    ]
+    served = turns.served(asked, problem.wish.together)
+    if served is None:
+        return None
+    held, after = served
+    gpus = tuple(tuple(one.gpus for one in members) for members in held)
+    parts = tuple(tuple(one.part for one in members if one.part is not None) for members in held)
+    return OnNode(gpus, parts, problem.occupancy.state_of_node(node), after, held)
+
+
+def _layers(role: RoleWish) -> Layers:
+    return role.layers if role.shape.gpus or role.shape.part else ()
 
 
 def _chosen(
@@ -164,66 +203,3 @@ def _unswitched(
 
 def _with_whole(state: NodeState, gpus: Sequence[GpusOfMembers]) -> NodeState:
     return state.take_whole([gpu for members in gpus for member in members for gpu in member])
-
-
-class _Turns:
-    """Roles served one after the other on one node, where each takes memory bandwidth: parts, GPUs, then the rest."""
-
-    def __init__(self, inside: NodeGpus, problem: Problem, node: int) -> None:
-        self._inside, self._problem, self._node = inside, problem, node
-        self._machine = problem.fabric.machine_of_node(node)
-        self._before = self._state = problem.occupancy.state_of_node(node)
-        self._use = problem.occupancy.numa_use(node)
-        self._closed = 0
-
-    def served(self, x: Counts) -> OnNode | None:
-        """GPUs and parts of x members of each role; None where one finds none."""
-        roles = self._problem.wish.roles
-        gpus: list[GpusOfMembers] = [((),) * members for members in x]
-        parts: list[tuple[Part, ...]] = [() for _ in x]
-        for role in sorted(range(len(x)), key=lambda role: _turn(roles[role].shape)):
-            shape, members = roles[role].shape, x[role]
-            if shape.part:
-                parts[role] = self._parts(shape, members)
-                homes: GpusOfMembers = tuple((part.gpu,) for part in parts[role])
-            elif shape.gpus:
-                homes = gpus[role] = self._whole(role, x)
-            else:
-                enough = members_by_bandwidth(self._machine, self._use, shape) >= members
-                homes = gpus[role] if enough else ()
-            if len(homes) < members:
-                return None
-            self._hold_bandwidth(shape, homes)
-        return OnNode(tuple(gpus), tuple(parts), self._before, self._state)
-
-    def _parts(self, shape: Shape, members: int) -> tuple[Part, ...]:
-        apart = is_apart(self._problem.wish)
-        found = beside_bandwidth(
-            self._machine, self._use, self._state, shape, apart, self._closed, members
-        )
-        for part in found:
-            self._state = with_part(self._state, part)
-            self._closed |= 1 << part.gpu if apart else 0
-        return tuple(found)
-
-    def _whole(self, role: int, x: Counts) -> GpusOfMembers:
-        shape = self._problem.wish.roles[role].shape
-        only = tuple(members if other == role else 0 for other, members in enumerate(x))
-        free = gpus_within_bandwidth(self._machine, self._use, self._state.free_mask(), shape)
-        gpus = _unswitched(self._inside, self._node, only, self._state, free)
-        if gpus is None:
-            return ()
-        self._state = _with_whole(self._state, gpus)
-        return gpus[role]
-
-    def _hold_bandwidth(self, shape: Shape, homes: GpusOfMembers) -> None:
-        for gpus in homes:
-            parts = split_numa(self._machine, self._use, gpus, (), shape)
-            self._use = self._use.changed(self._machine, parts, +1)
-
-
-def _turn(shape: Shape) -> int:
-    """What is bound to few GPUs comes first."""
-    if shape.part:
-        return 0
-    return 1 if shape.gpus else 2

@@ -6,6 +6,8 @@ in the fullest domain is taken, among the first in topology order: so what is ta
 fabric, and whole domains stay free at the other.
 """
 
+from gantree.placement.breaking import Coming, least_broken
+from gantree.placement.parts import is_apart
 from gantree.placement.problem import Problem
 from gantree.topology.fabric import BoolArray
 from gantree.topology.occupancy import memory_KiB, microcpus
@@ -45,7 +47,14 @@ def tightest_node(problem: Problem) -> int | None:
 
 
 def tightest_of(problem: Problem, fits: BoolArray) -> int:
-    """Of the nodes that hold the gang, at least one, that with fewest free GPUs, in the fullest domain."""
+    """Of the nodes that hold the gang, at least one, that with fewest free GPUs, in the fullest domain.
+
+    Members with parts of GPUs first look at what they break there.
+    """
+    role = problem.wish.roles[0]
+    if role.shape.part:
+        coming = Coming(role.shape, problem.members[0], is_apart(problem.wish))
+        fits = least_broken(problem.occupancy, coming, fits)
     free = problem.occupancy.free_gpus_of_node
     found = _first_in_fullest(problem, fits & (free == free[fits].min()))
     assert found is not None, "some node holds the gang"

@@ -14,17 +14,11 @@ once on one node a possible arrangement may, rarely, be missed. For one profile 
 from collections.abc import Hashable, Iterator, Sequence
 from functools import lru_cache
 
-import numpy as np
-
-from gantree.model.cluster import Machine
 from gantree.model.jobs import Shape
 from gantree.model.placements import MigPart, SharePart
 from gantree.placement import mig, shares
-from gantree.placement.numa import gpus_within_bandwidth, split_numa
 from gantree.placement.wish import Wish
-from gantree.topology.fabric import IntArray
 from gantree.topology.masks import gpus_of
-from gantree.topology.numa import NumaUse
 from gantree.topology.occupancy import Occupancy
 from gantree.topology.parts import NodeState, PartRules
 
@@ -34,63 +28,23 @@ Asked = Sequence[tuple[Shape, int]]
 Chosen = tuple[tuple[Part, ...], ...]
 """Per role the part of each member."""
 
-ANY_NUMBER = 1 << 20
-
 MOST_TRIES = 512
 """Members placed in vain before a node is given up as too full for several profiles."""
 
 
-def members_of_part(occupancy: Occupancy, node: int, shape: Shape, apart: bool) -> int:
-    """How many members of a shape with a part find GPUs, and bandwidth beside them, on a node, by index.
+@lru_cache(maxsize=1 << 16)
+def members_of_part(state: NodeState, shape: Shape, apart: bool, within: int = -1) -> int:
+    """How many members of a shape with a part find GPUs on a node; other resources are not counted.
 
-    Other resources are not counted. apart: they are ranks that talk to each other, each on a physical GPU of its own.
+    apart: they are ranks that talk to each other, each on a physical GPU of its own. within is the mask of the GPUs
+    that may be used.
     """
-    state = occupancy.state_of_node(node)
-    machine = occupancy.fabric.machine_of_node(node)
-    if shape.memory_GBps and machine.numa_memory_GBps is not None:
-        return len(beside_bandwidth(machine, occupancy.numa_use(node), state, shape, apart))
-    return _members(state, shape, apart)
+    if shape.mig is not None:
+        return mig.count(state, shape.mig, apart, within)
+    return shares.count(state, shape, apart, within)
 
 
-def beside_bandwidth(
-    machine: Machine,
-    use: NumaUse,
-    state: NodeState,
-    shape: Shape,
-    apart: bool,
-    excluded: int = 0,
-    members: int = ANY_NUMBER,
-) -> list[Part]:
-    """Parts for as many of the members as GPUs and the memory bandwidth on their NUMA nodes allow, in turn."""
-    parts: list[Part] = []
-    every = (1 << machine.gpus) - 1
-    while len(parts) < members:
-        served = gpus_within_bandwidth(machine, use, every, shape)
-        part = _best(state, shape, apart, excluded | every & ~served)
-        if part is None:
-            break
-        parts.append(part)
-        state = with_part(state, part)
-        use = use.changed(machine, split_numa(machine, use, (part.gpu,), (), shape), +1)
-        if apart:
-            excluded |= 1 << part.gpu
-    return parts
-
-
-def slots_of_part(occupancy: Occupancy, nodes: IntArray, shape: Shape, apart: bool) -> IntArray:
-    """As `members_of_part`, of many nodes; nodes whose GPUs are in like states are counted once."""
-    of_state: dict[Hashable, int] = {}
-    slots = np.zeros(len(nodes), dtype=np.int64)
-    for position, node in enumerate(nodes.tolist()):
-        key = _likeness(occupancy, node, shape)
-        members = of_state.get(key)
-        if members is None:
-            members = of_state[key] = members_of_part(occupancy, node, shape, apart)
-        slots[position] = members
-    return slots
-
-
-def _likeness(occupancy: Occupancy, node: int, shape: Shape) -> Hashable:
+def likeness(occupancy: Occupancy, node: int, shape: Shape) -> Hashable:
     """What makes nodes alike for a member with a part; quickly told for those of which nothing is cut or shared."""
     rules = occupancy.fabric.nodes[node]
     use = occupancy.numa_of_node.get(node) if shape.memory_GBps else None
@@ -102,13 +56,6 @@ def _likeness(occupancy: Occupancy, node: int, shape: Shape) -> Hashable:
         occupancy.parts_of_node.get(node, occupancy.free_mask_of_node[node]),
         use,
     )
-
-
-@lru_cache(maxsize=1 << 16)
-def _members(state: NodeState, shape: Shape, apart: bool) -> int:
-    if shape.mig is not None:
-        return mig.count(state, shape.mig, apart)
-    return shares.count(state, shape, apart)
 
 
 def is_apart(wish: Wish) -> bool:
@@ -149,14 +96,18 @@ def _chosen(
     return tuple(of_role[role] for role in range(len(asked))), _after(state, found)
 
 
-def _size(rules: PartRules, shape: Shape) -> tuple[int, float]:
-    """What comes first: instances by memory slices, then shares by compute and memory; the larger first."""
+def _size(rules: PartRules, shape: Shape) -> tuple[int, bool, float]:
+    """What comes first: instances by memory slices, then shares that admit one way only, by compute and memory.
+
+    The larger first; who admits any way of sharing joins those who do not.
+    """
     if shape.mig is None:
-        return 0, -max(shape.gpu_share or 0.0, (shape.gpu_memory_GiB or 0.0) / 1024)
+        part = max(shape.gpu_share or 0.0, (shape.gpu_memory_GiB or 0.0) / 1024)
+        return 0, shape.isolation is None, -part
     if not mig.has_profile(rules.table, shape.mig):
-        return 0, 0.0
+        return 0, False, 0.0
     assert rules.table is not None
-    return -rules.table.profile(shape.mig).memory_slices, 0.0
+    return -rules.table.profile(shape.mig).memory_slices, False, 0.0
 
 
 def _one_by_one(
@@ -165,7 +116,7 @@ def _one_by_one(
     """The best part for each member in turn."""
     found: list[Part] = []
     for shape in members:
-        part = _best(state, shape, apart, excluded, sparing)
+        part = best_part(state, shape, apart, excluded, sparing)
         if part is None:
             return None
         found.append(part)
@@ -175,9 +126,10 @@ def _one_by_one(
     return found
 
 
-def _best(
+def best_part(
     state: NodeState, shape: Shape, apart: bool, excluded: int = 0, sparing: bool = False
 ) -> Part | None:
+    """The part that one member gets, None where there is none; excluded and sparing as in `choose_parts`."""
     if shape.mig is not None:
         return mig.best_part(state, shape.mig, excluded, sparing)
     chosen = shares.choose(state, shape, 1, apart, gpus_of(excluded))
@@ -202,7 +154,7 @@ def _matched(state: NodeState, members: Sequence[Shape], excluded: int) -> list[
         [
             gpu
             for gpu in range(len(state.gpus))
-            if not excluded >> gpu & 1 and _best(state, shape, True, every ^ 1 << gpu)
+            if not excluded >> gpu & 1 and best_part(state, shape, True, every ^ 1 << gpu)
         ]
         for shape in members
     ]
@@ -223,7 +175,7 @@ def _matched(state: NodeState, members: Sequence[Shape], excluded: int) -> list[
     return [
         part
         for member, shape in enumerate(members)
-        if (part := _best(state, shape, True, every ^ 1 << gpu_of_member[member]))
+        if (part := best_part(state, shape, True, every ^ 1 << gpu_of_member[member]))
     ]
 
 
@@ -255,6 +207,6 @@ def _alternatives(state: NodeState, shape: Shape, excluded: int) -> Iterator[Par
         if shape.mig is not None:
             yield from mig.parts_on(state, gpu, shape.mig)
         else:
-            part = _best(state, shape, False, every ^ 1 << gpu)
+            part = best_part(state, shape, False, every ^ 1 << gpu)
             if part is not None:
                 yield part

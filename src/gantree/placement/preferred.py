@@ -3,15 +3,17 @@
 Each preferred slice, and the preferred tier of a role beside others, is a layer that is required or left out, for all
 of its runs or for none. The smaller a run, the longer its layer is kept, for most traffic is within the innermost
 groups: of three layers the outermost goes first, then the middle one with the outermost back, then both, then the
-innermost with the other two back. The preferred tier of the gang is no layer: every search goes from narrow to wide
-anyway.
+innermost with the other two back. The preferred tier of the gang is a layer where it lies inside a node; a tier of the
+site is none, for every search goes from narrow to wide anyway.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
-from gantree.model.jobs import Job, Slices, TopologyWish
+from gantree.model.errors import Unsupported
+from gantree.model.jobs import Job, TopologyWish
+from gantree.placement.inside import INNER_TIERS
 from gantree.placement.wish import Wish, allowed_tiers, read_wish
 from gantree.topology.fabric import Fabric
 
@@ -25,24 +27,48 @@ _Layer = tuple[int, int | None, int | None]
 def wishes(fabric: Fabric, job: Job) -> Sequence[Wish]:
     """The wish with all that is preferred, then with less of it, at last `read_wish`. Raises as that does."""
     plain = read_wish(fabric, job)
-    if not _may_prefer(job):
+    if not _may_prefer(fabric, job):
         return (plain,)
-    stricter = [read_wish(fabric, variant) for variant in _variants(fabric, job, _preferred(job))]
-    return (*dict.fromkeys(wish for wish in stricter if not wish.contradiction), plain)
+    return (*dict.fromkeys(_stricter(fabric, job)), plain)
 
 
-def _may_prefer(job: Job) -> bool:
+def _stricter(fabric: Fabric, job: Job) -> Iterator[Wish]:
+    """The wishes with something that is preferred; not those that nobody could grant or this version cannot place."""
+    for variant in _variants(fabric, job, _preferred(fabric, job)):
+        try:
+            wish = read_wish(fabric, variant)
+        except Unsupported:
+            continue
+        if not wish.contradiction:
+            yield wish
+
+
+def _may_prefer(fabric: Fabric, job: Job) -> bool:
     """Whether there may be a preferred layer: cheap, for most jobs have none."""
-    return len(job.roles) > 1 or bool(job.topology.slices) or bool(job.roles[0].topology.slices)
+    if len(job.roles) > 1 or job.topology.slices or job.roles[0].topology.slices:
+        return True
+    return _prefers_inside(fabric, job, job.topology) or _prefers_inside(
+        fabric, job, job.roles[0].topology
+    )
 
 
-def _preferred(job: Job) -> list[_Layer]:
+def _prefers_inside(fabric: Fabric, job: Job, topology: TopologyWish) -> bool:
+    """Whether a tier inside the node is preferred by a gang that fits one."""
+    tier = topology.preferred
+    if tier is None or tier not in INNER_TIERS or tier in fabric.tiers:
+        return False
+    return job.gpus <= fabric.most_gpus_of_node
+
+
+def _preferred(fabric: Fabric, job: Job) -> list[_Layer]:
     """Preferred layers, the smallest runs first; a role's preferred tier counts where it says more than the gang's."""
     layers: list[_Layer] = [
         (run.members, None, number)
         for number, run in enumerate(job.topology.slices)
         if run.preferred
     ]
+    if _prefers_inside(fabric, job, job.topology):
+        layers.append((job.members, None, None))
     for number, role in enumerate(job.roles):
         topology = role.topology
         layers += [
@@ -50,7 +76,8 @@ def _preferred(job: Job) -> list[_Layer]:
             for place, run in enumerate(topology.slices)
             if run.preferred
         ]
-        if topology.preferred is not None and len(job.roles) > 1:
+        says_more = len(job.roles) > 1 or _prefers_inside(fabric, job, topology)
+        if topology.preferred is not None and says_more:
             layers.append((role.members, number, None))
     return sorted(layers, key=lambda layer: layer[0]) if len(layers) > 1 else layers
 
@@ -71,25 +98,25 @@ def _variants(fabric: Fabric, job: Job, preferred: Sequence[_Layer]) -> Iterator
 
 def _requiring(fabric: Fabric, job: Job, layers: Sequence[_Layer]) -> Job:
     """The job with these preferred layers as required ones."""
-    topology = replace(job.topology, slices=_required(job.topology.slices, None, layers))
-    roles = []
-    for number, role in enumerate(job.roles):
-        wish = replace(role.topology, slices=_required(role.topology.slices, number, layers))
-        if any(of == number and place is None for _, of, place in layers):
-            wish = replace(wish, required=_narrower(wish, fabric))
-        roles.append(replace(role, topology=wish))
-    return replace(job, topology=topology, roles=tuple(roles))
+    roles = tuple(
+        replace(role, topology=_required(fabric, role.topology, number, layers))
+        for number, role in enumerate(job.roles)
+    )
+    return replace(job, topology=_required(fabric, job.topology, None, layers), roles=roles)
 
 
 def _required(
-    slices: tuple[Slices, ...], role: int | None, layers: Sequence[_Layer]
-) -> tuple[Slices, ...]:
+    fabric: Fabric, topology: TopologyWish, role: int | None, layers: Sequence[_Layer]
+) -> TopologyWish:
+    """The topology of a role (None: of the gang) with its layers among these as required ones."""
     kept = {place for _, of, place in layers if of == role}
-    return tuple(
+    slices = tuple(
         replace(run, preferred=False)
-        for place, run in enumerate(slices)
+        for place, run in enumerate(topology.slices)
         if not run.preferred or place in kept
     )
+    required = _narrower(topology, fabric) if None in kept else topology.required
+    return replace(topology, slices=slices, required=required)
 
 
 def _narrower(wish: TopologyWish, fabric: Fabric) -> str | None:

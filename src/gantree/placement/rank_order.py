@@ -5,11 +5,13 @@ that is mostly right; it is wrong where a framework counts otherwise, where size
 and 17 in the next), or where pipelines, not replicas, should stay in a leaf. What is right depends on the traffic, so
 the price decides (`topology.step_orders`), between:
 
-1. topology order itself, which wins ties: no map is dearer than it;
+1. topology order itself, which wins ties: no map is dearer than it, unless the job weighs groups;
 2. for up to six members, every order of whole members (those that look alike to traffic count as one);
 3. the layouts of `rank_layouts`, of whole members and, where every process has a GPU of its own, of single ranks;
 4. exchanges of two members, from the best of these on, while one helps. They are tried only where the best order is
-   much worse along some axis than another one is, and as many as `rank_search` allows.
+   much worse along some axis than another one is, and as many as `rank_search` allows;
+5. where the job weighs groups by the domains that they reach (`topology.near`), the chapters of `groups`. There only
+   orders of the least such cost are priced, and none is exchanged.
 
 The shortest step wins; of equal steps, which the slowest group of each axis decides, that with fewer slow groups. Whole
 members in order are preferred to single ranks of equal price: launchers such as torchrun count so. A job that tells
@@ -29,6 +31,7 @@ import numpy as np
 from gantree.model.errors import BadInput
 from gantree.model.jobs import AxisTraffic, Job, Traffic
 from gantree.model.placements import MemberPlacement, Placement
+from gantree.placement.groups import Reach
 from gantree.placement.rank_crossings import AxisCrossings, crossings_of
 from gantree.placement.rank_search import RankSearch
 from gantree.placement.rank_seats import Seats
@@ -94,7 +97,10 @@ class RankMap:
 
 
 def rank_map(fabric: Fabric, job: Job, placement: Placement) -> RankMap:
-    """Decide which rank runs where. members stand in rank order; each role of the placement is one of the job."""
+    """Decide which rank runs where. members stand in rank order; each role of the placement is one of the job.
+
+    Raises BadInput where the job weighs groups of an axis, or by domains of a tier, that is not there.
+    """
     members = placement.members
     decided = _decided(fabric, job, members)
     ranks = _ranks_of_processes(job, members, decided.seat_of_rank)
@@ -137,7 +143,7 @@ def _decided(fabric: Fabric, job: Job, members: Sequence[MemberPlacement]) -> _D
     roles = tuple((role.name, role.processes) for role in job.roles)
     sends = (job.parallelism, job.ranks_as_written, job.trains, job.traffic, job.overlap)
     shape = pricer_of(fabric).shapes.shape(nodes)
-    key: Hashable = (held, roles, shape, sends, job.communicates)
+    key: Hashable = (held, roles, shape, sends, job.communicates, job.topology.near)
     kept = _kept_of(fabric)
     decided = kept.answers.get(key)
     if decided is None:
@@ -161,7 +167,8 @@ def _decide(fabric: Fabric, job: Job, members: Sequence[MemberPlacement]) -> _De
     steps, told, assumed = _priced_by(pricer_of(fabric), job, seats)
     if steps is None:
         return _Decided(as_placed, assumed=assumed)
-    search = RankSearch(fabric, seats, steps)
+    reach = Reach.of(fabric, job, steps.ways, seats.domains(fabric)[:-1])
+    search = RankSearch(fabric, seats, steps, reach)
     best = search.best()
     plain = np.arange(gpus, dtype=np.int64)
     groups = {axis: each for axis, each in steps.groups.items() if _has_own(axis, steps.ways)}

@@ -8,6 +8,7 @@ from itertools import combinations, permutations
 
 import numpy as np
 
+from gantree.placement.groups import Reach
 from gantree.placement.rank_layouts import Layout, axis_orders, levels_that_divide
 from gantree.placement.rank_seats import Seats
 from gantree.topology.fabric import Fabric, IntArray
@@ -31,10 +32,16 @@ _LESS_SPREAD = 1 - 1e-3
 
 
 class RankSearch:
-    """The search for the cheapest order of one gang. An order is seat_of_rank[rank]."""
+    """The search for the cheapest order of one gang. An order is seat_of_rank[rank].
 
-    def __init__(self, fabric: Fabric, seats: Seats, steps: StepOfOrders) -> None:
+    reach counts orders where the job weighs groups: then only those of its least cost are priced.
+    """
+
+    def __init__(
+        self, fabric: Fabric, seats: Seats, steps: StepOfOrders, reach: Reach | None = None
+    ) -> None:
         self.fabric = fabric
+        self.reach = reach
         self.seats = seats
         self.steps = steps
         self.plain = np.arange(len(seats), dtype=np.int64)
@@ -46,8 +53,10 @@ class RankSearch:
     def best(self) -> IntArray:
         """The cheapest order; of equals topology order, then one of whole members."""
         orders = self._distinct([self.plain, *self._member_orders(), *self._layouts()])
+        if self.reach is not None:
+            orders = orders[self.reach.least(orders)]
         priced = self.steps.price(orders)
-        self.plain_step_s = float(priced.step_s[0])
+        self.plain_step_s = float(self._plain_of(orders, priced).step_s[0])
         chosen = _best(priced)
         self.best_step_s = float(priced.step_s[chosen])
         self.best_spread_s = float(priced.spread_s[chosen])
@@ -55,8 +64,13 @@ class RankSearch:
         along = priced.exposed_s
         to_gain_s = float((along[chosen] - along.min(axis=0)).sum())
         few = len(self.first_of_member) <= ALL_ORDERS_OF_MEMBERS
-        settled = few or to_gain_s < WORTH_EXCHANGING * self.best_step_s
+        settled = few or to_gain_s < WORTH_EXCHANGING * self.best_step_s or self.reach is not None
         return best if settled or self._regular() else self._exchanged(best)
+
+    def _plain_of(self, orders: IntArray, priced: OrderSteps) -> OrderSteps:
+        """The price of topology order, which is the first unless it was left out."""
+        is_first = (orders[0] == self.plain).all()
+        return priced if is_first else self.steps.price(self.plain[None])
 
     def _distinct(self, orders: Sequence[IntArray]) -> IntArray:
         return np.stack(list({order.tobytes(): order for order in orders}.values()))
@@ -100,6 +114,7 @@ class RankSearch:
                 for found in self._laid_over(self.first_of_member, domain, grid, order):
                     laid.add(found.tobytes())
                     yield found
+            yield from self._in_chapters(self.first_of_member, domain, grid)
         if self.seats.processes_alone:
             for order in orders:
                 over = self._laid_over(self.plain, domain, grid, order)
@@ -107,6 +122,7 @@ class RankSearch:
                 if in_a_row.tobytes() not in laid:  # else it lays whole members, as above
                     yield in_a_row
                     yield from over
+            yield from self._in_chapters(self.plain, domain, grid)
 
     def _laid_over(
         self, first: IntArray, domain: IntArray, grid: Mapping[str, int], order: Sequence[str]
@@ -120,6 +136,16 @@ class RankSearch:
         packed = layout.packed(levels_that_divide(domain[:, first[place]]))
         self.fits &= bool((row == packed).all())
         yield self._in_roles(first[place[packed]], size)
+
+    def _in_chapters(
+        self, first: IntArray, domain: IntArray, grid: Mapping[str, int]
+    ) -> Iterator[IntArray]:
+        """The grid over runs of seats that begin with `first`, by the groups that the job weighs."""
+        if self.reach is None:
+            return
+        places = first[np.lexsort(domain[::-1, first])]
+        for found in self.reach.proposals(grid, self._near_first(), first, places):
+            yield self._in_roles(places[found], len(self.plain) // len(first))
 
     def _in_roles(self, first_seat: IntArray, size: int) -> IntArray:
         """Runs of `size` seats by unit of ranks, those of another role exchanged with each other."""

@@ -50,12 +50,12 @@ Told = tuple[str, Shortage | None]
 
 def explain(occupancy: Occupancy, job: Job, wish: Wish) -> Refused:
     """Explain why `solve` found nothing for this wish on this occupancy."""
-    if wish.contradiction:
-        return _contradicted(occupancy, job, wish)
     for role in wish.roles:
         refused = _too_large(occupancy, wish, role)
         if refused is not None:
             return refused
+    if wish.contradiction:
+        return _contradicted(occupancy, job, wish)
     never = not OnEmpty.of(occupancy).holds(wish)
     where = occupancy.emptied() if never else kept_apart(occupancy, wish.apart)
     lack = lack_of_room(where, wish)

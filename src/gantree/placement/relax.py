@@ -95,11 +95,11 @@ def _without_slices(job: Job) -> Patch:
 
 
 def looser_spread(job: Job) -> Iterator[Patch]:
-    """Patches that allow twice, four times, ... as many members in a domain, then any number."""
+    """Patches that allow twice, four times, ... as many members in a domain, then any number; at once on a GPU."""
     spread = job.topology.spread
     if spread is not None and spread.at_most is not None:
         at_most, most = spread.at_most * 2, max(role.members for role in job.roles)
-        while at_most < most:
+        while at_most < most and spread.tier != "gpu":
             yield ((SPREAD, replace(spread, at_most=at_most)),)
             at_most *= 2
         yield ((SPREAD, None),)

@@ -165,13 +165,17 @@ def free_MiB(sharing: Sharing, gpu: GpuState) -> int | None:
     return sharing.memory_MiB - -(-held_KiB // 1024)
 
 
-def count(state: NodeState, shape: Shape, apart: bool) -> int:
-    """How many members of a share shape fit the GPUs of a node; apart: each on a GPU of its own."""
+def count(state: NodeState, shape: Shape, apart: bool, within: int = -1) -> int:
+    """How many members of a share shape fit the GPUs of a mask; apart: each on a GPU of its own."""
     sharing = sharing_of(state.rules)
     share = Share.of(sharing, shape, apart)
     if share is None:
         return 0
-    on_each = (share.members_on(sharing, gpu) for gpu in state.gpus)
+    on_each = (
+        share.members_on(sharing, gpu)
+        for number, gpu in enumerate(state.gpus)
+        if within >> number & 1
+    )
     return sum(min(members, 1) if apart else members for members in on_each)
 
 

@@ -12,17 +12,16 @@ Best is the size of the most goodput, and of sizes within ALIKE of it the smalle
                                  yardstick all-reduce is fastest, and more in proportion where it is slower
     members never talk           members
 
-Few sizes of many are priced: the largest that fits, the largest that one domain of each tier holds (the next one leaves
-it, so these are where a price jumps), and those halfway down from there.
+Up to MOST_PRICED sizes are all placed and priced. Of more it is every second, third, ... and the largest that fits,
+then all around the best of these.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import lcm
 
 from gantree.model.errors import BadInput
-from gantree.model.jobs import AxisTraffic, Elastic, Job, Traffic
+from gantree.model.jobs import Elastic, Job, Traffic
 from gantree.model.placements import Placement
 from gantree.placement.wish import slices_of
 from gantree.topology.traffic import micro_batches, ways_of
@@ -33,8 +32,8 @@ ALIKE = 0.01
 UNTOLD_COMM_SHARE = 0.2
 """Share of a step that communication takes at best where the job does not say: an assumption, not a measurement."""
 
-MOST_PRICED = 16
-"""Sizes of which all are priced; of more only those that the module names."""
+MOST_PRICED = 128
+"""Sizes of which all are priced; a place of some dozens of members takes about half a millisecond."""
 
 Priced = tuple[int, Placement]
 """A size, and a place for it."""
@@ -80,12 +79,7 @@ def _ways(job: Job, axis: str, ways: int, members: int) -> tuple[str, int]:
 def _shared(traffic: Traffic, share: float) -> Traffic:
     """What each rank does of a batch that stays: all but its gradients, whose size does not depend on the ways."""
     axes = tuple(
-        AxisTraffic(
-            each.axis,
-            each.size_bytes if each.axis == "data" else each.size_bytes * share,
-            each.calls,
-            each.collective,
-        )
+        each if each.axis == "data" else replace(each, size_bytes=each.size_bytes * share)
         for each in traffic.axes
     )
     compute_s = None if traffic.compute_s is None else traffic.compute_s * share
@@ -125,28 +119,31 @@ def _runs(job: Job) -> bool:
     return True
 
 
-def best_of(
-    job: Job, sizes: Sequence[int], tiers: Sequence[str], fits: Fits, place: Places
-) -> Priced | None:
-    """Of these sizes of a job, rising, the best that has a place, with it; None where none has one.
-
-    tiers are those of the fabric that a job may require, widest first.
-    """
-    if job.topology.box is not None:
-        return _best_box(job, sizes, place)
-    fitting = sizes[: _that_fit(job, sizes, fits)]
-    if not fitting:
+def best_of(job: Job, sizes: Sequence[int], fits: Fits, place: Places) -> Priced | None:
+    """Of these sizes of a job, rising, the best that has a place, with it; None where none has one."""
+    if job.topology.box is None:
+        sizes = sizes[: _that_fit(job, sizes, fits)]
+    step = max(1, -(-len(sizes) // MOST_PRICED))
+    found: dict[int, Placement] = {}
+    _price(job, (*sizes[::step], *sizes[-1:]), place, found)
+    if not found:
         return None
-    chosen = fitting if len(fitting) <= MOST_PRICED else _few(job, fitting, tiers, fits)
-    priced = [(size, found) for size in chosen if (found := place(resized(job, size)))]
-    assert len(priced) == len(chosen), f"job {job.name}: some of {chosen} fit and have no place"
-    return best_priced(job, priced)
+    best, _ = _best_found(job, found)
+    middle = sizes.index(best)
+    _price(job, sizes[max(0, middle - step + 1) : middle + step], place, found)
+    return _best_found(job, found)
 
 
-def _best_box(job: Job, sizes: Sequence[int], place: Places) -> Priced | None:
-    """Of boxes: a torus may hold a large one and no smaller one, for not every size has a legal shape."""
-    priced = [(size, found) for size in sizes if (found := place(resized(job, size)))]
-    return best_priced(job, priced) if priced else None
+def _best_found(job: Job, found: Mapping[int, Placement]) -> Priced:
+    return best_priced(job, [(size, found[size]) for size in sorted(found)])
+
+
+def _price(job: Job, sizes: Iterable[int], place: Places, found: dict[int, Placement]) -> None:
+    """Find places of sizes that have none yet."""
+    for size in sizes:
+        placement = None if size in found else place(resized(job, size))
+        if placement is not None:
+            found[size] = placement
 
 
 def _that_fit(job: Job, sizes: Sequence[int], fits: Fits) -> int:
@@ -159,28 +156,6 @@ def _that_fit(job: Job, sizes: Sequence[int], fits: Fits) -> int:
         else:
             high = middle - 1
     return low
-
-
-def _few(job: Job, sizes: Sequence[int], tiers: Sequence[str], fits: Fits) -> list[int]:
-    """Those of many fitting sizes that are priced, rising."""
-    chosen = {sizes[0], sizes[-1], *(size for size in sizes if size == job.members)}
-    half = sizes[-1] // 2
-    while half > sizes[0]:
-        chosen.add(sizes[bisect_right(sizes, half) - 1])
-        half //= 2
-    for tier in _narrower(job, tiers):
-        together = replace(job, topology=replace(job.topology, required=tier))
-        count = _that_fit(together, sizes, fits)
-        chosen.update(sizes[count - 1 : count])
-    return sorted(chosen)
-
-
-def _narrower(job: Job, tiers: Sequence[str]) -> Sequence[str]:
-    """Tiers that are narrower than what the job requires anyway."""
-    required = job.topology.required
-    if required is None:
-        return tiers
-    return tiers[tiers.index(required) + 1 :] if required in tiers else ()
 
 
 def best_priced(job: Job, priced: Sequence[Priced]) -> Priced:

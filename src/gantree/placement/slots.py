@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from gantree.model.jobs import Shape
-from gantree.placement.beside import slots_beside
+from gantree.placement.beside import is_served_in_turn, slots_beside
 from gantree.placement.inside import Layers, members_inside
 from gantree.placement.reach import Reach
 from gantree.topology.fabric import Fabric, IntArray, Labels
@@ -65,7 +65,7 @@ class SlotShape:
             nics=shape.nics,
             labels=shape.labels,
             models=models,
-            layers=layers if shape.gpus else (),
+            layers=layers if shape.gpus or part else (),
             among=among,
             beside=shape if part or shape.devices or shape.memory_GBps else None,
             apart=apart and part,
@@ -162,7 +162,8 @@ class SlotTable:
         if occupancy.fabric.cluster.spares:
             slots *= ~occupancy.held_back_node[nodes]
         if shape.beside is not None:
-            np.minimum(slots, slots_beside(occupancy, nodes, shape.beside, shape.apart), out=slots)
+            beside = slots_beside(occupancy, nodes, shape.beside, shape.apart, shape.layers)
+            np.minimum(slots, beside, out=slots)
         if shape.layers:
             self._keep_layers(occupancy, nodes, slots)
         return slots
@@ -170,6 +171,9 @@ class SlotTable:
     def _keep_layers(self, occupancy: Occupancy, nodes: IntArray, slots: IntArray) -> None:
         shape = self.shape
         run = shape.layers[-1][0] or 1
+        if shape.beside is not None and is_served_in_turn(shape.beside):
+            slots -= slots % run
+            return
         for position in np.flatnonzero(slots):
             node = int(nodes[position])
             inside = members_inside(

@@ -13,7 +13,7 @@ is remembered, whoever asks; errors name the job, so only they look at all of it
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import pairwise
@@ -58,8 +58,9 @@ class Wish:
     """A gang: all roles within one domain of tier whole_at; together is an inner tier for all GPUs, or None.
 
     contradiction is a plain sentence where the wish can never be met on any fabric. apart: other jobs whose domains
-    are not used. one_member_per_gpu: no two members may have parts of the same
-    GPU. even: some role is spread as evenly as there is room.
+    are not used. one_member_per_gpu: no two members may have parts of the same GPU, because ranks_talk to each other or
+    a spread says so. even: some role is spread as evenly as there is room; even_on_gpus: over GPUs, of which members
+    have parts.
     """
 
     roles: tuple[RoleWish, ...]
@@ -69,6 +70,8 @@ class Wish:
     apart: tuple[Apart, ...] = ()
     one_member_per_gpu: bool = True
     even: bool = False
+    ranks_talk: bool = True
+    even_on_gpus: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +137,36 @@ def _read_gang(fabric: Fabric, job: Job) -> Wish:
     for role in job.roles:
         bounds = _bounds(fabric.tiers, job.topology, role.topology, role.name)
         assert bounds is not None, "checked before"
-        roles.append(_role_wish(role, bounds))
+        roles.append(_role_wish(_with_neighbours(job, role), bounds))
         problems.append(_contradiction(role, bounds) or _shared_by_ranks(job, role))
     assert bounds is not None
-    spreads = [wish.spread for wish in _topologies(job) if wish.spread is not None]
+    limits = [spread.at_most for spread in _over_gpus(job)]
     return Wish(
         tuple(roles),
         bounds.gang_whole_at,
         bounds.together,
         next(filter(None, problems), ""),
         tuple(dict.fromkeys(apart for wish in _topologies(job) for apart in wish.apart)),
-        job.communicates or any(spread.tier == "gpu" for spread in spreads),
-        any(role.even_at for role in roles),
+        job.communicates or 1 in limits,
+        any(role.even_at for role in roles) or None in limits,
+        job.communicates,
+        None in limits,
     )
+
+
+def _over_gpus(job: Job) -> Iterator[Spread]:
+    """Spreads over GPUs, which mean something to members with parts of them only."""
+    if any(role.shape.part for role in job.roles):
+        spreads = (topology.spread for topology in _topologies(job))
+        yield from (spread for spread in spreads if spread is not None and spread.tier == "gpu")
+
+
+def _with_neighbours(job: Job, role: Role) -> Role:
+    """The role, beside whose shares strangers may be where its members never talk: nobody waits for the slowest."""
+    shape = role.shape
+    if job.communicates or shape.mig is not None or not shape.part or shape.neighbours:
+        return role
+    return replace(role, shape=replace(shape, neighbours=True))
 
 
 def _role_wish(role: Role, bounds: _Bounds) -> RoleWish:
@@ -294,6 +314,12 @@ def _check(fabric: Fabric, job: Job) -> None:
         for run in topology.slices:
             if run.role is not None and run.role not in names:
                 raise BadInput(f"job {job.name}: slices: no role {run.role!r}; allowed: {names}")
+    for spread in _over_gpus(job):
+        if not job.communicates and (spread.at_most or 1) > 1:
+            raise Unsupported(
+                f"job {job.name}: topology.spread: {spread.at_most} members with parts of one GPU cannot be counted by "
+                f"this version; leave at_most out (as evenly as there is room), or say 1"
+            )
     for role in job.roles:
         if role.members < 1:
             raise BadInput(f"job {job.name}: role {role.name}: members must be at least 1")
@@ -349,6 +375,8 @@ def _named_tiers(where: str, wish: TopologyWish) -> Iterator[tuple[str, str]]:
     if wish.spread is not None:
         yield f"{where}.spread.tier", wish.spread.tier
     yield from ((f"{where}.apart.tier", apart.tier) for apart in wish.apart)
+    if wish.near is not None:
+        yield f"{where}.near.tier", wish.near.tier
 
 
 def _bad_numbers(wish: TopologyWish) -> Iterator[str]:

@@ -29,7 +29,7 @@ from gantree.topology.discovery.gpus import GpuTopology
 from gantree.topology.discovery.machines.nvidia_names import sysfs_bus_id
 
 MIB = 1 << 20
-_NO_ANSWER = (
+NO_ANSWER = (
     pynvml.NVMLError_NotSupported,
     pynvml.NVMLError_InvalidArgument,
     pynvml.NVMLError_FunctionNotFound,
@@ -61,15 +61,15 @@ def topology() -> GpuTopology:
 
 def uuids() -> tuple[str, ...]:
     """Return the UUID of each GPU by index. Unreachable where no NVIDIA driver answers."""
-    with _driver():
-        return tuple(_text(pynvml.nvmlDeviceGetUUID(gpu)) for gpu in _handles())
+    with driver():
+        return tuple(text(pynvml.nvmlDeviceGetUUID(gpu)) for gpu in gpu_handles())
 
 
 def read() -> Readings:
     """Take all readings. Unreachable where no NVIDIA driver answers or a GPU fails while it is read."""
-    with _driver():
-        handles = _handles()
-        bus_ids = [_text(pynvml.nvmlDeviceGetPciInfo(gpu).busId) for gpu in handles]
+    with driver():
+        handles = gpu_handles()
+        bus_ids = [text(pynvml.nvmlDeviceGetPciInfo(gpu).busId) for gpu in handles]
         gpus = tuple(_gpu(index, handles, bus_ids) for index in range(len(handles)))
     return Readings(
         hostname=socket.gethostname(),
@@ -81,7 +81,7 @@ def read() -> Readings:
 
 
 @contextmanager
-def _driver() -> Iterator[None]:
+def driver() -> Iterator[None]:
     """Open NVML and close it again; its errors become Unreachable."""
     try:
         pynvml.nvmlInit()
@@ -98,7 +98,8 @@ def _driver() -> Iterator[None]:
         pynvml.nvmlShutdown()
 
 
-def _handles() -> list[Any]:
+def gpu_handles() -> list[Any]:
+    """Return NVML's handle of each GPU by index, while the driver is open."""
     return [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
 
 
@@ -107,8 +108,8 @@ def _gpu(index: int, handles: list[Any], bus_ids: list[str]) -> GpuReading:
     bus_id = sysfs_bus_id(bus_ids[index])
     to_gpu, to_switch = _links(gpu, bus_ids)
     return GpuReading(
-        uuid=_text(pynvml.nvmlDeviceGetUUID(gpu)),
-        name=_text(pynvml.nvmlDeviceGetName(gpu)),
+        uuid=text(pynvml.nvmlDeviceGetUUID(gpu)),
+        name=text(pynvml.nvmlDeviceGetName(gpu)),
         memory_MiB=_memory_MiB(gpu),
         place=PciPlace(()) if bus_id is None else sysfs.gpu_place(bus_id),
         levels=tuple(None if other is gpu else _level(gpu, other) for other in handles),
@@ -124,14 +125,14 @@ def _memory_MiB(gpu: Any) -> int | None:
     """Return the GPU's own memory; None where it has none but the CPU's (GB10, Jetson)."""
     try:
         return int(pynvml.nvmlDeviceGetMemoryInfo(gpu).total) // MIB
-    except _NO_ANSWER:
+    except NO_ANSWER:
         return None
 
 
 def _level(gpu: Any, other: Any) -> int | None:
     try:
         return int(pynvml.nvmlDeviceGetTopologyCommonAncestor(gpu, other))
-    except _NO_ANSWER:
+    except NO_ANSWER:
         return None
 
 
@@ -140,7 +141,7 @@ def _p2p(gpu: Any, other: Any) -> int | None:
     try:
         read = int(pynvml.nvmlDeviceGetP2PStatus(gpu, other, _P2P_READ))
         return read or int(pynvml.nvmlDeviceGetP2PStatus(gpu, other, _P2P_WRITE))
-    except _NO_ANSWER:
+    except NO_ANSWER:
         return None
 
 
@@ -152,7 +153,7 @@ def _clique(gpu: Any) -> str | None:
     ):
         try:
             ask(gpu, byref(info))
-        except _NO_ANSWER:
+        except NO_ANSWER:
             continue
         return fabric_clique(bytes(info.clusterUuid), info.cliqueId, info.state, info.status)
     return None
@@ -169,8 +170,8 @@ def _links(gpu: Any, bus_ids: list[str]) -> tuple[tuple[int, ...], int]:
             if _leads_to_switch(gpu, link):
                 to_switch += 1
                 continue
-            remote = _text(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu, link).busId)
-        except _NO_ANSWER:
+            remote = text(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu, link).busId)
+        except NO_ANSWER:
             continue
         index = places.get(sysfs_bus_id(remote))
         if index is not None:
@@ -181,11 +182,11 @@ def _links(gpu: Any, bus_ids: list[str]) -> tuple[tuple[int, ...], int]:
 def _leads_to_switch(gpu: Any, link: int) -> bool:
     try:
         kind = int(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu, link))
-    except _NO_ANSWER:
+    except NO_ANSWER:
         return False
     return kind == int(pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH)
 
 
-def _text(value: str | bytes) -> str:
+def text(value: str | bytes) -> str:
     """Return text; older versions of the binding return bytes."""
     return value.decode() if isinstance(value, bytes) else value

@@ -6,7 +6,7 @@ It reads the job, the cluster, what is held, and the tables of MIG profiles; not
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from gantree.model.jobs import Job, Shape
+from gantree.model.jobs import Job, Shape, Spread
 from gantree.model.placements import MemberPlacement, MigPart, Placement, SharePart
 from gantree.topology.mig import mig_table
 from gantree.topology.occupancy import Occupancy
@@ -45,10 +45,10 @@ def _as_asked(member: MemberPlacement, shape: Shape) -> Iterator[str]:
 
 
 def _two_on_one_gpu(job: Job, placement: Placement) -> list[str]:
-    """Ranks that talk to each other, and members spread over GPUs, are on GPUs of their own."""
-    topologies = [job.topology, *(role.topology for role in job.roles)]
-    over_gpus = any(wish.spread is not None and wish.spread.tier == "gpu" for wish in topologies)
-    if not (job.communicates or over_gpus):
+    """Ranks that talk to each other, and members of which a GPU may hold one, are on GPUs of their own."""
+    spreads = [job.topology.spread, *(role.topology.spread for role in job.roles)]
+    one_on_each = Spread("gpu", 1) in spreads
+    if not (job.communicates or one_on_each):
         return []
     owner_of: dict[Gpu, MemberPlacement] = {}
     problems = []

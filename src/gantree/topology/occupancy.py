@@ -261,16 +261,6 @@ class Occupancy:
         twin.held_back_node = self.held_back_node.copy()
         return twin
 
-    def confined_to(self, nodes: range) -> "Occupancy":
-        """A copy in which only these nodes, by index, may be used, and of them only those that may be anyway.
-
-        The same nodes are held back as before.
-        """
-        twin = self.copy()
-        twin.usable_node[: nodes.start] = False
-        twin.usable_node[nodes.stop :] = False
-        return twin
-
     def emptied(self) -> "Occupancy":
         """The same fabric with nothing taken, every node usable, every NIC whole. Shared and kept: do not change it."""
         if self._emptied is None:

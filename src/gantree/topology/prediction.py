@@ -14,6 +14,8 @@ from gantree.topology.signature import Kept
 from gantree.topology.step import step_time
 
 GIB = 1 << 30
+PARTS = -1
+"""Tells GPUs of which a member holds parts from whole ones, where places are compared."""
 
 
 def predict(
@@ -21,12 +23,13 @@ def predict(
 ) -> Predicted:
     """Price a gang's place: members in rank order, at least one.
 
-    step_s is there where the job tells its model or its traffic, and its parallelism fits this number of GPUs (one
-    that grew or shrank may not).
+    A part of a GPU counts as a rank on it. step_s is there where the job tells its model or its traffic, its members
+    have whole GPUs (how fast a part computes is not known), and its parallelism fits their number (a gang that grew or
+    shrank may not).
     """
     index_of_node = fabric.index_of_node
     nodes = [index_of_node[member.node] for member in members]
-    gpus = tuple([member.gpus for member in members])
+    gpus = tuple([member.gpus or (PARTS, *member.parts) for member in members])
     kept = _kept_of(fabric)
     key = (gpus, pricer_of(fabric).shapes.shape(nodes), _sends(job))
     predicted = kept.answers.get(key)
@@ -46,12 +49,13 @@ def predict_anew(
         for tier in range(1, fabric.node_tier + 1)
     )
     pricer, ranks = pricer_of(fabric), ranks_of(fabric, members)
+    whole = not any(member.parts for member in members)
     try:
-        step = step_time(pricer, job, ranks) if job is not None else None
+        step = step_time(pricer, job, ranks) if job is not None and whole else None
     except BadInput:
         step = None
     return Predicted(
-        comm_s=pricer.price("all_reduce", GIB, ranks).seconds,
+        comm_s=pricer.price_anew("all_reduce", GIB, ranks).seconds,
         crossings=crossings,
         step_s=step.step_s if step else None,
     )

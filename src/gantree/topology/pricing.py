@@ -84,13 +84,16 @@ class Pricer:
         key = (collective, size_bytes, algorithm, self._signature(collective, ranks))
         kept = self._kept.answers.get(key)
         if kept is None:
-            kept = self._price_anew(collective, size_bytes, ranks, algorithm)
+            kept = self.price_anew(collective, size_bytes, ranks, algorithm)
             self._kept.keep(key, kept, len(ranks))
         return kept
 
-    def _price_anew(
-        self, collective: str, size_bytes: float, ranks: Ranks, algorithm: str | None
+    def price_anew(
+        self, collective: str, size_bytes: float, ranks: Ranks, algorithm: str | None = None
     ) -> Price:
+        """As `price`, neither looked up nor kept: for who keeps answers of its own. Words and sizes must be right."""
+        if len(ranks) < 2:
+            return NOTHING
         if self._one_ring is not None and collective not in {"all_to_all", "send_recv"}:
             estimate, names = self._of_paths(
                 self._one_ring.read(ranks), collective, size_bytes, algorithm
@@ -220,5 +223,9 @@ def pricer_of(fabric: Fabric) -> Pricer:
 
 
 def ranks_of(fabric: Fabric, members: Sequence[MemberPlacement]) -> list[tuple[int, int]]:
-    """(node, GPU) of each GPU of the members, in member order: one rank for each GPU."""
-    return [(fabric.index_of_node[member.node], gpu) for member in members for gpu in member.gpus]
+    """(node, GPU) of each GPU of the members, in member order: one rank for each GPU, or for each part of one."""
+    return [
+        (fabric.index_of_node[member.node], gpu)
+        for member in members
+        for gpu in member.gpus or member.parts
+    ]

@@ -1,0 +1,206 @@
+"""`gantree what-if`: what would be placed if nodes were out of use, jobs had ended, or a gang were of another size.
+
+Offline, like `gantree place`: files in, an answer out, nothing is started. One trial is as things are, one with all
+that is to be otherwise, then one for each size that is asked. Each starts from the cluster file anew; in each the jobs
+are placed in the order of the command line and hold their place for the ones after them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.options import JsonOption, PolicyOption, new_app
+from gantree.cli.placement_lines import placement_lines
+from gantree.cli.placement_text import placement_json
+from gantree.cli.policies import policy_of
+from gantree.cli.printing import plural, print_json
+from gantree.cli.progress import progress
+from gantree.cli.reading import read_text, source_of
+from gantree.formats import read_cluster, read_job
+from gantree.formats.refusals import refusal_json
+from gantree.model.errors import BadInput
+from gantree.model.jobs import Job
+from gantree.model.placements import Placement
+from gantree.model.verdicts import Refused
+from gantree.placement.elastic import resized
+from gantree.placement.what_if import WhatIf
+from gantree.planning.taste import taste_of
+from gantree.text.hostlists import BadHostlist, count_nodes, expand
+from gantree.text.words import did_you_mean
+from gantree.topology.fabric import Fabric
+from gantree.topology.occupancy import Occupancy
+
+app = new_app()
+
+SOME_REFUSED = 3
+SITE = "site:"
+"""Before the jobs that a cluster file says hold something."""
+
+WithoutOption = Annotated[
+    list[str] | None,
+    typer.Option("--without", metavar="NODES", help="Nodes that are out of use: n7, n[0-3]."),
+]
+EndedOption = Annotated[
+    list[str] | None,
+    typer.Option("--ended", metavar="JOB", help="A job of the cluster file that has ended."),
+]
+MembersOption = Annotated[
+    list[int] | None,
+    typer.Option("--with-members", metavar="N", min=1, help="Jobs of one role with N members."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What was otherwise (members: None for as the files say), and what then became of each job.
+
+    holders are (node, job) of those who hold something of a node that was taken out of use.
+    """
+
+    without: tuple[str, ...]
+    ended: tuple[str, ...]
+    members: int | None
+    holders: tuple[tuple[str, str], ...]
+    verdicts: tuple[tuple[Job, Placement | Refused], ...]
+
+    @property
+    def all_placed(self) -> bool:
+        """Whether every job has a place."""
+        return all(isinstance(verdict, Placement) for _, verdict in self.verdicts)
+
+
+@app.command("what-if")
+def what_if(
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="Cluster file.")],
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help='Job files; "-" is stdin.')],
+    without: WithoutOption = None,
+    ended: EndedOption = None,
+    with_members: MembersOption = None,
+    policy: PolicyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say where jobs would go if nodes, jobs or sizes were otherwise.
+
+    Exit status: 0 all placed in every trial that was asked for, 3 some refused, 2 bad input.
+    """
+    fabric = Fabric.build(read_cluster(read_text(cluster), source_of(cluster)))
+    asked = [job for file in jobs for job in read_job(read_text(file), source_of(file))]
+    occupancy = Occupancy(fabric)
+    holders = dict.fromkeys(owner.removeprefix(SITE) for owner in occupancy.owners)
+    out = [node for word in without or () for node in _nodes(word)]
+    nodes = _known("--without", "a node of the cluster", out, fabric.index_of_node)
+    gone = _known("--ended", "a job that holds something of the cluster", ended or (), holders)
+    trials = WhatIf(occupancy, taste_of(policy_of(policy)))
+    found = _in_turn(trials, asked, nodes, gone, with_members or ())
+    if as_json:
+        print_json({"trials": [_json(trial) for trial in found]})
+    else:
+        typer.echo("\n".join(line for trial in found for line in _lines(trial)))
+    if not all(trial.all_placed for trial in found[1:] or found):
+        raise typer.Exit(SOME_REFUSED)
+
+
+def _nodes(word: str) -> list[str]:
+    try:
+        count_nodes(word)
+    except BadHostlist as error:
+        raise BadInput(f"--without: found {word!r}; allowed: {error}") from None
+    return expand(word)
+
+
+def _known(
+    option: str, what: str, words: Sequence[str], known: Mapping[str, object]
+) -> tuple[str, ...]:
+    """The words of an option, each once. Raises BadInput for one that is not known."""
+    for word in words:
+        if word not in known:
+            hint = did_you_mean(word, list(known)[:1000])
+            raise BadInput(f"{option}: found `{word}`; allowed: {what}. {hint}".rstrip())
+    return tuple(dict.fromkeys(words))
+
+
+def _in_turn(
+    trials: WhatIf,
+    jobs: Sequence[Job],
+    nodes: Sequence[str],
+    ended: Sequence[str],
+    sizes: Sequence[int],
+) -> list[Trial]:
+    """As it is, with what is otherwise, and with each of the sizes beside."""
+    found: list[Trial] = []
+    total = 1 + bool(nodes or ended) + len(sizes)
+    with progress("Trying") as advance:
+        with trials.branch():
+            found.append(_trial(trials, jobs, (), (), None))
+        for members in (*([None] if nodes or ended else []), *sizes):
+            advance(len(found), total)
+            with trials.branch():
+                found.append(_trial(trials, jobs, nodes, ended, members))
+    return found
+
+
+def _trial(
+    trials: WhatIf,
+    jobs: Sequence[Job],
+    nodes: Sequence[str],
+    ended: Sequence[str],
+    members: int | None,
+) -> Trial:
+    for holder in ended:
+        trials.give_back(SITE + holder)
+    holders = tuple(
+        (node, owner.removeprefix(SITE)) for node in nodes for owner in trials.without(node)
+    )
+    asked = jobs if members is None else [_of_size(job, members) for job in jobs]
+    verdicts = trials.place_all(asked)
+    return Trial(
+        tuple(nodes), tuple(ended), members, holders, tuple(zip(asked, verdicts, strict=True))
+    )
+
+
+def _of_size(job: Job, members: int) -> Job:
+    """The job with exactly so many members; those of several roles stay as they are."""
+    return replace(resized(job, members), elastic=None) if len(job.roles) == 1 else job
+
+
+# ----- how it is told
+
+
+def _json(trial: Trial) -> dict[str, Any]:
+    return {
+        "without": list(trial.without),
+        "ended": list(trial.ended),
+        "members": trial.members,
+        "holders": [{"node": node, "job": job} for node, job in trial.holders],
+        "placements": [_verdict_json(job, verdict) for job, verdict in trial.verdicts],
+    }
+
+
+def _verdict_json(job: Job, verdict: Placement | Refused) -> dict[str, Any]:
+    if isinstance(verdict, Placement):
+        return placement_json(job, verdict)
+    return {"job": job.name, "placed": False, "why": refusal_json(verdict)}
+
+
+def _lines(trial: Trial) -> Iterator[str]:
+    """What is otherwise, who is in the way of it, then a line for each job."""
+    otherwise = [f"without {node}" for node in trial.without]
+    otherwise += [f"{ended} ended" for ended in trial.ended]
+    otherwise += [f"with {plural(trial.members, 'member')}"] if trial.members else []
+    yield f"{', '.join(otherwise) or 'as it is'}:"
+    for node, holder in trial.holders:
+        yield f"  {holder} holds something of {node}"
+    for job, verdict in trial.verdicts:
+        if isinstance(verdict, Placement):
+            yield f"  {next(placement_lines(job, verdict, {}))}{_time(verdict)}"
+        else:
+            yield f"  {job.name}: not placed. {verdict.sentence}"
+
+
+def _time(placement: Placement) -> str:
+    predicted = placement.predicted
+    if predicted.step_s is not None:
+        return f", a step in {predicted.step_s:.3g} s"
+    return f", 1 GiB all-reduced in {predicted.comm_s * 1e3:.3g} ms" if predicted.comm_s else ""

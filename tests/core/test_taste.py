@@ -1,0 +1,64 @@
+"""What a site prefers of places reaches the scheduler: its policy decides where gangs go, also when room is made."""
+
+import pytest
+
+from gantree.model.cluster import Cluster, Node
+from gantree.model.jobs import Shape
+from gantree.placement.taste import DEFAULT, Taste, Usual
+from gantree.planning.taste import taste_of
+from gantree.policy.preset import PRESETS, Policy
+from gantree.testing.builders import job, machine
+from gantree.testing.stage import Stage
+from gantree.topology import catalog
+
+FOURS = ((Shape(gpus=4), 1.0),)
+"""A site to which members of four GPUs come."""
+
+
+def four_and_six() -> Cluster:
+    """A node of four GPUs and one of six: a member of two fits the first more tightly, and breaks its four."""
+    machines = {name: machine(size, name=name) for name, size in (("m4", 4), ("m6", 6))}
+    nodes = (Node("four", "m4", ("l0",)), Node("six", "m6", ("l0",)))
+    return Cluster("site", ("leaf", "node"), machines, nodes)
+
+
+def slow_and_fast() -> Cluster:
+    """A leaf of two A100 nodes and one of eight H100 nodes."""
+    nodes = (
+        *(Node(f"slow{n}", "dgx-a100", ("l0",)) for n in range(2)),
+        *(Node(f"fast{n}", "dgx-h100", ("l1",)) for n in range(8)),
+    )
+    machines = {name: catalog.machine(name) for name in ("dgx-a100", "dgx-h100")}
+    return Cluster("site", ("leaf", "node"), machines, nodes)
+
+
+def test_a_taste_is_what_the_policy_says() -> None:
+    policy = Policy(fragmentation_weight=3.0, demand=((Shape(1), 6.0),), exact_s=2.0)
+    assert taste_of(policy) == Taste(3.0, (Usual(Shape(1), 6.0),), 2.0)
+    assert all(taste_of(preset) == DEFAULT for preset in PRESETS.values())
+
+
+@pytest.mark.parametrize(("policy", "node"), [(Policy(), "four"), (Policy(demand=FOURS), "six")])
+def test_who_usually_comes_decides_where_a_member_goes(policy: Policy, node: str) -> None:
+    stage = Stage(four_and_six(), policy)
+    stage.submit(job("small", gpus=2))
+    assert stage.nodes("small") == [node]
+
+
+@pytest.mark.parametrize(("weight", "nodes"), [(0.0, "fast"), (5.0, "slow")])
+def test_the_weight_decides_where_a_gang_goes(weight: float, nodes: str) -> None:
+    stage = Stage(slow_and_fast(), Policy(fragmentation_weight=weight))
+    stage.submit(job("gang", members=2, gpus=8))
+    assert {node.rstrip("0123456789") for node in stage.nodes("gang")} == {nodes}
+
+
+@pytest.mark.parametrize(("policy", "node"), [(Policy(), "four"), (Policy(demand=FOURS), "six")])
+def test_room_is_made_where_the_site_prefers_it(policy: Policy, node: str) -> None:
+    stage = Stage(four_and_six(), policy)
+    stage.submit(job("low", 5, 2, priority="research"))
+    stage.started("low")
+    stage.submit(job("urgent", gpus=2, priority="serving"))
+    claim = stage.scheduler.ledger.claims["urgent"]
+    assert [member.node for member in claim.placement.members] == [node]
+    stage.ended("low", exit_code=143)
+    assert stage.nodes("urgent") == [node]
