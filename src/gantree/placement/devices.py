@@ -95,6 +95,7 @@ class _Book:
     chosen_nics: dict[tuple[tuple[int, ...], tuple[str, ...], int], tuple[str, ...]] = field(
         default_factory=dict
     )
+    beside: dict[tuple[int, int, Fed], Beside] = field(default_factory=dict)
 
     def choose_gpus(self, question: _Question) -> tuple[int, ...]:
         free, count, free_nics, nics, fed = question
@@ -102,15 +103,33 @@ class _Book:
             f"{free:b} names GPUs that {self.machine.name} has not"
         )
         assert 0 <= count <= free.bit_count(), f"{count} GPUs of {free.bit_count()} that are free"
-        known = free_nics is not None or fed
-        beside = self._beside(free_nics or 0, nics, fed) if known else None
-        answer = self.search.choose(free, count, beside) if count else ()
+        beside = self._beside(free_nics, nics, fed)
+        if beside is not None and beside.tells_nothing_of(free):
+            answer = self._answer((free, count, None, 0, ()))
+        else:
+            answer = self.search.choose(free, count, beside) if count else ()
         if len(self.chosen_gpus) >= KEPT_ANSWERS:
             self.chosen_gpus.clear()
         self.chosen_gpus[question] = answer
         return answer
 
-    def _beside(self, free_nics: int, nics: int, fed: Fed) -> Beside:
+    def _answer(self, question: _Question) -> tuple[int, ...]:
+        answer = self.chosen_gpus.get(question)
+        return answer if answer is not None else self.choose_gpus(question)
+
+    def _beside(self, free_nics: int | None, nics: int, fed: Fed) -> Beside | None:
+        """What is free beside the GPUs, read once; None where that does not matter."""
+        if free_nics is None and not fed:
+            return None
+        key = (free_nics or 0, nics, fed)
+        kept = self.beside.get(key)
+        if kept is None:
+            if len(self.beside) >= KEPT_ANSWERS:
+                self.beside.clear()
+            kept = self.beside[key] = self._read_beside(*key)
+        return kept
+
+    def _read_beside(self, free_nics: int, nics: int, fed: Fed) -> Beside:
         """What is free beside the GPUs; NICs that are near to no GPU tell none from another."""
         free = [nic for bit, nic in enumerate(self.machine.nics) if free_nics >> bit & 1]
         near = Counter(mask_of(nic.near) for nic in free if nic.near)

@@ -125,6 +125,10 @@ class Beside:
     nics: int
     fed: Fed
 
+    def tells_nothing_of(self, free: int) -> bool:
+        """Whether no set out of these GPUs lacks more than another: all are near free NICs, nothing more is asked."""
+        return not self.nics and not self.fed and not any(far & free for far in self.far)
+
     def lack(self, members: Sets, count: Callable[[Sets], Sets]) -> Sets:
         """How much each set lacks, as one number; count tells how many GPUs are in a set."""
         lack = members & 0

@@ -5,7 +5,7 @@ node the gang's GPUs are chosen together (`placement.on_node`), then role by rol
 that are still free, and the NUMA nodes on which a member holds what it holds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gantree.model.cluster import Machine
 from gantree.model.jobs import Job, Shape
@@ -22,7 +22,7 @@ from gantree.placement.numa import split_numa
 from gantree.placement.on_node import NodeGpus, OnNode
 from gantree.placement.parts import Part
 from gantree.placement.problem import Counts, Problem
-from gantree.placement.turns import Held, nics_of_member
+from gantree.placement.turns import nics_of_member
 from gantree.topology.cost import predict
 from gantree.topology.numa import NumaUse
 from gantree.topology.occupancy import Occupancy
@@ -87,9 +87,29 @@ class _Beside:
         self, here: OnNode, number: int, role: str, shape: Shape, members: list[MemberPlacement]
     ) -> None:
         """Append the members of one role on the node."""
+        for gpus, part, nics, numa in self._each(here, number, shape):
+            members.append(
+                MemberPlacement(
+                    role,
+                    len(members),
+                    self._name,
+                    gpus,
+                    nics,
+                    shape.cpus,
+                    shape.memory_GiB,
+                    (part,) if isinstance(part, MigPart) else (),
+                    part if isinstance(part, SharePart) else None,
+                    shape.devices,
+                    numa,
+                )
+            )
+
+    def _each(
+        self, here: OnNode, number: int, shape: Shape
+    ) -> Iterator[tuple[tuple[int, ...], Part | None, tuple[str, ...], tuple[NumaPart, ...]]]:
+        """(GPUs, part of one, NICs, what is on which NUMA node) of each member of a role."""
         if here.held:
-            for one in here.held[number]:
-                self._append(role, shape, members, one)
+            yield from ((one.gpus, one.part, one.nics, one.numa) for one in here.held[number])
             return
         parts: tuple[Part | None, ...] = here.parts[number] if shape.part else ()
         gpus_of_member = here.gpus[number]
@@ -97,25 +117,8 @@ class _Beside:
             self._settle()
             near = gpus if part is None else (part.gpu,)
             self._taken = nics = self._nics(near, shape) if shape.nics else ()
-            self._held = self._split(near, nics, shape)
-            self._append(role, shape, members, Held(gpus, part, nics, self._held))
-
-    def _append(self, role: str, shape: Shape, members: list[MemberPlacement], one: Held) -> None:
-        members.append(
-            MemberPlacement(
-                role,
-                len(members),
-                self._name,
-                one.gpus,
-                one.nics,
-                shape.cpus,
-                shape.memory_GiB,
-                (one.part,) if isinstance(one.part, MigPart) else (),
-                one.part if isinstance(one.part, SharePart) else None,
-                shape.devices,
-                one.numa,
-            )
-        )
+            self._held = numa = self._split(near, nics, shape)
+            yield gpus, part, nics, numa
 
     def _split(
         self, gpus: tuple[int, ...], nics: tuple[str, ...], shape: Shape

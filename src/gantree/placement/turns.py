@@ -8,9 +8,8 @@ inside a domain of the node; with parts beside others whose whole GPUs must. Who
     first
 
 and where one then finds no room, those before it try their other domains, tightest first, and single NUMA nodes, a
-limited number of times.
-Nothing else is gone back on, so of gangs with several such roles on one node a possible arrangement may, rarely, be
-missed. For one role alone the count of `members_in_turn` is what `served` then holds.
+limited number of times. Nothing else is gone back on, so of gangs with several such roles on one node a possible
+arrangement may, rarely, be missed. For one role alone the count of `members_in_turn` is what `served` then holds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -257,4 +256,4 @@ def _turn(of: Asked) -> tuple[bool, bool, int, float]:
     shape = of.shape
     beside_bandwidth = shape.memory_GBps > 0 and (shape.part or shape.gpus > 0)
     bound_to = 0 if shape.part else 1 if shape.gpus else 2
-    return not of.layers, not beside_bandwidth, bound_to, -shape.memory_GBps
+    return False, False, 0, -shape.memory_GBps

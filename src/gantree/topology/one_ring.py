@@ -7,13 +7,36 @@ terrains have no such short way (`None`).
 """
 
 from collections.abc import Iterable, Sequence
-from math import isnan
+from math import fsum, inf, isnan
 from operator import itemgetter, ne
+from typing import NamedTuple
 
 import numpy as np
 
 from gantree.topology.paths import Paths, figures_of
 from gantree.topology.terrain import NIC, Terrain
+
+
+class Ring(NamedTuple):
+    """`Paths` of one group, as numbers: all that the price of a collective over it depends on."""
+
+    ranks: int
+    islands: int
+    most_gpus: int
+    ring_GBps: float
+    ring_limit: int
+    nvlink: bool
+    in_switch_GBps: float
+    out_GBps: float
+    out_limit: int
+    hop_us: float
+    longest_us: float
+    generation: int
+
+    def paths(self) -> Paths:
+        """The same as arrays of one group."""
+        ranks, *figures = self
+        return Paths(ranks, *(np.array([figure]) for figure in figures))
 
 
 class OneRing:
@@ -28,6 +51,7 @@ class OneRing:
             for tier in range(terrain.fabric.node_tier, 0, -1)
         )
         self._figures: dict[tuple[int, int], tuple[float, ...]] = {}
+        self._nic = terrain.code(NIC)
 
     @classmethod
     def of(cls, terrain: Terrain) -> "OneRing | None":
@@ -36,8 +60,8 @@ class OneRing:
         free = all(tier.plain and isnan(tier.GPU_GBps) for tier in tiers)
         return cls(terrain) if free and not terrain.islands_span_nodes else None
 
-    def read(self, ranks: Sequence[tuple[int, int]]) -> Paths:
-        """The paths of a group of ranks, each a (node, GPU) by index, in rank order; at least two."""
+    def read(self, ranks: Sequence[tuple[int, int]]) -> "Ring":
+        """What a group of ranks comes to, each a (node, GPU) by index, in rank order; at least two."""
         mask_of_node: dict[int, int] = {}
         ranks_of_node: dict[int, int] = {}
         for node, gpu in ranks:
@@ -47,19 +71,19 @@ class OneRing:
         rows = [self._row(node, mask) for node, mask in mask_of_node.items()]
         tightest = min(rows, key=itemgetter(0))
         hop_us = self._hops_us(nodes) if many else [0.0]
-        return Paths(
+        return Ring(
             ranks=len(ranks),
-            islands=np.array([len(nodes)]),
-            most_gpus=np.array([max(ranks_of_node.values())]),
-            ring_GBps=np.array([tightest[0]]),
-            ring_limit=np.array([tightest[2]]),
-            nvlink=np.array([all(row[3] for row in rows)]),
-            in_switch_GBps=np.array([_in_switch(rows, ranks_of_node.values(), many)]),
-            out_GBps=np.array([min(row[8] for row in rows) if many else np.inf]),
-            out_limit=np.array([self._terrain.code(NIC) if many else 0]),
-            hop_us=np.array([sum(hop_us) / len(nodes)]),
-            longest_us=np.array([max(hop_us)]),
-            generation=np.array([min(row[7] for row in rows)]),
+            islands=len(nodes),
+            most_gpus=max(ranks_of_node.values()),
+            ring_GBps=tightest[0],
+            ring_limit=int(tightest[2]),
+            nvlink=all(row[3] for row in rows),
+            in_switch_GBps=_in_switch(rows, ranks_of_node.values(), many),
+            out_GBps=min([row[8] for row in rows]) if many else inf,
+            out_limit=self._nic if many else 0,
+            hop_us=fsum(hop_us) / len(nodes),
+            longest_us=max(hop_us),
+            generation=int(min([row[7] for row in rows])),
         )
 
     def _row(self, node: int, mask: int) -> tuple[float, ...]:
@@ -88,7 +112,7 @@ class OneRing:
 
 def _in_switch(rows: Sequence[tuple[float, ...]], gpus: Iterable[int], many: bool) -> float:
     """Bytes of the message over time at which switches add in the slowest node; 0 where one of them cannot."""
-    least = np.inf
+    least = inf
     for row, count in zip(rows, gpus, strict=True):
         nvlink, port_GBps, share = row[3], row[4], row[6]
         if not nvlink or port_GBps <= 0 or (many and count == 1):

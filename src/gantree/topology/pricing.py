@@ -12,7 +12,7 @@ from gantree.topology.calibration import Calibration
 from gantree.topology.collectives import Estimate, busbw_factor
 from gantree.topology.conditions import Conditions
 from gantree.topology.fabric import Fabric, FloatArray, IntArray
-from gantree.topology.one_ring import OneRing
+from gantree.topology.one_ring import OneRing, Ring
 from gantree.topology.paths import Paths, each_alone, read_paths
 from gantree.topology.signature import Kept, Shapes
 from gantree.topology.terrain import LATENCY, Terrain
@@ -95,13 +95,22 @@ class Pricer:
         if len(ranks) < 2:
             return NOTHING
         if self._one_ring is not None and collective not in {"all_to_all", "send_recv"}:
-            estimate, names = self._of_paths(
-                self._one_ring.read(ranks), collective, size_bytes, algorithm
-            )
-            return self._prices(collective, size_bytes, len(ranks), estimate, names).one(0)
+            return self._price_ring(collective, size_bytes, self._one_ring.read(ranks), algorithm)
         table = np.array(ranks, dtype=np.int64)
         nodes, gpus = table[None, :, 0], table[None, :, 1]
         return self.price_many(collective, size_bytes, nodes, gpus, algorithm).one(0)
+
+    def _price_ring(
+        self, collective: str, size_bytes: float, ring: Ring, algorithm: str | None
+    ) -> Price:
+        """The price of a group of which all that matters is read; different places come to the same."""
+        key = (collective, size_bytes, algorithm, ring)
+        kept = self._kept.answers.get(key)
+        if kept is None:
+            estimate, names = self._of_paths(ring.paths(), collective, size_bytes, algorithm)
+            kept = self._prices(collective, size_bytes, ring.ranks, estimate, names).one(0)
+            self._kept.keep(key, kept, 1)
+        return kept
 
     def price_many(
         self,
