@@ -341,3 +341,13 @@ def test_gangs_that_ask_for_shares_are_placed_so_that_ranks_that_talk_are_apart_
             assert not apart or len({(node, share.gpu) for node, share in shares}) == members
             occupancy.take(job.name, placed.members)
     occupancy.check()
+
+
+def test_who_admits_any_way_of_sharing_joins_those_who_do_not() -> None:
+    machine = Machine("m", 1, "H100-80GB")
+    where = Occupancy(Fabric.build(Cluster("c", ("node",), {"m": machine}, (Node("n0", "m"),))))
+    any_way, one_way = Shape(gpu_share=0.6), Shape(gpu_share=0.4, isolation=MPS)
+    roles = (Role("a", 1, any_way), Role("b", 1, one_way))
+    found = place(where, Job("j", roles, communicates=False))
+    assert isinstance(found, Placement)
+    assert [m.share.isolation for m in found.members if m.share] == [MPS, MPS]

@@ -256,4 +256,4 @@ def _turn(of: Asked) -> tuple[bool, bool, int, float]:
     shape = of.shape
     beside_bandwidth = shape.memory_GBps > 0 and (shape.part or shape.gpus > 0)
     bound_to = 0 if shape.part else 1 if shape.gpus else 2
-    return False, False, 0, -shape.memory_GBps
+    return not of.layers, not beside_bandwidth, bound_to, -shape.memory_GBps
