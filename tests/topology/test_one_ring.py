@@ -40,7 +40,7 @@ def test_a_group_read_alone_has_the_paths_that_the_arrays_give(
     assert ring is not None
     table = np.array(ranks, dtype=np.int64)
     ours, theirs = (
-        ring.read(ranks).paths(),
+        ring.read((node, (gpu,)) for node, gpu in ranks).paths(),
         read_paths(TERRAIN, table[None, :, 0], table[None, :, 1], each_alone(1)),
     )
     for field in fields(ours):

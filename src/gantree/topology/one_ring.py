@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gantree.topology.masks import mask_of
 from gantree.topology.paths import Paths, figures_of
 from gantree.topology.terrain import NIC, Terrain
 
@@ -51,6 +52,7 @@ class OneRing:
             for tier in range(terrain.fabric.node_tier, 0, -1)
         )
         self._figures: dict[tuple[int, int], tuple[float, ...]] = {}
+        self._mask_of_gpus: dict[tuple[int, ...], int] = {}
         self._nic = terrain.code(NIC)
 
     @classmethod
@@ -60,19 +62,23 @@ class OneRing:
         free = all(tier.plain and isnan(tier.GPU_GBps) for tier in tiers)
         return cls(terrain) if free and not terrain.islands_span_nodes else None
 
-    def read(self, ranks: Sequence[tuple[int, int]]) -> "Ring":
-        """What a group of ranks comes to, each a (node, GPU) by index, in rank order; at least two."""
+    def read(self, members: Iterable[tuple[int, tuple[int, ...]]]) -> "Ring":
+        """What the ranks of members come to, one a GPU, each member a (node, its GPUs) by index; at least two ranks."""
         mask_of_node: dict[int, int] = {}
         ranks_of_node: dict[int, int] = {}
-        for node, gpu in ranks:
-            mask_of_node[node] = mask_of_node.get(node, 0) | 1 << gpu
-            ranks_of_node[node] = ranks_of_node.get(node, 0) + 1
+        masks = self._mask_of_gpus
+        for node, gpus in members:
+            mask = masks.get(gpus)
+            if mask is None:
+                mask = masks[gpus] = mask_of(gpus)
+            mask_of_node[node] = mask_of_node.get(node, 0) | mask
+            ranks_of_node[node] = ranks_of_node.get(node, 0) + len(gpus)
         nodes, many = list(mask_of_node), len(mask_of_node) > 1
         rows = [self._row(node, mask) for node, mask in mask_of_node.items()]
         tightest = min(rows, key=itemgetter(0))
         hop_us = self._hops_us(nodes) if many else [0.0]
         return Ring(
-            ranks=len(ranks),
+            ranks=sum(ranks_of_node.values()),
             islands=len(nodes),
             most_gpus=max(ranks_of_node.values()),
             ring_GBps=tightest[0],

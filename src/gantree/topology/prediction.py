@@ -11,7 +11,7 @@ from gantree.model.placements import MemberPlacement, Predicted
 from gantree.topology.fabric import Fabric, IntArray
 from gantree.topology.pricing import pricer_of, ranks_of
 from gantree.topology.signature import Kept
-from gantree.topology.step import step_time
+from gantree.topology.step import Step, step_time
 
 GIB = 1 << 30
 PARTS = -1
@@ -48,17 +48,24 @@ def predict_anew(
         (fabric.tiers[tier], _hops_that_leave(fabric.domain_of_node[tier][nodes]))
         for tier in range(1, fabric.node_tier + 1)
     )
-    pricer, ranks = pricer_of(fabric), ranks_of(fabric, members)
-    whole = not any(member.parts for member in members)
-    try:
-        step = step_time(pricer, job, ranks) if job is not None and whole else None
-    except BadInput:
-        step = None
+    pricer = pricer_of(fabric)
+    gpus = [(node, m.gpus or m.parts) for node, m in zip(nodes.tolist(), members, strict=True)]
+    step = _step(fabric, members, job) if _sends(job) is not None else None
     return Predicted(
-        comm_s=pricer.price_anew("all_reduce", GIB, ranks).seconds,
+        comm_s=pricer.price_members("all_reduce", GIB, gpus).seconds,
         crossings=crossings,
         step_s=step.step_s if step else None,
     )
+
+
+def _step(fabric: Fabric, members: Sequence[MemberPlacement], job: Job | None) -> Step | None:
+    """The step of a job whose members have whole GPUs; None where its parallelism does not fit their number."""
+    if job is None or any(member.parts for member in members):
+        return None
+    try:
+        return step_time(pricer_of(fabric), job, ranks_of(fabric, members))
+    except BadInput:
+        return None
 
 
 @lru_cache(maxsize=8)

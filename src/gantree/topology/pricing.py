@@ -95,10 +95,23 @@ class Pricer:
         if len(ranks) < 2:
             return NOTHING
         if self._one_ring is not None and collective not in {"all_to_all", "send_recv"}:
-            return self._price_ring(collective, size_bytes, self._one_ring.read(ranks), algorithm)
+            ring = self._one_ring.read((node, (gpu,)) for node, gpu in ranks)
+            return self._price_ring(collective, size_bytes, ring, algorithm)
         table = np.array(ranks, dtype=np.int64)
         nodes, gpus = table[None, :, 0], table[None, :, 1]
         return self.price_many(collective, size_bytes, nodes, gpus, algorithm).one(0)
+
+    def price_members(
+        self, collective: str, size_bytes: float, members: Sequence[tuple[int, tuple[int, ...]]]
+    ) -> Price:
+        """Price a ring or tree over the GPUs of members, each (node, its GPUs) by index; not looked up by place.
+
+        For who keeps answers of its own. Words and sizes must be right.
+        """
+        if self._one_ring is None or sum(len(gpus) for _, gpus in members) < 2:
+            ranks = [(node, gpu) for node, gpus in members for gpu in gpus]
+            return self.price_anew(collective, size_bytes, ranks)
+        return self._price_ring(collective, size_bytes, self._one_ring.read(members), None)
 
     def _price_ring(
         self, collective: str, size_bytes: float, ring: Ring, algorithm: str | None
