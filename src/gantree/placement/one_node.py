@@ -22,7 +22,7 @@ def is_plain_inside(problem: Problem) -> bool:
     shape = role.shape
     if wish.together is not None or role.layers or shape.part or shape.devices or shape.memory_GBps:
         return False
-    if not shape.gpus or shape.gpus * role.members > problem.fabric.most_gpus_of_node:
+    if shape.gpus * role.members > problem.fabric.most_gpus_of_node:
         return False
     return not role.most_in_domain or role.most_in_domain[-1] >= role.members
 

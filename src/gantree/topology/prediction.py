@@ -49,7 +49,8 @@ def predict_anew(
         for tier in range(1, fabric.node_tier + 1)
     )
     pricer = pricer_of(fabric)
-    gpus = [(node, m.gpus or m.parts) for node, m in zip(nodes.tolist(), members, strict=True)]
+    held = [member.gpus or member.parts for member in members]
+    gpus = [(node, mine) for node, mine in zip(nodes.tolist(), held, strict=True) if mine]
     step = _step(fabric, members, job) if _sends(job) is not None else None
     return Predicted(
         comm_s=pricer.price_members("all_reduce", GIB, gpus).seconds,
