@@ -80,19 +80,19 @@ def _keys(terrain: Terrain) -> list[IntArray]:
 
 
 def _share_of_node(terrain: Terrain) -> FloatArray:
-    """What is left of each node's NICs, or of the up-links of a domain around it if that is less; 1 for the best."""
-    machines = len(terrain.fabric.machines)
-    nics = [sum(ways.GBps_of_nic) for ways in terrain.ways]
-    whole = [nics[kind] for kind in range(machines)]
-    of_kind = dict(enumerate([1.0] * machines))
-    for node, kind in enumerate(terrain.kind_of_node.tolist()):
-        if kind not in of_kind:
-            most = whole[int(terrain.fabric.machine_index_of_node[node])]
-            of_kind[kind] = nics[kind] / most if most else 1.0
-    share: FloatArray = np.array([of_kind[kind] for kind in terrain.kind_of_node.tolist()])
-    for tier, domain_of_node in enumerate(terrain.fabric.domain_of_node[1:], start=1):
-        left = terrain.tiers[tier].uplink_GBps * terrain.tiers[tier].residual
-        most = left.max()
-        of_domain = terrain.tiers[tier].residual if np.isinf(most) else left / most
-        share = np.minimum(share, of_domain[domain_of_node])
+    """What is left of each node's NICs, or of the up-links of a domain around it if that is less; 1 for the best.
+
+    Beside up-links that are as wide as can be, others count for the share of the NICs below them that they carry.
+    """
+    fabric, kinds = terrain.fabric, terrain.kind_of_node
+    nics = np.array([sum(ways.GBps_of_nic) for ways in terrain.ways])
+    whole, now = nics[fabric.machine_index_of_node], nics[kinds]
+    share = np.where(whole > 0, now / np.maximum(whole, 1e-9), 1.0)
+    for tier, domain_of_node in enumerate(fabric.domain_of_node[1:], start=1):
+        uplink, residual = terrain.tiers[tier].uplink_GBps, terrain.tiers[tier].residual
+        most = np.full(len(uplink), uplink.max())
+        if np.isinf(most[0]):
+            most = np.add.reduceat(whole, fabric.first_node_of_domain[tier][:-1])
+        left = np.where(most > 0, np.minimum(uplink / np.maximum(most, 1e-9), 1.0), 1.0) * residual
+        share = np.minimum(share, (left / left.max())[domain_of_node])
     return share
