@@ -3,9 +3,11 @@
 A search is timed from the request to the gang's place, member by member with GPUs, NICs and rank, priced, and the
 occupancy that holds it. The newest KEPT gangs that fitted stay where they were put, so that each decision finds a
 cluster that has changed since the last; what leaves is not timed. The first tenth of the decisions warms up what is
-built once per shape of member, and is not counted.
+built once per shape of member, and is not counted. What is there before the first decision is kept from the garbage
+collector, as the daemon does.
 """
 
+import gc
 from collections import deque
 from functools import partial
 from random import Random
@@ -60,6 +62,7 @@ def place_and_take(occupancy: Occupancy, job: Job) -> Placement | Refused:
 def search_times_us(site: Cluster, jobs: list[Job], kept: int) -> tuple[list[float], list[bool]]:
     """Microseconds of each decision, and whether it was a refusal; `kept` gangs stay at a time."""
     occupancy = Occupancy(Fabric.build(site))
+    gc.freeze()
     held: deque[str] = deque()
     times_us, refused = [], []
     for job in jobs:
@@ -77,6 +80,7 @@ def handle_times_us(site: Cluster, jobs: list[Job], kept: int) -> list[float]:
     """Microseconds of `Scheduler.handle` a submission. A gang that was refused is cancelled before the next one."""
     scheduler = Scheduler(Policy())
     scheduler.handle([ClusterObserved(id="site", observed_at=0.0, cluster=site)])
+    gc.freeze()
     held: deque[str] = deque()
     times_us = []
     for number, job in enumerate(jobs):
