@@ -30,6 +30,11 @@ COMMANDS = (
         "topo catalog",
         "topo measure",
         "bench decisions",
+        "bench gang",
+        "bench fill",
+        "bench refusal",
+        "bench tas",
+        "bench memory",
     ),
 )
 
@@ -68,6 +73,12 @@ def test_every_option_is_in_the_docs(name: str) -> None:
     options = [option for parameter in loaded(name)[1].params for option in parameter.opts]
     long_options = [option for option in options if option.startswith("--") and option != "--help"]
     assert [option for option in long_options if not mentions(page, option)] == []
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"topo show", "bench", "topo", "daemon"}))
+def test_every_command_has_a_section_in_the_docs(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    assert re.search(rf"^### `gantree {re.escape(name)}(?![\w-])", page, flags=re.MULTILINE)
 
 
 def test_the_version_is_that_of_the_package(gantree: Gantree) -> None:

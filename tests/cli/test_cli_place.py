@@ -164,7 +164,10 @@ def test_with_a_policy_its_classes_are_the_only_ones(
     policy = tmp_path / "policy.yaml"
     policy.write_text("preset: gantree\npriorities: {urgent: 500}\n")
     assert gantree("place", cluster_file, job, "--policy", policy).code == 0
-    assert gantree("place", cluster_file, job, "--policy", "gentree").code == 2
+    unknown = gantree("place", cluster_file, job, "--policy", "gentree")
+    assert unknown.code == 2
+    assert "allowed: a policy file, or a preset (gantree, fifo" in unknown.err
+    assert "Did you mean `gantree`?" in unknown.err
 
 
 def test_the_example_in_the_docs_is_what_the_schema_describes(complaints: Complaints) -> None:

@@ -90,6 +90,45 @@ def test_files_for_launchers_and_nccl_are_written(
     assert json.loads((out / "ranks.json").read_text())["moved"] is False
 
 
+def test_files_of_members_that_a_smaller_job_no_longer_has_are_removed_and_others_stay(
+    gantree: Gantree, site: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert gantree("ranks", site, job(tmp_path), "--out", out).code == 0
+    (out / "worker-9.env").write_text("mine\n")
+    outcome = gantree("ranks", site, job(tmp_path, gang=[{**ROLE, "members": 2}]), "--out", out)
+    assert outcome.code == 0
+    assert "worker-2.env" in outcome.err and "worker-9" not in outcome.err
+    each = [f"worker-{n}.{kind}" for n in range(2) for kind in ("env", "graph.xml")]
+    kept = ["dgx-h100.topo.xml", "ranks.json", "worker-9.env"]
+    assert sorted(path.name for path in out.iterdir()) == sorted([*kept, *each])
+
+
+def test_a_graph_file_that_is_not_right_any_more_is_removed(
+    gantree: Gantree, site: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert gantree("ranks", site, job(tmp_path), "--out", out).code == 0
+    assert gantree("ranks", site, job(tmp_path, **STAGES_FIRST), "--out", out).code == 0
+    assert [path.name for path in out.glob("*.graph.xml")] == []
+    assert len([*out.glob("*.env")]) == 4
+
+
+@pytest.mark.parametrize(
+    "standing", ['{"job": "other", "members": []}', '{"members": 3}', "[]", "no JSON"]
+)
+def test_a_folder_of_another_job_is_left_as_it_is(
+    gantree: Gantree, site: Path, tmp_path: Path, standing: str
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "ranks.json").write_text(standing)
+    outcome = gantree("ranks", site, job(tmp_path), "--out", out)
+    assert outcome.code == 2
+    assert "ranks.json" in outcome.err and "job llm" in outcome.err
+    assert [path.read_text() for path in out.iterdir()] == [standing]
+
+
 def test_a_placement_that_was_printed_is_taken(
     gantree: Gantree, site: Path, tmp_path: Path
 ) -> None:

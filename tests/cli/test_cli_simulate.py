@@ -105,6 +105,23 @@ def test_the_bench_tells_its_figures(gantree: Gantree, complaints: Complaints) -
     assert gantree(*words).out.startswith("FIGURE")
 
 
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("gang", "--gpus 256 --members 4 --gpus-each 1 --required leaf --decisions 2 --seed 1"),
+        ("fill", "--gpus 64"),
+        ("refusal", "--gpus 256 --decisions 2 --seed 1"),
+        ("tas", "--queues 1"),
+        ("memory", "--gpus 256"),
+    ],
+)
+def test_each_bench_prints_what_its_schema_says(
+    gantree: Gantree, complaints: Complaints, kind: str, words: str
+) -> None:
+    figures = gantree("bench", kind, *words.split(), "--json").json()
+    assert complaints(figures, f"bench-{kind}") == []
+
+
 def test_times_beyond_all_bounds_are_bad_input(
     gantree: Gantree, cluster_file: Path, tmp_path: Path
 ) -> None:

@@ -185,3 +185,38 @@ def test_a_machine_that_cannot_be_written_is_said(gantree: Gantree, tmp_path: Pa
     outcome = gantree("topo", "import", "nvidia-smi", tmp_path / "matrix.txt", "-o", target)
     assert outcome.code == 2
     assert f"{target}: cannot be written" in outcome.err
+
+
+def test_programs_get_instances_shares_and_devices_with_their_holders(
+    gantree: Gantree, complaints: Complaints, tmp_path: Path
+) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "name: c\ntiers: [leaf, node]\n"
+        "machines: {a2: {gpus: 2, gpu: A100-80GB, devices: {fpga: 2}}}\n"
+        "nodes:\n"
+        "  - {names: n0, machine: a2, at: {leaf: l0}, share: {modes: [mps], tenants: 3}, mig: {by: node, gpus: [0],"
+        " instances: [{gpu: 0, profile: 3g.40gb, start: 4}, {gpu: 0, profile: 2g.20gb, start: 0}]}}\n"
+        "allocations:\n"
+        "  - {job: a, node: n0, mig: [{gpu: 0, profile: 3g.40gb, start: 4}], devices: {fpga: 1}}\n"
+        "  - {job: b, node: n0, shares: [{gpu: 1, compute: 0.5, memory_GiB: 20, isolation: mps}]}\n"
+    )
+    answer = gantree("topo", file, "--json").json()
+    assert complaints(answer, "topo") == []
+    (node,) = answer["nodes"]
+    assert (node["gpus"], node["free_gpus"]) == ([None, None], [])
+    assert node["mig"] == {
+        "by": "node",
+        "mode": [0],
+        "instances": [
+            {"gpu": 0, "profile": "2g.20gb", "start": 0, "holder": None},
+            {"gpu": 0, "profile": "3g.40gb", "start": 4, "holder": "site:a"},
+        ],
+    }
+    held = {"gpu": 1, "compute": 0.5, "memory_GiB": 20, "isolation": "mps", "alone": False}
+    assert node["shares"] == {
+        "modes": ["mps"],
+        "tenants": 3,
+        "held": [held | {"holder": "site:b"}],
+    }
+    assert node["devices"] == [{"device": "fpga", "count": 2, "free": 1}]

@@ -70,6 +70,36 @@ def test_people_read_a_line_for_each_job_and_who_is_in_the_way(
     assert lines[7].startswith("  j: not placed. Waiting: needs 16 GPUs; 12 are free.")
 
 
+def test_nodes_out_of_use_are_told_as_a_hostlist(
+    gantree: Gantree, cluster_file: Path, job_file: JobFile
+) -> None:
+    outcome = gantree("what-if", cluster_file, job_file("j", 1, 1), "--without", "n[1-3]")
+    assert "without n[1-3]:" in outcome.out.splitlines()
+
+
+def test_sizes_that_have_no_effect_or_that_a_job_would_never_get_are_told(
+    gantree: Gantree, cluster_file: Path, job_file: JobFile, complaints: Complaints
+) -> None:
+    elastic = job_file("e", 3, 1, elastic={"min": 2, "max": 4})
+    both = job_file("both", 1, 1)
+    role = {"members": 1, "each": {"gpus": 1}, "run": ["true"]}
+    both.write_text(
+        json.dumps({"name": "both", "gang": [{"role": "a", **role}, {"role": "b", **role}]})
+    )
+    words = ("what-if", cluster_file, elastic, both, "--with-members", 1, "--with-members", 2)
+    notes = [
+        "both has several roles: it keeps the members that its file says",
+        "e would never get 1 member: its file says elastic, 2 to 4",
+    ]
+    answer = gantree(*words, "--json").json()
+    assert complaints(answer, "what-if") == []
+    assert [sorted(trial["notes"]) for trial in answer["trials"]] == [[], notes, notes[:1]]
+    assert f"  {notes[1]}" in gantree(*words).out.splitlines()
+    refused = gantree("what-if", cluster_file, both, "--with-members", 2)
+    assert (refused.code, refused.out) == (2, "")
+    assert "--with-members: every job has several roles" in refused.err
+
+
 def test_jobs_that_have_ended_leave_room(
     gantree: Gantree, cluster_file: Path, job_file: JobFile
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,6 +80,19 @@ def test_an_elastic_gang_of_another_size_says_so(complaints: Complaints) -> None
     answer = placement_json(job(a=4), placed(WHOLE, CUT, SHARED))
     assert answer["sizes"] == {"a": 1, "b": 2}
     assert complaints({"placements": [answer]}, "place") == []
+
+
+def test_people_read_how_many_of_its_members_an_elastic_gang_got() -> None:
+    asked = Job("j", (Role("a", 4, Shape(2)),), elastic=Elastic(1, 9))
+    written, smaller = replace(asked, roles=(Role("a", 1, Shape(2)),)), placed(WHOLE)
+    assert next(placement_lines(asked, smaller, {})) == "j: 1 of 4 members, 2 GPUs on fabric"
+    assert next(placement_lines(written, smaller, {})) == "j: 2 GPUs on fabric"
+
+
+def test_people_read_the_fraction_of_a_second_that_a_cut_takes() -> None:
+    made = GpuChange("n0", 1, None, (), (MigPart(1, "1g.10gb", 0),), 0.25)
+    lines = list(placement_lines(job(), placed(CUT, changes=(made,)), {}))
+    assert "  first, 0.25 s: n0 gpu 1: create 1g.10gb at 0" in lines
 
 
 def test_people_read_what_is_held_and_what_is_done_first() -> None:

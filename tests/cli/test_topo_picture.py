@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from gantree.cli.topo_picture import picture
+from gantree.formats import read_cluster
 from gantree.model.cluster import Allocation, Cluster, DomainFacts, Machine, NicFacts, Node, Torus
 from gantree.model.placements import MemberPlacement
 from gantree.topology.catalog import plain
@@ -191,4 +192,50 @@ def test_of_many_domains_of_a_partition_the_first_are_listed() -> None:
         "n10",
         "n11",
         "28 others",
+    ]
+
+
+PARTED = """
+name: parted
+tiers: [leaf, node]
+machines:
+  a4: {gpus: 4, gpu: A100-80GB, cpus: 64, memory_GiB: 512, devices: {fpga: 2}}
+nodes:
+  - names: n0
+    machine: a4
+    at: {leaf: l0}
+    mig: {gpus: [0, 1], instances: [{gpu: 0, profile: 3g.40gb, start: 4}, {gpu: 0, profile: 2g.20gb, start: 0}]}
+  - names: n1
+    machine: a4
+    at: {leaf: l0}
+    mig: {instances: [{gpu: 0, profile: 1g.10gb, start: 0}], by: nobody}
+  - {names: n2, machine: a4, at: {leaf: l1}}
+  - {names: n3, machine: a4, at: {leaf: l2}, share: {modes: [mps], tenants: 2}}
+  - {names: n4, machine: a4, at: {leaf: l3}, share: none}
+allocations:
+  - {job: cut, node: n0, mig: [{gpu: 0, profile: 3g.40gb, start: 4}]}
+  - {job: half, node: n2, shares: [{gpu: 3, compute: 0.5, memory_GiB: 20, isolation: mps}]}
+  - {job: board, node: n4, devices: {fpga: 1}}
+"""
+
+
+def test_gpus_held_in_parts_are_not_free_and_their_instances_and_shares_are_told() -> None:
+    fabric = Fabric.build(read_cluster(PARTED, "parted.yaml"))
+    assert drawn(fabric, Occupancy(fabric)) == [
+        "parted  20 GPUs, 17 free",
+        "├── leaf l0  8 GPUs, 6 free",
+        "│   ├── n0  a4  /...  GPU 0: 2g.20gb idle + 3g.40gb a, GPU 1: MIG mode, no instances",
+        "│   └── n1  a4  -...  GPU 0: 1g.10gb idle, MIG by nobody",
+        "├── leaf l1  4 GPUs, 3 free",
+        "│   └── n2  a4  .../  GPU 3: 0.5 mps b",
+        "├── leaf l2  4 GPUs, 4 free",
+        "│   └── n3  a4  ....  shared by mps, at most 2 on a GPU",
+        "├── leaf l3  4 GPUs, 4 free",
+        "│   └── n4  a4  ....  1 of 2 fpga held, not shared",
+        "├── /  parts of it are held: free for no whole GPU",
+        "├── -  stays cut by MIG: free for instances only",
+        "└── holders",
+        "    ├── a  site:cut  1 MIG instance",
+        "    ├── b  site:half  1 share",
+        "    └── c  site:board  1 fpga",
     ]

@@ -220,6 +220,34 @@ def spanned(problem: Problem, placement: Placement) -> tuple[int, ...]:
     return tuple(len({path[: tier + 1] for path in paths}) for tier in range(fabric.node_tier))
 
 
+@pytest.mark.parametrize(
+    ("server", "worker"),
+    [
+        (Shape(nics=2), Shape(gpus=4, nics=4)),
+        (Shape(cpus=40), Shape(gpus=4, cpus=64)),
+        (Shape(memory_GiB=700), Shape(gpus=4, memory_GiB=1000)),
+        (Shape(gpus=3), Shape(gpus=4)),
+        (Shape(devices=(("fpga", 2),)), Shape(gpus=4, devices=(("fpga", 4),))),
+    ],
+    ids=["NICs", "CPUs", "memory", "GPUs", "devices"],
+)
+def test_roles_that_fit_a_node_each_alone_but_not_together_are_never_put_there(
+    server: Shape, worker: Shape
+) -> None:
+    model = replace(machine("dgx-h100"), devices=(("fpga", 8),))
+    nodes = tuple(Node(f"n{number}", "dgx-h100", ("r0",)) for number in range(3))
+    site = Cluster("s", ("rack", "node"), {"dgx-h100": model}, nodes)
+    gang = Job("j", (Role("server", 3, server), Role("worker", 2, worker)))
+    problem = stated(Asked(site, gang))
+
+    found = optimum(problem, gang)
+
+    assert found.placement is not None
+    assert problems_of(problem.occupancy, gang, found.placement) == []
+    problem.occupancy.take("j", found.placement.members)
+    problem.occupancy.check()
+
+
 def test_the_healthiest_pair_of_nodes_is_found_by_rate_after_rate() -> None:
     health = (0.25, 0.45, 0.15, 0.4, 0.1, 0.475, 0.35, 0.2, 0.3)
     nodes = tuple(Node(f"n{number}", "dgx-h100", ("r0",)) for number in range(len(health)))

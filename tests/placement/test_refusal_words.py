@@ -112,6 +112,116 @@ TOLD = {
 }  # fmt: skip
 
 
+BUSY_CPUS = tuple(Allocation(f"old-{i}", f"n{i}", (0,), cpus=9) for i in range(2))
+
+
+def worn(*broken: str, nodes: int = 2) -> Occupancy:
+    """A site of which some nodes may not be used."""
+    occupancy = site(nodes)
+    for name in broken:
+        occupancy.mark(name, usable=False)
+    return occupancy
+
+
+def models(*of_node: str, held: tuple[Allocation, ...] = ()) -> Occupancy:
+    """Nodes of two GPUs each, of these models, one to a leaf."""
+    machines = {model: replace(builders.machine(2), gpu=model) for model in of_node}
+    nodes = tuple(Node(f"n{i}", model, (f"l{i}",)) for i, model in enumerate(of_node))
+    return Occupancy(
+        Fabric.build(Cluster("c", ("leaf", "node"), machines, nodes, allocations=held))
+    )
+
+
+def shared(*ways: str) -> Occupancy:
+    """One node whose GPUs are shared in these ways."""
+    node = Node("n0", "m", ("l0",), shares=ways)
+    cluster = Cluster("c", ("leaf", "node"), {"m": builders.machine(2)}, (node,))
+    return Occupancy(Fabric.build(cluster))
+
+
+def cut_by_node() -> Occupancy:
+    """One node whose manager cuts both GPUs at once; somebody has one of them."""
+    node = Node("n0", "m", ("l0",), mig_by="node")
+    held = (Allocation("old", "n0", (0,)),)
+    cluster = Cluster("c", ("leaf", "node"), {"m": builders.machine(2)}, (node,), allocations=held)
+    return Occupancy(Fabric.build(cluster))
+
+
+Case = tuple[Occupancy, Job, str, tuple[str, float] | None, tuple[str, int] | None]
+AWAY = TopologyWish(apart=(Apart("leaf", ("old*",)),))
+CAUSES: dict[str, Case] = {
+    "every node is a spare": (
+        site(2, spares=2), gang(1, Shape(gpus=1)), "Never fits: every node (2) is held back as a spare.", None, None,
+    ),
+    "no node may be used": (
+        worn("n0", "n1"), gang(1, Shape(gpus=1)), "Waiting: no node may be used.", ("gpus", 1), ("l0/n0", 0),
+    ),
+    "CPUs are short on every node with a GPU": (
+        site(2, *BUSY_CPUS), gang(1, Shape(gpus=1, cpus=10)),
+        "Waiting: a member of role w needs 10 CPUs; no node with room for the rest of it has more than 7 free.",
+        ("cpus", 3), ("l0/n0", 0),
+    ),
+    "CPUs are short on every node and nothing else is asked": (
+        site(2, *BUSY_CPUS), gang(1, Shape(cpus=10)),
+        "Waiting: a member of role w needs 10 CPUs; no node has more than 7 free.", ("cpus", 3), ("l0/n0", 0),
+    ),
+    "members without GPUs that do not find room one by one": (
+        site(2, *BUSY_CPUS), gang(3, Shape(cpus=4)),
+        "Waiting: needs room for 3 members, each on one node; there is room for 2 of them.",
+        ("members", 1), ("l0/n0", 1),
+    ),
+    "more memory than a GPU has": (
+        site(1), gang(1, Shape(gpu_share=0.5, gpu_memory_GiB=90)),
+        "Never fits: a member of role w needs a share of 90 GiB of GPU memory; "
+        "the largest GPU that is shared so has 80.", ("gpu_memory_GiB", 10), None,
+    ),
+    "a way of sharing that the site does not have": (
+        shared("mps"), gang(1, Shape(gpu_share=0.5, isolation="time-slicing")),
+        "Never fits: a member of role w needs a share by time-slicing; GPUs are shared by mps only.", None, None,
+    ),
+    "no sharing at all": (
+        shared(), gang(1, Shape(gpu_share=0.5)),
+        "Never fits: a member of role w needs a share of a GPU; no GPU there is shared.", None, None,
+    ),
+    "a node that is cut as a whole and is in use": (
+        cut_by_node(), gang(1, Shape(mig="3g.40gb")),
+        "Waiting: needs 1 instance of 3g.40gb; 0 are free; a cut needs an empty node, and 1 node is in use.",
+        ("3g.40gb", 1), ("l0/n0", 0),
+    ),
+    "the acceptable model is near others": (
+        models("A100-80GB", "H100-80GB", held=(Allocation("old", "n1", (0,)),)),
+        gang(1, Shape(gpus=1, models=("H100-80GB",)), topology=AWAY),
+        "Waiting: needs 1 GPU; 0 of the 2 free GPUs far enough away are of an acceptable model; "
+        "1 node is too near jobs to be apart from. Fits now if apart from nobody.", ("gpus", 1), ("l1/n1", 0),
+    ),
+    "nothing free on nodes of the acceptable model": (
+        models("A100-80GB", "H100-80GB", held=(Allocation("old", "n1", (0, 1)),)),
+        gang(1, Shape(gpus=1, models=("H100-80GB",))),
+        "Waiting: needs 1 GPU; 0 of the 2 free GPUs are of an acceptable model.", ("gpus", 1), ("l1/n1", 0),
+    ),
+    "instances where whole GPUs are free": (
+        site(1), gang(5, Shape(mig="3g.40gb"), communicates=False),
+        "Never fits: needs 5 instances of 3g.40gb; the empty cluster has 4.", ("3g.40gb", 1), ("l0/n0", 4),
+    ),
+    "a spread gang": (
+        site(4), gang(3, Shape(gpus=1), topology=TopologyWish(spread=Spread("node", 1), required="leaf")),
+        "Never fits: needs 3 GPUs in one leaf; the empty cluster has 8, the roomiest, leaf l0, has 4, "
+        "in pieces for 2 members.",
+        ("members", 1), ("l0", 2),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_refusals_name_the_cause_and_how_near_the_nearest_domain_came(name: str) -> None:
+    occupancy, job, sentence, short, nearest = CAUSES[name]
+    answer = refused(occupancy, job)
+    assert answer.sentence.startswith(sentence)
+    assert (answer.short_by and (answer.short_by.resource, answer.short_by.amount)) == short
+    assert answer.nearest == nearest
+    occupancy.check()
+
+
 @pytest.mark.parametrize("name", TOLD)
 def test_refusals_name_what_is_short_and_why_it_counts(name: str) -> None:
     occupancy, job, gate, never, short, sentence = TOLD[name]

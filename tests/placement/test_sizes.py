@@ -58,6 +58,7 @@ def sliced(members: int, tier: str) -> TopologyWish:
         (elastic(8, 1, 12, parallelism=(("tensor", 4), ("data", 2))), (4, 8, 12)),
         (elastic(8, 1, 16, parallelism=(("expert", 2), ("data", 8))), (2, 4, 6, 8, 10, 12, 14, 16)),
         (elastic(8, 1, 10, trains=LLAMA), (1, 2, 3, 4, 6, 8)),
+        (elastic(6, 2, 8, gpus=8, parallelism=(("tensor", 8), ("data", 3))), (2, 4, 6, 8)),
         (elastic(4, 2, 6, parallelism=(("tensor", 3),)), (2, 3, 4, 5, 6)),
         (elastic(4, 2, 6, topology=TopologyWish(box=(2, 2))), (4,)),
         (elastic(2, 1, 4, roles=(Role("a", 1, Shape()), Role("b", 1, Shape()))), (2,)),
@@ -70,6 +71,7 @@ def sliced(members: int, tier: str) -> TopologyWish:
         "whole data ways",
         "expert ways divide data ways",
         "the batch divides evenly",
+        "whole data ways, though the ways as written are half of the GPUs",
         "what does not run as written binds nothing",
         "a box of one size",
         "several roles",
@@ -265,3 +267,33 @@ def test_an_elastic_gang_is_placed_as_written_or_smaller(job: Job, members: int 
     assert problems_of(occupancy, placed, verdict) == []
     occupancy.take("j", verdict.members)
     occupancy.check()
+
+
+@pytest.mark.parametrize(
+    ("job", "never", "words"),
+    [
+        (elastic(8, 4, 16, topology=TopologyWish(required="node")), False, "Waiting, even with 4"),
+        (elastic(30, 2, 40, gpus=4, topology=TopologyWish(required="node")), False, "even with 2"),
+        (
+            elastic(30, 9, 40, topology=TopologyWish(required="node")),
+            True,
+            "Never fits, even with 9",
+        ),
+        (elastic(6, 2, 8, gpus=9), True, "Never fits: a member of role w needs 9"),
+        (elastic(4, 4, 8, topology=TopologyWish(required="node")), False, "Waiting: needs 4 GPUs"),
+    ],
+    ids=[
+        "free later",
+        "far larger as written",
+        "never",
+        "a member too large",
+        "smallest is written",
+    ],
+)
+def test_an_elastic_gang_is_refused_by_what_its_smallest_size_lacks(
+    job: Job, never: bool, words: str
+) -> None:
+    occupancy = drawn("s0/l0: n0 aaaaaa.. n1 aaaaaa..")
+    placed, verdict = placed_elastically(occupancy, job)
+    assert isinstance(verdict, Refused) and placed is job
+    assert (verdict.never, words in verdict.sentence) == (never, True), verdict.sentence

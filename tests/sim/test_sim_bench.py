@@ -48,8 +48,9 @@ def test_the_mix_is_as_documented() -> None:
 
 def test_a_large_gang_is_placed_and_measured() -> None:
     figures = large_gang(1024, 40, 1, "spine", decisions=2, seed=1)
-    assert (figures["gpus"], figures["members"], figures["placed"]) == (1024, 40, 1.0)
+    assert (figures["gpus"], figures["members"], figures["placed"]) == (1024, 40, 2)
     assert 0 < figures["median_us"] <= figures["p99_us"]
+    assert large_gang(64, 80, 1, "leaf", decisions=2, seed=1)["placed"] == 0
 
 
 def test_an_empty_cluster_is_filled_to_the_last_gpu() -> None:

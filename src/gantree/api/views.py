@@ -10,6 +10,7 @@ from gantree.formats.refusals import refusal_json
 from gantree.journal.contract import RecordedFact
 from gantree.model.phases import Phase
 from gantree.model.placements import Domain
+from gantree.topology.site import cut_as_now
 
 Json = dict[str, Any]
 
@@ -90,10 +91,13 @@ def explanation(explained: Explanation) -> Json:
 
 
 def cluster(ledger: Ledger) -> Json:
-    """The site, who holds each GPU of each node (null: free), and the nodes that may not be used."""
+    """The site, its GPUs cut as they are now; who holds each GPU whole (null: nobody); all that each holder has.
+
+    Last the nodes that may not be used.
+    """
     if ledger.occupancy is None:
-        return {"cluster": None, "owners": {}, "unusable": {}}
-    site = ledger.occupancy.fabric.cluster
+        return {"cluster": None, "owners": {}, "held": {}, "unusable": {}}
+    site = cut_as_now(ledger.occupancy)
     holders: dict[str, list[str | None]] = {
         node.name: [None] * site.machines[node.machine].gpus for node in site.nodes
     }
@@ -101,7 +105,9 @@ def cluster(ledger: Ledger) -> Json:
         for member in members:
             for gpu in member.gpus:
                 holders[member.node][gpu] = owner
-    return {"cluster": plain(site), "owners": holders, "unusable": dict(ledger.unusable)}
+    held = plain(ledger.occupancy.owners)
+    unusable = dict(ledger.unusable)
+    return {"cluster": plain(site), "owners": holders, "held": held, "unusable": unusable}
 
 
 def fact(recorded: RecordedFact) -> Json:

@@ -21,15 +21,26 @@ def placement_lines(
     nodes = len({member.node for member in placement.members})
     where = f"{placement.domain.tier} {placement.domain.name}".rstrip()
     on = where if nodes == 1 else f"{plural(nodes, 'node')} of {where}"
-    yield f"{job.name}: {_held_by_all(placement)} on {on}"
+    yield f"{job.name}: {_resized(job, placement)}{_held_by_all(placement)} on {on}"
     for change in placement.changes:
-        yield f"  first, {span(change.seconds)}: {change.node} gpu {change.gpu}: {_steps(change)}"
+        yield f"  first, {_seconds(change.seconds)}: {change.node} gpu {change.gpu}: {_steps(change)}"
     if placement.fetch_s:
         yield f"  fetches its data for {span(placement.fetch_s)}"
     for member in placement.members:
         ranks = ranks_of_member.get((member.role, member.rank))
         told = [*_held(member), *([f"ranks {ranks}"] if ranks else [])]
         yield f"  {member.role} {member.rank}  {member.node}  {'  '.join(told)}"
+
+
+def _seconds(seconds: float) -> str:
+    """As `span`, but what is below a second as it is: making one instance takes 0.25 s."""
+    return f"{seconds:g} s" if 0 < seconds < 1 else span(seconds)
+
+
+def _resized(job: Job, placement: Placement) -> str:
+    """ "4 of 8 members, " where an elastic gang got others than it asked for, else nothing."""
+    asked, got = job.members, len(placement.members)
+    return "" if got == asked else f"{got} of {plural(asked, 'member')}, "
 
 
 def _held_by_all(placement: Placement) -> str:

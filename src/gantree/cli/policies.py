@@ -2,7 +2,9 @@
 
 from gantree.cli.reading import read_text, source_of
 from gantree.formats import read_policy
+from gantree.model.errors import BadInput
 from gantree.policy.preset import PRESETS, Policy
+from gantree.text.words import did_you_mean
 
 
 def policy_of(word: str | None) -> Policy:
@@ -12,4 +14,13 @@ def policy_of(word: str | None) -> Policy:
     """
     if word is None:
         return PRESETS["gantree"]
-    return PRESETS[word] if word in PRESETS else read_policy(read_text(word), source_of(word))
+    if word in PRESETS:
+        return PRESETS[word]
+    try:
+        text = read_text(word)
+    except BadInput as error:
+        allowed = f"a policy file, or a preset ({', '.join(PRESETS)})"
+        raise BadInput(
+            f"--policy: {error}; allowed: {allowed}. {did_you_mean(word, PRESETS)}".rstrip()
+        ) from None
+    return read_policy(text, source_of(word))

@@ -1,8 +1,9 @@
 """`gantree ranks`: which rank of a job runs on which GPU, and what launchers and NCCL need to keep to it. Offline.
 
 Without --placement the job is placed first, as `gantree place` does it. How ranks are ordered is
-`placement.rank_order`. With --out the same goes into files: ranks.json, and for each member ROLE-NUMBER.env and, where
-one is right for all of its groups, ROLE-NUMBER.graph.xml for NCCL; for each machine model MACHINE.topo.xml.
+`placement.rank_order`. With --out the same goes into files (`cli.rank_files`): ranks.json, and for each member
+ROLE-NUMBER.env and, where one is right for all of its groups, ROLE-NUMBER.graph.xml for NCCL; for each machine model
+MACHINE.topo.xml.
 """
 
 from collections.abc import Iterator
@@ -12,10 +13,10 @@ from typing import Annotated, Any
 import typer
 
 from gantree.cli.cost import PlacementOption
-from gantree.cli.errors import warn
 from gantree.cli.options import JsonOption, new_app
 from gantree.cli.placement_text import read_placements
-from gantree.cli.printing import columns, json_text, plural, print_json, ranges
+from gantree.cli.printing import columns, plural, print_json, ranges
+from gantree.cli.rank_files import write_rank_files
 from gantree.cli.reading import read_text, source_of
 from gantree.cli.verdicts import refusal_lines
 from gantree.formats import read_cluster, read_job
@@ -29,7 +30,6 @@ from gantree.placement.rank_hints import MemberHint, hints_of
 from gantree.placement.rank_order import RankMap, rank_map
 from gantree.placement.search import place
 from gantree.topology.fabric import Fabric
-from gantree.topology.nccl_system import system_xml
 from gantree.topology.occupancy import Occupancy
 from gantree.topology.prediction import predict
 
@@ -63,7 +63,7 @@ def ranks(
     hints = hints_of(fabric, asked, placed, found)
     answer = {"job": asked.name, "placed": True, **ranks_json(found, hints)}
     if out is not None:
-        _write(out, fabric, placed, hints, answer)
+        write_rank_files(out, fabric, placed, hints, answer)
     if as_json:
         print_json(answer)
         return
@@ -181,31 +181,3 @@ def _before_and_after(each: AxisCrossings, plain: AxisCrossings) -> list[str]:
         str(now) if now == before else f"{now} (was {before})"
         for (_, now), (_, before) in zip(each.hops, plain.hops, strict=True)
     ]
-
-
-def _write(
-    folder: Path,
-    fabric: Fabric,
-    placed: Placement,
-    hints: tuple[MemberHint, ...],
-    answer: dict[str, Any],
-) -> None:
-    """The files; those for NCCL are named by the .env files with their full paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "ranks.json").write_text(json_text(answer) + "\n")
-    for hint in hints:
-        name = f"{hint.role}-{hint.member}"
-        environment = [f"{variable}={value}" for variable, value in hint.environment]
-        if hint.graph is not None:
-            graph = (folder / f"{name}.graph.xml").absolute()
-            graph.write_text(hint.graph)
-            environment.append(f"NCCL_GRAPH_FILE={graph}")
-        (folder / f"{name}.env").write_text("\n".join(environment) + "\n")
-    nodes = sorted({fabric.index_of_node[member.node] for member in placed.members})
-    for machine in {
-        fabric.machine_of_node(node).name: fabric.machine_of_node(node) for node in nodes
-    }.values():
-        try:
-            (folder / f"{machine.name}.topo.xml").write_text(system_xml(machine))
-        except BadInput as error:
-            warn(f"no topology file: {error}")

@@ -18,7 +18,7 @@ class Site(NamedTuple):
     occupancy: Occupancy
 
     def holder_of_gpu_on_node(self) -> dict[str, list[str | None]]:
-        """For each node in topology order, who holds each of its GPUs; None where one is free."""
+        """For each node in topology order, who holds each of its GPUs whole; None where nobody does."""
         holders: dict[str, list[str | None]] = {
             node.name: [None] * self.fabric.machine_of_node(index).gpus
             for index, node in enumerate(self.fabric.nodes)
@@ -42,13 +42,9 @@ def answered_site(answer: dict[str, Any]) -> Site:
         raise NotFound("the daemon has no cluster yet")
     fabric = Fabric.build(TypeAdapter(Cluster).validate_python(answer["cluster"]))
     occupancy = Occupancy(fabric, empty=True)
-    gpus_held: dict[tuple[str, str], list[int]] = {}
-    for node, holders in answer["owners"].items():
-        for gpu, owner in enumerate(holders):
-            if owner is not None:
-                gpus_held.setdefault((owner, node), []).append(gpu)
-    for rank, ((owner, node), gpus) in enumerate(gpus_held.items()):
-        occupancy.take(owner, (MemberPlacement("", rank, node, tuple(gpus)),))
+    held = TypeAdapter(dict[str, tuple[MemberPlacement, ...]]).validate_python(answer["held"])
+    for owner, members in held.items():
+        occupancy.take_free(owner, members)
     for node in answer["unusable"]:
         if node in fabric.index_of_node:
             occupancy.mark(node, usable=False)

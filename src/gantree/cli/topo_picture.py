@@ -1,11 +1,13 @@
 """The topology tree drawn for a terminal: who holds which GPU. Facts only; colours help but carry nothing alone.
 
-A GPU is one character: "." free, a letter for its holder (named in the legend below), "#" where there are more
-holders than letters. Health below 100 % and load above 0 stand beside the domain or node that they are of, those of
-NICs beside their node; further
-partitions of the nodes and tori, which are no part of the tree, are listed below it. Neighbours that look alike, nodes
-or whole domains, are drawn once with their number, so that two thousand nodes fit on a screen where they are used
-alike.
+A GPU is one character: "." free, a letter for who holds it whole (named in the legend below), "#" where there are
+more holders than letters, "/" where parts of it are held, "-" where nobody holds any of it but nobody may have it
+whole, since it stays cut by MIG. Instances, shares and held devices stand beside their node.
+
+Health below 100 % and load above 0 stand beside the domain or node that they are of, those of NICs beside their node;
+further partitions of the nodes and tori, which are no part of the tree, are listed below it. Neighbours that look
+alike, nodes or whole domains, are drawn once with their number, so that two thousand nodes fit on a screen where they
+are used alike.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +18,7 @@ from string import ascii_letters, digits
 from rich.text import Text
 from rich.tree import Tree
 
+from gantree.cli.node_parts import Holders, holders_by_node, part_notes, parts_held
 from gantree.topology.conditions import Conditions
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
@@ -24,6 +27,12 @@ from gantree.topology.tori import tori_of
 from gantree.web.fabric_scene import NicView, nic_notes, nics_to_tell, percent
 
 FREE = "."
+IN_PARTS = "/"
+CUT = "-"
+MEANING = {
+    IN_PARTS: "parts of it are held: free for no whole GPU",
+    CUT: "stays cut by MIG: free for instances only",
+}
 LETTERS = ascii_letters + digits
 MANY = "#"
 ALIKE = 3
@@ -70,6 +79,7 @@ class _Scene:
     conditions: Conditions
     letter_of_holder: dict[str, str]
     cells_of_node: dict[str, str]
+    holders_of_node: dict[str, Holders]
     nics_of_node: dict[int, tuple[NicView, ...]]
 
 
@@ -91,8 +101,8 @@ def picture(fabric: Fabric, occupancy: Occupancy, conditions: Conditions) -> Tre
 
 def _scene(fabric: Fabric, occupancy: Occupancy, conditions: Conditions) -> _Scene:
     cells = {
-        node.name: [FREE] * int(gpus)
-        for node, gpus in zip(fabric.nodes, fabric.gpus_of_node, strict=True)
+        node.name: _unheld_cells(occupancy, index, int(fabric.gpus_of_node[index]))
+        for index, node in enumerate(fabric.nodes)
     }
     letters: dict[str, str] = {}
     for owner in _holders_in_topology_order(fabric, occupancy):
@@ -101,7 +111,26 @@ def _scene(fabric: Fabric, occupancy: Occupancy, conditions: Conditions) -> _Sce
             for gpu in member.gpus:
                 cells[member.node][gpu] = letters[owner]
     cells_of_node = {node: "".join(row) for node, row in cells.items()}
-    return _Scene(fabric, occupancy, conditions, letters, cells_of_node, nics_to_tell(conditions))
+    return _Scene(
+        fabric,
+        occupancy,
+        conditions,
+        letters,
+        cells_of_node,
+        holders_by_node(occupancy),
+        nics_to_tell(conditions),
+    )
+
+
+def _unheld_cells(occupancy: Occupancy, index: int, gpus: int) -> list[str]:
+    """The cells of a node as they are where nobody holds a GPU whole."""
+    cells = [FREE] * gpus
+    for gpu, state in enumerate(occupancy.parts_of_node.get(index, ())):
+        if state.held:
+            cells[gpu] = IN_PARTS
+        elif not occupancy.free_mask_of_node[index] >> gpu & 1:
+            cells[gpu] = CUT
+    return cells
 
 
 def _holders_in_topology_order(fabric: Fabric, occupancy: Occupancy) -> list[str]:
@@ -153,7 +182,7 @@ def _condition(scene: _Scene, tier: int, domain: int) -> Iterator[str]:
 
 
 def _room(scene: _Scene, nodes: Sequence[int]) -> str:
-    """Count the GPUs of nodes, and those that are free and may be used."""
+    """Count the GPUs of nodes, and those that a member could have whole now."""
     total = sum(len(scene.cells_of_node[scene.fabric.nodes[index].name]) for index in nodes)
     free = sum(_free(scene, index) for index in nodes)
     return f"{_gpus(total)}, {free} free"
@@ -165,7 +194,7 @@ def _usable(scene: _Scene, index: int) -> bool:
 
 
 def _free(scene: _Scene, index: int) -> int:
-    """Count the GPUs of a node that are free and may be used."""
+    """Count the GPUs of a node that a member could have whole now."""
     cells = scene.cells_of_node[scene.fabric.nodes[index].name]
     return cells.count(FREE) if _usable(scene, index) else 0
 
@@ -176,12 +205,10 @@ def _looks_of_node(scene: _Scene, index: int) -> _Looks:
     notes += _condition(scene, scene.fabric.node_tier, index)
     notes += nic_notes(scene.nics_of_node.get(index, ()))
     cells = scene.cells_of_node[node.name]
+    holders, letters = scene.holders_of_node.get(node.name, ()), scene.letter_of_holder
+    notes += part_notes(scene.occupancy, index, holders, letters)
     if not cells:
-        held = [
-            letter
-            for owner, letter in scene.letter_of_holder.items()
-            if any(member.node == node.name for member in scene.occupancy.owners[owner])
-        ]
+        held = list(dict.fromkeys(letters[owner] for owner, _ in holders))
         notes.append("no GPUs" + (f", held by {' '.join(held)}" if held else ""))
     return _Looks(node.machine, cells, ", ".join(notes))
 
@@ -221,14 +248,19 @@ def _style(cell: str) -> str:
 
 
 def _draw_legend(tree: Tree, scene: _Scene) -> None:
-    """Name the holders; those without a letter of their own together in one line."""
+    """Say what the other marks mean, and name the holders; those without a letter together in one line."""
+    for mark, meaning in MEANING.items():
+        if any(mark in cells for cells in scene.cells_of_node.values()):
+            tree.add(Text.assemble((mark, _style(mark)), f"  {meaning}"))
     if not scene.letter_of_holder:
         return
     legend = tree.add(Text("holders", style="bold"))
     for owner, letter in scene.letter_of_holder.items():
         if letter != MANY:
-            held = sum(len(member.gpus) for member in scene.occupancy.owners[owner])
-            legend.add(Text.assemble((letter, _style(letter)), f"  {owner}  {_gpus(held)}"))
+            members = scene.occupancy.owners[owner]
+            whole, parts = sum(len(member.gpus) for member in members), list(parts_held(members))
+            held = [_gpus(whole)] * (whole > 0 or not parts) + parts
+            legend.add(Text.assemble((letter, _style(letter)), f"  {owner}  {', '.join(held)}"))
     others = sum(letter == MANY for letter in scene.letter_of_holder.values())
     if others:
         legend.add(Text(f"{MANY}  {others} others"))

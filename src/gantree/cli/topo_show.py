@@ -6,6 +6,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from gantree.cli.node_parts import holders_by_node, parts_json
 from gantree.cli.options import JsonOption, StateOption, new_app
 from gantree.cli.printing import json_text
 from gantree.cli.progress import busy
@@ -39,7 +40,7 @@ def show(
 
 
 def _answer(site: Site) -> dict[str, Any]:
-    """Tiers, domains and nodes in topology order; gpus names the holder of each GPU, null where it is free."""
+    """Tiers, domains and nodes in topology order; gpus names who holds each GPU whole."""
     fabric, conditions = site.fabric, Conditions(site.fabric)
     return {
         "cluster": fabric.cluster.name,
@@ -63,7 +64,8 @@ def _answer(site: Site) -> dict[str, Any]:
 
 
 def _nodes(site: Site, conditions: Conditions) -> list[dict[str, Any]]:
-    fabric, holders = site.fabric, site.holder_of_gpu_on_node()
+    fabric, whole = site.fabric, site.holder_of_gpu_on_node()
+    holders_of_node = holders_by_node(site.occupancy)
     torus_of_node = {node: torus for torus in tori_of(fabric) for node in torus.position_of_node}
     return [
         {
@@ -75,7 +77,9 @@ def _nodes(site: Site, conditions: Conditions) -> list[dict[str, Any]]:
             **_condition(conditions, fabric.node_tier, index),
             "partitions": dict(node.partitions),
             "torus": _place(torus_of_node.get(index), index, int(fabric.gpus_of_node[index])),
-            "gpus": holders[node.name],
+            "gpus": whole[node.name],
+            "free_gpus": list(site.occupancy.free_gpus(node.name)),
+            **parts_json(site.occupancy, index, holders_of_node.get(node.name, ())),
         }
         for index, node in enumerate(fabric.nodes)
     ]

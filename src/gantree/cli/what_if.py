@@ -27,7 +27,7 @@ from gantree.model.verdicts import Refused
 from gantree.placement.elastic import resized
 from gantree.placement.what_if import WhatIf
 from gantree.planning.taste import taste_of
-from gantree.text.hostlists import BadHostlist, count_nodes, expand
+from gantree.text.hostlists import BadHostlist, count_nodes, expand, folded
 from gantree.text.words import did_you_mean
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
@@ -56,7 +56,8 @@ MembersOption = Annotated[
 class Trial:
     """What was otherwise (members: None for as the files say), and what then became of each job.
 
-    holders are (node, job) of those who hold something of a node that was taken out of use.
+    holders are (node, job) of those who hold something of a node that was taken out of use. notes are sentences about
+    jobs whose size is not what was asked for, or not what their file allows.
     """
 
     without: tuple[str, ...]
@@ -64,6 +65,7 @@ class Trial:
     members: int | None
     holders: tuple[tuple[str, str], ...]
     verdicts: tuple[tuple[Job, Placement | Refused], ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def all_placed(self) -> bool:
@@ -89,6 +91,8 @@ def what_if(
     asked = [job for file in jobs for job in read_job(read_text(file), source_of(file))]
     occupancy = Occupancy(fabric)
     holders = dict.fromkeys(owner.removeprefix(SITE) for owner in occupancy.owners)
+    if with_members and all(len(job.roles) > 1 for job in asked):
+        raise BadInput("--with-members: every job has several roles; allowed: for jobs of one role")
     out = [node for word in without or () for node in _nodes(word)]
     nodes = _known("--without", "a node of the cluster", out, fabric.index_of_node)
     gone = _known("--ended", "a job that holds something of the cluster", ended or (), holders)
@@ -155,14 +159,23 @@ def _trial(
     )
     asked = jobs if members is None else [_of_size(job, members) for job in jobs]
     verdicts = trials.place_all(asked)
-    return Trial(
-        tuple(nodes), tuple(ended), members, holders, tuple(zip(asked, verdicts, strict=True))
-    )
+    notes = () if members is None else tuple(_size_notes(jobs, members))
+    placed = tuple(zip(asked, verdicts, strict=True))
+    return Trial(tuple(nodes), tuple(ended), members, holders, placed, notes)
 
 
 def _of_size(job: Job, members: int) -> Job:
     """The job with exactly so many members; those of several roles stay as they are."""
     return replace(resized(job, members), elastic=None) if len(job.roles) == 1 else job
+
+
+def _size_notes(jobs: Sequence[Job], members: int) -> Iterator[str]:
+    for job in jobs:
+        if len(job.roles) > 1:
+            yield f"{job.name} has several roles: it keeps the members that its file says"
+        elif job.elastic and not job.elastic.min <= members <= job.elastic.max:
+            allowed = f"elastic, {job.elastic.min} to {job.elastic.max}"
+            yield f"{job.name} would never get {plural(members, 'member')}: its file says {allowed}"
 
 
 # ----- how it is told
@@ -174,6 +187,7 @@ def _json(trial: Trial) -> dict[str, Any]:
         "ended": list(trial.ended),
         "members": trial.members,
         "holders": [{"node": node, "job": job} for node, job in trial.holders],
+        "notes": list(trial.notes),
         "placements": [_verdict_json(job, verdict) for job, verdict in trial.verdicts],
     }
 
@@ -186,12 +200,13 @@ def _verdict_json(job: Job, verdict: Placement | Refused) -> dict[str, Any]:
 
 def _lines(trial: Trial) -> Iterator[str]:
     """What is otherwise, who is in the way of it, then a line for each job."""
-    otherwise = [f"without {node}" for node in trial.without]
+    otherwise = [f"without {folded(trial.without)}"] if trial.without else []
     otherwise += [f"{ended} ended" for ended in trial.ended]
     otherwise += [f"with {plural(trial.members, 'member')}"] if trial.members else []
     yield f"{', '.join(otherwise) or 'as it is'}:"
     for node, holder in trial.holders:
         yield f"  {holder} holds something of {node}"
+    yield from (f"  {note}" for note in trial.notes)
     for job, verdict in trial.verdicts:
         if isinstance(verdict, Placement):
             yield f"  {next(placement_lines(job, verdict, {}))}{_time(verdict)}"

@@ -55,7 +55,8 @@ class Refused:
     """Why a gang does not start now.
 
     never: the empty, healthy fabric could not hold it either. nearest: the domain with the most room, with how
-    much it has. wakes_on: the resources whose release could change the answer.
+    much it has: free GPUs where these are what is short, else members that would fit there. wakes_on: the resources
+    whose release could change the answer.
     """
 
     gate: Gate

@@ -5,20 +5,23 @@ members that find one.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gantree.model.cluster import Machine
 from gantree.model.jobs import Shape
+from gantree.placement import mig
 from gantree.placement.nearest import eligible_nodes
 from gantree.placement.numa import most_bandwidth
 from gantree.placement.parts import is_apart
+from gantree.placement.shares import sharing_of
 from gantree.placement.slots import slots_of
 from gantree.placement.wish import RoleWish, Wish
 from gantree.topology.fabric import BoolArray, IntArray
 from gantree.topology.numa import BANDWIDTH, amounts_of
 from gantree.topology.occupancy import UNCOUNTED, Occupancy, memory_KiB, microcpus
+from gantree.topology.parts import PartRules, rules_of
 
 FreeOfNode = Callable[[Occupancy], IntArray]
 
@@ -84,6 +87,41 @@ def _parts(shape: Shape, apart: bool) -> FreeOfNode:
 
 
 # ----- one member
+
+
+def share_refused(empty: Occupancy, shape: Shape, admitted: BoolArray) -> tuple[str, float] | None:
+    """Why no GPU of these nodes gives a share: in words, and by how many GiB each is too small (0: not by memory).
+
+    None where it is neither the way of sharing nor the memory of a GPU.
+    """
+    offered = [sharing_of(rules) for rules in _rules_among(empty, admitted)]
+    ways = dict.fromkeys(way for sharing in offered for way, _ in sharing.most_of_way)
+    if not ways:
+        return "a share of a GPU; no GPU there is shared", 0.0
+    if shape.isolation is not None and shape.isolation not in ways:
+        return f"a share by {shape.isolation}; GPUs are shared by {' or '.join(ways)} only", 0.0
+    memories_MiB = [
+        sharing.memory_MiB
+        for sharing in offered
+        if any(shape.isolation in (None, way) for way, _ in sharing.most_of_way)
+    ]
+    known = [memory_MiB for memory_MiB in memories_MiB if memory_MiB is not None]
+    asked_GiB, largest_GiB = shape.gpu_memory_GiB or 0.0, max(known, default=0) / 1024
+    if len(known) < len(memories_MiB) or asked_GiB <= largest_GiB:
+        return None
+    told = f"a share of {amount_in_words(asked_GiB)} GiB of GPU memory"
+    largest = f"the largest GPU that is shared so has {amount_in_words(largest_GiB)}"
+    return f"{told}; {largest}", asked_GiB - largest_GiB
+
+
+def _rules_among(empty: Occupancy, nodes: BoolArray) -> list[PartRules]:
+    """The rules of these nodes, each once, in the order of the nodes."""
+    fabric = empty.fabric
+    rules = (
+        rules_of(fabric.machine_of_node(node), fabric.nodes[node])
+        for node in np.flatnonzero(nodes).tolist()
+    )
+    return list(dict.fromkeys(rules))
 
 
 def largest_machine(
@@ -184,6 +222,28 @@ def _because(wish: Wish, roles: Sequence[RoleWish], resource: Resource) -> str:
         return ""
     refused = ", because NCCL refuses two ranks on one GPU" if wish.ranks_talk else ""
     return f" on different GPUs{refused}"
+
+
+def nodes_to_empty(where: Occupancy, lack: Lack) -> int:
+    """Nodes where more instances of the lacking profile could be made, were nothing held there.
+
+    A manager that cuts a whole node does so only while nobody holds anything on it.
+    """
+    nodes = eligible_nodes(where, lack.roles)
+    every = range(len(where.fabric.nodes))
+    among: Sequence[int] = every if nodes is None else np.flatnonzero(nodes).tolist()
+    return sum(
+        where.fabric.nodes[node].mig_by == "node" and _is_held_up(where, node, lack.resource)
+        for node in among
+    )
+
+
+def _is_held_up(where: Occupancy, node: int, profile: str) -> bool:
+    state = where.state_of_node(node)
+    if state.recut:
+        return False
+    cut = replace(state, recut=True)
+    return mig.count(cut, profile, apart=False) > mig.count(state, profile, apart=False)
 
 
 # ----- words

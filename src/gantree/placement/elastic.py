@@ -8,14 +8,16 @@ This is the door; the rooms behind it are
     in_place  what both share: the standing gang, and its numbering
 
 A gang is placed with the members that its job says where these fit. Where they do not, it starts smaller, down to
-`elastic.min`, at the size of the most goodput; `elastic.max` is for growing later. Nothing here changes the occupancy.
+`elastic.min`, at the size of the most goodput; `elastic.max` is for growing later. A refusal is that of its smallest
+size, the least that the cluster would have to hold. Nothing here changes the occupancy.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
-from gantree.model.verdicts import Refused
+from gantree.model.verdicts import Gate, Refused
 from gantree.placement.grown import grown
 from gantree.placement.in_place import kept_ranks
 from gantree.placement.search import find, fits, place
@@ -50,17 +52,29 @@ def placed_elastically(
     """Place a job as it is written, or, where it is elastic and that does not fit, at the best smaller size.
 
     Returns the job of the size that it got, to launch and to number the ranks of; the job as it is written where it is
-    refused. Raises as `search.place`.
+    refused, which then is at its smallest size too. Raises as `search.place`.
     """
     found = find(occupancy, job, taste)
     if found is not None:
         return job, found
-    if job.elastic is not None:
-        smaller = [size for size in sizes_of(job) if size < job.members]
-        best = _best(occupancy, job, taste, smaller)
-        if best is not None:
-            return resized(job, best[0]), best[1]
-    return job, place(occupancy, job, taste)
+    smaller = [size for size in sizes_of(job) if size < job.members]
+    if not smaller:
+        return job, place(occupancy, job, taste)
+    best = _best(occupancy, job, taste, smaller)
+    if best is not None:
+        return resized(job, best[0]), best[1]
+    return job, _refused_at(occupancy, resized(job, smaller[0]), taste)
+
+
+def _refused_at(occupancy: Occupancy, smallest: Job, taste: Taste) -> Refused:
+    """Why not even the smallest size has a place; a member that no machine holds is said of any size."""
+    refused = place(occupancy, smallest, taste)
+    assert isinstance(refused, Refused), f"{smallest.members} members fit and were not found"
+    if refused.gate is Gate.SHAPE:
+        return refused
+    verdict, colon, why = refused.sentence.partition(":")
+    members = f"{smallest.members} member{'s' * (smallest.members != 1)}"
+    return replace(refused, sentence=f"{verdict}, even with {members}{colon}{why}")
 
 
 def _best(occupancy: Occupancy, job: Job, taste: Taste, sizes: Sequence[int]) -> Priced | None:

@@ -72,7 +72,7 @@ class _Tables:
         self._some: BoolArray = self._x.sum(axis=0) > 0
         self._allowed = tuple(self._allowed_at(t) for t in range(problem.fabric.node_tier + 1))
         self._closed = tuple(self._closed_at(t) for t in range(problem.fabric.node_tier + 1))
-        self._sums = _sums(problem)
+        self._sums = problem.sums
         self._bound_inside = _is_bound_inside(problem)
         self._nothing = Costs.nothing(len(problem.members))
         self._price = Prices.of(problem, top)
@@ -205,24 +205,6 @@ class _Tables:
                 fits[tuple(counts)] = inside is not None
                 cut_s[tuple(counts)] = 0.0 if inside is None else inside.cut_s
         return fits, cut_s
-
-
-def _sums(problem: Problem) -> list[tuple[IntArray, IntArray]]:
-    """Resources that only add up on a node: (what a member of each role takes, free[node])."""
-    occupancy, shapes = problem.occupancy, [table.shape for table in problem.tables]
-    devices = [dict(role.shape.devices) for role in problem.wish.roles]
-    names = dict.fromkeys(name for of_role in devices for name in of_role)
-    sums = [
-        ([shape.gpus for shape in shapes], occupancy.free_gpus_of_node),
-        ([shape.microcpus for shape in shapes], occupancy.free_microcpus_of_node),
-        ([shape.memory_KiB for shape in shapes], occupancy.free_memory_KiB_of_node),
-        ([shape.nics for shape in shapes], occupancy.free_nics_of_node),
-        *(
-            ([each.get(name, 0) for each in devices], occupancy.free_devices(name))
-            for name in names
-        ),
-    ]
-    return [(np.array(each, dtype=np.int64), free) for each, free in sums if any(each)]
 
 
 def _is_bound_inside(problem: Problem) -> bool:

@@ -21,7 +21,7 @@ from gantree.topology.occupancy import Occupancy
 
 @dataclass(frozen=True, slots=True)
 class Roomiest:
-    """The domain with most free GPUs of the tier in question, and for how many members it has room."""
+    """The roomiest domain of the tier in question: for how many members it has room, and its free GPUs."""
 
     tier: str
     name: str
@@ -115,21 +115,38 @@ def room_when_spread(occupancy: Occupancy, wish: Wish, role: RoleWish) -> tuple[
     return tier, most, int(np.minimum(slots, most).sum())
 
 
-def roomiest_domain(occupancy: Occupancy, wish: Wish) -> Roomiest:
-    """The domain of the tier in question that has most free GPUs, or slots for members without whole GPUs."""
+def roomiest_domain(occupancy: Occupancy, wish: Wish, by_gpus: bool) -> Roomiest:
+    """The domain of the tier in question that has most free GPUs, or else room for most members.
+
+    Only a domain with nodes that count, or where none counts now with nodes that could hold a member if empty.
+    """
     fabric, tier = occupancy.fabric, tier_in_question(wish)
     members, free = (
         _members_in_domain(occupancy, wish, tier),
         _free_in_domain(occupancy, wish, tier),
     )
-    with_gpus = any(role.shape.gpus for role in wish.roles)
-    best = _first_largest(free, members) if with_gpus else _first_largest(members, free)
+    keys = (free, members) if by_gpus else (members, free)
+    best = _first_largest(_admitting_domains(occupancy, wish, tier), *keys)
     name = fabric.names_of_domain[tier][best]
     return Roomiest(fabric.tiers[tier], name, int(members[best]), int(free[best]))
 
 
-def _first_largest(first: IntArray, then: IntArray) -> int:
+def _admitting_domains(occupancy: Occupancy, wish: Wish, tier: int) -> IntArray | None:
+    """Domains with nodes that count, else with nodes that would if they could be used; None for all."""
+    nodes = eligible_nodes(occupancy, wish.roles)
+    if nodes is None:
+        return None
+    if not nodes.any():
+        known = OnEmpty.of(occupancy)
+        nodes = union([known.eligible(role) for role in wish.roles]).nodes
+    first = occupancy.fabric.first_node_of_domain[tier][:-1]
+    return np.flatnonzero(np.logical_or.reduceat(nodes, first))
+
+
+def _first_largest(among: IntArray | None, first: IntArray, then: IntArray) -> int:
     """Where `first` is largest, and among these `then`, and among these the first place."""
+    if among is not None:
+        return int(among[_first_largest(None, first[among], then[among])])
     places = np.flatnonzero(first == first[first.argmax()])
     return int(places[then[places].argmax()])
 
@@ -137,10 +154,24 @@ def _first_largest(first: IntArray, then: IntArray) -> int:
 def _members_in_domain(occupancy: Occupancy, wish: Wish, tier: int) -> IntArray:
     """members[domain] for which a domain has room, each role as if it were alone."""
     in_domain = [
-        np.minimum(table_of(occupancy, wish, role).in_domain[tier], role.members)
+        np.minimum(_room_in_domain(occupancy, wish, role, tier), role.members)
         for role in wish.roles
     ]
     return in_domain[0] if len(in_domain) == 1 else np.add.reduce(in_domain)
+
+
+def _room_in_domain(occupancy: Occupancy, wish: Wish, role: RoleWish, tier: int) -> IntArray:
+    """room[domain] for members of a role, no more in any domain inside than it may have there."""
+    table, fabric = table_of(occupancy, wish, role), occupancy.fabric
+    if not role.is_limited:
+        return table.in_domain[tier]
+    room: IntArray = np.minimum(table.of_node, role.most_in_domain[fabric.node_tier])
+    for outer in range(fabric.node_tier - 1, tier - 1, -1):
+        outer_of_inner = fabric.domain_of_node[outer][fabric.first_node_of_domain[outer + 1][:-1]]
+        sums = np.zeros(fabric.domains(outer), dtype=np.int64)
+        np.add.at(sums, outer_of_inner, room)
+        room = np.minimum(sums, role.most_in_domain[outer])
+    return room
 
 
 def _free_in_domain(occupancy: Occupancy, wish: Wish, tier: int) -> IntArray:

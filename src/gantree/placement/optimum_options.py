@@ -115,7 +115,9 @@ def _nodes_with_room(problem: Problem) -> list[int]:
 
 def _each_option(problem: Problem, node: int) -> Iterator[Option]:
     for counts in product(*_counts(problem, node)):
-        if any(counts) and inside_node(problem, node, counts) is not None:
+        if not any(counts) or not problem.adds_up(node, counts):
+            continue
+        if inside_node(problem, node, counts) is not None:
             members = placement_of(problem, [(node, counts)]).members
             if not problem.occupancy.missing(members):
                 yield _option(problem, node, counts, members)

@@ -16,6 +16,8 @@ from gantree.topology.occupancy import Occupancy
 Counts = tuple[int, ...]
 Spread = list[tuple[int, Counts]]
 """(node index, members of each role there), in topology order; only nodes that hold some."""
+Sum = tuple[IntArray, IntArray]
+"""A resource: (what a member of each role takes of it, free[node]), in counted units."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,28 @@ class Problem:
     def fabric(self) -> Fabric:
         """The tree that is searched."""
         return self.occupancy.fabric
+
+    @cached_property
+    def sums(self) -> tuple[Sum, ...]:
+        """Resources that only add up on a node, of which some role asks."""
+        occupancy, shapes = self.occupancy, [table.shape for table in self.tables]
+        devices = [dict(role.shape.devices) for role in self.wish.roles]
+        names = dict.fromkeys(name for of_role in devices for name in of_role)
+        sums = [
+            ([shape.gpus for shape in shapes], occupancy.free_gpus_of_node),
+            ([shape.microcpus for shape in shapes], occupancy.free_microcpus_of_node),
+            ([shape.memory_KiB for shape in shapes], occupancy.free_memory_KiB_of_node),
+            ([shape.nics for shape in shapes], occupancy.free_nics_of_node),
+            *(
+                ([each.get(name, 0) for each in devices], occupancy.free_devices(name))
+                for name in names
+            ),
+        ]
+        return tuple((np.array(each, dtype=np.int64), free) for each, free in sums if any(each))
+
+    def adds_up(self, node: int, counts: Counts) -> bool:
+        """Whether a node has enough of every resource that adds up for members of all roles together."""
+        return all(int(each @ counts) <= int(free[node]) for each, free in self.sums)
 
     def domains_with_room(self, tier: int) -> IntArray:
         """Domains of a tier whose sums could hold the gang; the others cannot."""

@@ -14,17 +14,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from gantree.model.jobs import Job
+from gantree.model.jobs import Job, Shape
 from gantree.model.verdicts import Gate, Refused, Relaxation, Shortage
 from gantree.placement.advice import advice, looser_or_fewer, nearer_or_fewer
 from gantree.placement.amounts import (
     Lack,
+    Resource,
     amount_in_words,
     are,
     for_people,
     lack_of_room,
     largest_machine,
+    nodes_to_empty,
     resources_of,
+    share_refused,
     wanted,
 )
 from gantree.placement.apart import kept_apart
@@ -37,11 +40,13 @@ from gantree.placement.nearest import (
     members_with_room,
     room_when_spread,
     roomiest_domain,
+    table_of,
     usable_nodes,
 )
 from gantree.placement.on_empty import OnEmpty
 from gantree.placement.slots import slots_of
 from gantree.placement.wish import RoleWish, Wish
+from gantree.topology.fabric import BoolArray
 from gantree.topology.occupancy import Occupancy
 
 Told = tuple[str, Shortage | None]
@@ -58,11 +63,22 @@ def explain(occupancy: Occupancy, job: Job, wish: Wish) -> Refused:
         return _contradicted(occupancy, job, wish)
     never = not OnEmpty.of(occupancy).holds(wish)
     where = occupancy.emptied() if never else kept_apart(occupancy, wish.apart)
+    if not never and (usable := usable_nodes(where)) is not None and not usable.any():
+        none_left = _none_usable(occupancy, where, wish)
+        helps = nearer_or_fewer(occupancy, job, wish)
+        return _refused(Gate.ROOM, occupancy, where, wish, none_left, helps)
     lack = lack_of_room(where, wish)
     gate = Gate.CONTIGUITY if never or lack is None else Gate.ROOM
     if lack is not None:
         helps = nearer_or_fewer(occupancy, job, wish)
-        return _refused(gate, occupancy, where, wish, _too_little(where, lack), helps)
+        return _refused(
+            gate,
+            occupancy,
+            where,
+            wish,
+            _too_little(where, lack, bool(wish.apart) and not never),
+            helps,
+        )
     helps = looser_or_fewer(occupancy, job, wish)
     return _refused(gate, occupancy, where, wish, _not_together(where, wish), helps)
 
@@ -77,14 +93,15 @@ def _refused(
 ) -> Refused:
     """A refusal that counts on `where`: the empty fabric if it never fits."""
     never = where is occupancy.emptied()
-    nearest = roomiest_domain(where, wish)
+    by_gpus = told[1] is not None and told[1].resource == "gpus"
+    nearest = roomiest_domain(where, wish, by_gpus)
     start = "Never fits:" if never else "Waiting:"
     return Refused(
         gate,
         f"{start} {told[0]}{_left_out(occupancy, where)}.{advice(helps)}",
         never=never,
         short_by=told[1],
-        nearest=(nearest.name, nearest.free_gpus),
+        nearest=(nearest.name, nearest.free_gpus if by_gpus else nearest.members),
         wakes_on=() if never else _wakes_on(where, wish),
         would_fit_if=helps,
     )
@@ -132,40 +149,84 @@ def _too_large(occupancy: Occupancy, wish: Wish, role: RoleWish) -> Refused | No
         sentence = f"Never fits: no node has {wanted(role)}, which role {role.name} asks for."
         return Refused(Gate.SHAPE, sentence, never=True)
     that_admits = f" with {wanted(role)}" if wanted(role) else ""
-    lack = largest_machine(occupancy.emptied(), wish, role, admitted)
-    if lack is None:
-        shape = role.shape
-        part = f"cut, or may be cut, into {shape.mig}" if shape.mig else "shared"
-        sentence = f"Never fits: no machine{that_admits} has a GPU that is {part} as a member of role {role.name} asks."
+    held_back = admitted & occupancy.emptied().held_back_node
+    spares, left = int(held_back.sum()), admitted & ~held_back
+    if not left.any():
+        sentence = f"Never fits: every node{that_admits} ({spares}) is held back as a spare."
         return Refused(Gate.SHAPE, sentence, never=True)
-    name, asked, largest = lack
-    sentence = (
-        f"Never fits: a member of role {role.name} needs {amount_in_words(asked)} {for_people(name, asked)}; "
-        f"the largest machine{that_admits} has {amount_in_words(largest)}."
+    lack = largest_machine(occupancy.emptied(), wish, role, left)
+    told, short = (
+        _no_part(occupancy.emptied(), role, left, that_admits)
+        if lack is None
+        else _no_machine(role, lack, that_admits)
     )
-    return Refused(Gate.SHAPE, sentence, never=True, short_by=Shortage(name, asked - largest))
+    besides = f"; {spares} {_nodes(spares)} held back as spares" if spares else ""
+    return Refused(Gate.SHAPE, f"Never fits: {told}{besides}.", never=True, short_by=short)
+
+
+def _no_machine(role: RoleWish, lack: tuple[str, float, float], that_admits: str) -> Told:
+    name, asked, largest = lack
+    told = (
+        f"a member of role {role.name} needs {amount_in_words(asked)} {for_people(name, asked)}; "
+        f"the largest machine{that_admits} has {amount_in_words(largest)}"
+    )
+    return told, Shortage(name, asked - largest)
+
+
+def _no_part(empty: Occupancy, role: RoleWish, nodes: BoolArray, that_admits: str) -> Told:
+    """No GPU of these nodes gives the part of a GPU that a member asks for."""
+    shape = role.shape
+    why = share_refused(empty, shape, nodes) if shape.part and shape.mig is None else None
+    if why is not None:
+        short = Shortage("gpu_memory_GiB", why[1]) if why[1] else None
+        return f"a member of role {role.name} needs {why[0]}", short
+    part = f"cut, or may be cut, into {shape.mig}" if shape.mig else "shared"
+    return (
+        f"no machine{that_admits} has a GPU that is {part} as a member of role {role.name} asks",
+        None,
+    )
 
 
 # ----- ROOM
 
 
-def _too_little(where: Occupancy, lack: Lack) -> Told:
+def _none_usable(occupancy: Occupancy, where: Occupancy, wish: Wish) -> Told:
+    """Every node is unsound, taken out, held back or too near others; the last two are told by `_left_out`."""
+    gpus = sum(role.members * role.shape.gpus for role in wish.roles)
+    short = Shortage("gpus", gpus) if gpus else Shortage("nodes", 1)
+    left_out = _usable(occupancy) > 0
+    return f"no {'other ' if left_out else ''}node may be used", short
+
+
+def _too_little(where: Occupancy, lack: Lack, kept_away: bool) -> Told:
     needed = f"{amount_in_words(lack.asked)} {for_people(lack.resource, lack.asked)}"
     short = Shortage(lack.resource, lack.asked - lack.free)
-    return f"needs {needed}{lack.because}; {_there(where, lack)}", short
+    return f"needs {needed}{lack.because}; {_there(where, lack, kept_away)}", short
 
 
-def _there(where: Occupancy, lack: Lack) -> str:
-    """What there is of it; of GPUs, whatever else is free and why that does not count."""
+def _there(where: Occupancy, lack: Lack, kept_away: bool) -> str:
+    """What there is of it; of GPUs, whatever else is free and why that does not count.
+
+    kept_away: what is too near jobs to be apart from is not told here.
+    """
     free = amount_in_words(lack.free)
     all_free = free_gpus(where, usable_nodes(where))
     if lack.resource == "gpus" and lack.free < all_free:
         of = "the empty cluster's" if where is where.emptied() else "the"
+        far = " far enough away" if kept_away else ""
         kind = "" if where is where.emptied() else "free "
-        return f"{free} of {of} {all_free} {kind}GPU{'s' * (all_free != 1)} {_which_count(where, lack)}"
+        return f"{free} of {of} {all_free} {kind}GPU{'s' * (all_free != 1)}{far} {_which_count(where, lack)}"
     if where is where.emptied():
         return f"the empty cluster has {free}"
-    return f"{free} {are(lack.free)} free"
+    is_mig = any(lack.resource == role.shape.mig for role in lack.roles)
+    to_empty = nodes_to_empty(where, lack) if is_mig else 0
+    a_cut = _in_use(to_empty) if to_empty else ""
+    return f"{free} {are(lack.free)} free{a_cut}"
+
+
+def _in_use(nodes: int) -> str:
+    """What holds up instances that could be made there."""
+    return f"; a cut needs an empty node, and {nodes} {_nodes(nodes)} in use"
 
 
 def _which_count(where: Occupancy, lack: Lack) -> str:
@@ -189,29 +250,64 @@ def _which_count(where: Occupancy, lack: Lack) -> str:
 
 
 def _not_together(where: Occupancy, wish: Wish) -> Told:
-    told = _nics_apart(where, wish) or _not_spread(where, wish)
+    told = _short_on_every_node(where, wish) or _not_spread(where, wish)
     if told is not None:
         return told
     if not is_bound(wish) and sum(role.members for role in wish.roles) > 1:
         return _scattered(where, wish)
-    return _not_in_one(where, wish, roomiest_domain(where, wish))
+    return _not_in_one(where, wish, _nearest_for_gang(where, wish))
 
 
-def _nics_apart(where: Occupancy, wish: Wish) -> Told | None:
-    """Nodes have room for all that a member asks but its NICs, and none has enough of these."""
+def _nearest_for_gang(where: Occupancy, wish: Wish) -> Roomiest:
+    """The domain with most free GPUs while these are too few in every one, else the one with room for most members."""
+    by_gpus = roomiest_domain(where, wish, by_gpus=True)
+    too_few = by_gpus.free_gpus < asked_together(wish)[1]
+    return by_gpus if too_few else roomiest_domain(where, wish, by_gpus=False)
+
+
+def _short_on_every_node(where: Occupancy, wish: Wish) -> Told | None:
+    """Nodes have room for all that a member asks but one resource, and none of them has enough of this one."""
     for role in wish.roles:
-        shape, models = role.shape, role.shape.models
-        if not shape.nics or slots_of(where, shape, models).in_domain[0][0]:
+        if table_of(where, wish, role).in_domain[0][0]:
             continue
-        room_for_the_rest = slots_of(where, replace(shape, nics=0), models).of_node > 0
-        if room_for_the_rest.any():
-            most = int(where.free_nics_of_node[room_for_the_rest].max())
-            needed = f"{shape.nics} {for_people('nics', shape.nics)}"
-            told = (
-                f"a member of role {role.name} needs {needed}; no node with room for the rest of it"
-            )
-            return f"{told} has more than {most} free", Shortage("nics", shape.nics - most)
+        for resource in resources_of(wish, role):
+            shape = _without(role.shape, resource.name)
+            if shape is None:
+                continue
+            room_for_rest = slots_of(where, shape, shape.models).of_node > 0
+            most = int(resource.free_of_node(where)[room_for_rest].max(initial=-1))
+            if 0 <= most < resource.asked:
+                return _most_of(role, shape, resource, most)
     return None
+
+
+def _most_of(role: RoleWish, rest: Shape, resource: Resource, most: int) -> Told:
+    asked, free = resource.asked / resource.unit, most / resource.unit
+    with_room = "" if rest == _nothing_of(rest) else " with room for the rest of it"
+    told = (
+        f"a member of role {role.name} needs {amount_in_words(asked)} {for_people(resource.name, asked)}; "
+        f"no node{with_room} has more than {amount_in_words(free)} free"
+    )
+    return told, Shortage(resource.name, asked - free)
+
+
+def _without(shape: Shape, resource: str) -> Shape | None:
+    """A shape that asks for all but one resource; None for GPUs and their parts."""
+    match resource:
+        case "cpus":
+            return replace(shape, cpus=0)
+        case "memory_GiB":
+            return replace(shape, memory_GiB=0)
+        case "memory_GBps":
+            return replace(shape, memory_GBps=0)
+        case "nics":
+            return replace(shape, nics=0)
+    devices = tuple(device for device in shape.devices if device[0] != resource)
+    return None if devices == shape.devices else replace(shape, devices=devices)
+
+
+def _nothing_of(shape: Shape) -> Shape:
+    return Shape(models=shape.models, labels=shape.labels)
 
 
 def _not_spread(where: Occupancy, wish: Wish) -> Told | None:
@@ -231,6 +327,13 @@ def _not_spread(where: Occupancy, wish: Wish) -> Told | None:
 def _scattered(where: Occupancy, wish: Wish) -> Told:
     """What is free lies in pieces too small for members, which nothing else binds together."""
     asked, room = sum(role.members for role in wish.roles), members_with_room(where, wish)
+    if not any(role.shape.gpus for role in wish.roles):
+        told = f"needs room for {asked} members, each on one node"
+        short = Shortage("members", asked - room) if room < asked else None
+        return (
+            f"{told}; there is {f'room for {room} of them' if short else 'not for all roles side by side'}",
+            short,
+        )
     told = f"needs GPUs for {asked} members, each on one node; {_there_is(where)}"
     if room >= asked:
         return f"{told}, but not for all roles side by side", None

@@ -2,7 +2,8 @@
 
 A gang of one role has a size, the members of that role. Between `elastic.min` and `elastic.max` those sizes are left
 that are whole slices and that can run: the ways of the parallelism multiply to the GPUs, and the batch divides evenly
-over them. Of the ways only data grows and shrinks with the members; the others stay as they are written.
+over them. Of the ways only data grows and shrinks with the members; the others stay as they are written. A job that
+does not run as it is written is held to whole data ways alone.
 
 Best is the size of the most goodput, and of sizes within ALIKE of it the smallest, for more members would not pay:
 
@@ -90,10 +91,8 @@ def sizes_of(job: Job) -> tuple[int, ...]:
     """Sizes that the job may have, rising; its own alone where it is not elastic or has several roles."""
     if job.elastic is None or len(job.roles) != 1 or job.topology.box:
         return (job.members,)
-    written_runs = _runs(job)
-    return tuple(
-        size for size in _whole(job, job.elastic) if not written_runs or _runs_with(job, size)
-    )
+    must_run = _runs(job)
+    return tuple(size for size in _whole(job, job.elastic) if _may_be(job, size, must_run=must_run))
 
 
 def _whole(job: Job, elastic: Elastic) -> range:
@@ -101,11 +100,12 @@ def _whole(job: Job, elastic: Elastic) -> range:
     return range(-(-max(elastic.min, 1) // step) * step, elastic.max + 1, step)
 
 
-def _runs_with(job: Job, members: int) -> bool:
+def _may_be(job: Job, members: int, *, must_run: bool) -> bool:
     try:
-        return _runs(resized(job, members))
+        other = resized(job, members)
     except BadInput:
         return False
+    return not must_run or _runs(other)
 
 
 def _runs(job: Job) -> bool:

@@ -1,10 +1,11 @@
-"""Hostlists (`n[0-31]`, `r[0-1]-n[00-11]`) to node names.
+"""Hostlists (`n[0-31]`, `r[0-1]-n[00-11]`) to node names, and back.
 
 A hostlist is checked and counted before it is expanded, and expanded only when the whole file is known to be small
 enough: the library behind it would first build what it then refuses.
 """
 
 import re
+from collections.abc import Iterable
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
@@ -48,6 +49,11 @@ def count_nodes(text: str) -> int:
 def expand(text: str) -> list[str]:
     """Return the names of a hostlist that `count_nodes` accepted, in order, each once."""
     return [str(name) for name in NodeSet(text, resolver=RESOLVER_NOGROUP)]
+
+
+def folded(names: Iterable[str]) -> str:
+    """Return node names as a hostlist, several with commas between them where one cannot say it."""
+    return str(NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP))
 
 
 def _widest(bracket: re.Match[str]) -> str:

@@ -4,9 +4,10 @@ An allocation says how many NICs it has, not which: those near its GPUs are take
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gantree.model.cluster import Allocation
+from gantree.model.cluster import Allocation, Cluster, Mig
 from gantree.model.errors import BadInput
 from gantree.model.placements import MemberPlacement
 from gantree.topology.fabric import Fabric
@@ -26,6 +27,26 @@ def site_states(fabric: Fabric) -> dict[int, GpuStates]:
         if node.mig
     }
     return {index: of_node for index, of_node in states.items() if of_node is not None}
+
+
+def cut_as_now(occupancy: "Occupancy") -> Cluster:
+    """The cluster with its GPUs in MIG mode, and their instances, as they are now and not as its file said."""
+    cluster = occupancy.fabric.cluster
+    nodes = tuple(
+        replace(node, mig=_cuts(occupancy.parts_of_node.get(index, ())))
+        if node.mig or index in occupancy.parts_of_node
+        else node
+        for index, node in enumerate(occupancy.fabric.nodes)
+    )
+    return replace(cluster, nodes=nodes)
+
+
+def _cuts(states: GpuStates) -> tuple[Mig, ...]:
+    return tuple(
+        Mig(gpu, tuple((one.profile, one.start) for one in state.instances))
+        for gpu, state in enumerate(states)
+        if state.mig
+    )
 
 
 def site_members(occupancy: "Occupancy") -> Iterator[tuple[str, MemberPlacement]]:

@@ -29,7 +29,7 @@ def large_gang(
 ) -> dict[str, Any]:
     """One gang of many members that must stay in one domain of a tier, on a half-full cluster; one at a time.
 
-    Gives {"gpus", "members", "decisions", "placed" (share), and the figures of `decisions`}.
+    Gives {"gpus", "members", "decisions", "placed" (gangs), and the figures of `decisions`}.
     """
     site = half_full(gpus, Random(seed))  # noqa: S311 - a repeatable load, no secret
     shape, topology = Shape(gpus=gpus_each), TopologyWish(required=tier)
@@ -43,7 +43,7 @@ def large_gang(
         "gpus": len(site.nodes) * GPUS_OF_NODE,
         "members": members,
         "decisions": decisions,
-        "placed": 1 - sum(refused[WARM_UP:]) / decisions,
+        "placed": decisions - sum(refused[WARM_UP:]),
         **figures(searches_us[WARM_UP:]),
         **figures(handles_us[WARM_UP:], "handle_"),
     }
