@@ -126,8 +126,8 @@ def test_ranks_that_moved_train_together_and_agree_on_a_checkpoint(
 
 
 def test_a_daemon_that_comes_later_finds_the_exits_of_ranks_that_moved(stage: GangStage) -> None:
-    all_run_first = "sleep 2; exit $RANK"  # the first failure keeps ranks from starting that have not yet
-    stage.cluster.carry_out(ordered(crossed(2, "sh", "-c", all_run_first)))
+    # All run before the first fails: a failure keeps ranks from starting that have not yet.
+    stage.cluster.carry_out(ordered(crossed(2, "sh", "-c", "sleep 2; exit $RANK")))
     stage.cluster.close()
     stage.open().adopt()
     assert stage.until_ended() != 0
