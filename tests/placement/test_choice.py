@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.model.cluster import Cluster, DataSet, DomainFacts, Node
-from gantree.model.jobs import DataNeed, Job, Role, Shape, TopologyWish
+from gantree.model.cluster import Allocation, Cluster, DataSet, DomainFacts, Node
+from gantree.model.jobs import AxisTraffic, DataNeed, Job, Role, Shape, TopologyWish, Traffic
 from gantree.model.placements import Placement
 from gantree.placement.locality import fetch_s_of_node
 from gantree.placement.search import place
@@ -114,3 +114,48 @@ def test_a_wish_for_a_tier_goes_before_data() -> None:
     wish = TopologyWish(required="leaf")
     job = gang(2, topology=wish, data=(DataNeed("tokens", 4000.0),))
     assert nodes_of(cluster, job) == ["l2n0", "l2n1"]
+
+
+def parts_of(cluster: Cluster, job: Job) -> list[int]:
+    """Members on each node that has some, rising."""
+    nodes = nodes_of(cluster, job)
+    return sorted(nodes.count(node) for node in dict.fromkeys(nodes))
+
+
+def test_a_gang_over_several_leaves_is_dealt_out_evenly_over_as_few_nodes() -> None:
+    assert parts_of(site("dgx-h100", "dgx-h100"), gang(20, gpus=1)) == [6, 7, 7]
+
+
+def test_a_job_that_hardly_sends_fills_one_node_and_breaks_no_second() -> None:
+    quiet = Traffic((AxisTraffic("data", 1e3),), compute_s=1.0)
+    cluster = site("dgx-h100")
+    assert parts_of(cluster, gang(10, gpus=1)) == [5, 5]
+    assert parts_of(cluster, gang(10, gpus=1, traffic=quiet)) == [2, 8]
+
+
+MESH = machine("dgx-1-v100")
+JOINED, NOT_JOINED = (5, 6), (0, 5)
+"""Two GPUs of a hybrid cube mesh with two NVLinks between them, and two without; each pair near two NICs."""
+
+
+def meshes(*free_of_leaf: tuple[tuple[int, int], ...]) -> Cluster:
+    """A leaf for each entry, and in it a node for each pair of GPUs that is free."""
+    nodes, held = [], []
+    for leaf, pairs in enumerate(free_of_leaf):
+        for number, pair in enumerate(pairs):
+            name = f"l{leaf}n{number}"
+            nodes.append(Node(name, MESH.name, ("s0", f"l{leaf}")))
+            taken = tuple(gpu for gpu in range(MESH.gpus) if gpu not in pair)
+            held.append(Allocation("old", name, taken))
+    tiers, machines = ("spine", "leaf", "node"), {MESH.name: MESH}
+    return Cluster("meshes", tiers, machines, tuple(nodes), {}, tuple(held))
+
+
+def test_of_two_nodes_with_as_many_free_gpus_the_better_linked_ones_are_taken() -> None:
+    cluster = meshes((NOT_JOINED, JOINED))
+    assert nodes_of(cluster, gang(1, gpus=2)) == ["l0n1"]
+
+
+def test_a_gang_of_several_nodes_takes_those_whose_free_gpus_are_linked_well() -> None:
+    cluster = meshes((NOT_JOINED, NOT_JOINED), (JOINED, JOINED))
+    assert nodes_of(cluster, gang(2, gpus=2)) == ["l1n0", "l1n1"]

@@ -70,12 +70,9 @@ def _is_worth_comparing(occupancy: Occupancy, job: Job, found: Solution, taste: 
         return True
     if not price_differs(job):
         return False
-    one_node = len(found[1]) == 1
-    return (
-        bool(node_sets(occupancy.fabric).kinds)
-        or (one_node and has_uneven_machines(occupancy.fabric))
-        or (not one_node and (taste.exact_s > 0 or tells_traffic(job)))
-    )
+    if node_sets(occupancy.fabric).kinds or has_uneven_machines(occupancy.fabric):
+        return True
+    return len(found[1]) > 1 and (taste.exact_s > 0 or tells_traffic(job))
 
 
 def _cheapest(occupancy: Occupancy, job: Job, taste: Taste, solutions: list[Solution]) -> Placement:
