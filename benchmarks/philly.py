@@ -20,8 +20,8 @@ from time import perf_counter
 from typing import Any
 
 from gantree.formats import read_trace
+from gantree.formats.policies import PRESETS
 from gantree.model.cluster import Cluster, Node
-from gantree.policy.preset import PRESETS
 from gantree.sim.files import write
 from gantree.sim.run import simulate
 from gantree.topology.catalog import machine

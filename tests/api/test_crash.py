@@ -18,7 +18,7 @@ from gantree.core.scheduler import Scheduler
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import Unreachable
 from gantree.model.phases import ENDED, Phase
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.testing.daemon import Daemon
 
 CLUSTER = """

@@ -10,11 +10,11 @@ import pytest
 
 from gantree.cli.placement_text import read_placements
 from gantree.formats import read_cluster, read_job, read_policy
+from gantree.formats.policies import PRESETS
 from gantree.model.jobs import Shape
 from gantree.model.placements import Domain, Placement, Predicted
 from gantree.placement.taste import DEFAULT, Taste, Usual
 from gantree.planning.taste import taste_of
-from gantree.policy.preset import PRESETS
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy

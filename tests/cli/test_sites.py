@@ -7,7 +7,7 @@ from gantree.cli.sites import answered_site
 from gantree.core.scheduler import Scheduler
 from gantree.formats import read_cluster, read_job
 from gantree.model.events import ClusterObserved, JobSubmitted
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 
 SITE = """
 name: parted

@@ -12,7 +12,7 @@ from gantree.core.ledger import JobState
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.events import GangEnded, GangStarted
 from gantree.model.phases import Phase
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.testing.recording import RecordingCluster
 

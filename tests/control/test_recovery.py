@@ -15,7 +15,7 @@ from gantree.model.errors import BadInput, Conflict
 from gantree.model.events import ClusterObserved, Event, GangEnded, GangStarted
 from gantree.model.orders import Order
 from gantree.model.phases import Phase
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.testing.recording import RecordingCluster
 

@@ -15,7 +15,7 @@ from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.jobs import Checkpoint, Job
 from gantree.model.phases import Phase
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.testing.recording import RecordingCluster
 

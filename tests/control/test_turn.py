@@ -15,7 +15,7 @@ from gantree.model.errors import JournalError
 from gantree.model.events import Event, GangEnded, GangStarted, JobSubmitted, TimePassed
 from gantree.model.orders import Order, StartGang
 from gantree.model.phases import Phase
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.testing.recording import RecordingCluster
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gantree.model.facts import GangPreempted
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 

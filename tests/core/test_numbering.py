@@ -19,7 +19,7 @@ from gantree.model.placements import Domain, MemberPlacement, Placement, Predict
 from gantree.placement import rank_order
 from gantree.placement.rank_order import rank_map
 from gantree.placement.search import place
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 from gantree.topology.fabric import Fabric

@@ -6,7 +6,7 @@ from gantree.model.facts import GangPreempted, RoomClaimed
 from gantree.model.jobs import Checkpoint
 from gantree.model.orders import SaveCheckpoint, StartGang, StopGang
 from gantree.model.phases import Phase
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy, Preemption
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 
@@ -54,7 +54,7 @@ def test_equal_priorities_go_in_order_of_arrival(stage: Stage) -> None:
 
 
 def test_a_higher_class_goes_first_whenever_it_came(stage: Stage) -> None:
-    policy = Policy(preempt=False)
+    policy = Policy(preemption=Preemption(by="none"))
     stage = Stage(cluster(leaves=1, nodes=1, gpus=8), policy)
     stage.submit(job("full", gpus=8))
     stage.submit(job("low", gpus=8, priority="research"))
@@ -198,7 +198,7 @@ def test_a_claim_goes_with_its_job(stage: Stage) -> None:
 
 
 def test_a_policy_without_preemption_stops_nobody() -> None:
-    stage = Stage(cluster(leaves=1, nodes=1), Policy(preempt=False))
+    stage = Stage(cluster(leaves=1, nodes=1), Policy(preemption=Preemption(by="none")))
     stage.submit(job("low", gpus=8, priority="research"))
     stage.started("low")
     assert stage.submit(job("high", gpus=8, priority="serving")).orders == ()

@@ -13,7 +13,7 @@ from gantree.model.orders import StartGang
 from gantree.model.placements import Placement
 from gantree.placement.rank_order import rank_map
 from gantree.placement.search import place
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.testing.gangs import QUICK_PYTHON, GangStage, left_over, start_order
 from gantree.topology.fabric import Fabric

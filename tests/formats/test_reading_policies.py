@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from gantree.formats import read_policy
+from gantree.formats.policies import PRESETS
 from gantree.model.errors import BadFields, Unsupported
 from gantree.model.jobs import Shape
-from gantree.policy.preset import DEFAULT_PRIORITIES, PRESETS, Policy
+from gantree.policy.rules import DEFAULT_PRIORITIES, Policy
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
@@ -21,7 +22,10 @@ def test_the_rest_overrides_the_preset() -> None:
         "evictions: {per_job_per_day: 4, min_run: 10m, grace: 60s}\n"
     )
     expected = Policy(
-        {**DEFAULT_PRIORITIES, "urgent": 900, "batch": 5}, 60.0, 600.0, 4, preempt=True
+        priorities={**DEFAULT_PRIORITIES, "urgent": 900, "batch": 5},
+        grace_s=60.0,
+        min_run_s=600.0,
+        evictions_per_day=4,
     )
     assert read_policy(text, "p.yaml") == expected
 

@@ -7,7 +7,7 @@ import pytest
 
 from gantree.core.invariants import check
 from gantree.formats.traces import read_trace
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.sim.cluster import Overheads
 from gantree.sim.run import Simulation
 from gantree.testing.builders import cluster

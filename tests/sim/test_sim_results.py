@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from gantree.formats.traces import TraceJob
 from gantree.model.cluster import Allocation
 from gantree.model.errors import BadInput
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.sim.files import columns, jobs_csv, ranges, seconds, summary_json, write
 from gantree.sim.report import columns_of, page
 from gantree.sim.results import Result, nearest_rank, statistics
@@ -240,7 +240,7 @@ def test_the_columns_of_a_chart_keep_the_area_the_least_and_the_most(
 
 RUN = """
 import sys
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.formats.traces import TraceJob
 from gantree.sim.files import jobs_csv, summary_json
 from gantree.sim.report import page

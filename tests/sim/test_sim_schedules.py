@@ -15,7 +15,7 @@ from gantree.core.scheduler import Decision
 from gantree.formats.traces import TraceJob
 from gantree.model.errors import BadInput
 from gantree.model.events import Event
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy, Preemption
 from gantree.sim.cluster import Overheads
 from gantree.sim.files import placement_text
 from gantree.sim.results import JobRow
@@ -24,7 +24,7 @@ from gantree.testing.builders import cluster
 
 ONE_NODE = cluster(leaves=1, nodes=1, gpus=4)
 TWO_NODES = cluster(leaves=1, nodes=2, gpus=4)
-NO_PREEMPTION = Policy(preempt=False)
+NO_PREEMPTION = Policy(preemption=Preemption(by="none"))
 
 
 def trace_job(row: str) -> TraceJob:

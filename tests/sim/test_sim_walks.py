@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gantree.core.invariants import check
 from gantree.formats.traces import TraceJob
 from gantree.model.phases import Phase
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy, Preemption
 from gantree.sim.cluster import Doing, Overheads
 from gantree.sim.run import Simulation, simulate
 from gantree.testing.builders import cluster
@@ -19,7 +19,12 @@ SITE = cluster(leaves=2, nodes=2, gpus=4)
 NODES = 4
 TIMES = st.integers(0, 60).map(float)
 POLICIES = st.sampled_from(
-    [Policy(), Policy(preempt=False), Policy(min_run_s=20), Policy(evictions_per_day=1)]
+    [
+        Policy(),
+        Policy(preemption=Preemption(by="none")),
+        Policy(min_run_s=20),
+        Policy(evictions_per_day=1),
+    ]
 )
 SHORT = st.sampled_from([0.0, 1.0, 2.5, 30.0])
 

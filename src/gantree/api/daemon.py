@@ -26,10 +26,11 @@ from gantree.control.loop import Loop
 from gantree.control.ports import Clock, ClusterPort, Emit
 from gantree.executors.local import LocalCluster
 from gantree.formats import read_cluster
+from gantree.formats.policies import PRESETS
 from gantree.journal.sqlite import FILE, SqliteJournal
 from gantree.model.cluster import Cluster
 from gantree.model.errors import JournalError
-from gantree.policy.preset import PRESETS, Policy
+from gantree.policy.rules import Policy
 from gantree.telemetry.mig import mig_instances
 from gantree.telemetry.nvml import uuids
 

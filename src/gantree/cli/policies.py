@@ -2,8 +2,9 @@
 
 from gantree.cli.reading import read_text, source_of
 from gantree.formats import read_policy
+from gantree.formats.policies import PRESETS
 from gantree.model.errors import BadInput
-from gantree.policy.preset import PRESETS, Policy
+from gantree.policy.rules import Policy
 from gantree.text.words import did_you_mean
 
 

@@ -32,7 +32,7 @@ from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.events import CancelRequested, ClusterObserved, JobSubmitted
 from gantree.model.jobs import Job
 from gantree.model.phases import ENDED
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 
 RECONCILE_EVERY_S = 30.0
 

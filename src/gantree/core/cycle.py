@@ -22,7 +22,7 @@ from gantree.model.phases import Phase
 from gantree.placement.search import find, fits
 from gantree.placement.taste import Taste
 from gantree.policy.order import Position
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 
 
 class Cycle:
@@ -81,7 +81,7 @@ class Cycle:
     def _may_make_room(self, draft: Draft, signature: Hashable, priority: int) -> bool:
         ledger = draft.ledger
         hopeless = ledger.lowest_priority() >= priority and not ledger.leaving and not ledger.claims
-        if not self._policy.preempt or hopeless:
+        if self._policy.preemption.by == "none" or hopeless:
             return False
         if (signature, priority) not in self._retry_at:
             return True

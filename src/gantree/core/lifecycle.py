@@ -53,7 +53,7 @@ from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, HOLDING, Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.placement.wish import read_wish
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 
 FAILURES = frozenset({StopCause.RANK_FAILED, StopCause.START_FAILED, StopCause.MEMBER_LOST})
 

@@ -19,7 +19,7 @@ from gantree.model.placements import Placement
 from gantree.placement.search import find
 from gantree.placement.taste import Taste
 from gantree.planning.preempt import Plan, Victim, plan_preemption
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.topology.occupancy import Occupancy
 
 DAY_S = 86_400.0

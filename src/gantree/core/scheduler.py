@@ -18,7 +18,7 @@ from gantree.model.events import Event
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
 from gantree.planning.taste import taste_of
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 

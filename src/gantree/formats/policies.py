@@ -8,11 +8,13 @@ from gantree.formats.jobs import shape_of
 from gantree.formats.policy_form import NOT_YET, NOT_YET_PRESETS, DemandForm, PolicyForm
 from gantree.model.errors import Problem, Unsupported
 from gantree.model.jobs import Shape
-from gantree.policy.preset import PRESETS, Policy
+from gantree.policy.rules import Policy, Preemption
 from gantree.text.document import Table, read_documents
 from gantree.text.words import did_you_mean
 
 MAX_POLICY_FILE_BYTES = 1024 * 1024
+
+PRESETS = {"gantree": Policy(), "fifo": Policy(preemption=Preemption(by="none"))}
 
 
 def read_policy(text: str, source: str) -> Policy:
@@ -61,7 +63,11 @@ def _policy(form: PolicyForm) -> Policy:
         grace_s=preset.grace_s if evictions.grace is None else evictions.grace,
         min_run_s=preset.min_run_s if evictions.min_run is None else evictions.min_run,
         evictions_per_day=preset.evictions_per_day if per_day is None else per_day,
-        preempt=preset.preempt if form.preempt is None else form.preempt,
+        preemption=(
+            preset.preemption
+            if form.preempt is None
+            else replace(preset.preemption, by="priority" if form.preempt else "none")
+        ),
         fragmentation_weight=preset.fragmentation_weight if weight is None else weight,
         exact_s=preset.exact_s if form.exact is None else form.exact,
         demand=tuple(_usual(usual) for usual in form.demand) or preset.demand,

@@ -43,6 +43,27 @@ class CancelRequested(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HoldRequested(Event):
+    """A user wants a waiting job not to be started until it is released."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRequested(Event):
+    """A user releases a job that was held."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefragmentRequested(Event):
+    """An operator wants gangs moved so that a waiting job fits, if the plan still gains."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GangStarted(Event):
     """All processes of all members of an attempt have been started."""
 
@@ -130,7 +151,8 @@ class TimePassed(Event):
 EVENTS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        ClusterObserved, JobSubmitted, CancelRequested, GangStarted, GangStartFailed, RankExited, MemberLost,
+        ClusterObserved, JobSubmitted, CancelRequested, HoldRequested, ReleaseRequested, DefragmentRequested,
+        GangStarted, GangStartFailed, RankExited, MemberLost,
         GangEnded, CheckpointSaved, NodeLost, NodeReturned, TimePassed,
     )
 }  # fmt: skip

@@ -89,11 +89,109 @@ class ClaimDropped(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangPreempted(Fact):
-    """An attempt will be stopped for the sake of another job."""
+    """An attempt will be stopped for the sake of another job. cause: "priority", "order" or "reclaim"."""
 
     job: str
     attempt: int
     by: str
+    cause: str = "priority"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangMoving(Fact):
+    """An attempt will be stopped and started again at a place of its own, which is held for it.
+
+    cause: RESIZED (elastic: it goes on with other members) or MOVED (defragmentation, or home to its queue's cell).
+    by is the job for whose sake it happens; "" for its own.
+    """
+
+    job: str
+    attempt: int
+    placement: Placement
+    cause: StopCause
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHeld(Fact):
+    """The job is not started until it is released."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReleased(Fact):
+    """The job waits for nothing but its turn again."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityChanged(Fact):
+    """The job's number from now on: a boost began or ended."""
+
+    job: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationMade(Fact):
+    """A gang that waits will start at starts_at at this place; replaces an earlier reservation of it.
+
+    promised: it rests on enforced time limits alone; else on learned run times, and is an estimate. waits_for are the
+    jobs that must end first. slips: how often its moment came and it could not start.
+    """
+
+    job: str
+    starts_at: float
+    promised: bool
+    placement: Placement
+    waits_for: tuple[str, ...]
+    slips: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationDropped(Fact):
+    """A reservation is no more, and why: it started, or a cause that is a fact itself."""
+
+    job: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellBound(Fact):
+    """One of a queue's cells is at this domain from now on; number counts the queue's cells of that tier."""
+
+    queue: str
+    tier: str
+    number: int
+    domain: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellReleased(Fact):
+    """A queue's cell is nowhere again."""
+
+    queue: str
+    tier: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangSuspended(Fact):
+    """The attempt keeps its place and computes nothing: its turn on a shared GPU is over."""
+
+    job: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangResumed(Fact):
+    """The attempt computes again: its turn has come, until turn_ends_at if others wait for theirs."""
+
+    job: str
+    attempt: int
+    turn_ends_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +272,8 @@ FACTS: dict[str, type[Fact]] = {
     for kind in (
         FabricDefined, JobAccepted, JobRejected, GangPlaced, GangRunning, RoomClaimed, ClaimDropped, GangPreempted,
         CheckpointRequested, CheckpointRecorded, StopDecided, AttemptEnded, JobRequeued, JobEnded, NodeMarked,
+        GangMoving, JobHeld, JobReleased, PriorityChanged, ReservationMade, ReservationDropped, CellBound, CellReleased,
+        GangSuspended, GangResumed,
     )
 }  # fmt: skip
 

@@ -12,6 +12,8 @@ SHARDED = ("none", "optimizer", "parameters")
 """What data-parallel replicas may share out among each other."""
 ISOLATIONS = ("time-slicing", "mps")
 """Ways to share a GPU without MIG: in turns, without protection; or side by side under CUDA MPS with set limits."""
+CHOICES = ("order", "time", "cost")
+"""What a GPU model is chosen by: the order in which models are listed, the soonest end, the least money."""
 COLLECTIVES = (
     "all_reduce",
     "all_gather",
@@ -220,6 +222,12 @@ class Job:
     each other, overlap which share of that hides behind computing, by axis of the parallelism. parallelism is (axis,
     ways) in the order in which ranks count, the fastest axis first, where ranks_as_written; else in that of AXES.
     communicates is False for members that never talk to each other (replicas behind a load balancer).
+
+    user is who handed it in, "" where nobody said. preemptible is False for a job that is never stopped for another; it
+    then runs within its queue's guarantee only, and what it has above elastic.min may still be taken back. expected_s
+    is the user's own guess of the run time, which nobody enforces. held: it waits until somebody releases it. speeds
+    are (GPU model, how fast the job is there beside its fastest); choose says what the model is chosen by, one of
+    CHOICES, budget_USD what a run may cost at most. A job that may run on spot capacity says so by spot.
     """
 
     name: str
@@ -240,6 +248,14 @@ class Job:
     data: tuple[DataNeed, ...] = ()
     communicates: bool = True
     ranks_as_written: bool = False
+    user: str = ""
+    preemptible: bool = True
+    expected_s: float | None = None
+    held: bool = False
+    speeds: tuple[tuple[str, float], ...] = ()
+    choose: str = "order"
+    budget_USD: float | None = None
+    spot: bool = False
 
     @property
     def members(self) -> int:

@@ -82,6 +82,21 @@ class SaveCheckpoint(Order):
     deadline_at: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuspendGang(Order):
+    """Stop all processes of an attempt where they are (SIGSTOP), until `ResumeGang`. turn counts, so that an old one
+    carried out late changes nothing."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeGang(Order):
+    """Let all processes of an attempt go on (SIGCONT). turn as in `SuspendGang`."""
+
+    turn: int
+
+
 ORDERS: dict[str, type[Order]] = {
-    kind.__name__: kind for kind in (StartGang, StopGang, SaveCheckpoint)
+    kind.__name__: kind for kind in (StartGang, StopGang, SaveCheckpoint, SuspendGang, ResumeGang)
 }

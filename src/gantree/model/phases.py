@@ -46,6 +46,8 @@ class StopCause(StrEnum):
     """Why an attempt was told to stop."""
 
     PREEMPTED = "preempted"
+    RESIZED = "resized"
+    MOVED = "moved"
     RANK_FAILED = "rank-failed"
     MEMBER_LOST = "member-lost"
     START_FAILED = "start-failed"

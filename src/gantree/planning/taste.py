@@ -1,7 +1,7 @@
 """What a search reads of a policy: `policy` says it, `placement` understands it, and neither knows the other."""
 
 from gantree.placement.taste import Taste, Usual
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 
 
 def taste_of(policy: Policy) -> Taste:

@@ -13,7 +13,7 @@ from gantree.core.scheduler import Decision, Scheduler
 from gantree.formats.traces import TraceJob
 from gantree.model.cluster import Cluster
 from gantree.model.events import ClusterObserved, Event, JobSubmitted, TimePassed
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.sim.cluster import Overheads, SimCluster
 from gantree.sim.heap import EventHeap
 from gantree.sim.record import Record

@@ -30,7 +30,7 @@ from gantree.model.facts import Fact
 from gantree.model.jobs import Job
 from gantree.model.orders import Order
 from gantree.model.phases import Phase
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 
 
 class Stage:

@@ -20,7 +20,7 @@ from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.search import place
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.sim.bench.mix import GPUS_OF_NODE, gang, half_full
 from gantree.sim.bench.timing import figures, timed_us
 from gantree.topology.fabric import Fabric

@@ -11,7 +11,7 @@ from gantree.model.events import ClusterObserved, JobSubmitted
 from gantree.model.jobs import Job, Role, Shape, TopologyWish
 from gantree.model.verdicts import Refused
 from gantree.placement.search import place
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.sim.bench.decisions import handle_times_us, place_and_take, search_times_us
 from gantree.sim.bench.mix import GPUS_OF_LEAF, GPUS_OF_NODE, empty_cluster, half_full
 from gantree.sim.bench.timing import figures, timed_us

@@ -20,7 +20,7 @@ from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.events import ClusterObserved, Event, GangEnded, GangStarted, JobSubmitted
 from gantree.model.facts import GangPlaced
 from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
-from gantree.policy.preset import Policy
+from gantree.policy.rules import Policy
 from gantree.sim.bench.timing import figures
 
 RACKS, NODES_OF_RACK = 10, 64

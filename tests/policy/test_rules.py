@@ -5,8 +5,9 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
+from gantree.formats.policies import PRESETS
 from gantree.model.errors import BadInput
-from gantree.policy.preset import DEFAULT_PRIORITIES, PRESETS, Policy
+from gantree.policy.rules import DEFAULT_PRIORITIES, Policy, Preemption
 
 
 @pytest.mark.parametrize(
@@ -34,12 +35,12 @@ def test_a_truth_is_no_priority() -> None:
 
 def test_presets_differ_in_preemption_only() -> None:
     assert PRESETS["gantree"] == Policy()
-    assert PRESETS["fifo"] == Policy(preempt=False)
+    assert PRESETS["fifo"] == Policy(preemption=Preemption(by="none"))
 
 
 def test_presets_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
-        PRESETS["gantree"].preempt = False  # type: ignore[misc]  # that is what is tested
+        PRESETS["gantree"].grace_s = 0.0  # type: ignore[misc]  # that is what is tested
     with pytest.raises(TypeError):
         DEFAULT_PRIORITIES["batch"] = 1  # type: ignore[index]  # that is what is tested
 

@@ -1,0 +1,168 @@
+"""What a site decides once: the whole policy as plain data. Files make it (`formats.policies`), nothing changes it.
+
+Every rule is a value, never a name: a preset is a policy file like any other, and no code asks which one it came from.
+What the rules lead to is elsewhere: the order in `policy.order`, quotas in `policy.quota`, shares in `policy.share`,
+cells in `policy.cells`, learned run times in `policy.runtimes`; what needs placement too in `planning`.
+
+Amounts are mappings from a resource to how much of it: "gpus" (of any model), "gpus/H100-80GB" (of that model), "cpus",
+"memory_GiB", "nics", "devices/NAME". A resource that is not in a mapping is not spoken of.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Literal
+
+from gantree.model.errors import BadInput
+from gantree.model.jobs import DEFAULT_GRACE_S, Shape
+
+Amounts = Mapping[str, float]
+
+DEFAULT_PRIORITIES: Mapping[str, int] = MappingProxyType(
+    {"research": 100, "batch": 200, "production": 300, "serving": 400}
+)
+"""Class -> number; a larger number goes first."""
+
+OrderKey = Literal[
+    "priority", "share", "attained", "remaining", "remaining_service", "smallest", "arrival"
+]
+"""What jobs are ordered by; `policy.order` says what each means."""
+
+LOOSE = "gpus"
+"""The tier of cells that are GPUs anywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRule:
+    """One queue of the tree. path is its names from the top ("research/nlp"); parents come before their children.
+
+    weight is its share beside its siblings. Siblings of one cohort lend each other what they are guaranteed and do not
+    use; siblings that name none are one cohort. guarantee is what it gets back whatever else runs; limit is what it may
+    use at most; lend is what it lends at most (not in it: all that is idle), borrow what it may use above its guarantee
+    (not in it: all there is). cells are guarantees in whole domains: (tier, how many), LOOSE for GPUs anywhere.
+    most_running and most_waiting are jobs at a time; user_limit and most_running_per_user are the same for each of its
+    users.
+    """
+
+    path: str
+    weight: float = 1.0
+    cohort: str | None = None
+    guarantee: Amounts = field(default_factory=dict)
+    limit: Amounts = field(default_factory=dict)
+    lend: Amounts = field(default_factory=dict)
+    borrow: Amounts = field(default_factory=dict)
+    cells: tuple[tuple[str, int], ...] = ()
+    most_running: int | None = None
+    most_waiting: int | None = None
+    user_limit: Amounts = field(default_factory=dict)
+    most_running_per_user: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Boost:
+    """More priority (or less, where negative) for some jobs until a moment, in seconds as `Event.observed_at` counts.
+
+    queue (and everything under it), user and job (a name or a pattern such as "llama-*") must all match; None: any.
+    """
+
+    by: int
+    until_s: float
+    queue: str | None = None
+    user: str | None = None
+    job: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """What may start while a gang that goes first waits for room.
+
+    overtake: "any": whatever fits; "promised": whatever cannot delay the first `reservations` gangs that wait for room;
+    "none": nothing of the same queue. quantile is that of the learned run times that estimates go by.
+    """
+
+    overtake: Literal["any", "promised", "none"] = "promised"
+    reservations: int = 4
+    quantile: float = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """Who may stop whom for room, beside queues that take back what they are guaranteed, which they always may.
+
+    by: "priority": a higher priority stops a lower one; "order": who goes first stops who goes later; "none": nobody.
+    who: class -> classes that it may stop; a class that is not in it stops every lower one. across: whether a job stops
+    jobs of other queues too (never ones within their queue's guarantee).
+    """
+
+    by: Literal["priority", "order", "none"] = "priority"
+    who: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    across: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSharing:
+    """Jobs of these classes that share a GPU take turns of quantum_s: one computes, the others are suspended."""
+
+    classes: tuple[str, ...]
+    quantum_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A whole policy.
+
+    priorities: class -> number, larger first. order: what decides who goes first, the first difference counts; "share"
+    compares queues (and users), what stands before it all jobs, what stands after it jobs of one queue.
+    attained_levels: GPU-seconds at which "attained" counts a job down one level; empty: each GPU-second counts.
+    age_per_day: priority that a day of waiting is worth. half_life_s: of used GPU time in shares; None: only what is
+    held now counts. gpu_weights: what a GPU of a model counts in shares; a model that is not in it counts 1.
+    share_users: whether the users of a queue share it evenly.
+
+    grace_s: seconds a stopped gang has between SIGTERM and SIGKILL. min_run_s: seconds a gang has run before it may be
+    preempted. evictions_per_day: how often one job may be preempted in any 24 hours, None for no limit. restart_s:
+    seconds of all its GPUs that a stop and a new start cost a gang. A guarantee outranks min_run_s and
+    evictions_per_day.
+
+    elastic: whether gangs grow into idle room and give it back. defragment: "off", "plan" (plans are told when asked
+    for) or "apply". topology: False places gangs on the first GPUs that are free, whatever links them.
+    fragmentation_weight: what whole domains left behind are worth against a gang's own speed. exact_s: seconds for
+    which the optimum of a placement may be searched, 0 for none. demand: what a member that usually comes asks for,
+    and how often such ones come, in any unit. (What a search makes of these is in `placement.taste`.)
+    """
+
+    priorities: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_PRIORITIES))
+    order: tuple[OrderKey, ...] = ("priority", "share", "arrival")
+    attained_levels: tuple[float, ...] = ()
+    age_per_day: float = 0.0
+    boosts: tuple[Boost, ...] = ()
+    half_life_s: float | None = None
+    gpu_weights: Amounts = field(default_factory=dict)
+    share_users: bool = False
+    queues: tuple[QueueRule, ...] = ()
+    backfill: Backfill = Backfill()
+    preemption: Preemption = field(default_factory=Preemption)
+    grace_s: float = DEFAULT_GRACE_S
+    min_run_s: float = 0.0
+    evictions_per_day: int | None = None
+    restart_s: float = 60.0
+    elastic: bool = True
+    defragment: Literal["off", "plan", "apply"] = "plan"
+    time_sharing: TimeSharing | None = None
+    topology: bool = True
+    fragmentation_weight: float = 0.2
+    exact_s: float = 0.0
+    demand: tuple[tuple[Shape, float], ...] = ()
+
+    def priority_of(self, priority: str | int) -> int:
+        """Return the number of a class, or the number itself. Raises BadInput on an unknown class."""
+        if isinstance(priority, int) and not isinstance(priority, bool):
+            return priority
+        if isinstance(priority, str) and priority in self.priorities:
+            return self.priorities[priority]
+        classes = ", ".join(self.priorities) or "none"
+        near = get_close_matches(str(priority), self.priorities, n=1)
+        hint = f" Did you mean `{near[0]}`?" if near else ""
+        raise BadInput(
+            f"priority: found `{priority}`; allowed: a number or a class ({classes}).{hint}"
+        )
