@@ -8,7 +8,7 @@ import pytest
 
 from gantree.control.controller import Controller
 from gantree.control.loop import POLL_S, Changes, Loop, wait_until_set
-from gantree.core.ledger import JobState
+from gantree.core.state import JobState
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.events import GangEnded, GangStarted
 from gantree.model.phases import Phase

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gantree.core.launch import start_order
-from gantree.core.ledger import JobState
 from gantree.core.numbering import numbered
 from gantree.core.scheduler import Scheduler
+from gantree.core.state import JobState
 from gantree.journal.codec import FACT_CODEC, ORDER_CODEC, Encoded
 from gantree.model.facts import GangPlaced
 from gantree.model.jobs import Job, Role, Shape
@@ -162,7 +162,7 @@ def test_whatever_the_map_every_rank_is_started_once_and_rank_0_comes_first(
     )
     ranks = data.draw(st.permutations(range(wanted.processes)))
     where = Placement(members, Domain("fabric", ""), Predicted(0.0, ()), ranks=tuple(ranks))
-    state = JobState("j", wanted, 0, 0, None, 0.0, attempt=1, placement=where)
+    state = JobState("j", wanted, 0, 0, 0, 0.0, attempt=1, placement=where)
     order = start_order(state)
     assert sorted(rank for each in order.members for rank in each.rank_of_process) == sorted(ranks)
     told = {(each.role, each.rank): each.rank_of_process for each in order.members}

@@ -169,7 +169,7 @@ def test_what_could_not_be_read_makes_no_wish_look_wrong() -> None:
         read_job(text, "j.yaml")
     assert [problem.field for problem in caught.value.problems] == [
         "gang[0].each.gpu_share",
-        "gang[1].gpu[0]",
+        "gang[1].gpu[0].model",
         "topology.slices[0].preferred",
         "gang[0].each.gpus",
         "parallelism",

@@ -37,6 +37,37 @@ def test_columns_may_stand_in_any_order_and_optional_ones_be_missing() -> None:
     assert read_trace_text(lines, "t.csv") == [TraceJob("x", 5, 10, 2, 4)]
 
 
+def test_what_a_job_expects_and_allows_is_read() -> None:
+    header = HEADER + ",expected_s,preemptible,elastic_min,elastic_max\n"
+    lines = [header, "a,0,1,4,8,90.5,no,2,8\n", "b,0,1,4,8,,,,\n", "c,0,1,1,1,,yes,1,1\n"]
+    assert read_trace_text(lines, "t.csv") == [
+        TraceJob("a", 0, 1, 4, 8, expected_s=90.5, preemptible=False, elastic_min=2, elastic_max=8),
+        TraceJob("b", 0, 1, 4, 8),
+        TraceJob("c", 0, 1, 1, 1, elastic_min=1, elastic_max=1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "column", "words"),
+    [
+        ("0,,,", "expected_s", "more than 0"),
+        (",maybe,,", "preemptible", "yes or no"),
+        (",,0,4", "elastic_min", "1 or more"),
+        (",,2,", "elastic_max", "both bounds or none"),
+        (",,,8", "elastic_min", "both bounds or none"),
+        (",,5,8", "elastic_min", "at most members, which are 4"),
+        (",,1,3", "elastic_max", "at least members, which are 4"),
+    ],
+)
+def test_what_a_job_cannot_expect_and_allow_is_named(cells: str, column: str, words: str) -> None:
+    header = HEADER + ",expected_s,preemptible,elastic_min,elastic_max\n"
+    with pytest.raises(BadFields) as caught:
+        read_trace_text([header, f"a,0,1,4,8,{cells}\n"], "t.csv")
+    (problem,) = caught.value.problems
+    assert (problem.line, problem.field) == (2, column)
+    assert words in str(problem)
+
+
 def test_philly_is_known_by_its_columns() -> None:
     jobs = read_trace(DATA / "philly-head.csv")
     assert jobs[0] == TraceJob("0", 0, 2240194, 1, 8, queue="7f04ca")

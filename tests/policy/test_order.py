@@ -1,55 +1,174 @@
-"""Lines of waiting jobs against a plainly sorted list."""
+"""The order of a policy: keys against what they mean, lines and walks against a plainly sorted list."""
 
+from math import inf
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gantree.policy.order import Lines, Position
+from gantree.policy.order import Line, Lines, Merits, Order, Position
+from gantree.policy.rules import OrderKey, Policy
+from gantree.policy.walk import walk
 
-waiting_jobs = st.lists(
-    st.tuples(st.sampled_from("abc"), st.integers(0, 3)),
-    max_size=20,
-)
+waiting_jobs = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=20)
+Placed = tuple[Line, Position]
 
 
-def positions_of(jobs: list[tuple[str, int]]) -> list[tuple[str, Position]]:
+def standing(jobs: list[tuple[int, int]]) -> list[Placed]:
+    """(signature, priority) of each job -> its line and position, in order of arrival."""
     return [
-        (line, Position(-priority, seq, f"j{seq}")) for seq, (line, priority) in enumerate(jobs)
+        (Line(0, signature, 0), Position((-priority, seq), seq, f"j{seq}"))
+        for seq, (signature, priority) in enumerate(jobs)
     ]
+
+
+def lines_of(placed: list[Placed]) -> Lines:
+    lines = Lines()
+    for line, position in placed:
+        lines.add(line, position)
+    return lines
 
 
 @given(waiting_jobs, st.sets(st.integers(0, 19)))
 def test_a_walk_goes_in_order_whatever_the_lines(
-    jobs: list[tuple[str, int]], gone: set[int]
+    jobs: list[tuple[int, int]], gone: set[int]
 ) -> None:
-    lines = Lines()
-    positions = positions_of(jobs)
-    for line, position in positions:
-        lines.add(line, position)
-    left = [pair for pair in positions if pair[1].seq not in gone]
-    for line, position in positions:
+    placed = standing(jobs)
+    lines = lines_of(placed)
+    left = [pair for pair in placed if pair[1].seq not in gone]
+    for line, position in placed:
         if position.seq in gone:
             lines.remove(line, position)
-    assert list(lines.walk(lambda _, __: True)) == sorted(left, key=lambda pair: pair[1])
+    walked = list(walk(lines, lines, lambda _, __: True))
+    assert walked == sorted(left, key=lambda pair: pair[1])
     assert len(lines) == len(left)
 
 
-@given(waiting_jobs, st.sampled_from("abc"))
+@given(waiting_jobs, st.integers(0, 2))
 def test_a_line_that_is_closed_is_left_out_and_the_others_go_on(
-    jobs: list[tuple[str, int]], closed: str
+    jobs: list[tuple[int, int]], closed: int
 ) -> None:
-    lines = Lines()
-    for line, position in positions_of(jobs):
-        lines.add(line, position)
-    walked = [line for line, _ in lines.walk(lambda line, _: line != closed)]
-    in_order = [line for line, _ in sorted(positions_of(jobs), key=lambda pair: pair[1])]
-    assert walked == [line for line in in_order if line != closed]
+    placed = standing(jobs)
+    lines = lines_of(placed)
+    walked = [line for line, _ in walk(lines, lines, lambda line, _: line.signature != closed)]
+    in_order = [line for line, _ in sorted(placed, key=lambda pair: pair[1])]
+    assert walked == [line for line in in_order if line.signature != closed]
 
 
 @given(waiting_jobs)
-def test_jobs_may_leave_while_the_walk_goes_on(jobs: list[tuple[str, int]]) -> None:
-    lines = Lines()
-    for line, position in positions_of(jobs):
-        lines.add(line, position)
-    for signature, first in lines.walk(lambda _, __: True):
-        lines.remove(signature, first)
+def test_jobs_may_leave_while_the_walk_goes_on(jobs: list[tuple[int, int]]) -> None:
+    lines = lines_of(standing(jobs))
+    for line, first in walk(lines, list(lines), lambda _, __: True):
+        lines.remove(line, first)
     assert len(lines) == 0
+
+
+# ----- between queues, by shares
+
+PARENT = (-1, 0, 0, 1, 1, 2)
+"""0 the cluster; 1 and 2 below it; 3 and 4 in 1, 5 in 2."""
+
+
+def plainly(jobs: list[Placed], share_of: dict[int, float], grows: float) -> list[str]:
+    """The order by looking at all that is left, from the top down, before every single step."""
+    left, order = list(jobs), []
+    shares = dict(share_of)
+
+    def best(node: int) -> tuple[object, ...]:
+        below = [pair for pair in left if node in path(pair[0].queue)]
+        return (min(p.key[:1] for _, p in below), shares[node], next_of(node)[1])
+
+    def next_of(node: int) -> Placed:
+        own = [pair for pair in left if pair[0].queue == node]
+        if own:
+            return min(own, key=lambda pair: pair[1])
+        above_jobs = {above for line, _ in left for above in path(line.queue)}
+        children = [each for each in sorted(above_jobs) if each and PARENT[each] == node]
+        return next_of(min(children, key=best))
+
+    while left:
+        line, first = next_of(0)
+        left = [pair for pair in left if pair[1] != first]
+        order.append(first.job)
+        for above in path(line.queue):
+            shares[above] += grows
+    return order
+
+
+def path(node: int) -> list[int]:
+    return [] if node < 0 else [node, *path(PARENT[node])]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from((3, 4, 5)), st.integers(0, 1), st.integers(0, 1)), max_size=12
+    ),
+    st.lists(st.integers(0, 3), min_size=6, max_size=6),
+    st.sampled_from((0.0, 1.0)),
+)
+def test_a_fair_walk_goes_to_the_queue_with_the_smallest_share_at_every_step(
+    jobs: list[tuple[int, int, int]], shares: list[int], grows: float
+) -> None:
+    placed = [
+        (Line(queue, signature, 0), Position((-priority, seq), seq, f"j{seq}"))
+        for seq, (queue, signature, priority) in enumerate(jobs)
+    ]
+    lines, share_of = lines_of(placed), dict(enumerate(map(float, shares)))
+    walked = []
+    held = dict(share_of)
+    for line, position in walk(lines, list(lines), lambda _, __: True, PARENT, held.__getitem__, 1):
+        walked.append(position.job)
+        for above in path(line.queue):
+            held[above] += grows
+    assert walked == plainly(placed, share_of, grows)
+
+
+# ----- keys
+
+
+def key(order: tuple[OrderKey, ...], merits: Merits, **rules: object) -> tuple[float, ...]:
+    return Order(Policy(order=order, **rules)).key(merits)  # type: ignore[arg-type]  # rules by name
+
+
+SHORT = Merits(200, 0, 0.0, gpus=8, attained_gpu_s=100.0, done_s=50.0, expected_s=60.0)
+LONG = Merits(200, 1, 0.0, gpus=1, attained_gpu_s=10.0, done_s=0.0, expected_s=1000.0)
+UNKNOWN = Merits(200, 2, 0.0, gpus=2)
+
+
+@pytest.mark.parametrize(
+    ("order", "first"),
+    [
+        ("remaining", [SHORT, LONG, UNKNOWN]),
+        ("remaining_service", [SHORT, LONG, UNKNOWN]),
+        ("attained", [UNKNOWN, LONG, SHORT]),
+        ("smallest", [LONG, UNKNOWN, SHORT]),
+        ("arrival", [SHORT, LONG, UNKNOWN]),
+    ],
+)
+def test_a_key_says_who_goes_first(order: OrderKey, first: list[Merits]) -> None:
+    assert sorted(first, key=lambda merits: key((order,), merits)) == first
+
+
+def test_remaining_service_counts_gpus() -> None:
+    wide = Merits(200, 0, 0.0, gpus=64, expected_s=100.0)
+    narrow = Merits(200, 1, 0.0, gpus=1, expected_s=600.0)
+    assert key(("remaining",), wide) < key(("remaining",), narrow)
+    assert key(("remaining_service",), narrow) < key(("remaining_service",), wide)
+
+
+def test_levels_make_services_alike() -> None:
+    keys = [
+        key(("attained",), Merits(0, 0, 0.0, 1, attained_gpu_s=gpu_s), attained_levels=(100.0,))
+        for gpu_s in (0.0, 99.0, 100.0, 5000.0)
+    ]
+    assert keys == [(0,), (0,), (1,), (1,)]
+
+
+def test_waiting_for_long_enough_outweighs_a_class() -> None:
+    old, new = Merits(100, 0, 0.0, 1), Merits(200, 1, 86_400.0, 1)
+    assert key(("priority",), new) < key(("priority",), old)
+    assert key(("priority",), old, age_per_day=101.0) < key(("priority",), new, age_per_day=101.0)
+
+
+def test_a_run_time_that_nobody_knows_goes_last() -> None:
+    assert key(("remaining",), UNKNOWN) == (inf,)

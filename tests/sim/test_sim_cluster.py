@@ -6,8 +6,9 @@ import pytest
 
 from gantree.model.events import Event
 from gantree.model.orders import Order, SaveCheckpoint, StartGang, StopGang
-from gantree.sim.cluster import Doing, Overheads, SimCluster
+from gantree.sim.cluster import Overheads, SimCluster
 from gantree.sim.heap import EventHeap
+from gantree.sim.work import Doing
 
 
 class World:

@@ -71,10 +71,16 @@ SCHEDULES = {
         ["a 0 10 1x4", "gang 1 10 2x4", "c 11 2 1x4"],
         ["a 0 10 n0:0-3", "gang 10 20 n0:0-3;n1:0-3", "c 20 22 n0:0-3"],
     ),
-    "a small job starts on room that a waiting gang cannot use": (
+    # with 30 s of grace, a is gone by 60 and b by 59
+    "a small job starts on room that a waiting gang was promised, if its limit lets it": (
         TWO_NODES,
-        ["a 0 10 1x4", "gang 1 10 2x4", "c 2 3 1x4"],
-        ["a 0 10 n0:0-3", "gang 10 20 n0:0-3;n1:0-3", "c 2 5 n1:0-3"],
+        ["a 0 10 1x4 | limit=30", "gang 1 10 2x4", "b 2 3 1x4 | limit=27"],
+        ["a 0 10 n0:0-3", "gang 10 20 n0:0-3;n1:0-3", "b 2 5 n1:0-3"],
+    ),
+    "a small job that may run longer waits behind the gang": (
+        TWO_NODES,
+        ["a 0 10 1x4 | limit=30", "gang 1 10 2x4", "b 2 3 1x4 | limit=29", "c 2 3 1x4"],
+        ["a 0 10 n0:0-3", "gang 10 20 n0:0-3;n1:0-3", "b 20 23 n0:0-3", "c 20 23 n1:0-3"],
     ),
     "what ends makes room for what comes in the same moment": (
         ONE_NODE,

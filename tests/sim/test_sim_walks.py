@@ -11,8 +11,9 @@ from gantree.core.invariants import check
 from gantree.formats.traces import TraceJob
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy, Preemption
-from gantree.sim.cluster import Doing, Overheads
+from gantree.sim.cluster import Overheads
 from gantree.sim.run import Simulation, simulate
+from gantree.sim.work import Doing
 from gantree.testing.builders import cluster
 
 SITE = cluster(leaves=2, nodes=2, gpus=4)

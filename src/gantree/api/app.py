@@ -35,13 +35,14 @@ Json = dict[str, Any]
 
 
 class Submission(BaseModel):
-    """Body of POST /v1/jobs: a job file, where relative paths in it start, and fields to replace."""
+    """Body of POST /v1/jobs: a job file, where relative paths in it start, fields to replace, who hands it in."""
 
     model_config = ConfigDict(extra="forbid")
     text: str
     source: str = "job.yaml"
     base_dir: str | None = None
     overrides: dict[str, str | int] = {}
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def _add_job_routes(app: FastAPI, backend: Backend) -> None:
     async def submit(body: Submission) -> Json:
         jobs = await asyncio.to_thread(read_job, body.text, body.source)
         receipt = await backend.ask(
-            lambda controller: controller.submit(jobs, body.base_dir, body.overrides)
+            lambda controller: controller.submit(jobs, body.base_dir, body.overrides, body.user)
         )
         backend.loop.wake()
         await backend.loop.advance(backend.controller)
@@ -118,6 +119,18 @@ def _add_job_routes(app: FastAPI, backend: Backend) -> None:
         cancelled = await backend.ask(lambda controller: controller.cancel(word))
         await backend.loop.advance(backend.controller)
         return {"job": cancelled}
+
+    @app.post("/v1/jobs/{word}/hold", status_code=202)
+    async def hold(word: str) -> Json:
+        held = await backend.ask(lambda controller: controller.hold(word))
+        await backend.loop.advance(backend.controller)
+        return {"job": held}
+
+    @app.post("/v1/jobs/{word}/release", status_code=202)
+    async def release(word: str) -> Json:
+        released = await backend.ask(lambda controller: controller.release(word))
+        await backend.loop.advance(backend.controller)
+        return {"job": released}
 
 
 def _add_question_routes(app: FastAPI, backend: Backend) -> None:

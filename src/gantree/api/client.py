@@ -4,6 +4,7 @@ Every method raises what the daemon raised (see `gantree.model.errors`), and Unr
 Answers are the JSON of the routes as it comes; docs/daemon.md describes it.
 """
 
+import getpass
 import json
 import socket
 from collections.abc import Iterator, Mapping
@@ -47,13 +48,18 @@ class Client:
         *,
         base_dir: str | None = None,
         overrides: Mapping[str, str | int] | None = None,
+        user: str | None = None,
     ) -> Json:
-        """Hand in the jobs of a job file; they are durable when this returns. See POST /v1/jobs."""
+        """Hand in the jobs of a job file; they are durable when this returns. See POST /v1/jobs.
+
+        user is whose jobs they are where they do not say; None: who runs this program.
+        """
         body = {
             "text": text,
             "source": source,
             "base_dir": base_dir,
             "overrides": dict(overrides or {}),
+            "user": login_name() if user is None else user,
         }
         return self._ask("POST", "/v1/jobs", body=body)
 
@@ -76,6 +82,14 @@ class Client:
     def cancel(self, job: str) -> Json:
         """Ask for a job to be cancelled."""
         return self._ask("POST", _job_path(job, "cancel"))
+
+    def hold(self, job: str) -> Json:
+        """Keep a waiting job from being started until it is released."""
+        return self._ask("POST", _job_path(job, "hold"))
+
+    def release(self, job: str) -> Json:
+        """Let a held job go."""
+        return self._ask("POST", _job_path(job, "release"))
 
     def logs(
         self,
@@ -153,6 +167,15 @@ class Client:
         if isinstance(error, socket.timeout):
             return Unreachable(f"the daemon in {self.state_dir} does not answer")
         return Unreachable(f"the daemon in {self.state_dir} broke off: {error}")
+
+
+def login_name() -> str:
+    """Who runs this program, as its environment or the system says; "" where neither has a printable word for it."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""
+    return name if name.isprintable() else ""
 
 
 def _problem(response: HTTPResponse) -> Json:

@@ -5,10 +5,11 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from gantree.core.explain import Explanation
-from gantree.core.ledger import JobState, Ledger
+from gantree.core.ledger import Ledger
+from gantree.core.state import JobState
 from gantree.formats.refusals import refusal_json
 from gantree.journal.contract import RecordedFact
-from gantree.model.phases import Phase
+from gantree.model.phases import HOLDING, Phase
 from gantree.model.placements import Domain
 from gantree.topology.site import cut_as_now
 
@@ -27,6 +28,7 @@ def job_row(state: JobState) -> Json:
         "name": state.spec.name,
         "phase": state.phase.value,
         "queue": state.spec.queue,
+        "user": state.spec.user,
         "priority": state.priority,
         "gpus": state.spec.gpus,
         "members": state.spec.members,
@@ -36,6 +38,8 @@ def job_row(state: JobState) -> Json:
         "submitted_at": state.submitted_at,
         "started_at": state.started_at,
         "ended_at": state.ended_at,
+        "held": state.held,
+        "suspended": state.suspended and state.phase in HOLDING,
         "exit_code": state.exit_code,
         "reason": state.reason,
         "checkpoint_step": state.checkpoint_step,
@@ -47,11 +51,12 @@ def job_row(state: JobState) -> Json:
 def rejected_row(job: str, reason: str) -> Json:
     """A job that was taken and could not be queued; of it only the reason is kept."""
     gone = dict.fromkeys(
-        ("queue", "priority", "gpus", "members", "processes", "attempt", "domain", "submitted_at",
+        ("queue", "user", "priority", "gpus", "members", "processes", "attempt", "domain", "submitted_at",
          "started_at", "ended_at", "exit_code", "checkpoint_step")
     )  # fmt: skip
     known = {"job": job, "name": job, "phase": Phase.FAILED.value, "reason": f"rejected: {reason}"}
-    return {**gone, **known, "preemptions": 0, "failures": 0}
+    never = {"held": False, "suspended": False, "preemptions": 0, "failures": 0}
+    return {**gone, **known, **never}
 
 
 def job_rows(ledger: Ledger) -> list[Json]:

@@ -26,6 +26,8 @@ class Commands(LazyGroup):
         "why": Listed("gantree.cli.why", "Explain why a job is where it is."),
         "logs": Listed("gantree.cli.logs", "Print what the processes of a job wrote."),
         "cancel": Listed("gantree.cli.cancel", "Cancel jobs, whether they wait or run."),
+        "hold": Listed("gantree.cli.hold", "Keep waiting jobs from being started."),
+        "release": Listed("gantree.cli.release", "Let held jobs go."),
         "place": Listed(
             "gantree.cli.place", "Say where jobs would go on a cluster; start nothing."
         ),
@@ -34,6 +36,9 @@ class Commands(LazyGroup):
         ),
         "ranks": Listed("gantree.cli.ranks", "Say which rank of a job runs on which GPU."),
         "cost": Listed("gantree.cli.cost", "Say what a job's traffic costs where it would run."),
+        "fit": Listed(
+            "gantree.cli.rightsize", "Say on which GPUs a job may run: memory, time, money."
+        ),
         "topo": Listed("gantree.cli.topo", "Draw a cluster, or import a machine's topology."),
         "simulate": Listed(
             "gantree.cli.simulate", "Replay a trace of jobs through the real scheduler."

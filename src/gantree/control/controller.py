@@ -22,16 +22,24 @@ from gantree.control.submission import (
     warnings_of,
     with_absolute_paths,
     with_predecessors,
+    with_user,
 )
 from gantree.control.turn import Turns
 from gantree.core.ledger import Ledger
 from gantree.core.scheduler import Scheduler
+from gantree.core.state import JobState
 from gantree.journal.contract import Journal
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput, Conflict, NotFound
-from gantree.model.events import CancelRequested, ClusterObserved, JobSubmitted
+from gantree.model.events import (
+    CancelRequested,
+    ClusterObserved,
+    HoldRequested,
+    JobSubmitted,
+    ReleaseRequested,
+)
 from gantree.model.jobs import Job
-from gantree.model.phases import ENDED
+from gantree.model.phases import ENDED, Phase
 from gantree.policy.rules import Policy
 
 RECONCILE_EVERY_S = 30.0
@@ -72,6 +80,7 @@ class Controller:
         self._alarm = Alarm(self.epoch)
         self._reconciled_at = self.clock()
         self._ids = JobIds(self._id_is_taken)
+        self._asked = 0
 
     @property
     def ledger(self) -> Ledger:
@@ -119,15 +128,21 @@ class Controller:
         self.turns.send(self.turns.scheduler.standing_orders())
 
     def submit(
-        self, jobs: Sequence[Job], base_dir: str | None, overrides: Mapping[str, Any]
+        self,
+        jobs: Sequence[Job],
+        base_dir: str | None,
+        overrides: Mapping[str, Any],
+        user: str = "",
     ) -> Receipt:
         """Make jobs durable under new ids; they are decided about in the next step.
 
+        user is whose they are where they do not say.
         Raises BadInput and Unsupported for what can be known to be wrong; then none of the jobs is taken.
         """
         if "name" in overrides and len(jobs) > 1:
             raise BadInput(f"{len(jobs)} jobs cannot all be named {overrides['name']}")
-        asked = [with_absolute_paths(overridden(job, overrides), base_dir) for job in jobs]
+        asked = [with_user(overridden(job, overrides), user) for job in jobs]
+        asked = [with_absolute_paths(job, base_dir) for job in asked]
         for job in asked:
             check_commands(job)
             self.policy.priority_of(job.priority)
@@ -150,15 +165,48 @@ class Controller:
 
         Raises NotFound, and Conflict for a job that has ended.
         """
+        job = self._not_ended(word).job
+        event_id = f"{job}/cancel-requested"
+        self.intake.append([CancelRequested(id=event_id, observed_at=self.clock(), job=job)])
+        return job
+
+    def hold(self, word: str) -> str:
+        """Keep a waiting job from being started, by id or name; give its id. One that is held stays held.
+
+        Raises NotFound, and Conflict for a job that does not wait.
+        """
+        state = self._not_ended(word)
+        if state.phase is not Phase.PENDING:
+            raise Conflict(
+                f"{state.job} is {state.phase}, and only a job that waits can be held; to have it gone:"
+                f" gantree cancel {state.job}, and submit it again with `hold: true`"
+            )
+        self._ask(HoldRequested, state.job, "hold-requested")
+        return state.job
+
+    def release(self, word: str) -> str:
+        """Let a held job go, by id or name; give its id. Raises NotFound, and Conflict for a job that is not held."""
+        state = self._not_ended(word)
+        if not state.held:
+            raise Conflict(f"{state.job} is not held: it is {state.phase}")
+        self._ask(ReleaseRequested, state.job, "release-requested")
+        return state.job
+
+    def _ask(self, kind: type[HoldRequested | ReleaseRequested], job: str, name: str) -> None:
+        """Take in what a user may ask of a job again and again: each time is an event of its own."""
+        self._asked += 1
+        event_id = f"{job}/{name}/{self.epoch}.{self._asked}"
+        self.intake.append([kind(id=event_id, observed_at=self.clock(), job=job)])
+
+    def _not_ended(self, word: str) -> JobState:
+        """The job that a word means. Raises NotFound, and Conflict where it was rejected or has ended."""
         job = self.resolve(word)
         state = self.ledger.jobs.get(job)
         if state is None:
             raise Conflict(f"{job} was rejected")
         if state.phase in ENDED:
             raise Conflict(f"{job} has ended: {state.phase}")
-        event_id = f"{job}/cancel-requested"
-        self.intake.append([CancelRequested(id=event_id, observed_at=self.clock(), job=job)])
-        return job
+        return state
 
     def resolve(self, word: str) -> str:
         """The id of the job that a user means by an id or a name. Raises NotFound."""

@@ -23,6 +23,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 MAX_PRIORITY = 1_000_000_000
 """As in job files."""
 OVERRIDABLE = ("name", "queue", "priority")
+LONGEST_USER = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,18 @@ def _fits(key: str, value: object) -> bool:
         return abs(value) <= MAX_PRIORITY
     parts = str(value).split("/") if key == "queue" else [str(value)]
     return isinstance(value, str) and all(NAME.fullmatch(part) for part in parts)
+
+
+def with_user(job: Job, user: str) -> Job:
+    """The job as that of a user, if it does not name one itself; "" is nobody. Raises BadInput for what is no name.
+
+    It is a word of whoever hands the job in, good for shares and accounts among people who trust each other.
+    """
+    if len(user) > LONGEST_USER or not user.isprintable() or user != user.strip():
+        raise BadInput(
+            f"user: found {user!r}; allowed: at most {LONGEST_USER} printable characters"
+        )
+    return job if job.user or not user else replace(job, user=user)
 
 
 def check_commands(job: Job) -> None:

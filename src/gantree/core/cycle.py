@@ -1,67 +1,142 @@
 """One walk over the waiting jobs: place what fits, make room for what may, and say nothing of the rest.
 
-The walk goes in the order of the queue. Every job is either placed, or given a claim on room that lower-priority
-gangs are told to leave, or left waiting; a gang behind one that waits may still start, on room that is not
-claimed. Placing and making room happen in one walk and not in two, or a small job would be started on GPUs that
-the next step takes away again.
+The walk goes in the order of the policy. Every job is either placed, or given a claim on room that others are told to
+give up, or left waiting; a gang behind one that waits may still start, on room that is neither claimed nor reserved.
+Placing and making room happen in one walk and not in two, or a small job would be started on GPUs that the next step
+takes away again. For each job, the gates in their order:
 
-What was refused need not be asked again until room appears: within the walk room only shrinks, and between walks
-`Ledger.room_version` tells. Jobs that are alike share the answer (`policy.order`).
+    held by hand, comes after others, backs off      it is not asked
+    LIMIT, QUOTA      what its queue says (`policy.quota`); queues with cells are asked first (`core.homes`)
+    ROOM, CONTIGUITY  a place on what is free, and on reserved room that it has left by then (`core.holds`)
+    HARM              room that others give up, from least harm to most (`core.room`)
 
-Room that victims leave is held for its claimant (`core.room`); claims are settled before anything else is placed.
+Then the first that still wait are told when they start (`core.bookings`), and elastic gangs grow into what is left
+(`core.growth`).
+
+What was refused need not be asked again until something has changed that could change the answer: within the walk room
+only shrinks, and between walks `core.wakes` tells which lines might fit now. Jobs that are alike share the answer
+(`policy.order`). All of that is memory of answers, never needed for correctness: a scheduler that forgets it decides
+the same.
+
+Room that is given up is held for its claimant; claims are settled before anything else is placed.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from functools import partial
+from math import inf
 
+from gantree.core.bookings import Desk
 from gantree.core.draft import Draft
-from gantree.core.ledger import CLAIM, JobState, Ledger
+from gantree.core.freeable import Freeable
+from gantree.core.growth import grow
+from gantree.core.holds import lifted, passed_by
+from gantree.core.homes import Homes
+from gantree.core.ledger import CLAIM, Ledger
 from gantree.core.lifecycle import start
-from gantree.core.room import find_victims, make_room
-from gantree.model.facts import ClaimDropped
+from gantree.core.room import Wanted, make_room
+from gantree.core.state import JobState
+from gantree.core.waiting import eligible, in_order
+from gantree.core.wakes import Wakes
+from gantree.core.ways import Ways
+from gantree.model.facts import ClaimDropped, PriorityChanged
+from gantree.model.jobs import Job
 from gantree.model.phases import Phase
+from gantree.model.placements import Placement
+from gantree.placement.elastic import best_size
 from gantree.placement.search import find, fits
 from gantree.placement.taste import Taste
-from gantree.policy.order import Position
+from gantree.policy.boosts import boost_of, next_expiry
+from gantree.policy.order import Line, Position
 from gantree.policy.rules import Policy
 
 
 class Cycle:
-    """The walk, with what it remembers of earlier ones: derived memory, never needed for correctness.
+    """The walk, with what it remembers of earlier ones.
 
-    _refused holds signatures without a place, true while room_version stays; _retry_at holds what no room can be
-    made for, true while both versions stay and until that moment in seconds (None: whenever).
+    _over holds the lines to which the quota said no, with its version then.
+    _refused holds what found no place (signature, and what of held room it might pass), true while room_version stays;
+    _retry_at holds the lines for which no room can be made, true while both versions stay and until that moment in
+    seconds (None: whenever).
     """
 
     def __init__(self, policy: Policy, taste: Taste) -> None:
         self._policy = policy
         self._taste = taste
+        self._wakes = Wakes()
+        self._desk = Desk(policy, taste)
+        self._homes = Homes(policy, taste)
         self._versions = (-1, -1)
         self._refused: set[Hashable] = set()
-        self._retry_at: dict[tuple[Hashable, int], float | None] = {}
+        self._retry_at: dict[Line, float | None] = {}
+        self._ways = Ways(policy.restart_s)
+        self._freeable = Freeable()
+        self._over: dict[Line, int] = {}
         self._settled_at = -1
+        self._closed: set[str] = set()
+        self._boosted_until: float | None = None
 
     def run(self, draft: Draft) -> None:
-        """Decide who starts now and who must make room."""
-        if draft.ledger.occupancy is None:
+        """Decide who starts now, who must make room, and who is told a start."""
+        ledger = draft.ledger
+        if ledger.occupancy is None:
             return
+        self._end_boosts(draft)
         self._settle_claims(draft)
-        walk = draft.ledger.lines.walk(
-            lambda signature, position: self._worth_asking(draft, signature, position)
-        )
-        for signature, position in walk:
-            state = draft.ledger.jobs[position.job]
-            if _eligible(draft, state):
-                self._place_or_make_room(draft, signature, state)
+        self._homes.send(draft)
+        self._closed.clear()
+        while not self._walk(draft) or self._desk.review(draft):
+            pass
+        grow(draft, self._taste)
 
     def wake_at(self, ledger: Ledger, now: float) -> float | None:
-        """The next moment after now at which a gang becomes old enough to be stopped for one that waits."""
+        """The next moment after now at which time alone could change an answer."""
         self._forget_outdated(ledger)
         moments = [
             moment
-            for (signature, priority), moment in self._retry_at.items()
-            if moment is not None and moment > now and ledger.lines.waits(signature, priority)
+            for line, moment in self._retry_at.items()
+            if moment is not None and moment > now and line in ledger.lines
         ]
-        return min(moments, default=None)
+        moments += [self._desk.wake_at(ledger, now), next_expiry(self._policy, now)]
+        first = min(moments)
+        return None if first == inf else first
+
+    # ----- the walk
+
+    def _walk(self, draft: Draft) -> bool:
+        """Ask every job that might start or make room, and tell the first that wait; False where it must begin again.
+
+        Where starts are told anew, all lines are walked, or somebody could pass one who is to be told.
+        """
+        ledger = draft.ledger
+        self._forget_outdated(ledger)
+        self._desk.open(ledger)
+        lines = None if self._desk.wants_more(ledger) else self._awake(draft)
+        ask = partial(self._goes_on, draft)
+        for line, position in in_order(ledger, draft.now, lines, ask):
+            state = ledger.jobs[position.job]
+            if not eligible(ledger, state, draft.now):
+                continue
+            was_told = state.job in ledger.bookings
+            if self._worth_asking(draft, line, state):
+                self._ask(draft, line, state)
+            if state.phase is Phase.PENDING:
+                self._desk.consider(draft, state)
+            elif was_told:
+                return False
+        return True
+
+    def _awake(self, draft: Draft) -> Iterator[Line]:
+        return self._wakes.awake(draft.ledger, draft.now, self._is_over, self._may_make_room)
+
+    def _goes_on(self, draft: Draft, line: Line, position: Position) -> bool:
+        """Whether the next of a line is to be looked at."""
+        ledger = draft.ledger
+        state = ledger.jobs[position.job]
+        if state.spec.queue in self._closed:
+            return False
+        if self._worth_asking(draft, line, state) or self._desk.wants_more(ledger):
+            return True
+        return any(ledger.jobs[job].line == line for job in ledger.bookings)
 
     def _forget_outdated(self, ledger: Ledger) -> None:
         versions = (ledger.room_version, ledger.holders_version)
@@ -71,63 +146,123 @@ class Cycle:
             self._retry_at.clear()
         self._versions = versions
 
-    def _worth_asking(self, draft: Draft, signature: Hashable, position: Position) -> bool:
-        """Whether the rest of a line could get another answer than its last one."""
-        self._forget_outdated(draft.ledger)
-        if signature not in self._refused:
-            return True
-        return self._may_make_room(draft, signature, -position.minus_priority)
-
-    def _may_make_room(self, draft: Draft, signature: Hashable, priority: int) -> bool:
+    def _worth_asking(self, draft: Draft, line: Line, state: JobState) -> bool:
+        """Whether a job could get another answer than the last one of its line."""
         ledger = draft.ledger
-        hopeless = ledger.lowest_priority() >= priority and not ledger.leaving and not ledger.claims
-        if self._policy.preemption.by == "none" or hopeless:
-            return False
-        if (signature, priority) not in self._retry_at:
-            return True
-        moment = self._retry_at[signature, priority]
-        return moment is not None and moment <= draft.now
+        self._forget_outdated(ledger)
+        if not self._is_over(ledger, line):
+            return self._key(ledger, state, draft.now) not in self._refused or self._may_make_room(
+                ledger, line, draft.now
+            )
+        return self._may_make_room(ledger, line, draft.now)
 
-    def _place_or_make_room(self, draft: Draft, signature: Hashable, state: JobState) -> None:
-        if signature not in self._refused:
-            placement = find(draft.ledger.rooms(), state.spec, self._taste)
-            if placement is not None:
-                start(draft, state, placement)
+    def _is_over(self, ledger: Ledger, line: Line) -> bool:
+        """Whether the quota said no, and nothing has been given back since that its queue may use."""
+        return self._over.get(line) == ledger.accounts.quota.version_of(line.queue)
+
+    def _key(self, ledger: Ledger, state: JobState, now: float) -> Hashable:
+        """What the answer of a search depends on beside the occupancy."""
+        return state.signature, passed_by(ledger, state, now)
+
+    def _may_make_room(self, ledger: Ledger, line: Line, now: float) -> bool:
+        """Whether others might give up enough room for a line, as far as that is quickly told."""
+        if line in self._retry_at:
+            moment = self._retry_at[line]
+            return moment is not None and moment <= now
+        freeable = self._freeable.by(ledger, line)
+        return freeable > 0 and self._wakes.suffices(ledger, line, freeable)
+
+    # ----- one job
+
+    def _ask(self, draft: Draft, line: Line, state: JobState) -> None:
+        """Start a job in the first way that has a place, or make room for it in the first that others give up."""
+        ledger = draft.ledger
+        ways = [
+            (way, ledger.accounts.admission(state, ledger.accounts.asked_on(state, way)))
+            for way in self._ways.of(ledger, state)
+        ]
+        key = self._key(ledger, state, draft.now)
+        if key not in self._refused:
+            if any(not one.refused and self._place(draft, state, way) for way, one in ways):
                 return
-            self._refused.add(signature)
-        if self._may_make_room(draft, signature, state.priority):
-            plan, retry_at = find_victims(draft.ledger, state, draft.now, self._policy, self._taste)
-            if plan is None:
-                self._retry_at[signature, state.priority] = retry_at
-            else:
-                make_room(draft, state, plan, self._policy, self._taste)
+            if not any(one.refused for _, one in ways):
+                self._refused.add(key)
+            elif all(one.refused for _, one in ways):
+                self._over[line] = ledger.accounts.quota.version_of(line.queue)
+        if self._may_make_room(ledger, line, draft.now):
+            moments: list[float | None] = []
+            for way, admission in ways:
+                if not admission.never:
+                    wanted = Wanted.of(ledger, state, way, admission)
+                    made, retry_at = make_room(draft, wanted, self._taste)
+                    if made:
+                        return
+                    moments.append(retry_at)
+            later = [moment for moment in moments if moment is not None]
+            self._retry_at[line] = min(later, default=None)
+        if self._policy.backfill.overtake == "none":
+            self._closed.add(state.spec.queue)
+
+    def _place(self, draft: Draft, state: JobState, way: Job) -> bool:
+        """Start a job if it has a place now that its queue admits."""
+        ledger = draft.ledger
+        with lifted(ledger, passed_by(ledger, state, draft.now)):
+            placement = self._find(ledger, way)
+            if placement is None or not self._admits(ledger, state, placement):
+                return False
+            start(draft, state, placement)
+        return True
+
+    def _find(self, ledger: Ledger, spec: Job) -> Placement | None:
+        placement = find(ledger.rooms(), spec, self._taste)
+        if placement is None and spec.elastic is not None and self._policy.elastic:
+            sized = best_size(ledger.rooms(), spec, self._taste)
+            placement = None if sized is None else sized[1]
+        return placement
+
+    def _admits(self, ledger: Ledger, state: JobState, placement: Placement) -> bool:
+        """Whether its queue admits what the place really holds: models are known only now."""
+        admission = ledger.accounts.admission(state, ledger.accounts.held(placement))
+        return admission.state != "refused" and self._homes.spares_cells(ledger, state, placement)
+
+    # ----- claims and boosts
 
     def _settle_claims(self, draft: Draft) -> None:
         """Start claimants whose room is free; drop claims whose victims have left in vain."""
         ledger = draft.ledger
         if not ledger.claims or self._settled_at == ledger.room_version:
             return
-        for job in sorted(ledger.claims, key=lambda name: ledger.jobs[name].position):
+        waiting = [job for job in ledger.claims if ledger.jobs[job].phase is Phase.PENDING]
+        for job in sorted(waiting, key=lambda name: ledger.jobs[name].position):
             state, claim = ledger.jobs[job], ledger.claims[job]
-            hypothetical = ledger.rooms().copy()
-            hypothetical.give_back(CLAIM + job)
-            if fits(hypothetical, state.spec):
-                _start_claimant(draft, state, self._taste)
+            placement = self._claimed(ledger, state)
+            if placement is not None:
+                draft.record(ClaimDropped(at=draft.now, job=job, reason="its room is free"))
+                start(draft, state, placement, at_home=claim.at_home)
             elif ledger.leaving.keys().isdisjoint(claim.victims):
                 draft.record(ClaimDropped(at=draft.now, job=job, reason="the room was lost"))
         self._settled_at = ledger.room_version
 
+    def _claimed(self, ledger: Ledger, state: JobState) -> Placement | None:
+        """The place of a claimant, if its room is free: the very one where it was decided, else the best."""
+        claim = ledger.claims[state.job]
+        with lifted(ledger, (CLAIM + state.job,)) as rooms:
+            exact = state.moving is not None or claim.at_home
+            if exact or len(claim.placement.members) != state.spec.members:
+                return None if rooms.missing(claim.placement.members) else claim.placement
+            if not fits(rooms, state.spec):
+                return None
+            return find(rooms, state.spec, self._taste)
 
-def _eligible(draft: Draft, state: JobState) -> bool:
-    """Whether the job waits for nothing but room. Claimants were looked at before."""
-    ledger = draft.ledger
-    if state.not_before > draft.now or state.job in ledger.claims:
-        return False
-    return all(ledger.jobs[name].phase is Phase.SUCCEEDED for name in state.spec.after)
-
-
-def _start_claimant(draft: Draft, state: JobState, taste: Taste) -> None:
-    draft.record(ClaimDropped(at=draft.now, job=state.job, reason="its room is free"))
-    placement = find(draft.ledger.rooms(), state.spec, taste)
-    assert placement is not None, f"{state.job}: the room held for it does not hold it"
-    start(draft, state, placement)
+    def _end_boosts(self, draft: Draft) -> None:
+        """Give every job the number that it has now, where a boost has expired since the last time."""
+        if not self._policy.boosts or self._boosted_until == next_expiry(self._policy, draft.now):
+            return
+        self._boosted_until = next_expiry(self._policy, draft.now)
+        for state in list(draft.ledger.jobs.values()):
+            if state.ended_at is not None:
+                continue
+            number = self._policy.priority_of(state.spec.priority)
+            number += boost_of(self._policy, state.spec, draft.now)
+            if number != state.priority:
+                draft.record(PriorityChanged(at=draft.now, job=state.job, priority=number))

@@ -1,25 +1,53 @@
-"""Why a job is where it is: the first gate that says no, in numbers and in one sentence.
+"""Why a job is where it is: the first gate that says no, in numbers and in one sentence; and when it will start.
 
-Computed when somebody asks, from the state as it is, by the same search that decides. Nothing of it is recorded.
+Computed when somebody asks, from the state as it is, by the same searches that decide. Nothing of it is recorded.
 A site's taste is not asked: it decides where a gang goes, never whether it fits.
 """
 
 from dataclasses import dataclass, replace
 
-from gantree.core.ledger import CLAIM, JobState, Ledger
+from gantree.core.bookings import reserved
+from gantree.core.holds import lifted, passed_by
+from gantree.core.ledger import Ledger
+from gantree.core.room import Wanted, room_to_come, whom_to_ask
+from gantree.core.state import JobState
+from gantree.core.waiting import ahead_of
+from gantree.core.ways import no_way
 from gantree.model.errors import NotFound
 from gantree.model.phases import ENDED, Phase
 from gantree.model.placements import Placement
-from gantree.model.verdicts import Gate, Refused
+from gantree.model.verdicts import Gate, Refused, Shortage
 from gantree.placement.search import fits, place
+from gantree.placement.taste import DEFAULT
+from gantree.planning.preempt import why_not
+from gantree.policy.admission import Admission
 
 AHEAD_SHOWN = 10
 """How many of the jobs that go first are named."""
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """When a waiting job starts: at starts_at seconds, promised or estimated, when the jobs in waits_for have ended.
+
+    reserved: the room is held for it; else it is a forecast that nothing holds to. slips: how often it was later than
+    it was told.
+    """
+
+    starts_at: float
+    promised: bool
+    waits_for: tuple[str, ...]
+    reserved: bool
+    slips: int = 0
+    domain: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
-    """What to tell about one job. ahead names the first jobs that go before it in the queue."""
+    """What to tell about one job. ahead names the first jobs that go before it in the queue.
+
+    in_the_way are the jobs that would have to end for it to start, with what forbids to stop them for it.
+    """
 
     job: str
     phase: Phase
@@ -27,6 +55,8 @@ class Explanation:
     refused: Refused | None = None
     ahead: tuple[str, ...] = ()
     ahead_count: int = 0
+    start: Start | None = None
+    in_the_way: tuple[tuple[str, str], ...] = ()
 
 
 def why(ledger: Ledger, job: str, now: float) -> Explanation:
@@ -38,13 +68,52 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
         raise NotFound(f"there is no job {job}")
     if state.phase is not Phase.PENDING:
         return Explanation(job, state.phase, _present(state))
-    ahead = [position.job for position in ledger.lines.ahead_of(state.position)]
+    ahead = ahead_of(ledger, state, now)
     sentence, refused = _waits_for_other_than_room(ledger, state, now), None
+    in_the_way: tuple[tuple[str, str], ...] = ()
     if not sentence:
-        refused = _refusal(ledger, state)
+        refused, in_the_way = _refusal(ledger, state, now)
         sentence = refused.sentence if refused else "Waiting: fits, and starts with the next turn."
     first = tuple(ahead[:AHEAD_SHOWN])
-    return Explanation(job, state.phase, sentence, refused, first, len(ahead))
+    start = _told(ledger, state)
+    return Explanation(job, state.phase, sentence, refused, first, len(ahead), start, in_the_way)
+
+
+def when(ledger: Ledger, job: str, now: float) -> Start | None:
+    """When a waiting job starts: as it was told, else as far as can be said; None where nobody can say.
+
+    Raises NotFound for a job that was never taken in.
+    """
+    state = ledger.jobs.get(job)
+    if state is None:
+        raise NotFound(f"there is no job {job}")
+    if state.phase is not Phase.PENDING or ledger.occupancy is None:
+        return None
+    told = _told(ledger, state)
+    if told is not None:
+        return told
+    found = reserved(ledger, state, now, DEFAULT)
+    if found is None:
+        return None
+    return Start(found.starts_at, False, found.waits_for, False, domain=_domain(found.placement))
+
+
+def _told(ledger: Ledger, state: JobState) -> Start | None:
+    booking = ledger.bookings.get(state.job)
+    if booking is None:
+        return None
+    return Start(
+        booking.starts_at,
+        booking.promised,
+        booking.waits_for,
+        True,
+        booking.slips,
+        _domain(booking.placement),
+    )
+
+
+def _domain(placement: Placement) -> str:
+    return f"{placement.domain.tier} {placement.domain.name}".strip()
 
 
 def _present(state: JobState) -> str:
@@ -60,6 +129,8 @@ def _present(state: JobState) -> str:
         return f"{held}; was asked to save a checkpoint{_for_whom(state)} and will then stop."
     if state.phase is Phase.STOPPING:
         return f"{held}; is being stopped ({state.stop_cause}){_for_whom(state)}."
+    if state.suspended:
+        return f"{held}; suspended: it is another job's turn on the GPUs that they share."
     return f"{held}; {state.phase}."
 
 
@@ -69,6 +140,8 @@ def _for_whom(state: JobState) -> str:
 
 def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> str:
     """The sentence for a job that room alone would not start; empty otherwise."""
+    if state.held:
+        return f"Waiting: held by hand; `gantree release {state.job}` lets it go."
     for name in state.spec.after:
         before = ledger.jobs[name]
         if before.phase is not Phase.SUCCEEDED:
@@ -86,18 +159,75 @@ def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> s
     return ""
 
 
-def _refusal(ledger: Ledger, state: JobState) -> Refused | None:
-    """The verdict on the gang now; None if it would fit."""
-    verdict = place(ledger.rooms(), state.spec)
+def _refusal(
+    ledger: Ledger, state: JobState, now: float
+) -> tuple[Refused | None, tuple[tuple[str, str], ...]]:
+    """The verdict on the gang now, None if it would start; and who would have to end for it."""
+    admission = ledger.accounts.admission(state, ledger.accounts.asked(state))
+    closed = no_way(ledger, state.spec) or (
+        _refused_by_queue(admission) if admission.refused else None
+    )
+    if closed is not None:
+        return closed, ()
+    with lifted(ledger, passed_by(ledger, state, now)) as rooms:
+        verdict = place(rooms, state.spec)
     if isinstance(verdict, Placement):
-        return None
-    if not ledger.claims:
-        return verdict
-    unclaimed = ledger.rooms().copy()
-    for job in ledger.claims:
-        unclaimed.give_back(CLAIM + job)
-    if not fits(unclaimed, state.spec):
-        return verdict
-    holders = ", ".join(ledger.claims)
-    sentence = f"Waiting: it would fit, but the room is held for {holders}, which goes first."
-    return replace(verdict, gate=Gate.RESERVATION, sentence=sentence)
+        return None, ()
+    if verdict.never:
+        return verdict, ()
+    held = _held_for_others(ledger, state)
+    if held:
+        return replace(verdict, gate=Gate.RESERVATION, sentence=held), ()
+    in_the_way = _in_the_way(ledger, state, admission, now)
+    if in_the_way and _would_be_stopped(ledger, state):
+        (job, because), *more = in_the_way
+        others = f" and {len(more)} more" if more else ""
+        sentence = f"{verdict.sentence} It may not stop {job}{others} ({because})."
+        return replace(verdict, gate=Gate.HARM, sentence=sentence), in_the_way
+    return verdict, in_the_way
+
+
+def _refused_by_queue(admission: Admission) -> Refused:
+    """A refusal by limit or quota, in words and numbers."""
+    assert admission.gate is not None, "a refusal without a gate"
+    back = "; what others borrow of it is on its way back" if admission.reclaim else ""
+    return Refused(
+        admission.gate,
+        f"Waiting: {admission.words}{back}.",
+        never=admission.never,
+        short_by=Shortage(admission.resource, admission.short_by),
+        wakes_on=(admission.resource,),
+    )
+
+
+def _held_for_others(ledger: Ledger, state: JobState) -> str:
+    """The sentence for a gang that would fit if no room were held for others; "" otherwise."""
+    owners = [owner for owner, _ in ledger.held_places()]
+    if not owners:
+        return ""
+    unheld = ledger.rooms().copy()
+    for owner in owners:
+        unheld.give_back(owner)
+    if not fits(unheld, state.spec):
+        return ""
+    claims = ", ".join(job for job in ledger.claims if job != state.job)
+    if claims:
+        return f"Waiting: it would fit, but the room is held for {claims}, which goes first."
+    told = ", ".join(job for job in ledger.bookings if job != state.job)
+    return f"Waiting: it would fit, but it would not be gone before the start that {told} was told."
+
+
+def _in_the_way(
+    ledger: Ledger, state: JobState, admission: Admission, now: float
+) -> tuple[tuple[str, str], ...]:
+    """Who would have to end for the gang, as few as can be, and why each may not be stopped for it."""
+    wanted = Wanted.of(ledger, state, state.spec, admission)
+    asked = whom_to_ask(ledger, wanted, now)
+    forbidden = why_not(room_to_come(ledger, state), state.spec, asked.victims, asked.forbidden)
+    return tuple((each.victim.owner, each.because) for each in forbidden)
+
+
+def _would_be_stopped(ledger: Ledger, state: JobState) -> bool:
+    """Whether policy lets this job stop anybody at all, so that a refusal to is worth telling."""
+    by = ledger.policy.preemption.by
+    return by == "order" or (by == "priority" and ledger.lowest_priority() < state.priority)

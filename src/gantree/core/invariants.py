@@ -5,7 +5,8 @@ Each check is written from the words, not from the code that keeps it true.
 
 from collections.abc import Iterator
 
-from gantree.core.ledger import CLAIM, JobState, Ledger
+from gantree.core.ledger import BOOKING, CLAIM, Ledger
+from gantree.core.state import JobState
 from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.model.placements import SharePart
 
@@ -78,7 +79,8 @@ def _whole_gangs(ledger: Ledger) -> Iterator[str]:
 def _missing_members(state: JobState) -> Iterator[str]:
     assert state.placement is not None
     placed = sorted((member.role, member.rank) for member in state.placement.members)
-    wanted = sorted((role.name, rank) for role in state.spec.roles for rank in range(role.members))
+    roles = state.present.roles
+    wanted = sorted((role.name, rank) for role in roles for rank in range(role.members))
     if placed != wanted:
         yield f"{state.job} has members {placed}, its gang is {wanted}"
     shapes = {role.name: role.shape for role in state.spec.roles}
@@ -96,7 +98,7 @@ def _occupancy_agrees(ledger: Ledger) -> Iterator[str]:
     held = {
         owner: members
         for owner, members in ledger.occupancy.owners.items()
-        if not owner.startswith((CLAIM, "site:"))
+        if not owner.startswith((CLAIM, BOOKING, "site:"))
     }
     for job in sorted(held.keys() | ledger.holding.keys()):
         state = ledger.holding.get(job)
@@ -111,7 +113,7 @@ def _collections_agree(ledger: Ledger) -> Iterator[str]:
     if holding != set(ledger.holding):
         yield f"holding is {sorted(ledger.holding)}, a count gives {sorted(holding)}"
     waiting = {job for job, state in ledger.jobs.items() if state.phase is Phase.PENDING}
-    in_line = {position.job for _, position in ledger.lines.walk(lambda _, __: True)}
+    in_line = {position.job for line in ledger.lines for position in ledger.lines[line]}
     if waiting != in_line:
         yield f"in line are {sorted(in_line)}, a count gives {sorted(waiting)}"
     leaving = {job for job, state in ledger.jobs.items() if state.leaving}
@@ -123,7 +125,11 @@ def _collections_agree(ledger: Ledger) -> Iterator[str]:
 
 
 def _claims_agree(ledger: Ledger) -> Iterator[str]:
-    """Only waiting jobs have claims."""
+    """Only waiting jobs have claims and reservations, and gangs that will go on elsewhere claims."""
     for job in ledger.claims:
+        state = ledger.jobs[job]
+        if state.phase is not Phase.PENDING and not (state.moving and state.leaving):
+            yield f"{job} has a claim and is {state.phase}"
+    for job in ledger.bookings:
         if ledger.jobs[job].phase is not Phase.PENDING:
-            yield f"{job} has a claim and is {ledger.jobs[job].phase}"
+            yield f"{job} has a reservation and is {ledger.jobs[job].phase}"

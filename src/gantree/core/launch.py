@@ -2,9 +2,17 @@
 
 from collections.abc import Iterator
 
-from gantree.core.ledger import JobState
+from gantree.core.state import JobState
 from gantree.model.jobs import Job, Role
-from gantree.model.orders import MemberLaunch, Order, SaveCheckpoint, StartGang, StopGang
+from gantree.model.orders import (
+    MemberLaunch,
+    Order,
+    ResumeGang,
+    SaveCheckpoint,
+    StartGang,
+    StopGang,
+    SuspendGang,
+)
 from gantree.model.phases import Phase
 from gantree.model.placements import MemberPlacement, Placement
 
@@ -12,16 +20,17 @@ from gantree.model.placements import MemberPlacement, Placement
 def start_order(state: JobState) -> StartGang:
     """The order that starts the current attempt at its place."""
     assert state.placement is not None
+    present = state.present
     if state.placement.ranks:
-        launches = _by_rank_map(state.spec, state.placement)
+        launches = _by_rank_map(present, state.placement)
     else:
-        launches = _in_member_order(state.spec, state.placement)
+        launches = _in_member_order(present, state.placement)
     checkpoint = state.spec.checkpoint
     return StartGang(
         id=f"{state.job}/{state.attempt}/start",
         job=state.job,
         attempt=state.attempt,
-        world_size=state.spec.processes,
+        world_size=present.processes,
         members=launches,
         checkpoint_signal=checkpoint.signal if checkpoint else None,
         checkpoint_every_s=checkpoint.every_s if checkpoint else None,
@@ -111,13 +120,25 @@ def stop_order(state: JobState) -> StopGang:
     )
 
 
+def turn_order(state: JobState) -> SuspendGang | ResumeGang:
+    """The order that makes the current attempt rest, or go on, as the ledger has it."""
+    kind = SuspendGang if state.suspended else ResumeGang
+    return kind(
+        id=f"{state.job}/{state.attempt}/turn-{state.turns}",
+        job=state.job,
+        attempt=state.attempt,
+        turn=state.turns,
+    )
+
+
 def standing_orders(state: JobState) -> tuple[Order, ...]:
     """The orders that must be in force for a job in its present phase, in the order in which they were given."""
     match state.phase:
         case Phase.STARTING | Phase.RUNNING:
-            return (start_order(state),)
+            return (start_order(state), turn_order(state)) if state.turns else (start_order(state),)
         case Phase.SAVING:
-            return (start_order(state), save_order(state))
+            resume = (turn_order(state),) if state.turns else ()
+            return (start_order(state), *resume, save_order(state))
         case Phase.STOPPING:
             return (stop_order(state),)
         case _:

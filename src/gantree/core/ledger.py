@@ -1,30 +1,47 @@
 """The ledger: what has been decided so far. The only mutable thing of the core.
 
-It changes only by `apply(fact)`, so that folding the recorded facts rebuilds it exactly; it never decides and
-never asks the time. Beside the jobs it keeps what can be derived from them and is needed often: the lines of
-waiting jobs, the gangs that hold a place, and the occupancy of the fabric.
+It changes only by `apply(fact)`, so that folding the recorded facts rebuilds it exactly; it never decides and never
+asks the time. Beside the jobs (`core.state`) it keeps what can be derived from them and is needed often: the lines of
+waiting jobs, the gangs that hold a place, the occupancy of the fabric, and what the policy's accounts say of them:
+quotas, shares, learned run times. Accounts follow the policy in force, so a new policy means a new fold.
+
+Room is held for others under owner names of their own: a claim while victims leave it, a booking until its gang starts.
+Both take what is free of their place and more of it with everything that is freed, claims first, oldest first.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
+from gantree.core.accounts import Accounts
+from gantree.core.state import Booking, Claim, JobState
 from gantree.model.facts import (
     AttemptEnded,
+    CellBound,
+    CellReleased,
     CheckpointRecorded,
     CheckpointRequested,
     ClaimDropped,
     FabricDefined,
     Fact,
+    GangAtHome,
+    GangMoving,
     GangPlaced,
     GangPreempted,
+    GangResumed,
     GangRunning,
+    GangSuspended,
     JobAccepted,
     JobEnded,
+    JobHeld,
     JobRejected,
+    JobReleased,
     JobRequeued,
     NodeMarked,
+    PriorityChanged,
+    ReservationDropped,
+    ReservationMade,
     RoomClaimed,
     StopDecided,
 )
@@ -33,79 +50,14 @@ from gantree.model.phases import ENDED, HOLDING, NEXT, Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.placement.search import signature
 from gantree.policy.order import Lines, Position
+from gantree.policy.rules import Policy
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
 CLAIM = "claim:"
 """Prefix of the owner under which room is held for a gang that is not placed yet."""
-
-
-@dataclass(slots=True)
-class JobState:
-    """All that is known of one job. Times are seconds of `Event.observed_at`; None: not yet.
-
-    placed_at, running_at, checkpoint_at, stop_*, request and answered belong to the current attempt; checkpoint_step is
-    the newest over all attempts.
-    """
-
-    job: str
-    spec: Job
-    priority: int
-    seq: int
-    signature: Hashable
-    submitted_at: float
-    phase: Phase = Phase.PENDING
-    attempt: int = 0
-    placement: Placement | None = None
-    placed_at: float | None = None
-    running_at: float | None = None
-    started_at: float | None = None
-    ended_at: float | None = None
-    checkpoint_step: int | None = None
-    checkpoint_at: float | None = None
-    request: str | None = None
-    answered: bool = False
-    deadline_at: float | None = None
-    stop_cause: StopCause | None = None
-    stop_decided_at: float | None = None
-    stop_grace_s: float = 0.0
-    preempted_by: str | None = None
-    not_before: float = 0.0
-    failures: int = 0
-    preempted_at: tuple[float, ...] = ()
-    gpu_s_lost: float = 0.0
-    exit_code: int | None = None
-    reason: str = ""
-
-    @property
-    def position(self) -> Position:
-        """The job's place in the order of the queue."""
-        return Position(-self.priority, self.seq, self.job)
-
-    @property
-    def leaving(self) -> bool:
-        """Whether the attempt has been asked to save or to stop."""
-        return self.phase in (Phase.SAVING, Phase.STOPPING)
-
-    @property
-    def preemptions(self) -> int:
-        """How often the job was preempted so far."""
-        return len(self.preempted_at)
-
-    def gpu_s_at_stake(self, now: float) -> float:
-        """GPU-seconds of work that would be lost if the attempt stopped now."""
-        if self.running_at is None:
-            return 0.0
-        since = self.running_at if self.checkpoint_at is None else self.checkpoint_at
-        return max(0.0, now - since) * self.spec.gpus
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Room held for a gang while victims (job ids) leave it."""
-
-    placement: Placement
-    victims: tuple[str, ...]
+BOOKING = "reserve:"
+"""Prefix of the owner under which a reservation holds what is free of its place."""
 
 
 @dataclass(slots=True)
@@ -113,9 +65,12 @@ class Ledger:
     """The state of the scheduler.
 
     room_version grows whenever a gang that was refused might now fit, holders_version whenever a gang takes a
-    place or begins to leave one, so that room might now be made.
+    place or begins to leave one, so that room might now be made. bound is the domain of each cell that has one, by
+    (queue, tier, number).
     """
 
+    policy: Policy = field(default_factory=Policy)
+    accounts: Accounts = field(init=False)
     jobs: dict[str, JobState] = field(default_factory=dict)
     newest_of_name: dict[str, str] = field(default_factory=dict)
     rejected: dict[str, str] = field(default_factory=dict)
@@ -123,13 +78,19 @@ class Ledger:
     lines: Lines = field(default_factory=Lines)
     dependents: dict[str, list[str]] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
+    bookings: dict[str, Booking] = field(default_factory=dict)
+    bound: dict[tuple[str, str, int], str] = field(default_factory=dict)
     unusable: dict[str, str] = field(default_factory=dict)
+    signatures: dict[Hashable, int] = field(default_factory=dict)
     occupancy: Occupancy | None = None
     next_seq: int = 0
     room_version: int = 0
     holders_version: int = 0
     leaving: dict[str, JobState] = field(default_factory=dict)
     _holders_of_priority: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.accounts = Accounts(self.policy)
 
     @property
     def fabric(self) -> Fabric | None:
@@ -149,21 +110,39 @@ class Ledger:
         """The lowest priority among gangs that hold a place; infinity if none does."""
         return min(self._holders_of_priority, default=inf)
 
-    def move(self, state: JobState, phase: Phase) -> None:
+    def signature_of(self, spec: Job) -> int:
+        """A number that jobs share which get the same answer from the same state, but for their queues and limits."""
+        sizes = (spec.elastic, spec.parallelism, spec.trains, spec.traffic) if spec.elastic else ()
+        models = (spec.speeds, spec.choose, spec.budget_USD, spec.spot)
+        return self.signatures.setdefault((signature(spec), sizes, models), len(self.signatures))
+
+    def move(self, state: JobState, phase: Phase, at: float) -> None:
         """Bring a job into another phase and keep the derived collections true."""
         assert phase in NEXT[state.phase], f"{state.job}: {state.phase} cannot become {phase}"
         if state.phase is Phase.PENDING:
-            self.lines.remove(state.signature, state.position)
-        if phase is Phase.PENDING:
-            self.lines.add(state.signature, state.position)
+            self._leave_line(state)
         if (phase in HOLDING) != (state.phase in HOLDING):
             self._count_holder(state, 1 if phase in HOLDING else -1)
         state.phase = phase
+        if phase is Phase.PENDING:
+            self._join_line(state, at)
         if state.leaving and state.job not in self.leaving:
             self.leaving[state.job] = state
             self.holders_version += 1
         elif not state.leaving:
             self.leaving.pop(state.job, None)
+
+    def _join_line(self, state: JobState, at: float) -> None:
+        """A job begins to wait: where it stands depends on what is known of it now, and stays until it leaves."""
+        state.line = self.accounts.line_of(state)
+        state.position = Position(self.accounts.order.key(state.merits(at)), state.seq, state.job)
+        self.lines.add(state.line, state.position)
+        self.accounts.wait(state)
+
+    def _leave_line(self, state: JobState) -> None:
+        assert state.line is not None, f"{state.job} waits in no line"
+        self.lines.remove(state.line, state.position)
+        self.accounts.wait_no_more(state)
 
     def _count_holder(self, state: JobState, change: int) -> None:
         if change > 0:
@@ -175,11 +154,30 @@ class Ledger:
         if count == 0:
             del self._holders_of_priority[state.priority]
 
-    def hold_claims(self) -> None:
-        """Give every claim what is free of its room, oldest claim first."""
+    def held_places(self) -> Iterator[tuple[str, Placement]]:
+        """Who holds room for a gang that is not placed, and where: claims before bookings, the oldest first."""
         for job, claim in self.claims.items():
-            self.rooms().give_back(CLAIM + job)
-            self.rooms().take_free(CLAIM + job, claim.placement.members)
+            yield CLAIM + job, claim.placement
+        for job, booking in self.bookings.items():
+            yield BOOKING + job, booking.placement
+
+    def hold(
+        self, nodes: Container[str] | None = None, owners: Container[str] | None = None
+    ) -> None:
+        """Give every claim and booking, or some, what is free of its room now, on all nodes or on some."""
+        rooms = self.rooms()
+        for owner, placement in self.held_places():
+            if owners is not None and owner not in owners:
+                continue
+            members = placement.members
+            if nodes is not None:
+                members = tuple(member for member in members if member.node in nodes)
+            rooms.take_free(owner, members)
+
+    def let_go(self, owners: Iterable[str]) -> None:
+        """Free what these hold for gangs that are not placed."""
+        for owner in owners:
+            self.rooms().give_back(owner)
 
 
 def _fabric_defined(ledger: Ledger, fact: FabricDefined) -> None:
@@ -191,16 +189,21 @@ def _fabric_defined(ledger: Ledger, fact: FabricDefined) -> None:
         assert state.placement is not None
         occupancy.take(state.job, state.placement.members)
     ledger.occupancy = occupancy
-    ledger.hold_claims()
+    ledger.accounts.see(occupancy.fabric)
+    ledger.hold()
     ledger.room_version += 1
 
 
 def _job_accepted(ledger: Ledger, fact: JobAccepted) -> None:
     assert fact.job not in ledger.jobs, f"{fact.job} accepted twice"
-    state = JobState(fact.job, fact.spec, fact.priority, fact.seq, signature(fact.spec), fact.at)
+    state = JobState(
+        fact.job, fact.spec, fact.priority, fact.seq, ledger.signature_of(fact.spec), fact.at
+    )
+    state.queue = ledger.accounts.queue_of(fact.spec)
+    state.held = fact.spec.held
     ledger.jobs[fact.job] = state
     ledger.newest_of_name[fact.spec.name] = fact.job
-    ledger.lines.add(state.signature, state.position)
+    ledger._join_line(state, fact.at)
     ledger.next_seq = fact.seq + 1
     for name in fact.spec.after:
         ledger.dependents.setdefault(name, []).append(fact.job)
@@ -215,31 +218,53 @@ def _gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
     assert fact.attempt == state.attempt + 1, (
         f"{fact.job}: attempt {fact.attempt} after {state.attempt}"
     )
-    ledger.rooms().take(fact.job, fact.placement.members)
-    ledger.move(state, Phase.STARTING)
+    _take(ledger, fact.job, fact.placement)
+    ledger.move(state, Phase.STARTING, fact.at)
+    ledger.accounts.start(state, fact.placement, fact.at)
     ledger.holders_version += 1
     state.attempt, state.placement, state.placed_at = fact.attempt, fact.placement, fact.at
     state.running_at = state.checkpoint_at = state.request = state.deadline_at = None
     state.stop_cause = state.stop_decided_at = state.preempted_by = None
-    state.answered, state.reason = False, ""
+    state.answered, state.reason, state.moving = False, "", None
+    state.suspended, state.turn_ends_at, state.turned_at = False, None, None
+    state.turns, state.suspended_s = 0, 0.0
+    state.at_home = fact.at_home
+
+
+def _take(ledger: Ledger, job: str, placement: Placement) -> None:
+    """A gang takes its place, also where reservations that it cannot delay hold some of it."""
+    rooms = ledger.rooms()
+    if ledger.bookings and rooms.missing(placement.members):
+        ledger.let_go(BOOKING + other for other in ledger.bookings)
+        rooms.take(job, placement.members)
+        ledger.hold()
+    else:
+        rooms.take(job, placement.members)
 
 
 def _gang_running(ledger: Ledger, fact: GangRunning) -> None:
     state = ledger.jobs[fact.job]
-    ledger.move(state, Phase.RUNNING)
+    ledger.move(state, Phase.RUNNING, fact.at)
     state.running_at = fact.at
     if state.started_at is None:
         state.started_at = fact.at
 
 
+def _claim(ledger: Ledger, job: str, claim: Claim) -> None:
+    """A claim goes before bookings: what they hold of its room becomes its."""
+    ledger.claims[job] = claim
+    ledger.let_go(owner for owner, _ in list(ledger.held_places()))
+    ledger.hold()
+
+
 def _room_claimed(ledger: Ledger, fact: RoomClaimed) -> None:
-    ledger.claims[fact.job] = Claim(fact.placement, fact.victims)
-    ledger.hold_claims()
+    _claim(ledger, fact.job, Claim(fact.placement, fact.victims, fact.at_home))
 
 
 def _claim_dropped(ledger: Ledger, fact: ClaimDropped) -> None:
-    del ledger.claims[fact.job]
-    ledger.rooms().give_back(CLAIM + fact.job)
+    claim = ledger.claims.pop(fact.job)
+    ledger.let_go([CLAIM + fact.job])
+    ledger.hold(claim.placement.nodes)
     ledger.room_version += 1
 
 
@@ -249,9 +274,84 @@ def _gang_preempted(ledger: Ledger, fact: GangPreempted) -> None:
     state.preempted_at = (*state.preempted_at, fact.at)
 
 
+def _gang_moving(ledger: Ledger, fact: GangMoving) -> None:
+    state = ledger.jobs[fact.job]
+    state.moving, state.preempted_by = fact.cause, fact.by or None
+    _claim(ledger, fact.job, Claim(fact.placement, (fact.job,), fact.at_home))
+
+
+def _gang_at_home(ledger: Ledger, fact: GangAtHome) -> None:
+    ledger.jobs[fact.job].at_home = True
+
+
+def _job_held(ledger: Ledger, fact: JobHeld) -> None:
+    ledger.jobs[fact.job].held = True
+
+
+def _job_released(ledger: Ledger, fact: JobReleased) -> None:
+    ledger.jobs[fact.job].held = False
+    ledger.room_version += 1
+
+
+def _priority_changed(ledger: Ledger, fact: PriorityChanged) -> None:
+    state = ledger.jobs[fact.job]
+    waits, holds = state.phase is Phase.PENDING, state.phase in HOLDING
+    if waits:
+        ledger._leave_line(state)
+    if holds:
+        ledger._count_holder(state, -1)
+    state.priority = fact.priority
+    if holds:
+        ledger._count_holder(state, 1)
+        ledger.accounts.rank_again(state)
+        ledger.holders_version += 1
+    if waits:
+        ledger._join_line(state, fact.at)
+
+
+def _reservation_made(ledger: Ledger, fact: ReservationMade) -> None:
+    nodes = fact.placement.nodes
+    if fact.job in ledger.bookings:
+        nodes |= ledger.bookings.pop(fact.job).placement.nodes
+        ledger.let_go([BOOKING + fact.job])
+    ledger.bookings[fact.job] = Booking(
+        fact.starts_at, fact.promised, fact.placement, fact.waits_for, fact.slips, fact.at
+    )
+    ledger.hold(nodes)
+
+
+def _reservation_dropped(ledger: Ledger, fact: ReservationDropped) -> None:
+    booking = ledger.bookings.pop(fact.job)
+    ledger.let_go([BOOKING + fact.job])
+    ledger.hold(booking.placement.nodes)
+    ledger.room_version += 1
+
+
+def _cell_bound(ledger: Ledger, fact: CellBound) -> None:
+    ledger.bound[fact.queue, fact.tier, fact.number] = fact.domain
+
+
+def _cell_released(ledger: Ledger, fact: CellReleased) -> None:
+    del ledger.bound[fact.queue, fact.tier, fact.number]
+
+
+def _gang_suspended(ledger: Ledger, fact: GangSuspended) -> None:
+    state = ledger.jobs[fact.job]
+    state.suspended, state.turn_ends_at, state.turns = True, None, state.turns + 1
+    state.turned_at = fact.at
+
+
+def _gang_resumed(ledger: Ledger, fact: GangResumed) -> None:
+    state = ledger.jobs[fact.job]
+    if state.suspended and state.turned_at is not None and state.running_at is not None:
+        state.suspended_s += fact.at - max(state.turned_at, state.running_at)
+    state.suspended, state.turn_ends_at, state.turns = False, fact.turn_ends_at, state.turns + 1
+    state.turned_at = fact.at
+
+
 def _checkpoint_requested(ledger: Ledger, fact: CheckpointRequested) -> None:
     state = ledger.jobs[fact.job]
-    ledger.move(state, Phase.SAVING)
+    ledger.move(state, Phase.SAVING, fact.at)
     state.request, state.deadline_at, state.stop_cause = fact.request, fact.deadline_at, fact.cause
 
 
@@ -263,7 +363,7 @@ def _checkpoint_recorded(ledger: Ledger, fact: CheckpointRecorded) -> None:
 
 def _stop_decided(ledger: Ledger, fact: StopDecided) -> None:
     state = ledger.jobs[fact.job]
-    ledger.move(state, Phase.STOPPING)
+    ledger.move(state, Phase.STOPPING, fact.at)
     if state.stop_decided_at is None:
         state.stop_decided_at = fact.at
     state.stop_cause, state.stop_grace_s, state.deadline_at = fact.cause, fact.grace_s, None
@@ -272,17 +372,26 @@ def _stop_decided(ledger: Ledger, fact: StopDecided) -> None:
 
 def _attempt_ended(ledger: Ledger, fact: AttemptEnded) -> None:
     state = ledger.jobs[fact.job]
+    ran_s, gpus = state.ran_s(fact.at), state.gpus
+    state.attained_gpu_s += ran_s * gpus
+    lost_s = fact.gpu_s_lost / gpus if gpus else 0.0
+    state.done_s += max(0.0, ran_s - lost_s) * (gpus or 1) / (state.spec.gpus or 1)
+    assert state.placement is not None
     ledger.rooms().give_back(fact.job)
-    ledger.hold_claims()
+    ledger.accounts.stop(state, fact.at)
+    ledger.hold(state.placement.nodes)
     ledger.room_version += 1
     state.exit_code = fact.exit_code
     state.gpu_s_lost += fact.gpu_s_lost
+    state.running_at, state.suspended = None, False
 
 
 def _job_requeued(ledger: Ledger, fact: JobRequeued) -> None:
     state = ledger.jobs[fact.job]
-    ledger.move(state, Phase.PENDING)
-    state.placement = None
+    ledger.move(state, Phase.PENDING, fact.at)
+    state.placement, state.at_home = None, False
+    if state.moving is StopCause.RESIZED:
+        state.resized_at = fact.at
     state.not_before, state.failures = fact.not_before, fact.failures
     state.reason = f"requeued: {fact.cause}"
 
@@ -290,8 +399,9 @@ def _job_requeued(ledger: Ledger, fact: JobRequeued) -> None:
 def _job_ended(ledger: Ledger, fact: JobEnded) -> None:
     assert fact.outcome in ENDED, f"{fact.job}: {fact.outcome} is no end"
     state = ledger.jobs[fact.job]
-    ledger.move(state, fact.outcome)
+    ledger.move(state, fact.outcome, fact.at)
     state.ended_at, state.exit_code, state.reason = fact.at, fact.exit_code, fact.reason
+    ledger.accounts.learn(state)
 
 
 def _node_marked(ledger: Ledger, fact: NodeMarked) -> None:
@@ -319,4 +429,15 @@ _APPLY: dict[type[Fact], Callable[[Ledger, Any], None]] = {
     JobRequeued: _job_requeued,
     JobEnded: _job_ended,
     NodeMarked: _node_marked,
+    GangMoving: _gang_moving,
+    GangAtHome: _gang_at_home,
+    JobHeld: _job_held,
+    JobReleased: _job_released,
+    PriorityChanged: _priority_changed,
+    ReservationMade: _reservation_made,
+    ReservationDropped: _reservation_dropped,
+    CellBound: _cell_bound,
+    CellReleased: _cell_released,
+    GangSuspended: _gang_suspended,
+    GangResumed: _gang_resumed,
 }

@@ -16,8 +16,8 @@ from typing import Any
 
 from gantree.core.draft import Draft
 from gantree.core.launch import save_order, start_order, stop_order
-from gantree.core.ledger import JobState
 from gantree.core.numbering import numbered
+from gantree.core.state import JobState
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.events import (
     CancelRequested,
@@ -27,11 +27,13 @@ from gantree.model.events import (
     GangEnded,
     GangStarted,
     GangStartFailed,
+    HoldRequested,
     JobSubmitted,
     MemberLost,
     NodeLost,
     NodeReturned,
     RankExited,
+    ReleaseRequested,
     TimePassed,
 )
 from gantree.model.facts import (
@@ -44,18 +46,24 @@ from gantree.model.facts import (
     GangRunning,
     JobAccepted,
     JobEnded,
+    JobHeld,
     JobRejected,
+    JobReleased,
     JobRequeued,
     NodeMarked,
+    ReservationDropped,
     StopDecided,
 )
 from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, HOLDING, Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.placement.wish import read_wish
+from gantree.policy.boosts import boost_of
 from gantree.policy.rules import Policy
 
 FAILURES = frozenset({StopCause.RANK_FAILED, StopCause.START_FAILED, StopCause.MEMBER_LOST})
+GOES_ON = frozenset({StopCause.PREEMPTED, StopCause.RESIZED, StopCause.MOVED})
+"""Causes after which a job waits again as if nothing had happened."""
 
 MOST_DOUBLINGS = 30
 """Of a backoff; more than any limit in seconds leaves a meaning to."""
@@ -66,12 +74,21 @@ def react(draft: Draft, event: Event, policy: Policy) -> None:
     _REACTIONS[type(event)](draft, event, policy)
 
 
-def start(draft: Draft, state: JobState, placement: Placement) -> None:
-    """Give the gang its place and tell the cluster."""
+def start(draft: Draft, state: JobState, placement: Placement, *, at_home: bool = False) -> None:
+    """Give the gang its place and tell the cluster. What was held for it is let go first."""
     if state.spec.parallelism:
-        placement = numbered(draft.ledger.rooms().fabric, state.spec, placement)
+        spec = state.at_size(len(placement.members))
+        placement = numbered(draft.ledger.rooms().fabric, spec, placement)
+    if state.job in draft.ledger.bookings:
+        draft.record(ReservationDropped(at=draft.now, job=state.job, reason="it starts"))
     draft.record(
-        GangPlaced(at=draft.now, job=state.job, attempt=state.attempt + 1, placement=placement)
+        GangPlaced(
+            at=draft.now,
+            job=state.job,
+            attempt=state.attempt + 1,
+            placement=placement,
+            at_home=at_home,
+        )
     )
     draft.order(start_order(state))
 
@@ -136,6 +153,8 @@ def end_job(draft: Draft, state: JobState, outcome: Phase, code: int | None, rea
 def _end(draft: Draft, state: JobState, outcome: Phase, code: int | None, reason: str) -> None:
     if state.job in draft.ledger.claims:
         draft.record(ClaimDropped(at=draft.now, job=state.job, reason="the job has ended"))
+    if state.job in draft.ledger.bookings:
+        draft.record(ReservationDropped(at=draft.now, job=state.job, reason="the job has ended"))
     draft.record(
         JobEnded(at=draft.now, job=state.job, outcome=outcome, exit_code=code, reason=reason)
     )
@@ -147,6 +166,8 @@ def _cluster_observed(draft: Draft, event: ClusterObserved, policy: Policy) -> N
         return
     for job in list(draft.ledger.claims):
         draft.record(ClaimDropped(at=draft.now, job=job, reason="the cluster has changed"))
+    for job in list(draft.ledger.bookings):
+        draft.record(ReservationDropped(at=draft.now, job=job, reason="the cluster has changed"))
     draft.record(FabricDefined(at=draft.now, cluster=event.cluster))
     for state in list(draft.ledger.jobs.values()):
         if state.phase is Phase.PENDING and (problem := _unreadable(draft, state.spec)):
@@ -167,7 +188,9 @@ def _unreadable(draft: Draft, spec: Job) -> str:
 def _job_submitted(draft: Draft, event: JobSubmitted, policy: Policy) -> None:
     if event.job in draft.ledger.jobs or event.job in draft.ledger.rejected:
         return
+    accounts = draft.ledger.accounts
     reason, priority = _unreadable(draft, event.spec), 0
+    reason = reason or accounts.tree.problem(event.spec.queue) or accounts.is_full(event.spec)
     try:
         priority = policy.priority_of(event.spec.priority)
     except BadInput as error:
@@ -182,6 +205,7 @@ def _job_submitted(draft: Draft, event: JobSubmitted, policy: Policy) -> None:
         draft.record(JobRejected(at=draft.now, job=event.job, reason=reason))
         return
     seq = draft.ledger.next_seq
+    priority += boost_of(policy, event.spec, draft.now)
     draft.record(
         JobAccepted(at=draft.now, job=event.job, spec=event.spec, priority=priority, seq=seq)
     )
@@ -195,6 +219,23 @@ def _cancel_requested(draft: Draft, event: CancelRequested, policy: Policy) -> N
         end_job(draft, state, Phase.CANCELLED, None, "cancelled while it waited")
     elif state.stop_cause is not StopCause.CANCELLED:
         stop(draft, state, StopCause.CANCELLED, policy)
+
+
+def _hold_requested(draft: Draft, event: HoldRequested, policy: Policy) -> None:
+    state = draft.ledger.jobs.get(event.job)
+    if state is None or state.phase is not Phase.PENDING or state.held:
+        return
+    draft.record(JobHeld(at=draft.now, job=state.job))
+    if state.job in draft.ledger.claims:
+        draft.record(ClaimDropped(at=draft.now, job=state.job, reason="the job is held"))
+    if state.job in draft.ledger.bookings:
+        draft.record(ReservationDropped(at=draft.now, job=state.job, reason="the job is held"))
+
+
+def _release_requested(draft: Draft, event: ReleaseRequested, policy: Policy) -> None:
+    state = draft.ledger.jobs.get(event.job)
+    if state is not None and state.phase is Phase.PENDING and state.held:
+        draft.record(JobReleased(at=draft.now, job=state.job))
 
 
 def _current(draft: Draft, job: str, attempt: int) -> JobState | None:
@@ -262,7 +303,7 @@ def _gang_ended(draft: Draft, event: GangEnded, policy: Policy) -> None:
     if state is None:
         return
     cause = _cause_of_end(state, event)
-    lost = state.gpu_s_at_stake(draft.now) if cause in FAILURES | {StopCause.PREEMPTED} else 0.0
+    lost = state.gpu_s_at_stake(draft.now) if cause in FAILURES | GOES_ON else 0.0
     draft.record(
         AttemptEnded(
             at=draft.now,
@@ -304,7 +345,7 @@ def _after_attempt(draft: Draft, state: JobState, cause: StopCause | None, code:
         end_job(draft, state, Phase.TIMED_OUT, code, limit)
     elif cause is StopCause.CANNOT_START:
         end_job(draft, state, Phase.FAILED, code, state.reason)
-    elif cause is StopCause.PREEMPTED:
+    elif cause in GOES_ON:
         _requeue(draft, state, cause, draft.now, state.failures)
     else:
         _restart_or_fail(draft, state, cause, code)
@@ -365,6 +406,8 @@ _REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {
     ClusterObserved: _cluster_observed,
     JobSubmitted: _job_submitted,
     CancelRequested: _cancel_requested,
+    HoldRequested: _hold_requested,
+    ReleaseRequested: _release_requested,
     GangStarted: _gang_started,
     GangStartFailed: _gang_start_failed,
     RankExited: _rank_exited,

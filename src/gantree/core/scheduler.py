@@ -13,6 +13,7 @@ from gantree.core.launch import standing_orders
 from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import react, time_is_up
 from gantree.core.timers import Timers
+from gantree.core.turns import Turns
 from gantree.model.cluster import Cluster
 from gantree.model.events import Event
 from gantree.model.facts import Fact
@@ -37,9 +38,10 @@ class Scheduler:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.ledger = Ledger()
+        self.ledger = Ledger(policy)
         self._cycle = Cycle(policy, taste_of(policy))
         self._timers = Timers(self.ledger, 0.0)
+        self._turns = Turns(self.ledger, policy, 0.0)
         self._now = 0.0
 
     def recover(self, facts: Iterable[Fact]) -> None:
@@ -48,6 +50,7 @@ class Scheduler:
             self.ledger.apply(fact)
             self._now = max(self._now, fact.at)
         self._timers = Timers(self.ledger, self._now)
+        self._turns = Turns(self.ledger, self.policy, self._now)
 
     def handle(self, events: Sequence[Event]) -> Decision:
         """Decide what follows from a batch of events; the ledger is changed accordingly.
@@ -64,6 +67,7 @@ class Scheduler:
         for state in self._timers.take_due(draft.now):
             time_is_up(draft, state, self.policy)
         self._cycle.run(draft)
+        self._turns.take_turns(draft)
         self._watch(draft)
         return Decision(tuple(draft.facts), tuple(draft.orders), self.wake_at())
 
@@ -77,7 +81,11 @@ class Scheduler:
 
     def wake_at(self) -> float | None:
         """The next moment at which time alone could change an answer, in seconds."""
-        moments = (self._timers.next_moment(), self._cycle.wake_at(self.ledger, self._now))
+        moments = (
+            self._timers.next_moment(),
+            self._cycle.wake_at(self.ledger, self._now),
+            self._turns.wake_at(),
+        )
         return min((moment for moment in moments if moment is not None), default=None)
 
     def standing_orders(self) -> tuple[Order, ...]:

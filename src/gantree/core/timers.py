@@ -6,7 +6,8 @@ that says what a job waits for.
 
 from heapq import heappop, heappush
 
-from gantree.core.ledger import JobState, Ledger
+from gantree.core.ledger import Ledger
+from gantree.core.state import JobState
 from gantree.model.phases import Phase
 
 
@@ -16,7 +17,9 @@ def due_moment(state: JobState) -> float | None:
         return state.deadline_at
     if state.phase is Phase.RUNNING and state.spec.time_limit_s is not None:
         assert state.running_at is not None
-        return state.running_at + state.spec.time_limit_s
+        if state.suspended:  # suspended time does not count, and its turn will come first
+            return None
+        return state.running_at + state.suspended_s + state.spec.time_limit_s
     if state.phase is Phase.PENDING and state.not_before > 0.0:
         return state.not_before
     return None

@@ -26,7 +26,7 @@ from gantree.model.events import (
     MemberLost,
     RankExited,
 )
-from gantree.model.orders import SaveCheckpoint, StartGang, StopGang
+from gantree.model.orders import ResumeGang, SaveCheckpoint, StartGang, StopGang, SuspendGang
 
 TERMINATED = 143
 KILLED = 137
@@ -107,6 +107,13 @@ class Gang:
         for member in self.members:
             if not member.over:
                 member.wake()
+
+    def take_turn(self, order: SuspendGang | ResumeGang) -> None:
+        """Suspend all members where they are, or let them go on, unless the attempt is to stop. Raises OSError."""
+        if self.stopped:
+            return
+        for member in self.members:
+            member.take_turn(order.turn, suspended=isinstance(order, SuspendGang))
 
     @property
     def exists(self) -> bool:

@@ -33,7 +33,14 @@ from gantree.executors.shim import boot_id, read_json, write_json
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.model.events import Event, GangEnded, GangStartFailed
-from gantree.model.orders import Order, SaveCheckpoint, StartGang, StopGang
+from gantree.model.orders import (
+    Order,
+    ResumeGang,
+    SaveCheckpoint,
+    StartGang,
+    StopGang,
+    SuspendGang,
+)
 
 FAILURE_GRACE_S = 10.0
 """Seconds between SIGTERM and SIGKILL for the rest of a gang that broke."""
@@ -116,6 +123,8 @@ class LocalCluster:
                     gang.stop(order)
                 case SaveCheckpoint():
                     gang.save(order)
+                case SuspendGang() | ResumeGang():
+                    gang.take_turn(order)
                 case _:
                     raise AssertionError(f"no such order: {order}")
         finally:

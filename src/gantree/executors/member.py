@@ -92,6 +92,18 @@ class Member:
         write_json(path, {"kill_at_s": kill_at_s})
         self.wake()
 
+    def take_turn(self, turn: int, *, suspended: bool) -> None:
+        """Have the processes suspended, or let go on. A turn that is not newer than the last changes nothing.
+
+        Raises OSError.
+        """
+        path = str(self.folder / "turn.json")
+        earlier = read_json(path)
+        if self.over or (earlier is not None and earlier["turn"] >= turn):
+            return
+        write_json(path, {"turn": turn, "suspended": suspended})
+        self.wake()
+
     def wake(self) -> None:
         """Make the shim look now. Before shim.json is there it will look of its own accord."""
         self._read_shim()

@@ -5,7 +5,7 @@
       stop.json        this attempt was told to stop (there may be no gang.json: then it never starts)
       failed.json      the executor could not start it
       settled          whoever was told of its end has it on record
-      m<node rank>/    one member: what `shim` writes, and launch.json, stop.json for it
+      m<node rank>/    one member: what `shim` writes, and launch.json, stop.json, turn.json for it
       log/             rank-<r>.log
       checkpoint/      request.json, agreed-<step>.json, rank-<r>.json, answer, saved.json
 

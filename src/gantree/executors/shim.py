@@ -12,6 +12,7 @@ Run as `python -I -S shim.py MEMBER_DIRECTORY`; standard library only, nothing o
     exit.<rank>.json  one process ended: exit code, when, in which order, and whether it was told to
     ended.json        nothing of this member is left; written last
     stop.json         written by the executor: stop, SIGTERM now and SIGKILL at kill_at_s (of `steady_s`)
+    turn.json         written by the executor: whether the processes are suspended now; turn counts, a new one each time
 
 How nothing is ever left over. The shim leads its own session, so neither the daemon's death nor its terminal's
 reaches it. It is a child subreaper: whatever its processes leave behind becomes its child, and it ends only
@@ -26,6 +27,10 @@ The shim is one thread around `sigtimedwait`: it sleeps until a child ends, the 
 half a second has passed, and then looks at everything. Signals are blocked before shim.json appears, so whoever
 can find its pid can safely wake it. A checkpoint signal is held back until the process has a handler for it:
 a process that is still importing its libraries would be killed by it.
+
+Suspended processes are stopped by SIGSTOP: the group of every rank, and one by one whatever has left those groups. A
+process may fork between our look at it and its signal, so looks are repeated until one finds nobody that goes on.
+A stop goes before a turn: from then on nothing is suspended any more, and SIGCONT follows the SIGTERM.
 """
 
 import ctypes
@@ -48,6 +53,8 @@ _RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores these, and a child would inherit that."""
 _LOOK_EVERY_S = 0.5
 _RETRY_EVERY_S = 0.02
+_LOOKS_AT_ONCE = 4
+"""For those that still go on; one that the kernel lets nobody stop now is looked at again after half a second."""
 _PASSING = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENFILE, errno.EMFILE, errno.ENOMEM}
 )  # fmt: skip
@@ -127,19 +134,19 @@ def _prctl(option: int, argument: ctypes.c_ulong | ctypes.c_char_p) -> None:
         raise OSError(ctypes.get_errno(), f"prctl {option}")
 
 
-def _descendants(root: int) -> list[tuple[int, int]]:
-    """(pid, process group) of every living descendant of a process."""
-    children: dict[int, list[tuple[int, int]]] = {}
+def _descendants(root: int) -> list[tuple[int, int, str]]:
+    """(pid, process group, state letter) of every living descendant of a process."""
+    children: dict[int, list[tuple[int, int, str]]] = {}
     for name in os.listdir("/proc"):
         stat = process_stat(int(name)) if name.isdigit() else None
         if stat is not None and stat[0] not in "ZX":
-            children.setdefault(stat[1], []).append((int(name), stat[2]))
-    found: list[tuple[int, int]] = []
+            children.setdefault(stat[1], []).append((int(name), stat[2], stat[0]))
+    found: list[tuple[int, int, str]] = []
     waiting = [root]
     while waiting:
         below = children.get(waiting.pop(), [])
         found += below
-        waiting += [pid for pid, _ in below]
+        waiting += [pid for pid, _, _ in below]
     return found
 
 
@@ -192,6 +199,8 @@ class Shim:
         self._kill_at_s: float | None = None
         self._unsaved: set[int] = set()
         self._request_seen: str | None = None
+        self._turn = 0
+        self._suspended = self._quiet = False
         self._cgroup: str | None = None
         self._unwritten: dict[str, Any] = {}
 
@@ -204,6 +213,7 @@ class Shim:
         while self._reap() or self._unwritten:
             self._write_on()
             self._look_for_stop()
+            self._look_for_turn()
             self._look_for_request()
             if not self._rank_of_pid or self._past_grace():
                 self._kill_all()
@@ -350,10 +360,43 @@ class Shim:
 
     def _terminate(self) -> None:
         """SIGTERM, once, to the group of every rank and to what has left those groups."""
-        strays = [pid for pid, group in _descendants(os.getpid()) if group not in self._rank_of_pid]
-        for target in [-pid for pid in self._rank_of_pid] + strays:
+        for target in self._everybody():
             _kill(target, signal.SIGTERM)
             _kill(target, signal.SIGCONT)
+
+    def _everybody(self) -> list[int]:
+        """Whom to signal to reach all: the group of every rank (negative), and what has left those groups."""
+        below = _descendants(os.getpid())
+        strays = [pid for pid, group, _ in below if group not in self._rank_of_pid]
+        return [-pid for pid in self._rank_of_pid] + strays
+
+    def _look_for_turn(self) -> None:
+        """Suspend everything or let it go on, as the newest turn says, unless it is told to stop."""
+        turn = None if self._kill_at_s is not None else read_json(f"{self._folder}/turn.json")
+        if turn is None:
+            return
+        if turn["turn"] > self._turn:
+            self._turn, self._suspended, self._quiet = turn["turn"], turn["suspended"], False
+        if self._quiet:
+            return
+        if self._suspended:
+            self._quiet = any(self._all_suspended() for _ in range(_LOOKS_AT_ONCE))
+        else:
+            for target in self._everybody():
+                _kill(target, signal.SIGCONT)
+            self._quiet = True
+
+    def _all_suspended(self) -> bool:
+        """SIGSTOP for all that go on; True if there was nobody left that did.
+
+        One in state D (in a driver, or in vfork for a child that is stopped) obeys before it does anything else.
+        """
+        for pid in self._rank_of_pid:
+            _kill(-pid, signal.SIGSTOP)
+        awake = [(pid, state) for pid, _, state in _descendants(os.getpid()) if state not in "Tt"]
+        for pid, _ in awake:
+            _kill(pid, signal.SIGSTOP)
+        return all(state == "D" for _, state in awake)
 
     def _kill_all(self) -> None:
         if self._cgroup is not None:
@@ -362,7 +405,7 @@ class Shim:
                     file.write("1")
             except OSError:
                 pass  # a kernel before 5.14 has no cgroup.kill
-        for pid, _ in _descendants(os.getpid()):
+        for pid, _, _ in _descendants(os.getpid()):
             _kill(pid, signal.SIGKILL)
 
     def _look_for_request(self) -> None:

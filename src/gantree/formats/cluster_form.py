@@ -174,6 +174,12 @@ class ShareForm(Form):
     tenants: CountFromOne | None = None
 
 
+class SpotForm(Form):
+    """A node that its owner takes back when he likes: how often a day, as a mean."""
+
+    per_day: Amount
+
+
 class NodeForm(Form):
     """One node, or many that differ in nothing but their name."""
 
@@ -186,6 +192,7 @@ class NodeForm(Form):
     partitions: dict[Name, Word] = {}
     mig: MigForm | None = None
     share: Annotated[ShareForm, AlsoWritten(_no_modes, {"const": NOT_SHARED})] = ShareForm()
+    spot: SpotForm | None = None
 
 
 class SharePartForm(Form):

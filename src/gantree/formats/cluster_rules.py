@@ -9,7 +9,7 @@ from itertools import islice
 
 from gantree.formats.cluster_form import AllocationForm, ClusterForm, NodeForm
 from gantree.formats.machines import machine_problems
-from gantree.model.cluster import Machine
+from gantree.model.cluster import MARKET_LABEL, Machine
 from gantree.model.errors import Problem
 from gantree.model.placements import FABRIC_TIER
 from gantree.text.hostlists import count_nodes, expand
@@ -79,6 +79,9 @@ def _node_problems(form: ClusterForm, names: list[list[str]]) -> Iterator[Proble
             yield _unknown_machine(node, sorted(own_machines))
         if outer is not None and "at" not in node.lost:
             yield from _at_problems(node, outer)
+        if MARKET_LABEL in node.labels:
+            allowed = "other labels; `spot: {per_day: ...}` says what capacity a node is"
+            yield node.problem("labels", f"`{MARKET_LABEL}`", allowed, at=(MARKET_LABEL,))
         if not own:
             yield node.problem("names", "too many nodes", f"at most {MAX_NODES} nodes in all")
             return

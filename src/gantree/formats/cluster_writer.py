@@ -147,6 +147,7 @@ def _entry(node: Node, outer: tuple[str, ...]) -> str:
         "partitions": _pairs(node.partitions),
         "mig": _mig(node),
         "share": _share(node),
+        "spot": None if node.spot is None else _map({"per_day": amount(node.spot)}),
     }
     return _map(fields)[1:-1]
 

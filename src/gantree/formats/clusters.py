@@ -112,6 +112,7 @@ def _nodes(form: NodeForm, names: list[str], outer: list[str]) -> Iterator[Node]
         mig_by=form.mig.by if form.mig else CUT_BY[0],
         shares=tuple(form.share.modes),
         tenants=form.share.tenants,
+        spot=form.spot.per_day if form.spot else None,
     )
     for name in names:
         launch = tuple(word.replace("{node}", name) for word in form.launch)

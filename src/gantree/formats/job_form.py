@@ -32,13 +32,14 @@ from gantree.formats.fields import (
     matching,
     number,
     one_of,
+    plain_text,
     whole,
     wrong,
 )
 from gantree.formats.forms import AlsoWritten, Form, Listed
 from gantree.formats.topology_form import GangTopologyForm, TopologyForm
 from gantree.model.errors import BadInput
-from gantree.model.jobs import AXES, COLLECTIVES, SHARDED
+from gantree.model.jobs import AXES, CHOICES, COLLECTIVES, SHARDED
 from gantree.text.document import Table, Truth, written
 from gantree.text.words import NAME_PATTERN
 
@@ -170,6 +171,15 @@ def bytes_of(text: str, whose: str) -> float:
         raise BadInput(f"{whose} {text}: allowed: {error.message()}") from None
 
 
+def _model_alone(value: Any) -> Any:
+    """Make `{model: H100-80GB}` of a bare H100-80GB."""
+    if isinstance(value, Table):
+        return value
+    table = Table("", 0)
+    table["model"] = plain_text(value)
+    return table
+
+
 def _bytes_alone(value: Any) -> Any:
     """Make `{bytes: 14GB}` of a bare 14GB."""
     if isinstance(value, Table):
@@ -183,6 +193,7 @@ Sharded = Annotated[str, PlainValidator(one_of(SHARDED)), WithJsonSchema({"enum"
 CollectiveName = Annotated[
     str, PlainValidator(one_of(COLLECTIVES)), WithJsonSchema({"enum": list(COLLECTIVES)})
 ]
+Choice = Annotated[str, PlainValidator(one_of(CHOICES)), WithJsonSchema({"enum": list(CHOICES)})]
 RankOrder = Annotated[
     str, PlainValidator(one_of(RANK_ORDERS)), WithJsonSchema({"enum": list(RANK_ORDERS)})
 ]
@@ -218,6 +229,16 @@ class EachForm(Form):
     devices: dict[Text, CountFromOne] = {}
 
 
+class GpuForm(Form):
+    """A GPU model that a member accepts, and how fast the job is on it beside its fastest."""
+
+    model: Text
+    speed: AboveZeroToOne | None = None
+
+
+_OrModel = AlsoWritten(_model_alone, {"type": ["string", "integer", "number"]})
+
+
 class RoleForm(Form):
     """Members of one kind."""
 
@@ -225,13 +246,17 @@ class RoleForm(Form):
     members: Members
     processes: Processes = 1
     each: EachForm = EachForm()
-    gpu: Listed[Text] = []
+    gpu: Listed[Annotated[GpuForm, _OrModel]] = []
     node_labels: dict[Text, TextValue] = {}
     topology: TopologyForm = TopologyForm()
     image: Text | None = None
     run: Command = []
     env: dict[EnvName, TextValue] = {}
     workdir: Text | None = None
+
+    def models(self) -> list[str]:
+        """Return the GPU models that are acceptable, best first."""
+        return [gpu.model for gpu in self.gpu]
 
 
 class ElasticForm(Form):
@@ -351,6 +376,8 @@ class JobForm(Form):
     name: Name
     queue: QueuePath = "default"
     priority: Priority = "batch"
+    user: Text | None = None
+    preemptible: YesNo = True
     gang: Annotated[list[RoleForm], Field(min_length=1)]
     topology: GangTopologyForm = GangTopologyForm()
     parallelism: ParallelismForm = ParallelismForm()
@@ -366,5 +393,10 @@ class JobForm(Form):
         RestartsForm, AlsoWritten(_limit_alone, {"type": "integer", "minimum": 0})
     ] = RestartsForm()
     time_limit: DurationAboveZero | None = None
+    expected: DurationAboveZero | None = None
+    choose: Choice = CHOICES[0]
+    budget_USD: AmountAboveZero | None = None
+    spot: YesNo = False
+    hold: YesNo = False
     after: Listed[Name] = []
     array: Array | None = None

@@ -4,7 +4,7 @@ Those of its topology stand in `topology_rules`.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from gantree.formats.job_form import (
@@ -22,6 +22,9 @@ from gantree.text.words import NAME_PATTERN, did_you_mean
 from gantree.topology.gpu_models import gpu_model
 from gantree.topology.mig import mig_table
 
+MAX_AFTER = 100_000
+"""Names in `after` over all jobs of a file, arrays spread out on both sides."""
+
 
 def names_of(form: JobForm) -> list[tuple[str, int | None]]:
     """Return (name, array index) of the jobs that a document stands for."""
@@ -34,6 +37,8 @@ def job_problems(form: JobForm) -> list[Problem]:
     """Return everything wrong between the fields of one job."""
     return [
         *_role_name_problems(form),
+        *_speed_problems(form),
+        *_stopping_problems(form),
         *(problem for role in form.gang for problem in part_problems(role)),
         *topology_problems(form),
         *_elastic_problems(form),
@@ -55,14 +60,46 @@ def _role_name_problems(form: JobForm) -> Iterator[Problem]:
         seen.add(role.role)
 
 
+def speeds_of(form: JobForm) -> tuple[tuple[str, float], ...]:
+    """Return (GPU model, speed) over all roles, each model once."""
+    told = (gpu for role in form.gang for gpu in role.gpu)
+    return tuple({gpu.model: gpu.speed for gpu in told if gpu.speed is not None}.items())
+
+
+def _speed_problems(form: JobForm) -> Iterator[Problem]:
+    """A job has one speed on a model."""
+    known: dict[str, float] = {}
+    for role in form.gang:
+        for gpu in role.gpu:
+            if gpu.speed is not None and known.setdefault(gpu.model, gpu.speed) != gpu.speed:
+                allowed = (
+                    f"one speed of the job on {gpu.model}, which is {known[gpu.model]:g} above"
+                )
+                yield gpu.problem("speed", f"`{gpu.speed:g}`", allowed)
+
+
+def _stopping_problems(form: JobForm) -> Iterator[Problem]:
+    """What a job says of its end and of being stopped, taken together."""
+    if form.expected and form.time_limit and form.expected > form.time_limit:
+        allowed = f"at most time_limit, which is {form.time_limit:g} s"
+        yield form.problem("expected", f"{form.expected:g} s", allowed)
+    if not form.spot:
+        return
+    if form.checkpoint is None and "checkpoint" not in form.lost:
+        allowed = "it beside checkpoint: spot capacity is taken back at any time"
+        yield form.problem("spot", "`true` without checkpoint", allowed)
+    if not form.preemptible:
+        allowed = "one of them: spot capacity is taken back at any time"
+        yield form.problem("spot", "`true` beside `preemptible: false`", allowed)
+
+
 class _AsksForGpus(Protocol):
     """What says what a member needs and of which GPU models: a role, or an entry of a policy's demand."""
 
     @property
     def each(self) -> EachForm: ...
 
-    @property
-    def gpu(self) -> list[str]: ...
+    def models(self) -> list[str]: ...
 
     def any_lost(self, field: str) -> bool: ...
 
@@ -93,13 +130,14 @@ def _each_problems(each: EachForm) -> Iterator[Problem]:
 
 def _profile_problems(form: _AsksForGpus) -> Iterator[Problem]:
     """Of the GPU models that are named, one at least can be cut into the MIG profile."""
-    tables = [mig_table(model) for model in form.gpu]
+    named = form.models()
+    tables = [mig_table(model) for model in named]
     profiles = {each.name: None for table in tables if table for each in table.profiles}
     profile = form.each.mig
-    known = all(gpu_model(model) for model in form.gpu) and not form.any_lost("gpu")
+    known = all(gpu_model(model) for model in named) and not form.any_lost("gpu")
     if profile is None or not tables or not known or profile in profiles:
         return
-    models = ", ".join(form.gpu)
+    models = ", ".join(named)
     allowed = f"a profile of {models} ({', '.join(profiles)})" if profiles else "a GPU with MIG"
     hint = did_you_mean(profile, profiles)
     yield form.each.problem("mig", f"`{profile}` of {models}", allowed, hint)
@@ -241,10 +279,33 @@ def name_problems(forms: Sequence[JobForm], max_jobs: int) -> Iterator[Problem]:
         if len(line_of_name) > max_jobs:
             yield form.problem("name", f"job {max_jobs + 1}", f"at most {max_jobs} jobs in a file")
             return
-        own = set(names)
+        own = {*names, form.name}
         for index, name in enumerate(form.after):
             if name in own:
                 yield form.problem("after", f"the job `{name}` itself", "other jobs", at=(index,))
+
+    yield from _after_problems(forms)
+
+
+def _after_problems(forms: Sequence[JobForm]) -> Iterator[Problem]:
+    """Names of arrays in `after` stand for all their jobs, before each job of this one."""
+    jobs_of_array, told = jobs_of_arrays(forms), 0
+    for form in forms:
+        told += len(names_of(form)) * sum(
+            len(jobs_of_array.get(name, name[:1])) for name in form.after
+        )
+        if told > MAX_AFTER:
+            found = f"{told} pairs of a job and one before it"
+            allowed = f"at most {MAX_AFTER} in a file; put one job between two large arrays"
+            yield form.problem("after", found, allowed)
+            return
+
+
+def jobs_of_arrays(forms: Sequence[JobForm]) -> Mapping[str, tuple[str, ...]]:
+    """Return the names of the jobs of each array by its name, but for names that are also those of a job."""
+    plain = {form.name for form in forms if form.array is None}
+    arrays = (form for form in forms if form.array is not None and form.name not in plain)
+    return {form.name: tuple(name for name, _ in names_of(form)) for form in arrays}
 
 
 def _repeated(form: JobForm, names: list[str], line_of_name: dict[str, int]) -> Iterator[Problem]:

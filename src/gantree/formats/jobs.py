@@ -14,7 +14,13 @@ from gantree.formats.job_form import (
     RoleForm,
     TrafficForm,
 )
-from gantree.formats.job_rules import job_problems, name_problems, names_of
+from gantree.formats.job_rules import (
+    job_problems,
+    jobs_of_arrays,
+    name_problems,
+    names_of,
+    speeds_of,
+)
 from gantree.formats.topology_form import GangTopologyForm, SlicesForm, TopologyForm
 from gantree.model.errors import Problem
 from gantree.model.jobs import (
@@ -50,11 +56,14 @@ def read_job(text: str, source: str) -> tuple[Job, ...]:
     problems += [problem for form in forms for problem in job_problems(form)]
     problems += name_problems(forms, MAX_JOBS)
     refuse(problems, source)
-    return tuple(job for form in forms for job in _jobs(form))
+    jobs_of_array = jobs_of_arrays(forms)
+    return tuple(job for form in forms for job in _jobs(form, jobs_of_array))
 
 
-def _jobs(form: JobForm) -> Iterator[Job]:
+def _jobs(form: JobForm, jobs_of_array: Mapping[str, tuple[str, ...]]) -> Iterator[Job]:
+    """Yield the jobs of a document; jobs_of_array are those that the name of an array in the same file stands for."""
     roles = tuple(_role(role) for role in form.gang)
+    after = tuple(job for name in form.after for job in jobs_of_array.get(name, (name,)))
     for name, index in names_of(form):
         yield Job(
             name=name,
@@ -67,7 +76,7 @@ def _jobs(form: JobForm) -> Iterator[Job]:
             checkpoint=_checkpoint(form.checkpoint) if form.checkpoint else None,
             restarts=_restarts(form.restarts),
             time_limit_s=form.time_limit,
-            after=tuple(form.after),
+            after=tuple(dict.fromkeys(after)),
             array_index=index,
             trains=_transformer(form.model) if form.model else None,
             traffic=_traffic(form.traffic) if form.traffic else None,
@@ -75,6 +84,14 @@ def _jobs(form: JobForm) -> Iterator[Job]:
             data=tuple(DataNeed(need.name, need.GiB) for need in form.data),
             communicates=form.communicates,
             ranks_as_written=form.rank_order == AS_WRITTEN,
+            user=form.user or "",
+            preemptible=form.preemptible,
+            expected_s=form.expected,
+            held=form.hold,
+            speeds=speeds_of(form),
+            choose=form.choose,
+            budget_USD=form.budget_USD,
+            spot=form.spot,
         )
 
 
@@ -82,7 +99,7 @@ def _role(form: RoleForm) -> Role:
     return Role(
         name=form.role,
         members=form.members,
-        shape=shape_of(form.each, form.gpu, form.node_labels),
+        shape=shape_of(form.each, form.models(), form.node_labels),
         processes=form.processes,
         topology=_topology(form.topology),
         image=form.image,

@@ -34,7 +34,9 @@ class TraceJob:
     """One job of a trace. Times in seconds; submit_s from the start of the trace.
 
     checkpoint_s is the time between checkpoints and time_limit_s the job's limit, None where the trace does not
-    say; gpu is the model asked for, None for any.
+    say; gpu is the model asked for, None for any. expected_s is what its user expected of the run time, None where
+    nobody did. preemptible is False for a job that is never stopped for another. elastic_min and elastic_max are
+    members between which it may run, None for a fixed size.
     """
 
     job_id: str
@@ -49,11 +51,16 @@ class TraceJob:
     cpus_per_member: float = 0.0
     checkpoint_s: float | None = None
     time_limit_s: float | None = None
+    expected_s: float | None = None
+    preemptible: bool = True
+    elastic_min: int | None = None
+    elastic_max: int | None = None
 
 
 REQUIRED = ("job_id", "submit_s", "duration_s", "members", "gpus_per_member")
 OPTIONAL = (
     "gpu", "queue", "user", "priority", "cpus_per_member", "checkpoint_s", "time_limit_s",
+    "expected_s", "preemptible", "elastic_min", "elastic_max",
 )  # fmt: skip
 PHILLY = ("job_id", "arrival_s", "duration_s", "num_gpus", "vc")
 
@@ -108,10 +115,19 @@ def _priority(text: str) -> str | int:
     return int(text) if _SIGNED.fullmatch(text) else _job_id(text)
 
 
+def _yes(text: str) -> bool:
+    if text not in _YES_NO:
+        raise ValueError
+    return _YES_NO[text]
+
+
 def _text(text: str) -> str:
     if not text.isprintable():
         raise ValueError
     return text
+
+
+_YES_NO = {"yes": True, "true": True, "no": False, "false": False}
 
 
 _WHAT_IS_ALLOWED: Mapping[str, tuple[Callable[[str], object], str]] = {
@@ -130,6 +146,10 @@ _WHAT_IS_ALLOWED: Mapping[str, tuple[Callable[[str], object], str]] = {
     "cpus_per_member": (_seconds, "a number of 0 or more"),
     "checkpoint_s": (_above_zero, "seconds, more than 0 and at most 1e12"),
     "time_limit_s": (_above_zero, "seconds, more than 0 and at most 1e12"),
+    "expected_s": (_above_zero, "seconds, more than 0 and at most 1e12"),
+    "preemptible": (_yes, "yes or no"),
+    "elastic_min": (_count_from_one, "a whole number of 1 or more"),
+    "elastic_max": (_count_from_one, "a whole number of 1 or more"),
 }
 
 
@@ -251,10 +271,15 @@ def _job(
         return None
     named = dict(zip(header, row, strict=True))
     try:
-        return make(named)
+        job = make(named)
     except (ValueError, OverflowError):
         problems += _row_problems(named, source, line)
         return None
+    wrong = _elastic_problem(job)
+    if wrong is not None:
+        problems.append(Problem(source, line, *wrong))
+        return None
+    return job
 
 
 def _row_problems(row: Row, source: str, line: int) -> Iterator[Problem]:
@@ -285,7 +310,25 @@ def _plain_job(row: Row) -> TraceJob:
         cpus_per_member=_seconds(get("cpus_per_member") or "0"),
         checkpoint_s=_above_zero(row["checkpoint_s"]) if get("checkpoint_s") else None,
         time_limit_s=_above_zero(row["time_limit_s"]) if get("time_limit_s") else None,
+        expected_s=_above_zero(row["expected_s"]) if get("expected_s") else None,
+        preemptible=_yes(get("preemptible") or "yes"),
+        elastic_min=_count_from_one(row["elastic_min"]) if get("elastic_min") else None,
+        elastic_max=_count_from_one(row["elastic_max"]) if get("elastic_max") else None,
     )
+
+
+def _elastic_problem(job: TraceJob) -> tuple[str, str, str] | None:
+    """Return (column, found, allowed) where the members of a job do not lie between two bounds, None where they do."""
+    least, most = job.elastic_min, job.elastic_max
+    if least is None and most is None:
+        return None
+    if least is None or most is None:
+        return ("elastic_min" if least is None else "elastic_max"), "nothing", "both bounds or none"
+    if not least <= job.members:
+        return "elastic_min", f"`{least}`", f"at most members, which are {job.members}"
+    if not job.members <= most:
+        return "elastic_max", f"`{most}`", f"at least members, which are {job.members}"
+    return None
 
 
 def _philly_job(row: Row) -> TraceJob:

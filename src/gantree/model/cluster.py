@@ -3,7 +3,7 @@
 Plain words as a user writes them in cluster.yaml. The arrays that a search runs on are `topology.fabric`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gantree.model.jobs import ISOLATIONS
@@ -11,6 +11,10 @@ from gantree.model.placements import MigPart, SharePart
 
 NO_LINK = ""
 """Link class of a pair that the source did not name."""
+MARKET_LABEL = "gantree.market"
+"""A label that every node has and no file writes: its market."""
+ON_DEMAND, SPOT, ANY_MARKET = "on-demand", "spot", "any"
+"""Markets. Who asks for ANY_MARKET takes either; who asks for none is not placed on spot nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,8 @@ class Node:
     launch is put before every command started on it (a virtual node may be `ip netns exec n0`), address is
     where other nodes reach it. mig names its GPUs in MIG mode. mig_by is who cuts GPUs: "gpu" (each alone), "node" (a
     manager that needs the whole node empty) or "nobody" (instances are as they are). shares are the ways in which its
-    GPUs may be shared (of ISOLATIONS; empty: none), at most `tenants` on a GPU (None: as many as fit).
+    GPUs may be shared (of ISOLATIONS; empty: none), at most `tenants` on a GPU (None: as many as fit). spot is how
+    often a day its owner takes it back, None for a node that is kept as long as one likes.
     """
 
     name: str
@@ -93,6 +98,18 @@ class Node:
     mig_by: str = "gpu"
     shares: tuple[str, ...] = ISOLATIONS
     tenants: int | None = None
+    spot: float | None = None
+
+    def admits(self, labels: Iterable[tuple[str, str]]) -> bool:
+        """Tell whether it has all these labels. Spot nodes are for those alone who ask for them by MARKET_LABEL."""
+        asked = {*labels}
+        markets = {
+            (MARKET_LABEL, ON_DEMAND if self.spot is None else SPOT),
+            (MARKET_LABEL, ANY_MARKET),
+        }
+        return asked <= {*self.labels, *markets} and (
+            self.spot is None or not asked.isdisjoint(markets)
+        )
 
 
 @dataclass(frozen=True, slots=True)

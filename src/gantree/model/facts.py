@@ -53,12 +53,13 @@ class JobRejected(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangPlaced(Fact):
-    """An attempt got its place and holds it until `AttemptEnded`."""
+    """An attempt got its place and holds it until `AttemptEnded`. at_home: in a cell of its queue."""
 
     OWNER: ClassVar[Owner] = "cluster"
     job: str
     attempt: int
     placement: Placement
+    at_home: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +73,15 @@ class GangRunning(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomClaimed(Fact):
-    """A place is held for a gang while the attempts named in victims (job ids) leave it."""
+    """A place is held for a gang while the attempts named in victims (job ids) leave it.
+
+    at_home: it is in a cell of the gang's queue.
+    """
 
     job: str
     placement: Placement
     victims: tuple[str, ...]
+    at_home: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +106,8 @@ class GangPreempted(Fact):
 class GangMoving(Fact):
     """An attempt will be stopped and started again at a place of its own, which is held for it.
 
-    cause: RESIZED (elastic: it goes on with other members) or MOVED (defragmentation, or home to its queue's cell).
-    by is the job for whose sake it happens; "" for its own.
+    cause: RESIZED (elastic: it goes on with other members) or MOVED (defragmentation, or, at_home, to a cell of its
+    queue). by is the job for whose sake it happens; "" for its own.
     """
 
     job: str
@@ -110,6 +115,15 @@ class GangMoving(Fact):
     placement: Placement
     cause: StopCause
     by: str = ""
+    at_home: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangAtHome(Fact):
+    """A gang that ran as a guest is in a cell of its queue where it stands: the cell was bound around it."""
+
+    job: str
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,8 +286,8 @@ FACTS: dict[str, type[Fact]] = {
     for kind in (
         FabricDefined, JobAccepted, JobRejected, GangPlaced, GangRunning, RoomClaimed, ClaimDropped, GangPreempted,
         CheckpointRequested, CheckpointRecorded, StopDecided, AttemptEnded, JobRequeued, JobEnded, NodeMarked,
-        GangMoving, JobHeld, JobReleased, PriorityChanged, ReservationMade, ReservationDropped, CellBound, CellReleased,
-        GangSuspended, GangResumed,
+        GangMoving, GangAtHome, JobHeld, JobReleased, PriorityChanged, ReservationMade, ReservationDropped,
+        CellBound, CellReleased, GangSuspended, GangResumed,
     )
 }  # fmt: skip
 

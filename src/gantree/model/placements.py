@@ -117,6 +117,11 @@ class Placement:
     fetch_s: float = 0.0
     ranks: tuple[int, ...] = ()
 
+    @property
+    def nodes(self) -> dict[str, None]:
+        """The nodes of its members, each once, in member order."""
+        return dict.fromkeys(member.node for member in self.members)
+
     def gpus_of_node(self) -> dict[str, tuple[int, ...]]:
         """All GPUs held on each node, in member order."""
         held: dict[str, tuple[int, ...]] = {}

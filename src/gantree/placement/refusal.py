@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gantree.model.cluster import MARKET_LABEL, ON_DEMAND
 from gantree.model.jobs import Job, Shape
 from gantree.model.verdicts import Gate, Refused, Relaxation, Shortage
 from gantree.placement.advice import advice, looser_or_fewer, nearer_or_fewer
@@ -146,7 +147,8 @@ def _too_large(occupancy: Occupancy, wish: Wish, role: RoleWish) -> Refused | No
         return None
     admitted = occupancy.fabric.nodes_with(role.shape.labels, role.shape.models)
     if not admitted.any():
-        sentence = f"Never fits: no node has {wanted(role)}, which role {role.name} asks for."
+        asked = wanted(role) or f"label {MARKET_LABEL}={ON_DEMAND}"  # none that has no other labels
+        sentence = f"Never fits: no node has {asked}, which role {role.name} asks for."
         return Refused(Gate.SHAPE, sentence, never=True)
     that_admits = f" with {wanted(role)}" if wanted(role) else ""
     held_back = admitted & occupancy.emptied().held_back_node
@@ -237,6 +239,7 @@ def _which_count(where: Occupancy, lack: Lack) -> str:
     words = [
         "model" if any(shape.models for shape in shapes) else "",
         "label" if any(shape.labels for shape in shapes) else "",
+        "market" if where.fabric.has_spot else "",
     ]
     told = []
     if free < free_gpus(where, usable):

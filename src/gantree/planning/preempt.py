@@ -1,38 +1,50 @@
 """Which gangs to stop so that another one fits: the least harm that a proof of fit allows.
 
 The plan is made on a copy of the occupancy, in which gangs that are leaving anyway are gone and room held for
-others is held. Victims are tried in the order of least harm: lowest priority first, then fewest GPU-seconds lost
-since their last checkpoint. Freeing more never makes a gang fit worse, so the shortest sufficient run of victims
-is found by bisection; then only those victims stay whose room the place found really uses.
+others is held. What harm is, and whose comes first, the caller says: `right` is compared before harm, so that nobody
+with a greater right is stopped where those of lesser rights suffice. This is the door; the rooms behind it are
 
-A gang that must sit in one domain of a tier is planned domain by domain, with the victims of that domain alone,
-and the plan with the least harm wins: an emptied domain, not scattered GPUs.
+    preempt_prices   right and harm as one number
+    preempt_nodes    who must leave one node for so many members
+    preempt_counts   the question in counts, domain by domain
+    preempt_choice   the cheapest sets by count
+    preempt_search   from counted sets to proven ones of which nobody can be spared
+    preempt_trial    the copy on which gangs leave and come back, and whether that is enough
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
 from gantree.model.jobs import Job
-from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.search import find, fits
+from gantree.model.placements import Placement
 from gantree.placement.taste import DEFAULT, Taste
+from gantree.planning.preempt_prices import levels, price
+from gantree.planning.preempt_search import chosen_owners
+from gantree.planning.preempt_trial import Admits, Trial
 from gantree.topology.occupancy import Occupancy
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A gang that may be stopped. harm is in GPU-seconds."""
+    """A gang that may be stopped.
+
+    right says by what right it stays, compared first, number by number: the least right goes first (such as: above its
+    queue's guarantee before within it, then the lower priority). () stands for (priority,). All victims of one plan
+    have rights of one length. harm_gpu_s are the GPU-seconds that stopping it throws away: the work since its last
+    checkpoint, and what a new start costs. seq is its number in the order of arrival.
+    """
 
     owner: str
     priority: int
     harm_gpu_s: float
     seq: int
+    right: tuple[float, ...] = ()
 
     @property
-    def order(self) -> tuple[int, float, int]:
-        """Sort key: the least harmful first; among equals the one that came last."""
-        return (self.priority, self.harm_gpu_s, -self.seq)
+    def order(self) -> tuple[tuple[float, ...], float, int]:
+        """Sort key: the one to go first comes first; among equals the one that came last."""
+        return (self.right or (self.priority,), self.harm_gpu_s, -self.seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,92 +55,82 @@ class Plan:
     victims: tuple[Victim, ...]
 
     @property
-    def harm(self) -> tuple[int, float, int]:
-        """Sort key: highest priority hurt, GPU-seconds lost, number of victims."""
-        priorities = [victim.priority for victim in self.victims]
-        lost_gpu_s = sum(victim.harm_gpu_s for victim in self.victims)
-        return (max(priorities, default=-(10**9)), lost_gpu_s, len(self.victims))
+    def harm_gpu_s(self) -> float:
+        """GPU-seconds that the plan throws away."""
+        return sum(victim.harm_gpu_s for victim in self.victims)
 
 
 def plan_preemption(
-    occupancy: Occupancy, job: Job, victims: Sequence[Victim], taste: Taste = DEFAULT
+    occupancy: Occupancy,
+    job: Job,
+    victims: Sequence[Victim],
+    taste: Taste = DEFAULT,
+    admits: Admits | None = None,
 ) -> Plan | None:
-    """The least harmful plan, or None if none suffices. occupancy is left as it is."""
-    if fits(occupancy, job):
-        return _pruned(occupancy, job, (), taste)
+    """The least harmful plan that was found, or None if not even all victims suffice. occupancy is left as it is.
+
+    admits(owners): whether the quota allows the gang to start once these are gone (None: it does anyway). It is asked
+    about sets of victims, and must stay true when more of them go. Raises as `search.place`.
+    """
     ordered = sorted(victims, key=attrgetter("order"))
-    plans = [
-        plan
-        for group in _groups(occupancy, job, ordered)
-        if (plan := _least_prefix(occupancy, job, group, taste)) is not None
-    ]
-    return min(plans, key=attrgetter("harm"), default=None)
-
-
-def _groups(
-    occupancy: Occupancy, job: Job, victims: Sequence[Victim]
-) -> Iterator[Sequence[Victim]]:
-    """The sets of victims to try: all of them, or those of each domain of the required tier."""
-    tier = job.topology.required
-    fabric = occupancy.fabric
-    if tier is None or tier not in fabric.tiers:
-        yield victims
-        return
-    domain_of_node = fabric.domain_of_node[fabric.tiers.index(tier)]
-    victims_of_domain: dict[int, list[Victim]] = {}
-    for victim in victims:
-        nodes = {member.node for member in occupancy.owners[victim.owner]}
-        for domain in sorted({int(domain_of_node[fabric.index_of_node[node]]) for node in nodes}):
-            victims_of_domain.setdefault(domain, []).append(victim)
-    for domain in sorted(victims_of_domain):
-        yield victims_of_domain[domain]
-
-
-def _least_prefix(
-    occupancy: Occupancy, job: Job, victims: Sequence[Victim], taste: Taste
-) -> Plan | None:
-    """The shortest run of victims that makes the gang fit, less those that it does not need."""
-    if not fits(_without(occupancy, victims), job):
+    level_of = levels([victim.right or (victim.priority,) for victim in ordered])
+    prices = [price(level, each.harm_gpu_s) for level, each in zip(level_of, ordered, strict=True)]
+    trial = Trial(occupancy, job, admits)
+    owners = chosen_owners(trial, [victim.owner for victim in ordered], prices, level_of)
+    if owners is None:
         return None
-    too_few, enough = 0, len(victims)
-    while enough - too_few > 1:
-        middle = (too_few + enough) // 2
-        if fits(_without(occupancy, victims[:middle]), job):
-            enough = middle
-        else:
-            too_few = middle
-    return _pruned(occupancy, job, victims[:enough], taste)
+    placement = _placed(trial, owners, taste)
+    used = _in_use(trial, placement, owners)
+    if len(used) < len(owners) and trial.enough(used):
+        owners, placement = used, _placed(trial, used, taste)
+    chosen = dict.fromkeys(owners)
+    return Plan(placement, tuple(victim for victim in ordered if victim.owner in chosen))
 
 
-def _pruned(occupancy: Occupancy, job: Job, victims: Sequence[Victim], taste: Taste) -> Plan:
-    """Keep only the victims whose room is used; all of them together are known to suffice."""
-    placement = find(_without(occupancy, victims), job, taste)
+def _placed(trial: Trial, owners: Sequence[str], taste: Taste) -> Placement:
+    trial.only(owners)
+    placement = trial.place(taste)
     assert placement is not None, "a gang that fits has no place"
-    used = _in_the_way(occupancy, placement.members, victims)
-    if len(used) < len(victims) and fits(_without(occupancy, used), job):
-        return _pruned(occupancy, job, used, taste)
-    return Plan(placement, tuple(victims))
+    return placement
 
 
-def _in_the_way(
-    occupancy: Occupancy, members: Sequence[MemberPlacement], victims: Sequence[Victim]
-) -> list[Victim]:
-    """The victims that hold something of a GPU of the place, or anything on a node where it uses no GPU."""
-    gpus = {(member.node, gpu) for member in members for gpu in member.gpus or member.parts}
-    bare_nodes = {member.node for member in members if not (member.gpus or member.parts)}
-    return [
-        victim
-        for victim in victims
-        if any(
-            member.node in bare_nodes
-            or any((member.node, gpu) in gpus for gpu in member.gpus or member.parts)
-            for member in occupancy.owners[victim.owner]
-        )
+def _in_use(trial: Trial, placement: Placement, owners: Sequence[str]) -> list[str]:
+    """Those who hold something on a node of the place: of a large set nobody was tried on its own."""
+    index_of_node = trial.room.fabric.index_of_node
+    nodes = {index_of_node[member.node] for member in placement.members}
+    return [owner for owner in owners if not nodes.isdisjoint(trial.nodes_of(owner))]
+
+
+@dataclass(frozen=True, slots=True)
+class Forbidden:
+    """A gang that policy does not let be stopped for the one that waits, and why, as people are told.
+
+    because is one word or a few: "non-preemptible", "min_run", "budget", "priority", "guarantee".
+    """
+
+    victim: Victim
+    because: str
+
+
+def why_not(
+    occupancy: Occupancy,
+    job: Job,
+    allowed: Sequence[Victim],
+    forbidden: Sequence[Forbidden],
+    taste: Taste = DEFAULT,
+    admits: Admits | None = None,
+) -> tuple[Forbidden, ...]:
+    """Who stands in the way of a gang for which `plan_preemption` found no plan: gate HARM if any, else ROOM.
+
+    As few of the forbidden, by harm, as would be enough together with those that may be stopped; () if not even all
+    of them are. Raises as `search.place`.
+    """
+    by_owner = {each.victim.owner: each for each in forbidden}
+    ranked = [Victim(v.owner, v.priority, v.harm_gpu_s, v.seq, (0.0,)) for v in allowed] + [
+        Victim(f.victim.owner, f.victim.priority, f.victim.harm_gpu_s, f.victim.seq, (1.0,))
+        for f in forbidden
     ]
-
-
-def _without(occupancy: Occupancy, victims: Iterable[Victim]) -> Occupancy:
-    emptier = occupancy.copy()
-    for victim in victims:
-        emptier.give_back(victim.owner)
-    return emptier
+    plan = plan_preemption(occupancy, job, ranked, taste, admits)
+    if plan is None:
+        return ()
+    return tuple(by_owner[v.owner] for v in plan.victims if v.owner in by_owner)

@@ -1,79 +1,139 @@
-"""Who goes first: the order of waiting jobs, and an index that walks them in it.
+"""Who goes first: what jobs are ordered by, and the lines that waiting jobs stand in.
 
-Order is priority (larger first), then arrival. Jobs whose gangs are alike (equal `placement.search.signature`)
-get the same answer from the same occupancy, so the index keeps them in one line: when the first of a line is
-refused, the others of it need not be asked.
+The order is a list of keys (`Policy.order`); the first that differs decides, and arrival settles what is left. "share"
+is no number of a job but of its queue at a moment, so it is not in a key: `policy.walk` puts it in its place.
+
+    priority           its number, larger first; a day of waiting counts `age_per_day` more
+    share              the queue (and user) that had least of what it is owed (`policy.share`)
+    attained           GPU-seconds that it was served, fewest first; in levels, if the policy says so (Tiresias)
+    remaining          seconds of its run that are left, by its own guess, else its limit; unknown goes last (SRTF)
+    remaining_service  the same times its GPUs (SRSF)
+    smallest           GPUs, fewest first
+    arrival            first come, first served; a job that was stopped keeps its place
+
+Jobs of one line get the same answer from the same state: alike in queue, in signature (a number for all that ask
+alike), priority, and how long they may hold a place. When the first of a line is refused, the others need not be
+asked.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable, Iterator
-from heapq import heapify, heappop, heappush
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
+
+from gantree.policy.rules import Policy
+
+DAY_S = 86_400.0
+SHARE = "share"
 
 
 class Position(NamedTuple):
-    """A job's place in the order: smaller goes first."""
+    """A job's place in the order: smaller goes first. key has a number for each key of the order but "share"."""
 
-    minus_priority: int
+    key: tuple[float, ...]
     seq: int
     job: str
 
 
+class Line(NamedTuple):
+    """What the jobs of one line have in common.
+
+    queue is a node of the queue tree. span_s is how long they hold a place at most, inf where nobody knows; enforced
+    says whether that is a limit or a guess.
+    """
+
+    queue: int
+    signature: int
+    priority: int
+    preemptible: bool = True
+    span_s: float = inf
+    enforced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Merits:
+    """What the order reads of a job: seconds, GPUs and GPU-seconds. expected_s is its whole run; None: unknown."""
+
+    priority: int
+    seq: int
+    submitted_at: float
+    gpus: float
+    attained_gpu_s: float = 0.0
+    done_s: float = 0.0
+    expected_s: float | None = None
+
+
+class Order:
+    """The order of a policy. before_share is how many numbers of a key come before "share"; None without it."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._keys = tuple(key for key in policy.order if key != SHARE)
+        self._age_per_s = policy.age_per_day / DAY_S
+        self._levels = tuple(sorted(policy.attained_levels))
+        shared = SHARE in policy.order
+        self.before_share = policy.order.index(SHARE) if shared else None
+
+    def key(self, merits: Merits) -> tuple[float, ...]:
+        """The numbers by which a job is compared, smaller first."""
+        return tuple(self._number(key, merits) for key in self._keys)
+
+    def _number(self, key: str, merits: Merits) -> float:
+        match key:
+            case "priority":
+                # Everybody ages alike, so the order depends on the moment of submission alone.
+                return self._age_per_s * merits.submitted_at - merits.priority
+            case "attained":
+                return self._attained(merits.attained_gpu_s)
+            case "remaining":
+                return self._remaining_s(merits)
+            case "remaining_service":
+                return self._remaining_s(merits) * merits.gpus
+            case "smallest":
+                return merits.gpus
+        assert key == "arrival", f"no order by {key}"
+        return merits.seq
+
+    def _attained(self, gpu_s: float) -> float:
+        return bisect_right(self._levels, gpu_s) if self._levels else gpu_s
+
+    def _remaining_s(self, merits: Merits) -> float:
+        if merits.expected_s is None:
+            return inf
+        return max(0.0, merits.expected_s - merits.done_s)
+
+
 class Lines:
-    """Waiting jobs, one sorted line per signature."""
+    """Waiting jobs, one sorted line for all that are alike."""
 
     def __init__(self) -> None:
-        self._positions_of_signature: dict[Hashable, list[Position]] = {}
+        self._positions_of_line: dict[Line, list[Position]] = {}
 
     def __len__(self) -> int:
-        return sum(len(positions) for positions in self._positions_of_signature.values())
+        return sum(len(positions) for positions in self._positions_of_line.values())
 
-    def add(self, signature: Hashable, position: Position) -> None:
+    def __iter__(self) -> Iterator[Line]:
+        """The lines in which anybody stands, oldest line first."""
+        return iter(self._positions_of_line)
+
+    def __contains__(self, line: Line) -> bool:
+        return line in self._positions_of_line
+
+    def __getitem__(self, line: Line) -> Sequence[Position]:
+        """The positions of a line, in order; empty where nobody stands."""
+        return self._positions_of_line.get(line, ())
+
+    def add(self, line: Line, position: Position) -> None:
         """Put a job in its line."""
-        insort(self._positions_of_signature.setdefault(signature, []), position)
+        insort(self._positions_of_line.setdefault(line, []), position)
 
-    def remove(self, signature: Hashable, position: Position) -> None:
+    def remove(self, line: Line, position: Position) -> None:
         """Take a job out of its line; it must be there."""
-        positions = self._positions_of_signature[signature]
+        positions = self._positions_of_line[line]
         index = bisect_left(positions, position)
         assert index < len(positions) and positions[index] == position, (
             f"{position.job} is not in its line"
         )
         del positions[index]
         if not positions:
-            del self._positions_of_signature[signature]
-
-    def waits(self, signature: Hashable, priority: int) -> bool:
-        """Whether a job of this signature and priority is in line."""
-        positions = self._positions_of_signature.get(signature, [])
-        index = bisect_left(positions, (-priority,))
-        return index < len(positions) and positions[index].minus_priority == -priority
-
-    def walk(
-        self, open_line: Callable[[Hashable, Position], bool]
-    ) -> Iterator[tuple[Hashable, Position]]:
-        """Yield (signature, position) in order; a line ends where open_line, asked before each position, says no.
-
-        The job that was yielded last may be removed from its line before the walk goes on.
-        """
-        heads: list[tuple[Position, int, Hashable]] = [
-            (positions[0], number, signature)
-            for number, (signature, positions) in enumerate(self._positions_of_signature.items())
-        ]
-        heapify(heads)
-        rest_of_line: dict[Hashable, Iterator[Position]] = {}
-        while heads:
-            position, number, signature = heappop(heads)
-            if not open_line(signature, position):
-                continue
-            if signature not in rest_of_line:  # copied only now: most lines are never opened
-                rest_of_line[signature] = iter(tuple(self._positions_of_signature[signature][1:]))
-            yield signature, position
-            following = next(rest_of_line[signature], None)
-            if following is not None:
-                heappush(heads, (following, number, signature))
-
-    def ahead_of(self, position: Position) -> Iterator[Position]:
-        """Yield the positions that go before this one, in order."""
-        for _, other in self.walk(lambda _, head: head < position):
-            yield other
+            del self._positions_of_line[line]

@@ -1,7 +1,8 @@
 """Trace-driven simulation: the scheduler of the daemon, `core.scheduler`, under an event heap instead of a clock.
 
 heap       what will happen, in the order of time
-cluster    a cluster that carries orders out in simulated time, and remembers how much work each job has done
+cluster    a cluster that carries orders out in simulated time
+work       what an attempt does, and how much work each job has done
 workload   rows of a trace made into jobs
 run        the loop: `simulate(cluster, trace, policy) -> Result`
 record     what is noted down while it runs
@@ -9,4 +10,7 @@ results    what came out: rows, summary, percentiles
 files      summary.json, jobs.csv, report.html in a directory
 report     the page, with its charts
 bench      how long one decision takes
+muri       Muri's experiment on 64 GPUs, replayed by its own rules and under our policies
+lingjun    Philly's jobs on sub-fabrics of Lingjun
+kueue      the shapes of Kueue's performance tests
 """

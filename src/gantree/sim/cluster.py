@@ -1,23 +1,40 @@
 """A cluster that exists in simulated time only: it carries out orders, and knows how much work each job has done.
 
-Work is measured in seconds that the gang must run undisturbed. A gang works from its start to its end, except
-while it saves on request and after it was told to stop. What it has done when a checkpoint is durable is kept;
-an attempt that follows begins there and does the rest again. Jobs with a checkpoint interval also save by
+Work is measured in seconds that the gang must run undisturbed, with the members that were expected of it. A gang
+works from its start to its end, except while it saves on request, while it is suspended, and after it was told to
+stop; with other members than expected it works so much faster or slower. What it has done when a checkpoint is durable
+is kept; an attempt that follows begins there and does the rest again. Jobs with a checkpoint interval also save by
 themselves whenever they have worked that long since the last time; such a checkpoint costs nothing of its own,
 because the run time in the trace was measured with it.
 
 Each attempt has at most one event that is foretold: that it has started, saved, or ended. An order replaces it.
 `happen` is called when its time has come: only then does the state of the attempt change, and the event is
-emitted to the scheduler. Carrying out an order twice is the same as once; orders of an older epoch are refused.
+emitted to the scheduler. Carrying out an order twice is the same as once; orders of an older epoch are refused, and
+so are suspensions of an older turn.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from gantree.model.events import CheckpointSaved, Event, GangEnded, GangStarted
-from gantree.model.orders import Order, SaveCheckpoint, StartGang, StopGang
+from gantree.model.orders import (
+    Order,
+    ResumeGang,
+    SaveCheckpoint,
+    StartGang,
+    StopGang,
+    SuspendGang,
+)
 from gantree.sim.heap import EventHeap
+from gantree.sim.work import (
+    Attempt,
+    Doing,
+    Work,
+    end_pause,
+    held_in_vain_s,
+    rest,
+    until_save_s,
+)
 
 TERMINATED = 143
 """Exit code of a process that SIGTERM ended, as the shell counts."""
@@ -30,55 +47,21 @@ class Overheads:
     The default of 0 keeps replays of public traces comparable, whose run times include start-up. start_s is from
     the order to the moment all ranks work, stop_s from the order until nothing is left, save_s from a request for
     a checkpoint until it is durable; the gang does not work meanwhile.
+
+    start_s_of_job replaces start_s for the jobs that are in it. at_every_event is the rule of Muri's experiment: a
+    start takes no time, but whenever anything happens on the cluster, every gang that works has worked so much less
+    since the last time, never less than nothing. Whoever ends then has ended.
     """
 
     start_s: float = 0.0
     stop_s: float = 0.0
     save_s: float = 0.0
+    start_s_of_job: Mapping[str, float] = field(default_factory=dict)
+    at_every_event: bool = False
 
-
-class Doing(StrEnum):
-    """What an attempt does at present."""
-
-    STARTING = "starting"
-    WORKING = "working"
-    SAVING = "saving"
-    STOPPING = "stopping"
-    ENDED = "ended"
-
-
-@dataclass(slots=True)
-class Attempt:
-    """One attempt. done_s is its work up to working_since (earlier attempts' kept work included)."""
-
-    number: int
-    ordered_at: float
-    kept_before_s: float
-    done_s: float
-    doing: Doing = Doing.STARTING
-    working_since: float | None = None
-    foretold: int | None = None
-    ended_at: float | None = None
-
-    def work_done_s(self, now: float) -> float:
-        """Seconds of work that would be done if it stopped now."""
-        return self.done_s + (0.0 if self.working_since is None else now - self.working_since)
-
-
-@dataclass(slots=True)
-class Work:
-    """A job's work: how much there is, how much of it is safe, and what stops have cost so far.
-
-    lost_s is the time that attempts before the present one held their place and brought nothing that was kept:
-    work to be done again, and starting, saving and stopping. One start is owed in any case and is not in it.
-    """
-
-    duration_s: float
-    checkpoint_s: float | None = None
-    kept_s: float = 0.0
-    lost_s: float = 0.0
-    checkpoints: int = 0
-    attempt: Attempt | None = None
+    def of_start_s(self, job: str) -> float:
+        """What a start of this job costs, by whichever rule."""
+        return self.start_s_of_job.get(job, self.start_s)
 
 
 class SimCluster:
@@ -97,10 +80,16 @@ class SimCluster:
         self._overheads = overheads
         self._epoch = 0
         self.work_of_job: dict[str, Work] = {}
+        self._working: dict[str, Attempt] = {}
 
-    def expect(self, job: str, duration_s: float, checkpoint_s: float | None) -> None:
-        """Make known how much work a job is, and after how much of it the job saves (None: it cannot)."""
-        self.work_of_job[job] = Work(duration_s, checkpoint_s)
+    def expect(
+        self, job: str, duration_s: float, checkpoint_s: float | None, members: int | None = None
+    ) -> None:
+        """Make known how much work a job is, and after how much of it the job saves (None: it cannot).
+
+        members is with how many members it takes duration_s: with twice as many it takes half of it.
+        """
+        self.work_of_job[job] = Work(duration_s, checkpoint_s, members)
 
     def inventory(self) -> dict[tuple[str, int], Doing]:
         """What each job's newest attempt does now, by (job, attempt)."""
@@ -125,16 +114,20 @@ class SimCluster:
                 self._save(order, work)
             case StopGang():
                 self._stop(order, work)
+            case SuspendGang() | ResumeGang():
+                self._take_turn(order, work)
 
     def _start(self, order: StartGang, work: Work) -> None:
         if work.attempt is not None and work.attempt.number >= order.attempt:
             return
         attempt = self._follow_up(work, order.attempt, Doing.STARTING)
+        attempt.speed = len(order.members) / work.members if work.members else 1.0
+        start_s = 0.0 if self._overheads.at_every_event else self._overheads.of_start_s(order.job)
         self._foretell(
             attempt,
             GangStarted(
                 id=f"{order.job}/{order.attempt}/started",
-                observed_at=attempt.ordered_at + self._overheads.start_s,
+                observed_at=attempt.ordered_at + start_s,
                 job=order.job,
                 attempt=order.attempt,
             ),
@@ -143,7 +136,7 @@ class SimCluster:
     def _follow_up(self, work: Work, number: int, doing: Doing) -> Attempt:
         """Begin an attempt where the one before it left off, and settle what that one cost."""
         if work.attempt is not None:
-            work.lost_s += _held_in_vain_s(work.attempt, work.kept_s)
+            work.lost_s += held_in_vain_s(work.attempt, work.kept_s)
         work.attempt = Attempt(number, self._clock(), work.kept_s, work.kept_s, doing)
         return work.attempt
 
@@ -154,7 +147,7 @@ class SimCluster:
         if attempt.doing is not Doing.WORKING:
             return
         now = self._clock()
-        _rest(attempt, now, Doing.SAVING)
+        rest(attempt, now, Doing.SAVING)
         saved_at = now + self._overheads.save_s
         self._foretell(attempt, self._saved(order.job, work, attempt, saved_at, order.request))
 
@@ -166,14 +159,48 @@ class SimCluster:
         elif attempt.number > order.attempt or attempt.doing in (Doing.STOPPING, Doing.ENDED):
             return
         else:
-            _rest(attempt, now, Doing.STOPPING)
+            rest(attempt, now, Doing.STOPPING)
             ended_at = now + self._overheads.stop_s
         self._foretell(attempt, _ended(order.job, attempt.number, ended_at, TERMINATED))
 
+    def _take_turn(self, order: SuspendGang | ResumeGang, work: Work) -> None:
+        attempt, now = work.attempt, self._clock()
+        if attempt is None or attempt.number != order.attempt or order.turn < attempt.turn:
+            return
+        attempt.turn = order.turn
+        if isinstance(order, SuspendGang):
+            if attempt.paused_since is None:
+                attempt.paused_since = now
+            if attempt.doing is Doing.WORKING:
+                rest(attempt, now, Doing.SUSPENDED)
+                self._retract(attempt)
+        else:
+            end_pause(attempt, now)
+            if attempt.doing is Doing.SUSPENDED:
+                self._work_on(order.job, now)
+
     # ----- what comes of them
+
+    def charge(self) -> None:
+        """Something has happened on the cluster now: everybody who works pays for it, under the rule at_every_event."""
+        if not self._overheads.at_every_event:
+            return
+        now = self._clock()
+        working = {job: each for job, each in self._working.items() if each.doing is Doing.WORKING}
+        self._working = working
+        for job, attempt in working.items():
+            assert attempt.working_since is not None
+            passed_s = now - attempt.working_since
+            if passed_s > 0:
+                worked_s = max(0.0, passed_s - self._overheads.of_start_s(job))
+                attempt.done_s += worked_s * attempt.speed
+                attempt.working_since = now
+                self._work_on(job, now)
 
     def happen(self, event: Event) -> None:
         """The time of an event that was foretold here has come."""
+        assert isinstance(event, GangStarted | CheckpointSaved | GangEnded), f"{event.id}: not ours"
+        self._running(event.job)[1].foretold = None
         match event:
             case GangStarted():
                 self._work_on(event.job, event.observed_at)
@@ -191,23 +218,27 @@ class SimCluster:
 
     def _end(self, event: GangEnded) -> None:
         work, attempt = self._running(event.job)
-        _rest(attempt, event.observed_at, Doing.ENDED)
+        rest(attempt, event.observed_at, Doing.ENDED)
+        end_pause(attempt, event.observed_at)
         attempt.ended_at = event.observed_at
-        attempt.foretold = None
         if event.exit_code == 0:
             work.kept_s = work.duration_s
 
     def _work_on(self, job: str, now: float) -> None:
-        """Work from now on; foretell the next checkpoint or the end, whichever comes first."""
+        """Work from now on, unless suspended; foretell the next checkpoint or the end, whichever comes first."""
         work, attempt = self._running(job)
         attempt.done_s = attempt.work_done_s(now)
+        if attempt.paused_since is not None:
+            attempt.working_since, attempt.doing = None, Doing.SUSPENDED
+            return
         attempt.working_since, attempt.doing = now, Doing.WORKING
-        attempt.foretold = None
+        self._working[job] = attempt
         remaining_s = max(0.0, work.duration_s - attempt.done_s)
-        if work.checkpoint_s is not None and work.checkpoint_s < remaining_s:
-            event: Event = self._saved(job, work, attempt, now + work.checkpoint_s, None)
+        due_s = None if work.checkpoint_s is None else until_save_s(work, work.checkpoint_s)
+        if due_s is not None and due_s < remaining_s:
+            event: Event = self._saved(job, work, attempt, now + due_s / attempt.speed, None)
         else:
-            event = _ended(job, attempt.number, now + remaining_s, 0)
+            event = _ended(job, attempt.number, now + remaining_s / attempt.speed, 0)
         self._foretell(attempt, event)
 
     def _running(self, job: str) -> tuple[Work, Attempt]:
@@ -216,9 +247,13 @@ class SimCluster:
         return work, work.attempt
 
     def _foretell(self, attempt: Attempt, event: Event) -> None:
+        self._retract(attempt)
+        attempt.foretold = self._heap.push(event)
+
+    def _retract(self, attempt: Attempt) -> None:
         if attempt.foretold is not None:
             self._heap.retract(attempt.foretold)
-        attempt.foretold = self._heap.push(event)
+            attempt.foretold = None
 
     def _saved(
         self, job: str, work: Work, attempt: Attempt, at: float, request: str | None
@@ -232,18 +267,6 @@ class SimCluster:
             step=int(attempt.work_done_s(at)),
             request=request,
         )
-
-
-def _rest(attempt: Attempt, now: float, doing: Doing) -> None:
-    """Work no more."""
-    attempt.done_s = attempt.work_done_s(now)
-    attempt.working_since, attempt.doing = None, doing
-
-
-def _held_in_vain_s(attempt: Attempt, kept_s: float) -> float:
-    """Seconds for which an attempt that is over held its place, less the work of it that was kept."""
-    assert attempt.ended_at is not None, "an attempt is started while the one before it still runs"
-    return attempt.ended_at - attempt.ordered_at - (kept_s - attempt.kept_before_s)
 
 
 def _ended(job: str, attempt: int, at: float, exit_code: int) -> GangEnded:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gantree.core.ledger import Ledger
 from gantree.model.facts import AttemptEnded, Fact, GangPlaced, JobEnded
+from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 
 
@@ -30,6 +31,7 @@ class Record:
         self.ended = 0
         self._held_gpus = 0
         self._placed_at: dict[str, float] = {}
+        self._gpus_of_job: dict[str, int] = {}
 
     def note(self, facts: Iterable[Fact], ledger: Ledger, now: float) -> None:
         """Take in what was decided at a moment in seconds."""
@@ -38,9 +40,11 @@ class Record:
                 case GangPlaced():
                     self.newest_placement[fact.job] = fact.placement
                     self._placed_at[fact.job] = fact.at
-                    self._held_gpus += ledger.jobs[fact.job].spec.gpus
+                    gpus = _gpus(ledger.jobs[fact.job].spec, fact.placement)
+                    self._gpus_of_job[fact.job] = gpus
+                    self._held_gpus += gpus
                 case AttemptEnded():
-                    gpus = ledger.jobs[fact.job].spec.gpus
+                    gpus = self._gpus_of_job.pop(fact.job)
                     self._held_gpus -= gpus
                     self.held_gpu_s += (fact.at - self._placed_at.pop(fact.job)) * gpus
                 case JobEnded():
@@ -54,3 +58,9 @@ class Record:
             self.samples[-1] = sample
         else:
             self.samples.append(sample)
+
+
+def _gpus(spec: Job, placement: Placement) -> int:
+    """Whole GPUs of the members that were placed: an elastic gang may have fewer or more than it asked for."""
+    gpus_of_role = {role.name: role.shape.gpus for role in spec.roles}
+    return sum(gpus_of_role[member.role] for member in placement.members)

@@ -11,12 +11,13 @@ from math import fsum
 from typing import Any
 
 from gantree.core.explain import why
-from gantree.core.ledger import JobState, Ledger
+from gantree.core.ledger import Ledger
+from gantree.core.state import JobState
 from gantree.formats.traces import TraceJob
 from gantree.model.phases import ENDED, Phase
 from gantree.model.placements import FABRIC_TIER, Placement
-from gantree.sim.cluster import Work
 from gantree.sim.record import Record, Sample
+from gantree.sim.work import Work
 from gantree.sim.workload import job_id
 from gantree.topology.fabric import Fabric
 

@@ -13,6 +13,7 @@ from gantree.core.scheduler import Decision, Scheduler
 from gantree.formats.traces import TraceJob
 from gantree.model.cluster import Cluster
 from gantree.model.events import ClusterObserved, Event, JobSubmitted, TimePassed
+from gantree.model.jobs import Job
 from gantree.policy.rules import Policy
 from gantree.sim.cluster import Overheads, SimCluster
 from gantree.sim.heap import EventHeap
@@ -33,16 +34,17 @@ def simulate(
     policy: Policy,
     *,
     overheads: Overheads | None = None,
+    jobs: Callable[[TraceJob], Job] = job_of,
     progress: Callable[[int, int], None] | None = None,
     limit: int | None = None,
 ) -> Result:
     """Replay a trace (or its first `limit` rows) on a cluster, from its first submission to the end.
 
-    progress is told (jobs that have ended, jobs) now and then, and at the end. Raises BadInput for a trace or a
-    cluster that contradicts itself.
+    jobs says which job a row of the trace is; its name is `workload.job_id`. progress is told (jobs that have ended,
+    jobs) now and then, and at the end. Raises BadInput for a trace or a cluster that contradicts itself.
     """
     rows = tuple(islice(trace, limit))
-    simulation = Simulation(cluster, rows, policy, overheads or Overheads())
+    simulation = Simulation(cluster, rows, policy, overheads or Overheads(), jobs)
     told = 0
     while simulation.step():
         ended = simulation.record.ended
@@ -58,7 +60,12 @@ class Simulation:
     """One run, step by step. now is the simulated time in seconds, on the time line of the trace."""
 
     def __init__(
-        self, cluster: Cluster, trace: Sequence[TraceJob], policy: Policy, overheads: Overheads
+        self,
+        cluster: Cluster,
+        trace: Sequence[TraceJob],
+        policy: Policy,
+        overheads: Overheads,
+        jobs: Callable[[TraceJob], Job] = job_of,
     ) -> None:
         check_trace(trace)
         self.now = min((row.submit_s for row in trace), default=0.0)
@@ -72,15 +79,13 @@ class Simulation:
         self._wakes = 0
         self._handle([ClusterObserved(id="cluster", observed_at=self.now, cluster=cluster)])
         for row in trace:
-            self._foretell(row)
+            self._foretell(row, jobs(row))
 
-    def _foretell(self, row: TraceJob) -> None:
+    def _foretell(self, row: TraceJob, spec: Job) -> None:
         job = job_id(row)
-        self.cluster.expect(job, row.duration_s, row.checkpoint_s or None)
+        self.cluster.expect(job, row.duration_s, row.checkpoint_s or None, spec.members)
         self._heap.push(
-            JobSubmitted(
-                id=f"{job}/submitted", observed_at=row.submit_s, job=job, spec=job_of(row)
-            ),
+            JobSubmitted(id=f"{job}/submitted", observed_at=row.submit_s, job=job, spec=spec),
             SUBMISSIONS_LAST,
         )
 
@@ -104,6 +109,7 @@ class Simulation:
                 self._batch.append(event)
             else:
                 self.cluster.happen(event)
+        self.cluster.charge()
         batch = tuple(self._batch)
         self._batch.clear()
         self._handle(batch)
@@ -113,6 +119,7 @@ class Simulation:
         assert self._wake_at is not None
         asked_at, self._wakes = self._wake_at, self._wakes + 1
         self.now = max(self.now, asked_at)
+        self.cluster.charge()
         decision = self._handle([TimePassed(id=f"wake-{self._wakes}", observed_at=self.now)])
         asks_again = decision.wake_at is not None and decision.wake_at <= asked_at
         assert decision.facts or not asks_again, f"nothing is decided at {asked_at}, yet asked for"

@@ -9,7 +9,7 @@ from math import isfinite
 
 from gantree.formats.traces import TraceJob
 from gantree.model.errors import BadInput
-from gantree.model.jobs import Checkpoint, Job, Role, Shape
+from gantree.model.jobs import Checkpoint, Elastic, Job, Role, Shape
 
 ROLE = "worker"
 
@@ -22,14 +22,21 @@ def job_id(row: TraceJob) -> str:
 def job_of(row: TraceJob) -> Job:
     """The job that a row of a trace describes."""
     models = (row.gpu,) if row.gpu else ()
+    elastic = None
+    if row.elastic_min is not None and row.elastic_max is not None:
+        elastic = Elastic(row.elastic_min, row.elastic_max)
     shape = Shape(gpus=row.gpus_per_member, cpus=row.cpus_per_member, models=models)
     return Job(
         name=job_id(row),
         roles=(Role(ROLE, row.members, shape),),
         queue=row.queue,
         priority=row.priority,
+        elastic=elastic,
         checkpoint=Checkpoint(every_s=row.checkpoint_s) if row.checkpoint_s else None,
         time_limit_s=row.time_limit_s,
+        user=row.user,
+        preemptible=row.preemptible,
+        expected_s=row.expected_s,
     )
 
 
@@ -40,8 +47,15 @@ def check_trace(trace: Iterable[TraceJob]) -> None:
         if row.job_id in seen:
             raise BadInput(f"trace: job {row.job_id} is there twice")
         seen.add(row.job_id)
-        times = (row.submit_s, row.duration_s, row.checkpoint_s or 0.0, row.time_limit_s or 0.0)
+        optional = (row.checkpoint_s or 0.0, row.time_limit_s or 0.0, row.expected_s or 0.0)
+        times = (row.submit_s, row.duration_s, *optional)
         if not all(isfinite(time_s) and time_s >= 0 for time_s in times):
             raise BadInput(f"trace: job {row.job_id}: times must be finite and at least 0 s")
         if row.members < 1 or row.gpus_per_member < 0:
             raise BadInput(f"trace: job {row.job_id}: needs 1 member or more, and no negative GPUs")
+        least = row.members if row.elastic_min is None else row.elastic_min
+        most = row.members if row.elastic_max is None else row.elastic_max
+        if not 1 <= least <= row.members <= most:
+            raise BadInput(
+                f"trace: job {row.job_id}: {row.members} members are not between {least} and {most}"
+            )

@@ -79,9 +79,7 @@ def _devices(occupancy: Occupancy, job: Job, placement: Placement) -> list[str]:
         if any(device not in free for _, device in devices) or not occupancy.usable(member.node):
             problems.append(f"{member} has a device that is not free")
         model = occupancy.fabric.cluster.machines[node.machine].gpu
-        if not set(shape.labels) <= set(node.labels) or (
-            shape.models and model not in shape.models
-        ):
+        if not node.admits(shape.labels) or (shape.models and model not in shape.models):
             problems.append(f"{member}: its node is not admitted by {shape}")
         taken |= devices
     return problems

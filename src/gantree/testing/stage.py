@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gantree.core.invariants import check
-from gantree.core.ledger import JobState
 from gantree.core.scheduler import Decision, Scheduler
+from gantree.core.state import JobState
 from gantree.model.cluster import Cluster
 from gantree.model.events import (
     CancelRequested,

@@ -53,6 +53,7 @@ class Fabric:
     machine_index_of_node: IntArray
     gpus_of_node: IntArray
     most_gpus_of_node: int
+    has_spot: bool
     domain_of_node: tuple[IntArray, ...]
     first_node_of_domain: tuple[IntArray, ...]
     first_child_of_domain: tuple[IntArray, ...]
@@ -97,6 +98,7 @@ class Fabric:
             machine_index_of_node=machine_of_node,
             gpus_of_node=np.array([m.gpus for m in machines], dtype=np.int64)[machine_of_node],
             most_gpus_of_node=max(cluster.machines[node.machine].gpus for node in nodes),
+            has_spot=any(node.spot is not None for node in nodes),
             domain_of_node=domain_of_node,
             first_node_of_domain=first_node,
             first_child_of_domain=tuple(
@@ -143,7 +145,7 @@ class Fabric:
         return 0, 0
 
     def nodes_with(self, labels: Labels, models: tuple[str, ...]) -> BoolArray:
-        """Mask of the nodes that carry all labels and, where models are named, one of these GPUs."""
+        """Mask of the nodes that admit who asks for these labels and, where models are named, one of these GPUs."""
         key = (labels, models)
         mask = self._nodes_with.get(key)
         if mask is None:
@@ -151,10 +153,9 @@ class Fabric:
         return mask
 
     def _admitted(self, labels: Labels, models: tuple[str, ...]) -> BoolArray:
-        wanted = set(labels)
         return np.array(
             [
-                wanted <= set(node.labels)
+                node.admits(labels)
                 and (not models or self.cluster.machines[node.machine].gpu in models)
                 for node in self.nodes
             ],

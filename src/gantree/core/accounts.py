@@ -1,0 +1,203 @@
+"""The accounts of a policy, kept by the ledger: where each job stands, what its queue uses, what it is owed.
+
+They are derived from facts and the policy in force, so a fold makes them again. Which queue, which line, which quota,
+which share, how long jobs like this one ran: the answers are in `policy`; here they are fed and asked in the words of
+the ledger.
+"""
+
+from math import ceil, inf, log2
+
+from gantree.core.state import JobState
+from gantree.model.jobs import Job
+from gantree.model.phases import Phase
+from gantree.model.placements import Placement
+from gantree.policy.admission import Admission
+from gantree.policy.amounts import asked, held
+from gantree.policy.order import Line, Order
+from gantree.policy.queues import QueueTree
+from gantree.policy.quota import Quota
+from gantree.policy.rules import Amounts, Policy, QueueRule
+from gantree.policy.runtimes import Runtimes
+from gantree.policy.share import Shares
+from gantree.topology.fabric import Fabric
+
+STEPS_OF_A_DOUBLING = 2
+"""Guesses of a run time are rounded up to so many steps a doubling, so that jobs of alike guesses share a line."""
+
+
+class Accounts:
+    """Queues, quotas, shares and run times of one policy."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.order = Order(policy)
+        self.tree = QueueTree(policy.queues, policy.share_users)
+        self.runtimes = Runtimes()
+        self.quota = Quota(self.tree, {})
+        self.shares = Shares(self.tree, {}, policy.gpu_weights, policy.half_life_s)
+        self._fabric: Fabric | None = None
+        self._asked_of_signature: dict[int, Amounts] = {}
+        self.elastic: dict[str, None] = {}
+        self._guarantees = any(rule.guarantee for rule in policy.queues)
+
+    def see(self, fabric: Fabric) -> None:
+        """The cluster is another one from now on."""
+        self._fabric = fabric
+        capacity = capacity_of(fabric)
+        self.quota.capacity = capacity
+        self.shares.capacity = capacity
+
+    def queue_of(self, spec: Job) -> int:
+        """The node of the queue tree that a job is counted at."""
+        return self.tree.leaf(spec.queue, spec.user)
+
+    def asked(self, state: JobState) -> Amounts:
+        """What the job asks for as it is written."""
+        if state.signature not in self._asked_of_signature:
+            self._asked_of_signature[state.signature] = asked(state.spec)
+        return self._asked_of_signature[state.signature]
+
+    def asked_on(self, state: JobState, way: Job) -> Amounts:
+        """What the job asks for where it runs in this way."""
+        return self.asked(state) if way is state.spec else asked(way)
+
+    def held(self, placement: Placement) -> Amounts:
+        """What a placed gang holds."""
+        return held(placement.members, self._model_of_node)
+
+    def _model_of_node(self, node: str) -> str | None:
+        assert self._fabric is not None, "no cluster was observed yet"
+        return self._fabric.machine_of_node(self._fabric.index_of_node[node]).gpu
+
+    def is_full(self, spec: Job) -> str:
+        """Why a queue takes no more jobs in, in words; "" where it does."""
+        return self.quota.may_wait(self.queue_of(spec)).words
+
+    def line_of(self, state: JobState) -> Line:
+        """The line of all who get the same answer as this job, as long as it waits."""
+        span_s, enforced = self.span_of(state)
+        spec = state.spec
+        return Line(
+            state.queue, state.signature, state.priority, spec.preemptible, span_s, enforced
+        )
+
+    def span_of(self, state: JobState) -> tuple[float, bool]:
+        """How long it would hold a place, and whether that is enforced: its limit with the grace, else a guess.
+
+        What it has done already counts for nothing: an attempt may begin anew.
+        """
+        spec = state.spec
+        if spec.time_limit_s is not None:
+            return spec.time_limit_s + self.policy.grace_s, True
+        guess_s = self.guess_s(state)
+        return (inf if guess_s is None else _rounded_up(guess_s)), False
+
+    def guess_s(self, state: JobState, ran_s: float = 0.0) -> float | None:
+        """How long its whole run is guessed to be: by its user, else by what ran before. None: nobody knows."""
+        spec, quantile = state.spec, self.policy.backfill.quantile
+        if spec.expected_s is not None and spec.expected_s >= ran_s:
+            return spec.expected_s
+        return self.runtimes.quantile(spec.queue, spec.user, spec.name, quantile, ran_s)
+
+    def wait(self, state: JobState) -> None:
+        """A job begins to wait."""
+        self.quota.enqueue(state.queue)
+
+    def wait_no_more(self, state: JobState) -> None:
+        """A job waits no more."""
+        self.quota.dequeue(state.queue)
+
+    def start(self, state: JobState, placement: Placement, at: float) -> None:
+        """A gang holds a place from now on."""
+        amounts = self.held(placement)
+        self.quota.take(state.queue, state.job, amounts, _rank(state))
+        self.shares.take(state.queue, state.job, amounts, at)
+        if state.spec.elastic is not None:
+            self.elastic[state.job] = None
+
+    def stop(self, state: JobState, at: float) -> None:
+        """A gang holds its place no more."""
+        self.quota.give_back(state.job)
+        self.shares.give_back(state.job, at)
+        self.elastic.pop(state.job, None)
+
+    def rank_again(self, state: JobState) -> None:
+        """The priority of a gang that holds a place has changed."""
+        self.quota.rerank(state.job, _rank(state))
+
+    def learn(self, state: JobState) -> None:
+        """A job has ended; its run time tells of others like it."""
+        if state.phase is Phase.SUCCEEDED and state.done_s > 0.0:
+            self.runtimes.learn(state.spec.queue, state.spec.user, state.spec.name, state.done_s)
+
+    def is_guaranteed(self, queue: int) -> bool:
+        """Whether anything is guaranteed to a queue, or to one that it is in."""
+        rules = (self.tree.rule[node] for node in self.tree.path(queue))
+        return any(rule is not None and (rule.guarantee or rule.cells) for rule in rules)
+
+    def is_unlimited(self, queue: int) -> bool:
+        """Whether no quota and no limit can keep a job of a queue from starting."""
+        if not self.policy.queues:
+            return True
+        rules = [self.tree.rule[node] for node in self.tree.path(queue)]
+        return not self._guarantees and not any(_limits(rule) for rule in rules if rule)
+
+    def may_reclaim(self, queue: int) -> bool:
+        """Whether a queue might have lent something that it could take back."""
+        return self._guarantees and self.is_guaranteed(queue)
+
+    @property
+    def anybody_shrinks(self) -> bool:
+        """Whether an elastic gang holds a place."""
+        return self.policy.elastic and bool(self.elastic)
+
+    def admits_instead(self, state: JobState, amounts: Amounts) -> bool:
+        """Whether its queue lets a gang that holds a place hold these amounts instead."""
+        admission = self.quota.room_without(
+            state.queue, amounts, [state.job], state.spec.preemptible
+        )
+        return not admission.refused
+
+    def is_owed(self, state: JobState) -> bool:
+        """Whether a gang that holds a place is within what its queue is guaranteed."""
+        if state.at_home:
+            return True
+        return self.is_guaranteed(state.queue) and self.quota.owed(state.job)
+
+    def admission(self, state: JobState, amounts: Amounts) -> Admission:
+        """What the job's queue says to so much more."""
+        return self.quota.room(state.queue, amounts, may_borrow=state.spec.preemptible)
+
+
+def _limits(rule: QueueRule) -> bool:
+    """Whether a rule may keep a job from starting."""
+    counts = (rule.most_running, rule.most_running_per_user)
+    return bool(rule.limit or rule.borrow or rule.user_limit) or counts != (None, None)
+
+
+def _rank(state: JobState) -> tuple[float, ...]:
+    """Who of a queue is within its guarantee first: the higher priority, then who came first."""
+    return (-state.priority, state.seq)
+
+
+def _rounded_up(span_s: float) -> float:
+    if span_s <= 1.0:
+        return 1.0
+    return float(2.0 ** (ceil(log2(span_s) * STEPS_OF_A_DOUBLING) / STEPS_OF_A_DOUBLING))
+
+
+def capacity_of(fabric: Fabric) -> Amounts:
+    """What all nodes have together, in use or not; what is not counted is left out."""
+    capacity: dict[str, float] = {}
+    for node in range(len(fabric.nodes)):
+        machine = fabric.machine_of_node(node)
+        told = {"gpus": machine.gpus, "cpus": machine.cpus, "memory_GiB": machine.memory_GiB}
+        if machine.gpu is not None:
+            told[f"gpus/{machine.gpu}"] = machine.gpus
+        if machine.nics_counted:
+            told["nics"] = len(machine.nics)
+        told.update((f"devices/{name}", count) for name, count in machine.devices)
+        for resource, amount in told.items():
+            if amount:
+                capacity[resource] = capacity.get(resource, 0.0) + amount
+    return capacity

@@ -1,0 +1,247 @@
+"""Starts that waiting gangs are told: who gets a reservation, when it is asked for anew, and what breaks it.
+
+The first `Policy.backfill.reservations` gangs in the order that wait for room, and for nothing else, each get one
+(`planning.reserve`): a promise where all that must end first has enforced limits and no quota stands in between, else
+an estimate, by learned run times, where that is earlier than anything promised. A promise stays as it is until the
+gang starts, or until its moment has come in vain, or its place is lost; the cause is recorded. It becomes better when
+what it waits for ends early. An estimate may also give way to a gang that goes before it.
+
+A gang that fits is started whatever it was told: reservations hold room, they do not delay.
+"""
+
+from collections.abc import Iterator
+from math import inf
+
+from gantree.core.draft import Draft
+from gantree.core.ledger import BOOKING, CLAIM, Ledger
+from gantree.core.state import Booking, JobState
+from gantree.model.facts import (
+    AttemptEnded,
+    JobAccepted,
+    JobReleased,
+    JobRequeued,
+    PriorityChanged,
+    ReservationDropped,
+    ReservationMade,
+)
+from gantree.placement.taste import Taste
+from gantree.planning.reserve import Reservation, Running, Timeline, better, slip_of
+from gantree.policy.rules import Policy
+from gantree.policy.runtimes import estimated_end
+
+
+def running(ledger: Ledger, now: float, *, limits_only: bool) -> Iterator[Running]:
+    """Everyone who holds room, with the end that is enforced, or, where not limits_only, the one that is probable."""
+    grace_s = ledger.policy.grace_s
+    for state in ledger.holding.values():
+        latest = state.ends_at(grace_s)
+        ends_at = latest if limits_only or state.leaving else _probable_end(ledger, state, now)
+        yield Running(state.job, ends_at, latest <= ends_at)
+    for job, claim in ledger.claims.items():
+        yield Running(CLAIM + job, inf, False, claim.placement.members)
+    for job, booking in ledger.bookings.items():
+        line = ledger.jobs[job].line
+        assert line is not None, f"{job} does not wait"
+        span_s = line.span_s if line.enforced or not limits_only else inf
+        ends_at = booking.starts_at + span_s
+        place = booking.placement.members
+        yield Running(BOOKING + job, ends_at, booking.promised and line.enforced, place)
+
+
+def _probable_end(ledger: Ledger, state: JobState, now: float) -> float:
+    """When a gang that holds a place will be gone, by what is learned, guessed or enforced."""
+    since = state.placed_at if state.running_at is None else state.running_at
+    assert since is not None, f"{state.job} holds no place"
+    policy, spec = ledger.policy, state.spec
+    left_s = ledger.accounts.guess_s(state, state.work_s(now))
+    guess_s = None if left_s is None else left_s - state.done_s
+    return estimated_end(since, now, spec.time_limit_s, policy.grace_s, guess_s).ends_at
+
+
+def reserved(
+    ledger: Ledger,
+    state: JobState,
+    now: float,
+    taste: Taste,
+    *,
+    can_promise: bool = True,
+    instead: str | None = None,
+) -> Reservation | None:
+    """When and where a waiting job starts, as far as can be said now: promised, else estimated; None if neither.
+
+    instead: the job whose reservation would be let go for it.
+    """
+    gone = (BOOKING + instead,) if instead else ()
+    rooms, own = ledger.rooms(), (BOOKING + state.job, CLAIM + state.job, *gone)
+    others = {limits: _others(ledger, now, own, limits_only=limits) for limits in (True, False)}
+    promise = Timeline(rooms, others[True], now, own).reserve(state.spec, taste)
+    if promise is not None and promise.promised and can_promise:
+        return promise
+    estimate = Timeline(rooms, others[False], now, own).reserve(state.spec, taste)
+    return estimate and Reservation(
+        estimate.starts_at, False, estimate.placement, estimate.waits_for
+    )
+
+
+def _others(
+    ledger: Ledger, now: float, own: tuple[str, ...], *, limits_only: bool
+) -> tuple[Running, ...]:
+    everyone = running(ledger, now, limits_only=limits_only)
+    return tuple(one for one in everyone if one.owner not in own)
+
+
+def review(draft: Draft, taste: Taste, ended: frozenset[str]) -> None:
+    """Make those anew that do not stand any more, and those better whose gangs in the way have ended (`ended`)."""
+    ledger = draft.ledger
+    for job, booking in list(ledger.bookings.items()):
+        state = ledger.jobs[job]
+        cause = _broken(ledger, job, booking, draft.now)
+        if cause:
+            draft.record(ReservationDropped(at=draft.now, job=job, reason=cause))
+            slips = booking.slips + (booking.starts_at <= draft.now)
+            book(draft, state, taste, slips)
+        elif not ended.isdisjoint(booking.waits_for):
+            _improve(draft, state, booking, taste)
+
+
+def _broken(ledger: Ledger, job: str, booking: Booking, now: float) -> str:
+    """What happened so that a reservation does not stand; "" where it does."""
+    due = booking.starts_at <= now
+    lost = any(node in ledger.unusable for node in booking.placement.nodes)
+    if not due and not lost:
+        return ""
+    slip = slip_of(
+        ledger.rooms(),
+        BOOKING + job,
+        Reservation(booking.starts_at, booking.promised, booking.placement, booking.waits_for),
+        running(ledger, now, limits_only=booking.promised),
+        now,
+    )
+    if slip is not None:
+        return slip.sentence
+    return "its queue does not admit it" if due else ""
+
+
+def _improve(draft: Draft, state: JobState, booking: Booking, taste: Taste) -> None:
+    """An earlier start, now that a gang has ended; never a later one."""
+    old = Reservation(booking.starts_at, booking.promised, booking.placement, booking.waits_for)
+    new = reserved(draft.ledger, state, draft.now, taste, can_promise=booking.promised)
+    if new is None or new.starts_at <= draft.now or new.promised < old.promised:
+        return
+    if better(old, new) is new:
+        _record(draft, state, new, booking.slips)
+
+
+def book(
+    draft: Draft, state: JobState, taste: Taste, slips: int = 0, instead: str | None = None
+) -> bool:
+    """Tell a gang that waits for room when it starts; False where nobody can say. instead: whose estimate it takes."""
+    sure = _is_sure_of_quota(draft.ledger, state)
+    found = reserved(draft.ledger, state, draft.now, taste, can_promise=sure, instead=instead)
+    if found is None or found.starts_at <= draft.now:
+        return False
+    if instead is not None:
+        reason = f"{state.job} goes first"
+        draft.record(ReservationDropped(at=draft.now, job=instead, reason=reason))
+    _record(draft, state, found, slips)
+    return True
+
+
+def _record(draft: Draft, state: JobState, found: Reservation, slips: int) -> None:
+    draft.record(
+        ReservationMade(
+            at=draft.now,
+            job=state.job,
+            starts_at=found.starts_at,
+            promised=found.promised,
+            placement=found.placement,
+            waits_for=found.waits_for,
+            slips=slips,
+        )
+    )
+
+
+def _is_sure_of_quota(ledger: Ledger, state: JobState) -> bool:
+    """Whether no quota can stand between the job and its start: nothing limits its queue, or it is owed its room."""
+    accounts = ledger.accounts
+    if accounts.is_unlimited(state.queue):
+        return True
+    return accounts.admission(state, accounts.asked(state)).state == "owed"
+
+
+def first_in_the_way(ledger: Ledger, state: JobState) -> str | None:
+    """The last of the estimates that comes after a job: what gives way to it where there are enough."""
+    later = [
+        job
+        for job in ledger.bookings
+        if not ledger.bookings[job].promised and ledger.jobs[job].position.key > state.position.key
+    ]
+    return max(later, key=lambda job: ledger.jobs[job].position, default=None)
+
+
+CAME = (JobAccepted, JobRequeued, JobReleased, PriorityChanged)
+"""Facts by which a job begins to wait, or to wait further ahead."""
+
+
+class Desk:
+    """Where starts are told: to the first that wait for room, as many as the policy says.
+
+    _heads counts how many of them a walk has met, _in_vain for how many more it has found no start.
+    """
+
+    def __init__(self, policy: Policy, taste: Taste) -> None:
+        rules = policy.backfill
+        self._most = rules.reservations if rules.overtake == "promised" else 0
+        self._taste = taste
+        self._heads = self._in_vain = 0
+
+    def open(self, ledger: Ledger) -> None:
+        """A walk begins."""
+        self._heads = self._in_vain = 0
+
+    def wants_more(self, ledger: Ledger) -> bool:
+        """Whether the next that waits for room is to be told a start, if anybody can say."""
+        enough = self._heads >= self._most or self._in_vain >= self._most
+        return len(ledger.bookings) < self._most and not enough and bool(ledger.holding)
+
+    def consider(self, draft: Draft, state: JobState) -> None:
+        """The next in the order still waits: tell it when it starts, if it is one of the first that wait for room."""
+        ledger = draft.ledger
+        if self._heads >= self._most or state.job in ledger.claims or not ledger.holding:
+            return
+        if state.job in ledger.bookings:
+            self._heads += 1
+        elif self._in_vain < self._most and waits_for_room(ledger, state):
+            told = self._tell(draft, state)
+            self._heads += told
+            self._in_vain += not told
+
+    def _tell(self, draft: Draft, state: JobState) -> bool:
+        """Reserve; where there are enough, one that has just come takes the place of an estimate that is after it."""
+        ledger, later = draft.ledger, None
+        if len(ledger.bookings) >= self._most:
+            has_come = any(isinstance(fact, CAME) and fact.job == state.job for fact in draft.facts)
+            later = first_in_the_way(ledger, state) if has_come else None
+            if later is None:
+                return False
+        return book(draft, state, self._taste, instead=later)
+
+    def review(self, draft: Draft) -> bool:
+        """After the walk: make anew what does not stand, and better what can be; whether anything has changed."""
+        if not draft.ledger.bookings:
+            return False
+        before = len(draft.facts)
+        ended = [fact.job for fact in draft.facts if isinstance(fact, AttemptEnded)]
+        review(draft, self._taste, frozenset(ended))
+        return len(draft.facts) > before
+
+    def wake_at(self, ledger: Ledger, now: float) -> float:
+        """The next reserved start after now, in seconds; inf if there is none."""
+        starts = (booking.starts_at for booking in ledger.bookings.values())
+        return min((start for start in starts if start > now), default=inf)
+
+
+def waits_for_room(ledger: Ledger, state: JobState) -> bool:
+    """Whether a waiting job would start if only there were room."""
+    admission = ledger.accounts.admission(state, ledger.accounts.asked(state))
+    return admission.state != "refused" or admission.reclaim

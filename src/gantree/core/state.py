@@ -1,0 +1,167 @@
+"""What the ledger knows of one job, of room that is held for it, and of a start that it was told.
+
+Only `core.ledger` writes here, by applying facts; everybody reads.
+"""
+
+from dataclasses import dataclass
+from math import inf
+
+from gantree.model.jobs import Job
+from gantree.model.phases import HOLDING, Phase, StopCause
+from gantree.model.placements import Placement
+from gantree.placement.sizes import resized
+from gantree.policy.order import Line, Merits, Position
+
+NOWHERE = Position((), 0, "")
+
+
+@dataclass(slots=True)
+class JobState:
+    """All that is known of one job. Times are seconds of `Event.observed_at`; None: not yet.
+
+    queue is its node of the queue tree. line and position are where it stands while it waits, made anew each time it
+    begins to. placed_at, running_at, checkpoint_at, stop_*, request and answered belong to the current attempt;
+    checkpoint_step is the newest over all attempts. attained_gpu_s and done_s are of attempts that are over:
+    GPU-seconds that it was served, and seconds of its run (at the size it was written with) whose work was kept.
+    moving says why the attempt will go on at the place that is held for it. at_home: it runs in a cell of its queue.
+    turns counts turns on a shared GPU; suspended: it is not its own.
+    """
+
+    job: str
+    spec: Job
+    priority: int
+    seq: int
+    signature: int
+    submitted_at: float
+    queue: int = 0
+    line: Line | None = None
+    position: Position = NOWHERE
+    phase: Phase = Phase.PENDING
+    held: bool = False
+    attempt: int = 0
+    placement: Placement | None = None
+    placed_at: float | None = None
+    running_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    checkpoint_step: int | None = None
+    checkpoint_at: float | None = None
+    request: str | None = None
+    answered: bool = False
+    deadline_at: float | None = None
+    stop_cause: StopCause | None = None
+    stop_decided_at: float | None = None
+    stop_grace_s: float = 0.0
+    preempted_by: str | None = None
+    moving: StopCause | None = None
+    at_home: bool = False
+    not_before: float = 0.0
+    failures: int = 0
+    preempted_at: tuple[float, ...] = ()
+    resized_at: float | None = None
+    gpu_s_lost: float = 0.0
+    attained_gpu_s: float = 0.0
+    done_s: float = 0.0
+    suspended: bool = False
+    turn_ends_at: float | None = None
+    turns: int = 0
+    turned_at: float | None = None
+    suspended_s: float = 0.0
+    exit_code: int | None = None
+    reason: str = ""
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the attempt has been asked to save or to stop."""
+        return self.phase in (Phase.SAVING, Phase.STOPPING)
+
+    @property
+    def preemptions(self) -> int:
+        """How often the job was preempted so far."""
+        return len(self.preempted_at)
+
+    @property
+    def present(self) -> Job:
+        """The job at the size that it runs at; as it is written while it holds no place."""
+        if self.placement is None or self.phase not in HOLDING:
+            return self.spec
+        return self.at_size(len(self.placement.members))
+
+    def at_size(self, members: int) -> Job:
+        """The job with so many members; as it is written where it has several roles."""
+        return self.spec if len(self.spec.roles) != 1 else resized(self.spec, members)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that it holds, or that it is written with."""
+        if self.placement is None or self.phase not in HOLDING:
+            return self.spec.gpus
+        return sum(len(member.gpus) for member in self.placement.members)
+
+    def gpu_s_at_stake(self, now: float) -> float:
+        """GPU-seconds of work that would be lost if the attempt stopped now."""
+        if self.running_at is None:
+            return 0.0
+        since = self.running_at if self.checkpoint_at is None else self.checkpoint_at
+        return max(0.0, now - since) * self.gpus
+
+    def ran_s(self, now: float) -> float:
+        """Seconds for which the current attempt has run, without those for which it was suspended."""
+        if self.running_at is None:
+            return 0.0
+        resting_s = now - self.turned_at if self.suspended and self.turned_at is not None else 0.0
+        return max(0.0, now - self.running_at - self.suspended_s - resting_s)
+
+    def work_s(self, now: float) -> float:
+        """Seconds of its run, at the size it was written with, that are done at a moment, kept or not."""
+        whole = self.spec.gpus or 1
+        return self.done_s + self.ran_s(now) * (self.gpus or 1) / whole
+
+    def merits(self, now: float) -> Merits:
+        """What the order reads of it at a moment."""
+        spec = self.spec
+        return Merits(
+            priority=self.priority,
+            seq=self.seq,
+            submitted_at=self.submitted_at,
+            gpus=spec.gpus,
+            attained_gpu_s=self.attained_gpu_s + self.ran_s(now) * self.gpus,
+            done_s=self.work_s(now),
+            expected_s=spec.time_limit_s if spec.expected_s is None else spec.expected_s,
+        )
+
+    def ends_at(self, grace_s: float) -> float:
+        """The latest moment at which the attempt is gone, by what is enforced; inf where nothing is."""
+        if self.phase is Phase.STOPPING:
+            assert self.stop_decided_at is not None
+            return self.stop_decided_at + self.stop_grace_s
+        if self.phase is Phase.SAVING:
+            assert self.deadline_at is not None
+            return self.deadline_at + grace_s
+        limit_s, since = self.spec.time_limit_s, self.running_at
+        if (
+            limit_s is None or self.turns
+        ):  # a gang that takes turns runs longer, by as much as it rests
+            return inf
+        return (self.placed_at or 0.0 if since is None else since) + limit_s + grace_s
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Room held for a gang while victims (job ids) leave it. at_home: it is in a cell of the gang's queue."""
+
+    placement: Placement
+    victims: tuple[str, ...]
+    at_home: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """A start that a waiting gang was told, as `facts.ReservationMade` says."""
+
+    starts_at: float
+    promised: bool
+    placement: Placement
+    waits_for: tuple[str, ...]
+    slips: int
+    made_at: float

@@ -1,0 +1,39 @@
+"""Who waits, in which order, and for what other than room."""
+
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
+
+from gantree.core.ledger import Ledger
+from gantree.core.state import JobState
+from gantree.model.phases import Phase
+from gantree.policy.order import Line, Position
+from gantree.policy.walk import Ask, walk
+
+
+def in_order(
+    ledger: Ledger, now: float, among: Iterable[Line] | None = None, ask: Ask | None = None
+) -> Iterator[tuple[Line, Position]]:
+    """The waiting jobs of some lines, or of all, in the order of the policy at a moment; `ask` may end a line."""
+    accounts = ledger.accounts
+    before = accounts.order.before_share
+    return walk(
+        ledger.lines,
+        ledger.lines if among is None else among,
+        ask or (lambda line, position: True),
+        accounts.tree.parent,
+        None if before is None else lambda queue: accounts.shares.share(queue, now),
+        before or 0,
+    )
+
+
+def eligible(ledger: Ledger, state: JobState, now: float) -> bool:
+    """Whether a waiting job waits for nothing but its turn and room. A claimant has its room."""
+    if state.held or state.not_before > now or state.job in ledger.claims:
+        return False
+    return all(ledger.jobs[name].phase is Phase.SUCCEEDED for name in state.spec.after)
+
+
+def ahead_of(ledger: Ledger, state: JobState, now: float) -> list[str]:
+    """The waiting jobs that the next walk asks before this one, in order."""
+    jobs = (position.job for _, position in in_order(ledger, now))
+    return list(takewhile(lambda job: job != state.job, jobs))

@@ -1,0 +1,284 @@
+"""Binding cells: where a job of a queue with cells is at home, which guests leave for it, and which cells are let go.
+
+    book = CellBook.of(policy.queues, fabric)                   once per policy and fabric
+    view = look(occupancy, book, bound, homes, harm_of_owner)   whenever one of them has changed
+    plan = home(view, queue, job, taste)                        None: it waits, or runs as a guest
+
+A job of a queue with cells is *at home* when it runs inside its queue's bound cells as owed work. Everybody else on
+lent or unowned room is a *guest*, and leaves when a home job needs the place. `policy.cells` says what makes that safe.
+
+A queue's *private cluster* is what its bound cells have, and one domain for each of its unbound cells, chosen such that
+every unbound cell of every other queue keeps a domain of its own (`CellView.bindable`). Only owners that are no guests
+hold anything there. A job goes home where it fits into the private cluster: with the guests where they are, if that
+will do; else with the fewest of the least harmful ones gone. Cells of which the place uses nothing stay unbound.
+
+Because the domains of unbound cells of one tier are alike, whether a job fits hardly depends on which ones were chosen;
+it does where a job asks several cells to be in one wider domain (`topology.required`), which no cell promises but which
+is tried, domain by domain.
+"""
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gantree.model.jobs import Job
+from gantree.model.placements import MemberPlacement, Placement
+from gantree.placement.taste import DEFAULT, Taste
+from gantree.planning.cells_book import Bound, CellBook
+from gantree.planning.cells_room import PrivateCluster, orders
+from gantree.planning.cells_view import Binding, CellView, look
+from gantree.policy.cells import Cell, Wish, pack
+from gantree.topology.fabric import BoolArray, IntArray
+
+__all__ = [
+    "Bound",
+    "Cell",
+    "CellBook",
+    "CellView",
+    "HomePlan",
+    "Rebind",
+    "at_home_in_place",
+    "carried_out",
+    "home",
+    "keeps_cells",
+    "look",
+    "preferred_for_guests",
+    "promised_of_node",
+    "releasable",
+]
+
+AT_HOME = "at home:"
+"""Put before the name of a guest for which a place at home is set aside."""
+
+Rebind = tuple[str, int, str]
+"""(tier, number, domain): this cell of the queue is to be bound to this domain."""
+
+
+@dataclass(frozen=True, slots=True)
+class HomePlan:
+    """A place at home: bind these cells, evict these guests, and the placement is free.
+
+    evict holds exactly the guests whose room the placement uses; other guests in the bound domains stay.
+    """
+
+    placement: Placement
+    bind: tuple[Rebind, ...]
+    evict: tuple[str, ...]
+
+
+def home(view: CellView, queue: str, job: Job, taste: Taste = DEFAULT) -> HomePlan | None:
+    """A place for a waiting job in its queue's private cluster; None where there is none now. Raises as `search.place`.
+
+    An owner that leaves anyway should be given back in the view's occupancy; of a job that runs as a guest ask
+    `view.without(owner)`. A job without GPUs needs no cell, and gets None.
+    """
+    on_gpus = any(role.shape.gpus or role.shape.part for role in job.roles)
+    if not on_gpus or max(1, job.gpus) > view.most_free_gpus(queue):
+        return None
+    bound = view.bound_of(queue)
+    for bindable in _choices(view, queue, job):
+        plan = _home_in(view, (*bound, *bindable), job, taste)
+        if plan is not None:
+            return plan
+    return None
+
+
+def carried_out(view: CellView, queue: str, owner: str, plan: HomePlan) -> CellView:
+    """The view as if the plan had been carried out for this owner: what the next job of a walk is asked on.
+
+    A guest that stays where it is although it could go home is *set aside* so: its place at home counts as held, and
+    what it holds elsewhere stays with it and may be taken from it. A later job of its queue then gets no room that the
+    guest will need once it is evicted. The plan is one on a view without the guest; this view is with it.
+    """
+    occupancy = view.occupancy.copy()
+    stood = occupancy.owners.get(owner, ())
+    for guest in (*plan.evict, owner):
+        occupancy.give_back(guest)
+    at_home = f"{AT_HOME}{owner}" if stood else owner
+    occupancy.take(at_home, plan.placement.members)
+    occupancy.take_free(owner, stood)
+    cells: dict[tuple[str, str, int], str] = {
+        (queue, tier, number): domain for tier, number, domain in plan.bind
+    }
+    bound = {**view.bound_names, **cells}
+    homes = {**view.homes, at_home: queue}
+    after = look(occupancy, view.book, bound, homes, view.harm_of_owner)
+    bound_now = frozenset(Cell(*key) for key in cells)
+    return replace(
+        after, set_aside=view.set_aside | bound_now if stood else view.set_aside - bound_now
+    )
+
+
+def releasable(view: CellView) -> tuple[Cell, ...]:
+    """Bound cells in whose domain no home job of their queue holds anything, and those that are no more."""
+    mine: dict[str, list[int]] = {}
+    for owner, queue in view.homes.items():
+        mine.setdefault(queue, []).extend(view.gpus_of_owner.get(owner, ()))
+    held = {queue: np.array(gpus, dtype=np.int64) for queue, gpus in mine.items()}
+    idle = [one.cell for one in view.bound if not _holds(view, one, held.get(one.cell.queue))]
+    return (*view.vanished, *idle)
+
+
+def at_home_in_place(view: CellView, queue: str, owner: str) -> tuple[Rebind, ...] | None:
+    """The cells to bind for a guest of a queue to be at home where it stands; None where that may not be.
+
+    Every GPU that it holds must be in a bound cell of the queue, or in a domain to which an unbound one may be bound.
+    Cells that it fills best are bound first, of equals the wider.
+    """
+    gpus = view.gpus_of_owner.get(owner)
+    if not gpus or owner in view.homes:
+        return None
+    mine = np.zeros(len(view.fixed_gpu), dtype=np.bool_)
+    mine[list(gpus)] = True
+    if (mine & view.fixed_gpu).any():
+        return None
+    open_gpu = mine & ~view.gpus_of(view.bound_of(queue))
+    return _cover(view, queue, open_gpu)
+
+
+def keeps_cells(view: CellView, members: Sequence[MemberPlacement]) -> bool:
+    """Whether all unbound cells keep a place if somebody who can never be evicted takes these members.
+
+    Ask before such work is placed anywhere but at home. Room in bound cells it may not take at all.
+    """
+    gpus = view.gpus_of_members(members)
+    if view.gpus_of(view.bound)[gpus].any():
+        return False
+    clean = view.clean_gpu.copy()
+    clean[gpus] = False
+    book = view.book
+    none = [0] * len(book.levels)
+    return pack(book.levels, clean, none, book.counts(view.unbound)) is not None
+
+
+def promised_of_node(view: CellView) -> IntArray:
+    """GPUs of each node that are in bound cells, or that unbound cells would be bound to if all were needed now."""
+    promised = view.gpus_of(view.bound)
+    book = view.book
+    none = [0] * len(book.levels)
+    wish = Wish(-view.cost_of_gpu)  # others get what is liked least: room with the fewest guests
+    shares = pack(book.levels, view.clean_gpu, none, book.counts(view.unbound), wish)
+    for level, share in zip(book.levels, shares or (), strict=False):
+        promised |= level.gpus_in(share.others)
+    return np.bincount(book.node_of_gpu[promised], minlength=len(book.fabric.nodes)).astype(
+        np.int64
+    )
+
+
+def preferred_for_guests(view: CellView) -> BoolArray:
+    """Mask of the nodes of which no cell will need anything; guests go there first, and to any node else."""
+    mask: BoolArray = promised_of_node(view) == 0
+    return mask
+
+
+def _holds(view: CellView, binding: Binding, held: IntArray | None) -> bool:
+    if held is None:
+        return False
+    domain_of_gpu = view.book.levels[binding.level].domain_of_gpu
+    return bool((domain_of_gpu[held] == binding.domain).any())
+
+
+# ----- the private cluster
+
+
+def _choices(view: CellView, queue: str, job: Job) -> Iterator[tuple[Binding, ...]]:
+    """Domains for the unbound cells: the least harmful; then, for a gang that asks for one domain, together in one."""
+    yield view.bindable(queue)
+    fabric, tier = view.book.fabric, job.topology.required
+    if tier is None or tier not in fabric.tiers or not view.unbound_of(queue):
+        return
+    domain_of_gpu = fabric.domain_of_node[fabric.tiers.index(tier)][view.book.node_of_gpu]
+    room = view.clean_gpu | (view.gpus_of(view.bound_of(queue)) & ~view.fixed_gpu)
+    enough = np.bincount(domain_of_gpu[room], minlength=1) >= max(1, job.gpus)
+    cost = np.bincount(domain_of_gpu, view.cost_of_gpu, minlength=len(enough))
+    far = 1.0 + float(view.cost_of_gpu.sum())
+    for domain in sorted(np.flatnonzero(enough).tolist(), key=lambda one: (cost[one], one)):
+        wish = Wish(view.cost_of_gpu + far * (domain_of_gpu != domain))
+        yield view.packed_for(queue, wish) or ()
+
+
+def _home_in(view: CellView, private: Sequence[Binding], job: Job, taste: Taste) -> HomePlan | None:
+    """A place in the domains of these bindings, with as little harm to guests as was found."""
+    mask = view.gpus_of(private) & ~view.fixed_gpu
+    if job.gpus > int(mask.sum()):
+        return None
+    trial = PrivateCluster(view, mask)
+    plans = [
+        HomePlan(placement, _bindings_used(view, private, placement), trial.in_the_way(placement))
+        for placement in trial.places(job, orders(view, private, job), taste)
+    ]
+    return min(plans, key=lambda plan: _harm(view, plan), default=None)
+
+
+def _harm(view: CellView, plan: HomePlan) -> tuple[float, int]:
+    return sum(view.harm_of_owner[owner] for owner in plan.evict), len(plan.evict)
+
+
+def _bindings_used(
+    view: CellView, private: Sequence[Binding], placement: Placement
+) -> tuple[Rebind, ...]:
+    """The cells, not bound yet, of whose domains a place uses something."""
+    used = view.gpus_of_members(placement.members)
+    touched = [one for one in private if _holds(view, one, used)]
+    assert len(used) == sum(int((view.gpus_of([one])[used]).sum()) for one in touched), (
+        f"a place outside the cells {private}"
+    )
+    already = {one.cell for one in view.bound} - view.set_aside
+    return tuple(
+        (one.cell.tier, one.cell.number, view.domain_name(one))
+        for one in touched
+        if one.cell not in already
+    )
+
+
+# ----- guests that are at home where they are
+
+
+def _cover(view: CellView, queue: str, open_gpu: BoolArray) -> tuple[Rebind, ...] | None:
+    """Unbound cells of a queue whose domains hold all these GPUs, such that all other cells keep a place."""
+    left = list(view.unbound_of(queue))
+    clean, chosen = view.clean_gpu.copy(), list[Rebind]()
+    while open_gpu.any():
+        found = next(_fullest(view, left, clean, open_gpu), None)
+        if found is None:
+            return None
+        left.remove(found.cell)
+        gpus = view.gpus_of([found])
+        clean &= ~gpus
+        open_gpu = open_gpu & ~gpus
+        chosen.append((found.cell.tier, found.cell.number, view.domain_name(found)))
+    return tuple(chosen)
+
+
+def _fullest(
+    view: CellView, left: Sequence[Cell], clean: BoolArray, open_gpu: BoolArray
+) -> Iterator[Binding]:
+    """Safe bindings of a cell to a domain with some of these GPUs, the fullest first, of equals the widest."""
+    if not left:
+        return
+    book, queue = view.book, left[0].queue
+    still = [cell for cell in view.unbound if cell.queue != queue] + list(left)
+    first_of_tier = {cell.tier: cell for cell in reversed(left)}
+    options = [
+        (-inside / book.levels[place].gpus_of_domain[domain], place, domain)
+        for place, domain, inside in _holding(view, first_of_tier, clean, open_gpu)
+    ]
+    none = [0] * len(book.levels)
+    for _, place, domain in sorted(options):
+        cell, rest = first_of_tier[book.levels[place].tier], clean.copy()
+        rest[book.levels[place].gpus_in([domain])] = False
+        counts = book.counts(one for one in still if one != cell)
+        if pack(book.levels, rest, none, counts) is not None:
+            yield Binding(cell, place, domain)
+
+
+def _holding(
+    view: CellView, tiers: Container[str], clean: BoolArray, open_gpu: BoolArray
+) -> Iterator[tuple[int, int, int]]:
+    """(level, domain, how many) of the clean domains of some tiers that hold some of these GPUs."""
+    for place, level in enumerate(view.book.levels):
+        if level.tier in tiers:
+            inside, domains = level.count(open_gpu), level.clean(clean)
+            for domain in domains[inside[domains] > 0].tolist():
+                yield place, domain, int(inside[domain])

@@ -1,0 +1,312 @@
+"""A cluster from now on: who leaves when, and from which moment on a gang fits.
+
+The occupancy is copied once. Gangs leave it in the order of their ends, and come back in the opposite order where the
+search has gone too far; the shape indexes beside the copy follow its change log, so that a step costs what it touches.
+What the occupancy has free when a set of gangs is gone only grows with the set, and more room never makes a gang fit
+worse, so the earliest moment is found by steps that double and a bisection. (With nodes held back as spares that is not
+quite so: a node that becomes wholly free may be held back. Then the moment found is one at which the gang fits and just
+before which it does not, but an earlier one may exist.)
+
+A reservation made earlier is here as an owner with a place. It holds what of its place is free, and takes the rest as
+those who hold it leave, until it ends itself: no later gang is given room that is needed before it has ended its run.
+What cannot be held that way is the rest of a GPU of which somebody has a share now and the place has the whole: there
+`Occupancy.take_free` holds nothing, and a share of it may be given away.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import reduce
+from itertools import pairwise
+from math import inf
+from operator import attrgetter, or_
+
+from gantree.model.jobs import Job
+from gantree.model.placements import MemberPlacement, Placement
+from gantree.placement.apart import job_of
+from gantree.placement.on_empty import OnEmpty
+from gantree.placement.search import find, fits
+from gantree.placement.taste import DEFAULT, Taste
+from gantree.placement.wish import read_wish
+from gantree.topology.node_room import NodeRoom, mask_of_gpus
+from gantree.topology.occupancy import Occupancy
+
+Members = tuple[MemberPlacement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A gang that holds room as `owner`, or will: ends_at is when it is gone, in seconds; inf where nobody knows.
+
+    enforced: it is gone by then whatever it does (time limit and grace). place is for reservations and claims made
+    earlier: all of the place that it is to have, of which it may hold a part or nothing yet.
+    """
+
+    owner: str
+    ends_at: float
+    enforced: bool
+    place: Members = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A start for a gang: when, where, and the owners that must have left for it, the first to end first.
+
+    promised: each of these has an enforced end.
+    """
+
+    starts_at: float
+    promised: bool
+    placement: Placement
+    waits_for: tuple[str, ...]
+
+
+class Timeline:
+    """Reservations on one occupancy. Changes of the occupancy after the making are not seen."""
+
+    def __init__(
+        self,
+        occupancy: Occupancy,
+        running: Iterable[Running],
+        now: float,
+        without: Iterable[str] = (),
+    ) -> None:
+        """Everything as it is at `now`, but for what the owners `without` hold: reservations to be made anew.
+
+        Whoever holds something and is not in `running` stays for ever. An end that has passed counts as now: whoever
+        has it is about to be gone.
+        """
+        occupancy.emptied()  # kept there, and shared by all copies
+        self._now = now
+        self._room = occupancy.copy()
+        self._leaving: list[Running] = []
+        self._gone = 0
+        self._held_now: dict[str, Members] = {}
+        self._standing: dict[str, _Place] = {}
+        self._ended: dict[str, _Place] = {}
+        for owner in without:
+            self._room.give_back(owner)
+        self._enter(running)
+
+    def add(self, one: Running) -> None:
+        """Let a further owner with a place count from now on: a reservation just made."""
+        self._go_to(0)
+        self._enter((one,))
+
+    def reserve(self, job: Job, taste: Taste = DEFAULT) -> Reservation | None:
+        """As `planning.reserve.reserve`."""
+        if not self._may_ever_fit(job) or not self._go_to_first_fit(job):
+            return None
+        placement = find(self._room, job, taste)
+        assert placement is not None, f"{job.name} fits and has no place"
+        waits_for = self._waits_for(job, placement)
+        return Reservation(
+            self._moment(),
+            all(one.enforced for one in waits_for),
+            placement,
+            tuple(one.owner for one in waits_for),
+        )
+
+    def _may_ever_fit(self, job: Job) -> bool:
+        """Whether the empty, healthy fabric could hold the gang, which is remembered; not asked of slices of tori."""
+        if job.topology.box is not None:
+            return True
+        return OnEmpty.of(self._room).holds(read_wish(self._room.fabric, job))
+
+    # ----- forth and back
+
+    def _enter(self, running: Iterable[Running]) -> None:
+        """Let these count; nobody has left yet."""
+        for one in running:
+            if one.place:
+                self._standing[one.owner] = _Place.of(one.place)
+                self._room.take_free(one.owner, one.place)
+            if one.ends_at < inf:
+                self._leaving.append(one)
+            self._held_now[one.owner] = self._room.owners.get(one.owner, ())
+        self._leaving.sort(key=attrgetter("ends_at"))
+
+    def _moment(self) -> float:
+        """The end of the last that is gone, or now."""
+        last_end = self._leaving[self._gone - 1].ends_at if self._gone else self._now
+        return max(last_end, self._now)
+
+    def _go_to_first_fit(self, job: Job) -> bool:
+        """Let as few leave as make the gang fit, in the order of their ends; False where all are too few."""
+        stops = self._stops()
+        too_few, step, most = -1, 0, len(stops) - 1
+        while True:
+            enough = min(too_few + 1 + step, most)
+            self._go_to(stops[enough])
+            if fits(self._room, job):
+                break
+            if enough == most:
+                return False
+            too_few, step = enough, 2 * step + 1
+        while enough - too_few > 1:
+            middle = (too_few + enough) // 2
+            self._go_to(stops[middle])
+            if fits(self._room, job):
+                enough = middle
+            else:
+                too_few = middle
+        self._go_to(stops[enough])
+        return True
+
+    def _stops(self) -> list[int]:
+        """How many are gone at each moment at which somebody leaves, first of all now."""
+        ends = [one.ends_at for one in self._leaving]
+        later = [number + 1 for number, (end, after) in enumerate(pairwise(ends)) if end < after]
+        past = bisect_right(ends, self._now)
+        return [past, *(number for number in [*later, len(ends)] if number > past)]
+
+    def _go_to(self, gone: int) -> None:
+        """Let the first so many of those who leave be gone, and the others be there.
+
+        Where that leads depends on the number alone: who is there holds what it holds now, and places that stand hold
+        what is free of them.
+        """
+        forth, back = self._leaving[self._gone : gone], self._leaving[gone : self._gone]
+        nodes = self._nodes_of(forth if forth else back) if self._standing or self._ended else {}
+        for one in forth:
+            self._room.give_back(one.owner)
+            if one.place:
+                self._ended[one.owner] = self._standing.pop(one.owner)
+        if back:
+            self._let_go_of(nodes)
+        for one in back:
+            if one.place:
+                self._standing[one.owner] = self._ended.pop(one.owner)
+            elif self._held_now[one.owner]:
+                self._room.take(one.owner, self._held_now[one.owner])
+        for owner, place in self._standing.items():
+            self._room.take_free(owner, place.on(nodes))
+        self._gone = gone
+
+    def _nodes_of(self, running: Iterable[Running]) -> dict[str, None]:
+        """Nodes on which these hold something now, or have a place."""
+        return {
+            member.node: None
+            for one in running
+            for member in one.place or self._held_now[one.owner]
+        }
+
+    def _let_go_of(self, nodes: Mapping[str, None]) -> None:
+        """Let places that stand hold nothing on these nodes."""
+        for owner, place in self._standing.items():
+            if place.on(nodes):
+                held = self._room.owners.get(owner, ())
+                self._hold_instead(owner, tuple(m for m in held if m.node not in nodes))
+
+    # ----- who is in the way
+
+    def _waits_for(self, job: Job, placement: Placement) -> list[Running]:
+        """Of those who are gone, the ones that cannot stay beside the place; the last to leave stay first."""
+        needed = set(self._too_near(job, placement))
+        changed = self._hold_as_now(placement)
+        alone, beside = _Beside(self._room, placement), _Beside(self._room, placement)
+        for one in reversed(self._leaving[: self._gone]):
+            if one.owner in needed:
+                continue
+            may_come = not one.place or alone.has_room(one.place) is not None
+            if not (may_come and beside.may_stay(self._held_now[one.owner])):
+                needed.add(one.owner)
+        for owner, holds in changed:
+            self._hold_instead(owner, holds)
+        return [one for one in self._leaving[: self._gone] if one.owner in needed]
+
+    def _hold_as_now(self, placement: Placement) -> list[tuple[str, Members]]:
+        """Let places that stand on these nodes hold what they hold now; return what they held instead."""
+        nodes = dict.fromkeys(member.node for member in placement.members)
+        changed = []
+        for owner, place in self._standing.items():
+            if place.on(nodes):
+                changed.append((owner, self._room.owners.get(owner, ())))
+                self._hold_instead(owner, self._held_now[owner])
+        return changed
+
+    def _hold_instead(self, owner: str, members: Members) -> None:
+        self._room.give_back(owner)
+        if members:
+            self._room.take(owner, members)
+
+    def _too_near(self, job: Job, placement: Placement) -> Iterator[str]:
+        """Those who are gone from whom the gang must be apart, and who held something in a domain of the place."""
+        fabric = self._room.fabric
+        for wish in read_wish(fabric, job).apart:
+            tier = fabric.tiers.index(wish.tier) if wish.tier in fabric.tiers else fabric.node_tier
+            domain_of_node = fabric.domain_of_node[tier]
+            domains = {int(domain_of_node[fabric.index_of_node[m.node]]) for m in placement.members}
+            for one in self._leaving[: self._gone]:
+                if any(fnmatchcase(job_of(one.owner), pattern) for pattern in wish.jobs) and any(
+                    int(domain_of_node[fabric.index_of_node[m.node]]) in domains
+                    for m in self._held_now[one.owner]
+                ):
+                    yield one.owner
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A place by the names of its nodes."""
+
+    members_of_node: Mapping[str, Sequence[MemberPlacement]]
+
+    @classmethod
+    def of(cls, members: Members) -> "_Place":
+        """The place of these members."""
+        return cls(_by_node(members))
+
+    def on(self, nodes: Mapping[str, None]) -> list[MemberPlacement]:
+        """The members on some of these nodes."""
+        mine = self.members_of_node
+        if len(nodes) < len(mine):
+            return [member for node in nodes for member in mine.get(node, ())]
+        return [member for node, here in mine.items() if node in nodes for member in here]
+
+
+def _by_node(members: Members) -> dict[str, list[MemberPlacement]]:
+    by_node: dict[str, list[MemberPlacement]] = {}
+    for member in members:
+        by_node.setdefault(member.node, []).append(member)
+    return by_node
+
+
+class _Beside:
+    """What a place and all who stay leave of its nodes; a node's room is counted when it is first asked for."""
+
+    def __init__(self, occupancy: Occupancy, placement: Placement) -> None:
+        self._occupancy = occupancy
+        self._place_of_node = _by_node(placement.members)
+        self._gpus_of_node = {
+            node: reduce(or_, [mask_of_gpus(member.gpus) for member in members])
+            for node, members in self._place_of_node.items()
+        }
+        self._room_of_node: dict[str, NodeRoom] = {}
+
+    def may_stay(self, members: Members) -> bool:
+        """Whether there is room for these too, on nodes of the place; if so, it is used up."""
+        rooms = self.has_room(members)
+        self._room_of_node.update(rooms or {})
+        return rooms is not None
+
+    def has_room(self, members: Members) -> dict[str, NodeRoom] | None:
+        """What these too would leave of the nodes of the place that they are on; None where there is no room."""
+        here = [member for member in members if member.node in self._gpus_of_node]
+        if any(mask_of_gpus(m.gpus) & self._gpus_of_node[m.node] for m in here):
+            return None
+        rooms: dict[str, NodeRoom] = {}
+        for member in here:
+            room = rooms.setdefault(member.node, replace(self._room(member.node)))
+            if room.use_up(member):
+                return None
+        return rooms
+
+    def _room(self, node: str) -> NodeRoom:
+        if node not in self._room_of_node:
+            room = self._occupancy.room_of_node(self._occupancy.fabric.index_of_node[node])
+            for member in self._place_of_node[node]:
+                problem = room.use_up(member)
+                assert not problem, f"on {node} {problem}"
+            self._room_of_node[node] = room
+        return self._room_of_node[node]

@@ -1,0 +1,109 @@
+"""Which GPU model a job runs on, and on which market: its ways to run, best first, each with speed, time and money.
+
+    job's list of models, or those of the fabric  x  on demand, spot  ->  Option: the job, held to that way
+
+A way is closed where the model that the job describes does not fit into that GPU's memory, or where a run would cost
+more than the job's budget. Open ways come in the order that the job chooses by: "order" as its models are listed (the
+fastest first where it lists none), "time" the soonest end if all of them started now, "cost" the least expected money.
+
+Speeds are those the job tells, else predicted (`topology.roofline`) beside the fastest model that it may use. A run
+takes `expected_s`, else its time limit, on the fastest model, and in proportion longer on others. Spot nodes are for
+jobs that say `spot` and save checkpoints: nobody else is placed there (`Node.admits`), and what interruptions cost is
+part of the price. Whether there is room is the search's question, and none of this module's.
+"""
+
+from collections.abc import Sequence
+
+from gantree.model.jobs import Job
+from gantree.model.verdicts import Gate, Refused
+from gantree.planning.rightsize_offers import Offers, markets_of, offers_of
+from gantree.planning.rightsize_way import Option, Terms, Way, gpu_roles
+from gantree.topology import footprint
+from gantree.topology.fabric import Fabric
+from gantree.topology.prices import LIST_PRICES, Market, PriceList
+from gantree.topology.roofline import least_step_s
+
+__all__ = ["Option", "options", "refused"]
+
+
+def options(
+    job: Job, fabric: Fabric, prices: PriceList = LIST_PRICES, restart_s: float = 60.0
+) -> tuple[Option, ...]:
+    """Return all ways to run a job, at least one: open ones first, best first.
+
+    restart_s is what a stop and a new start cost (`Policy.restart_s`). It depends on the job's name in words alone, so
+    answers may be kept by the rest of the job.
+    """
+    terms = Terms(offers_of(fabric), prices, restart_s)
+    offers = terms.offers
+    models = _models(job, offers)
+    speeds = _speeds(job, models)
+    ways = []
+    for place, model in enumerate(models):
+        for market in _markets(job, offers, model):
+            way = Way(job, model, market, speeds[place], terms)
+            ways.append((way.key(place), way.option()))
+    ways.sort(key=lambda way: (not way[1].open, way[0]))
+    return tuple(option for _, option in ways)
+
+
+def refused(job: Job, ways: Sequence[Option]) -> Refused | None:
+    """Why none of the ways of a job is open; None where one is."""
+    if any(way.open for way in ways):
+        return None
+    too_dear = [way.why_not for way in ways if way.gate is Gate.LIMIT]
+    if too_dear:
+        sentence = f"Waiting: no way to run it is within bounds. {'; '.join(too_dear)}."
+        return Refused(Gate.LIMIT, sentence)
+    too_small = dict.fromkeys(way.why_not for way in ways)
+    sentence = (
+        f"Never fits: the model that it trains does not fit into memory. {'; '.join(too_small)}."
+    )
+    return Refused(Gate.SHAPE, sentence, never=True)
+
+
+# ----- what there is to choose from
+
+
+def _models(job: Job, offers: Offers) -> tuple[str | None, ...]:
+    """Models to choose from, in the order of the job or the fabric; None: whichever the search finds."""
+    lists = [role.shape.models for role in gpu_roles(job)]
+    listed = [models for models in lists if models]
+    if listed:
+        shared = [m for m in listed[0] if all(m in models for models in listed[1:])]
+        return tuple(model for model in shared if model in offers) or (None,)
+    named = [model for model in offers if model is not None]
+    if not lists or not named or not (len(offers) == 1 or _minds(job)):
+        return (None,)
+    if job.choose == "order":
+        rated = zip(_speeds(job, named), named, strict=True)
+        named = [model for _, model in sorted(rated, key=lambda each: -(each[0] or 0.0))]
+    if None in offers and len(footprint.fitting_models(job, named)) == len(named):
+        return (*named, None)  # who may run anywhere may also run on GPUs of no named model
+    return tuple(named)
+
+
+def _minds(job: Job) -> bool:
+    """Whether it matters to a job that lists no model which one it gets."""
+    return bool(job.trains or job.speeds or job.choose != "order" or job.budget_USD is not None)
+
+
+def _markets(job: Job, offers: Offers, model: str | None) -> tuple[Market, ...]:
+    """Markets on which a model is to be had for this job; on demand where there is none, for the search to explain."""
+    own = markets_of(offers, model)
+    on_demand = any("on_demand" in markets for markets in own)
+    spot = job.spot and job.checkpoint is not None and any("spot" in markets for markets in own)
+    told: tuple[Market, ...] = ("spot",) if spot else ()
+    return ("on_demand", *told) if on_demand or not spot else told
+
+
+def _speeds(job: Job, models: Sequence[str | None]) -> list[float | None]:
+    """Speed of a job on each model beside its fastest: as it tells, else predicted; None where that is not known."""
+    if job.speeds:
+        told = dict(job.speeds)
+        return [told.get(model or "") for model in models]
+    if len(models) == 1:
+        return [1.0 if models[0] is not None else None]
+    steps_s = [least_step_s(job, model) for model in models]
+    best_s = min((step_s for step_s in steps_s if step_s), default=None)
+    return [best_s / step_s if best_s and step_s else None for step_s in steps_s]

@@ -1,0 +1,72 @@
+"""The answer of quotas to a job: owed, borrowed or refused, with the numbers and the words of a refusal."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gantree.model.verdicts import Gate
+
+RUNNING, WAITING = "running jobs", "waiting jobs"
+"""The resources of refusals by a number of jobs."""
+_IN_WORDS = {"gpus": "GPUs", "cpus": "CPUs", "nics": "NICs", "memory_GiB": "GiB of memory"}
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The answer of `Quota.room`. All but state is told of refusals only.
+
+    gate is LIMIT or QUOTA. name is who may not have more, for people ("queue research", "cohort all", "ann in
+    research"); queue the path of that queue, "" for a cohort. So much of resource is used there, so much may be used at
+    most (now, where gate is QUOTA), so much was asked, and so much is too much (short_by). never: it would be refused
+    with nothing else running on the cluster as it is. reclaim: all of it is guaranteed, so jobs that borrow may have to
+    end for it. must_be_owed: it is refused because it may not borrow; used and most are not told then.
+    """
+
+    state: Literal["owed", "borrowed", "refused"]
+    gate: Gate | None = None
+    name: str = ""
+    queue: str = ""
+    resource: str = ""
+    used: float = 0.0
+    most: float = 0.0
+    asked: float = 0.0
+    short_by: float = 0.0
+    never: bool = False
+    reclaim: bool = False
+    must_be_owed: bool = False
+
+    @property
+    def refused(self) -> bool:
+        """Whether the job may not start."""
+        return self.state == "refused"
+
+    @property
+    def words(self) -> str:
+        """A part of a sentence for people, without a full stop; "" where it is not refused."""
+        if not self.refused:
+            return ""
+        what = in_words(self.resource)
+        if self.must_be_owed:
+            return (
+                f"{self.name} would borrow {_figure(self.short_by)} of {_figure(self.asked)} {what}, "
+                "and a job that is never preempted must stay within the guarantee"
+            )
+        asked, fits = _figure(self.asked), _figure(max(0.0, self.asked - self.short_by))
+        if self.never:
+            return f"{self.name} may use {fits} {what} at most, {asked} are asked for"
+        used = f"{self.name} uses {_figure(self.used)}"
+        if self.gate is Gate.LIMIT:
+            return f"{used} of its limit of {_figure(self.most)} {what}"
+        return f"{used} {what} and can have {fits} more now, {asked} are asked for"
+
+
+OWED = Admission("owed")
+BORROWED = Admission("borrowed")
+
+
+def in_words(resource: str) -> str:
+    """Return a resource as people call it: "GPUs", "H100-80GB", "GiB of memory"."""
+    return _IN_WORDS.get(resource) or resource.rpartition("/")[2]
+
+
+def _figure(amount: float) -> str:
+    return f"{round(amount, 2):g}" if abs(amount) < 1e6 else f"{amount:.0f}"

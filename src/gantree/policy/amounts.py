@@ -1,0 +1,119 @@
+"""How much a job asks for and how much a placed gang holds, as amounts that quotas and shares count.
+
+A part of a GPU counts as that part: a share as its compute, a MIG instance as its compute slices over those of the GPU
+(3g.40gb of an H100: 3/7). "gpus" counts GPUs of any model; "gpus/MODEL" only those of which the model is certain, so
+what a job asks for may lack what its place then holds: ask the quota again with what is held.
+
+Quotas and shares must come out the same in whatever order jobs came and went, so they count in whole `ticks`, not in
+floats. A tick is the 42,000,000th part of one: thirds, sevenths, and decimals of six places come out even.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from gantree.model.jobs import Job, Role, Shape
+from gantree.model.placements import MemberPlacement
+from gantree.policy.rules import Amounts
+from gantree.topology.gpu_models import gpu_model
+from gantree.topology.mig import TABLES, mig_table
+
+TICKS = 42_000_000
+"""Ticks in one GPU, CPU, GiB, NIC or device."""
+MODEL = "gpus/"
+"""What the resources that are GPUs of one model begin with."""
+
+
+def ticks(amount: float) -> int:
+    """Return an amount in whole ticks."""
+    return round(amount * TICKS)
+
+
+def asked(job: Job) -> Amounts:
+    """Return what the whole gang of a job asks for; resources of which it asks nothing are left out."""
+    amounts: dict[str, float] = {}
+    for role in job.roles:
+        for resource, amount in asked_by_member(role).items():
+            amounts[resource] = amounts.get(resource, 0.0) + role.members * amount
+    return amounts
+
+
+def asked_by_member(role: Role) -> Amounts:
+    """Return what one member of a role asks for."""
+    shape = role.shape
+    gpus = _gpus_asked(shape)
+    amounts = {
+        "gpus": gpus,
+        "cpus": shape.cpus,
+        "memory_GiB": shape.memory_GiB,
+        "nics": float(shape.nics),
+        **{f"devices/{name}": float(count) for name, count in shape.devices},
+    }
+    if len(shape.models) == 1:
+        amounts[MODEL + shape.models[0]] = gpus
+    return {resource: amount for resource, amount in amounts.items() if amount}
+
+
+def held(members: Sequence[MemberPlacement], model_of_node: Callable[[str], str | None]) -> Amounts:
+    """Return what placed members hold; model_of_node gives the GPU model of a node, None for one without."""
+    amounts: dict[str, float] = {}
+    for member in members:
+        model = model_of_node(member.node)
+        gpus = _gpus_held(member, model)
+        _add(amounts, "gpus", gpus)
+        if model is not None:
+            _add(amounts, MODEL + model, gpus)
+        _add(amounts, "cpus", member.cpus)
+        _add(amounts, "memory_GiB", member.memory_GiB)
+        _add(amounts, "nics", len(member.nics))
+        for name, count in member.devices:
+            _add(amounts, f"devices/{name}", count)
+    return amounts
+
+
+def weighted_gpus(amounts: Amounts, gpu_weights: Mapping[str, float]) -> float:
+    """Return the GPUs of amounts, each model's times its weight (1 where it has none); unknown models weigh 1."""
+    of_models = weighted = 0.0
+    for resource, amount in amounts.items():
+        if resource.startswith(MODEL):
+            of_models += amount
+            weighted += amount * gpu_weights.get(resource[len(MODEL) :], 1.0)
+    return weighted + max(0.0, amounts.get("gpus", 0.0) - of_models)
+
+
+def _add(amounts: dict[str, float], resource: str, amount: float) -> None:
+    if amount:
+        amounts[resource] = amounts.get(resource, 0.0) + amount
+
+
+def _gpus_asked(shape: Shape) -> float:
+    """GPUs of one member; where the models it admits differ in what a part is, the largest part."""
+    if shape.mig is not None:
+        return max(_mig_part(shape.mig, model) for model in shape.models or (None,))
+    if shape.gpu_share is not None:
+        return shape.gpu_share
+    if shape.gpu_memory_GiB is not None:
+        return max(_memory_part(shape.gpu_memory_GiB, model) for model in shape.models or (None,))
+    return float(shape.gpus)
+
+
+def _gpus_held(member: MemberPlacement, model: str | None) -> float:
+    parts = sum(_mig_part(part.profile, model) for part in member.mig)
+    return len(member.gpus) + parts + (member.share.compute if member.share else 0.0)
+
+
+def _memory_part(memory_GiB: float, model: str | None) -> float:
+    """How much of a GPU so much of its memory is; the whole of one whose memory is not known."""
+    known = gpu_model(model)
+    return min(1.0, memory_GiB / known.memory_GiB) if known and known.memory_GiB else 1.0
+
+
+def _mig_part(profile: str, model: str | None) -> float:
+    """Compute slices of a profile over those of its GPU; without a model, the largest part of any GPU that has it."""
+    table = mig_table(model)
+    tables = (table,) if table else tuple(TABLES.values())
+    parts = [
+        each.compute_slices / table.compute_slices
+        for table in tables
+        for each in table.profiles
+        if each.name == profile
+    ]
+    return max(parts, default=1.0)

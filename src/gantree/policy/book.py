@@ -1,0 +1,270 @@
+"""The book of one resource: what each node of the tree is guaranteed, lends, may use, and uses. In whole ticks.
+
+Three accounts are kept side by side, each changed in one walk from a job's node up.
+
+*Used* is all that the jobs under a node hold; `limit` bounds it.
+
+*Drawn* is Kueue's usage in hierarchical cohorts (kubernetes-sigs/kueue, pkg/cache/scheduler/resource_node.go). A node's
+`pool` is its own guarantee and what its children lend; of it the node keeps `kept` = max(0, pool - lend) to its own
+subtree, and lends the rest to its parent's pool. What is used goes first against what the node keeps; what exceeds that
+is drawn from the parent's pool, and so on. A node may draw `pool + borrow` at most. The root's pool is the capacity, or
+what is guaranteed altogether where that is more; it contains what nobody is guaranteed.
+
+*Charged* tells what is owed from what is borrowed, and lending has no part in it. A node's `own` is its guarantee less
+those of its children: what the children may use of it beyond their own guarantees without taking anything that somebody
+else is guaranteed. What is used is charged to the node's own, what exceeds that to the parent's own, and so on. What
+reaches the root is borrowed; the root owes nothing to anybody.
+
+A node without a guarantee of its own (a user's, a queue's in a guaranteed parent) thereby shares its parent's.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gantree.policy.amounts import MODEL, ticks
+from gantree.policy.queues import ROOT, QueueTree
+from gantree.policy.rules import QueueRule
+
+
+class Over(NamedTuple):
+    """The node at which an amount is too much, and by how much."""
+
+    node: int
+    by: int
+
+
+class Book:
+    """Ticks of one resource, the lists by node. rationed: whether some rule guarantees, lends or borrows of it."""
+
+    def __init__(self, tree: QueueTree, resource: str, capacity: float) -> None:
+        self.resource = resource
+        self.rationed = resource in rationed_resources(tree)
+        self._tree = tree
+        self._capacity = ticks(capacity)
+        self.guaranteed: list[int] = []
+        self.own: list[int] = []
+        self.pool: list[int] = []
+        self.kept: list[int] = []
+        self.most_drawn: list[int | None] = []
+        self.limit: list[int | None] = []
+        self.used: list[int] = []
+        self.drawn: list[int] = []
+        self.charged: list[int] = []
+        self._nothing: list[int] = []
+        self.grow()
+        for node in reversed(range(len(tree))):
+            self._set_guarantee(node)
+            self._set_pool(node)
+
+    def grow(self) -> None:
+        """Make room for nodes that the tree made since: queues and users, which have no guarantee."""
+        for node in range(len(self.used), len(self._tree)):
+            for has in (self.guaranteed, self.own, self.pool, self.kept):
+                has.append(0)
+            for counts in (self.used, self.drawn, self.charged, self._nothing):
+                counts.append(0)
+            self.most_drawn.append(None)
+            self.limit.append(self._limit(node))
+
+    def set_capacity(self, capacity: float) -> None:
+        """The cluster has so much of it now. Only the root's pool depends on that."""
+        self._capacity = ticks(capacity)
+        self._set_guarantee(ROOT)
+        self._set_pool(ROOT)
+
+    def take(self, path: Sequence[int], amount: int) -> None:
+        """Count an amount that a job at the beginning of a path holds from now on."""
+        for node in path:
+            self.used[node] += amount
+        if self.rationed:
+            _add(path, self.drawn, self.kept, amount)
+            _add(path, self.charged, self.own, amount)
+
+    def give_back(self, path: Sequence[int], amount: int) -> int:
+        """Count it no more; return how far up the path its going leaves more to use or to borrow."""
+        reached = 0
+        for at, node in enumerate(path):
+            self.used[node] -= amount
+            if self.limit[node] is not None:
+                reached = at
+        if not self.rationed:
+            return reached
+        undrawn = _remove(path, self.drawn, self.kept, amount)
+        return max(reached, undrawn, _remove(path, self.charged, self.own, amount))
+
+    def charge(self, path: Sequence[int], amount: int) -> None:
+        """Count an amount among what is owed and borrowed, and nowhere else."""
+        if self.rationed:
+            _add(path, self.charged, self.own, amount)
+
+    def uncharge(self, path: Sequence[int], amount: int) -> None:
+        """Undo `charge`."""
+        if self.rationed:
+            _remove(path, self.charged, self.own, amount)
+
+    def over_limit(self, path: Sequence[int], amount: int, ever: bool = False) -> Over | None:
+        """Return the first node whose limit this amount would pass, even with nothing used where ever."""
+        used = self._nothing if ever else self.used
+        for node in path:
+            limit = self.limit[node]
+            if limit is not None and used[node] + amount > limit:
+                return Over(node, used[node] + amount - limit)
+        return None
+
+    def borrowed(self, path: Sequence[int], amount: int, ever: bool = False) -> int:
+        """Return how much of an amount would be borrowed: 0 where all of it is guaranteed, or nothing is rationed."""
+        if not self.rationed:
+            return 0
+        charged = self._nothing if ever else self.charged
+        own = self.own
+        rest = amount
+        for node in path:
+            if node == ROOT:
+                break
+            free = own[node] - charged[node]
+            if free > 0:
+                rest -= free
+                if rest <= 0:
+                    return 0
+        return rest
+
+    def overdrawn(
+        self, path: Sequence[int], amount: int, owed: bool, ever: bool = False
+    ) -> Over | None:
+        """Return the first node that would have to draw more than it may.
+
+        What is owed is not refused for want of anything in the root's pool: those who borrowed it give it back.
+        """
+        if not self.rationed:
+            return None
+        drawn = self._nothing if ever else self.drawn
+        rest = amount
+        for node in path:
+            most = self.most_drawn[node]
+            total = drawn[node] + rest
+            if most is not None and total > most and not (owed and node == ROOT):
+                return Over(node, total - most)
+            free = self.kept[node] - drawn[node]
+            if free > 0:
+                rest -= free
+                if rest <= 0:
+                    break
+        return None
+
+    def available(self, path: Sequence[int]) -> int:
+        """Return the most that a job at the beginning of a path could have now, limits aside; never below 0."""
+        room = 0
+        for node in reversed(path):
+            room += max(0, self.kept[node] - self.drawn[node])
+            most = self.most_drawn[node]
+            if node == ROOT:
+                room = self.pool[ROOT] - self.drawn[ROOT]
+            elif most is not None:
+                room = min(room, most - self.drawn[node])
+        return max(0, room)
+
+    def over(self, node: int) -> int:
+        """Return how much is used under a node above all that it and the nodes under it are guaranteed."""
+        return max(0, self.charged[node] - self.own[node])
+
+    def idle(self, node: int) -> int:
+        """Return how much of a node's guarantee nobody under it uses."""
+        return max(0, self.guaranteed[node] - self.used[node])
+
+    def lends(self, node: int) -> bool:
+        """Return whether a node lends any of its pool to its parent's."""
+        return self.pool[node] > self.kept[node]
+
+    @property
+    def short(self) -> bool:
+        """Whether more is guaranteed, or drawn from the root's pool, than there is: the cluster became smaller."""
+        return self.rationed and (
+            self.guaranteed[ROOT] > self._capacity or self.drawn[ROOT] > self.pool[ROOT]
+        )
+
+    def _set_guarantee(self, node: int) -> None:
+        of_children = sum(self.guaranteed[child] for child in self._tree.children[node])
+        told = self._capacity if node == ROOT else _told(self._tree.rule[node], self.resource)
+        self.guaranteed[node] = max(told, of_children)
+        self.own[node] = self.guaranteed[node] - of_children
+
+    def _set_pool(self, node: int) -> None:
+        lent = sum(self.pool[child] - self.kept[child] for child in self._tree.children[node])
+        pool = self.pool[node] = self.own[node] + lent
+        rule = self._tree.rule[node]
+        lend = rule.lend.get(self.resource) if rule is not None else None
+        borrow = rule.borrow.get(self.resource) if rule is not None else None
+        if self._tree.is_cohort(node):
+            lend = 0.0  # its queues lend to each other, not to others
+        self.kept[node] = 0 if lend is None else max(0, pool - ticks(lend))
+        self.most_drawn[node] = None if borrow is None else pool + ticks(borrow)
+        if node == ROOT:
+            self.most_drawn[node] = pool
+
+    def _limit(self, node: int) -> int | None:
+        rule = self._tree.limiting_rule(node)
+        if rule is None:
+            return None
+        limits = rule.limit if self._tree.user[node] is None else rule.user_limit
+        limit = limits.get(self.resource)
+        return None if limit is None else ticks(limit)
+
+
+def resources_named(tree: QueueTree) -> tuple[str, ...]:
+    """Return the resources that any rule speaks of, in order of their first mention."""
+    rules = [rule for rule in tree.rule if rule is not None]
+    limited = [
+        resource
+        for rule in rules
+        for amounts in (rule.limit, rule.user_limit)
+        for resource in amounts
+    ]
+    return tuple(dict.fromkeys((*rationed_resources(tree), *limited)))
+
+
+def rationed_resources(tree: QueueTree) -> tuple[str, ...]:
+    """Return the resources that any rule guarantees, lends or borrows of; of others, all may use what there is."""
+    return tuple(
+        dict.fromkeys(
+            resource
+            for rule in tree.rule
+            if rule is not None
+            for amounts in (rule.guarantee, rule.lend, rule.borrow)
+            for resource in amounts
+        )
+    )
+
+
+def _told(rule: QueueRule | None, resource: str) -> int:
+    """What a rule guarantees of a resource; what it guarantees of GPU models is guaranteed of GPUs, too."""
+    if rule is None:
+        return 0
+    told = ticks(rule.guarantee.get(resource, 0.0))
+    if resource != "gpus":
+        return told
+    models = sum(ticks(has) for key, has in rule.guarantee.items() if key.startswith(MODEL))
+    return max(told, models)
+
+
+def _add(path: Sequence[int], account: list[int], floor: Sequence[int], amount: int) -> None:
+    """Add an amount to an account up a path: at each node what is above the floors of those below it."""
+    rest = amount
+    for node in path:
+        free = floor[node] - account[node]
+        account[node] += rest
+        if free > 0:
+            rest -= free
+            if rest <= 0:
+                return
+
+
+def _remove(path: Sequence[int], account: list[int], floor: Sequence[int], amount: int) -> int:
+    """Undo `_add`; return how far up the path it went."""
+    rest = amount
+    for at, node in enumerate(path):
+        above = account[node] - floor[node]
+        account[node] -= rest
+        if above <= 0:
+            return at
+        rest = min(rest, above)
+    return len(path) - 1

@@ -1,0 +1,130 @@
+"""Which running jobs borrow, by rank, and whose end gives a queue its guarantee back.
+
+All jobs below one child of the root are taken by rank (smaller: more deserving): each that is guaranteed beside those
+taken before it is owed, the others borrow. What is owed this way never takes anything that another queue is guaranteed.
+
+The same set comes out faster from the other end: the last ranks are dropped until the rest borrows nothing, then those
+dropped that are guaranteed beside the rest come back, the first ranks first. So it costs what the borrowers are many.
+It is kept until a job below the same child comes, goes, or changes its rank.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gantree.policy.book import Book
+from gantree.policy.queues import ROOT, QueueTree
+
+Parts = tuple[tuple[Book, int], ...]
+"""Amounts as quotas count them: ticks in each book that they concern."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one running job holds: the path of its node, its parts, and its rank (anything that sorts)."""
+
+    path: tuple[int, ...]
+    parts: Parts
+    rank: Any
+
+
+class Borrowing:
+    """The running jobs by rank, below each child of the root, and which of them borrow."""
+
+    def __init__(self, tree: QueueTree, books: Sequence[Book]) -> None:
+        self._tree = tree
+        self._books = books
+        self._holdings: dict[str, Holding] = {}
+        self._ranked_under: dict[int, list[tuple[Any, str]]] = {}
+        self._found_under: dict[int, dict[str, None]] = {}
+
+    def __contains__(self, owner: str) -> bool:
+        return owner in self._holdings
+
+    def holding(self, owner: str) -> Holding:
+        """Return what a running job holds."""
+        assert owner in self._holdings, f"{owner} is not counted"
+        return self._holdings[owner]
+
+    def add(self, owner: str, holding: Holding) -> None:
+        """A job runs, and is in the books."""
+        assert owner not in self._holdings, f"{owner} is counted already"
+        self._holdings[owner] = holding
+        top = holding.path[-2]
+        insort(self._ranked_under.setdefault(top, []), (holding.rank, owner))
+        self._found_under.pop(top, None)
+
+    def remove(self, owner: str) -> Holding:
+        """A job ends, and leaves the books."""
+        holding = self.holding(owner)
+        del self._holdings[owner]
+        top = holding.path[-2]
+        ranked = self._ranked_under[top]
+        del ranked[bisect_left(ranked, (holding.rank, owner))]
+        self._found_under.pop(top, None)
+        return holding
+
+    def rerank(self, owner: str, rank: Any) -> None:
+        """A running job has another rank."""
+        self.add(owner, replace(self.remove(owner), rank=rank))
+
+    def under(self, top: int) -> dict[str, None]:
+        """Return the jobs below a child of the root that borrow, the last rank first."""
+        if top not in self._found_under:
+            self._found_under[top] = dict.fromkeys(reversed(self._find(top)))
+        return self._found_under[top]
+
+    def beside(self, inside: int, around: int) -> Iterator[str]:
+        """Yield the jobs that borrow below a node, but not below one of its children: by queue, the last rank first."""
+        for top in self._tops(around):
+            if top == inside or not self._over(top):
+                continue
+            for owner in self.under(top):
+                path = self._holdings[owner].path
+                if around in path and inside not in path:
+                    yield owner
+
+    def _tops(self, around: int) -> list[int]:
+        """Children of the root at or around a node; in the order of their names, which outlives their numbers."""
+        if around != ROOT:
+            return [self._tree.path(around)[-2]]
+        return sorted(
+            filter(self._over, self._tree.children[ROOT]), key=self._tree.name.__getitem__
+        )
+
+    def _over(self, top: int) -> bool:
+        return any(book.over(top) for book in self._books)
+
+    def _find(self, top: int) -> list[str]:
+        """The jobs that borrow, in the order of their ranks."""
+        dropped: list[str] = []
+        books = list(self._books)
+        for _, owner in reversed(self._ranked_under.get(top, [])):
+            books = [book for book in books if book.over(top)]
+            if not books:
+                break
+            dropped.append(owner)
+            self._uncharge(self._holdings[owner])
+        borrowing = [owner for owner in reversed(dropped) if not self._come_back(owner)]
+        for owner in borrowing:
+            self._charge(self._holdings[owner])
+        return borrowing
+
+    def _come_back(self, owner: str) -> bool:
+        """Charge a job that is guaranteed what it holds beside all that is charged; say whether it is."""
+        holding = self._holdings[owner]
+        if any(book.borrowed(holding.path, amount) for book, amount in holding.parts):
+            return False
+        self._charge(holding)
+        return True
+
+    @staticmethod
+    def _charge(holding: Holding) -> None:
+        for book, amount in holding.parts:
+            book.charge(holding.path, amount)
+
+    @staticmethod
+    def _uncharge(holding: Holding) -> None:
+        for book, amount in holding.parts:
+            book.uncharge(holding.path, amount)

@@ -1,0 +1,349 @@
+"""What each queue is owed, may borrow, and may use at most: admission in counts, and who borrows what is owed to whom.
+
+`Quota` counts the jobs that run, under their nodes of the tree, in one `Book` for each resource that a rule names; the
+accounts, and where they come from, are on top of `policy.book`. Other resources are nobody's concern here: they end
+where the cluster ends. Where a job runs is not looked at: shapes are guaranteed by `policy.cells`.
+
+    room(node, amounts)   owed      all of it is guaranteed to the job's queues, or is of a kind that nobody is
+                                    guaranteed any of
+                          borrowed  some is above that, and idle elsewhere in the cohorts, or in the cluster
+                          refused   a limit or the quota says no; `Admission.words` says which
+
+What is owed is never refused because others have borrowed it: they give it back (`borrowers`, `admits_without`). It is
+refused by limits, and where a cohort or queue above may not borrow more; then `reclaim` says whether the end of jobs
+that borrowed would help.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+from gantree.model.verdicts import Gate
+from gantree.policy.admission import BORROWED, OWED, RUNNING, WAITING, Admission
+from gantree.policy.amounts import TICKS, ticks
+from gantree.policy.book import Book, Over, resources_named
+from gantree.policy.borrowing import Borrowing, Holding, Parts
+from gantree.policy.queues import ROOT, QueueTree
+from gantree.policy.rules import Amounts
+
+__all__ = ["Admission", "Quota"]
+
+
+class Quota:
+    """Quotas of a tree and what is used of them. Owners are names of running jobs; ranks are anything that sorts.
+
+    All that it counts comes from `take` and `enqueue`; in whatever order these came, and whatever came and went
+    between, the same jobs give the same answers.
+    """
+
+    def __init__(self, tree: QueueTree, capacity: Amounts) -> None:
+        self.tree = tree
+        self._books = {
+            resource: Book(tree, resource, capacity.get(resource, 0.0))
+            for resource in resources_named(tree)
+        }
+        self._capacity = dict(capacity)
+        self._jobs = Borrowing(tree, tuple(self._books.values()))
+        self._running: list[int] = []
+        self._waiting: list[int] = []
+        self._freed_at: list[int] = []
+        self._most_running: list[int | None] = []
+        self._version = 0
+        self._grow()
+
+    @property
+    def capacity(self) -> Amounts:
+        """What the cluster has; may be set when it changed."""
+        return self._capacity
+
+    @capacity.setter
+    def capacity(self, capacity: Amounts) -> None:
+        if capacity == self._capacity:
+            return
+        self._capacity = dict(capacity)
+        for resource, book in self._books.items():
+            book.set_capacity(capacity.get(resource, 0.0))
+        self._freed(ROOT)
+
+    def room(self, node: int, amounts: Amounts, may_borrow: bool = True) -> Admission:
+        """Return whether a job of a node may start with these amounts beside all that runs. O(depth x resources)."""
+        path = self._path(node)
+        too_many = self._too_many_running(path)
+        return too_many or self._room(path, self._parts(amounts), may_borrow)
+
+    def room_to_grow(self, node: int, amounts: Amounts, may_borrow: bool = True) -> Admission:
+        """Return whether a job of a node that runs already may have these amounts in addition."""
+        return self._room(self._path(node), self._parts(amounts), may_borrow)
+
+    def admits_without(self, node: int, amounts: Amounts, owners: Iterable[str]) -> bool:
+        """Return whether a job would be owed these amounts if these running jobs were gone. Changes nothing."""
+        return self.room_without(node, amounts, owners).state == "owed"
+
+    def room_without(
+        self, node: int, amounts: Amounts, owners: Iterable[str], may_borrow: bool = True
+    ) -> Admission:
+        """Return what `room` would say if these running jobs were gone. Changes nothing. O(owners)."""
+        gone = [self._jobs.holding(owner) for owner in dict.fromkeys(owners)]
+        for holding in gone:
+            self._count_out(holding)
+        answer = self.room(node, amounts, may_borrow)
+        for holding in gone:
+            self._count(holding)
+        return answer
+
+    def take(self, node: int, owner: str, amounts: Amounts, rank: Any) -> None:
+        """Count a job of a node that holds these amounts from now on. It must not be counted yet."""
+        holding = Holding(self._path(node), self._parts(amounts), rank)
+        self._jobs.add(owner, holding)
+        self._count(holding)
+
+    def give_back(self, owner: str) -> int:
+        """Count a job no more; return the topmost node under which a refused job may be admitted now."""
+        top = self._count_out(self._jobs.remove(owner))
+        self._freed(top)
+        return top
+
+    def resize(self, owner: str, amounts: Amounts) -> None:
+        """Count a running job with other amounts from now on."""
+        before = self._jobs.remove(owner)
+        now = Holding(before.path, self._parts(amounts), before.rank)
+        top = self._count_out(before)
+        self._jobs.add(owner, now)
+        self._count(now)
+        ticks_now = {book.resource: amount for book, amount in now.parts}
+        if any(ticks_now.get(book.resource, 0) < amount for book, amount in before.parts):
+            self._freed(top)
+
+    def rerank(self, owner: str, rank: Any) -> None:
+        """Give a running job another rank."""
+        self._jobs.rerank(owner, rank)
+
+    def holds(self, owner: str) -> bool:
+        """Whether a job is counted."""
+        return owner in self._jobs
+
+    def owed(self, owner: str) -> bool:
+        """Whether what a running job holds is guaranteed, by rank among those that share the guarantee."""
+        return owner not in self._jobs.under(self._jobs.holding(owner).path[-2])
+
+    def borrowers(self, node: int) -> Iterator[str]:
+        """Yield the jobs that borrow what the cohorts of a node lend, nearest cohort first, then the last rank first.
+
+        Those of its own queue are not among them. Where the cluster has become smaller than what it promised, or lent,
+        the jobs of other cohorts are, too.
+        """
+        path = self._path(node)
+        if self.tree.user[node] is not None:
+            path = path[1:]
+        books = tuple(self._books.values())
+        for inside, around in pairwise(path):
+            if any(book.lends(inside) or book.short for book in books):
+                yield from self._jobs.beside(inside, around)
+
+    def version_of(self, node: int) -> int:
+        """Return a number that grows whenever something was given back that a job of this node may use."""
+        return max(self._freed_at[each] for each in self._path(node))
+
+    def may_wait(self, node: int) -> Admission:
+        """Return whether one more job of a node may wait."""
+        for each in self._path(node):
+            rule = self.tree.rule[each]
+            most = rule.most_waiting if rule is not None else None
+            if most is not None and self._waiting[each] >= most:
+                return self._too_many(each, WAITING, self._waiting[each], most)
+        return OWED
+
+    def is_full(self, node: int) -> str:
+        """Return why no more jobs of a node may wait, in words; "" where they may."""
+        return self.may_wait(node).words
+
+    def enqueue(self, node: int) -> None:
+        """Count a job of a node that waits."""
+        for each in self._path(node):
+            self._waiting[each] += 1
+
+    def dequeue(self, node: int) -> None:
+        """Count a job of a node that waits no more."""
+        for each in self._path(node):
+            self._waiting[each] -= 1
+            assert self._waiting[each] >= 0, f"more jobs left {self.tree.name[each]} than waited"
+
+    def running(self, node: int) -> int:
+        """Return how many jobs under a node are counted."""
+        return self._running[self._path(node)[0]]
+
+    def waiting(self, node: int) -> int:
+        """Return how many jobs under a node wait."""
+        return self._waiting[self._path(node)[0]]
+
+    def used(self, node: int) -> Amounts:
+        """Return what jobs under a node hold of the resources that some rule names."""
+        return self._figures(node, lambda book: book.used[node])
+
+    def guaranteed(self, node: int) -> Amounts:
+        """Return what a node is guaranteed: its own guarantee, at least that of its children together."""
+        return self._figures(node, lambda book: book.guaranteed[node])
+
+    def borrowed(self, node: int) -> Amounts:
+        """Return what jobs under a node hold above all that the node and those under it are guaranteed."""
+        return self._figures(node, lambda book: book.over(node))
+
+    def available(self, node: int) -> Amounts:
+        """Return what a job of a node could have now without taking anything back; limits aside."""
+        path = self._path(node)
+        return self._figures(node, lambda book: book.available(path))
+
+    def lent(self, node: int) -> Amounts:
+        """Return how much of what a node is guaranteed it could not have now, because others borrowed it."""
+        path = self._path(node)
+        return self._figures(node, lambda book: max(0, book.idle(node) - book.available(path)))
+
+    def _room(self, path: tuple[int, ...], parts: Parts, may_borrow: bool) -> Admission:
+        answer = self._answer(path, parts, may_borrow, ever=False)
+        if not answer.refused:
+            return answer
+        on_empty = self._answer(path, parts, may_borrow, ever=True)
+        return on_empty if on_empty.refused else answer
+
+    def _answer(
+        self, path: tuple[int, ...], parts: Parts, may_borrow: bool, ever: bool
+    ) -> Admission:
+        """The answer beside all that runs, or beside nothing where ever."""
+        borrowed_of_part = [book.borrowed(path, amount, ever) for book, amount in parts]
+        owed = not any(borrowed_of_part)
+        for book, amount in parts:
+            over = book.over_limit(path, amount, ever)
+            if over is not None:
+                return self._refused(Gate.LIMIT, book, over, amount, path, owed, ever)
+        if not (owed or may_borrow):
+            return self._not_owed(path, parts, borrowed_of_part, ever)
+        for book, amount in parts:
+            drawn = book.overdrawn(path, amount, owed, ever)
+            if drawn is not None:
+                return self._refused(Gate.QUOTA, book, drawn, amount, path, owed, ever)
+        return OWED if owed else BORROWED
+
+    def _refused(
+        self,
+        gate: Gate,
+        book: Book,
+        over: Over,
+        amount: int,
+        path: tuple[int, ...],
+        owed: bool,
+        ever: bool,
+    ) -> Admission:
+        """No from one node; its own queue's no is not one that the end of a borrower changes.
+
+        Where there is nothing left to borrow, who asks is told, not the cluster.
+        """
+        tree = self.tree
+        of_queue = path[1] if tree.user[path[0]] is not None else path[0]
+        node = of_queue if over.node == ROOT else over.node
+        used = 0 if ever else book.used[node]
+        return Admission(
+            "refused",
+            gate,
+            tree.label(node),
+            tree.queue[node],
+            book.resource,
+            used=used / TICKS,
+            most=(used + amount - over.by) / TICKS,
+            asked=amount / TICKS,
+            short_by=over.by / TICKS,
+            never=ever,
+            reclaim=owed and not ever and over.node not in (path[0], of_queue),
+        )
+
+    def _not_owed(
+        self, path: tuple[int, ...], parts: Parts, borrowed_of_part: list[int], ever: bool
+    ) -> Admission:
+        """No to a job that may not borrow."""
+        (book, amount), borrowed = next(
+            (part, borrowed)
+            for part, borrowed in zip(parts, borrowed_of_part, strict=True)
+            if borrowed
+        )
+        return Admission(
+            "refused",
+            Gate.QUOTA,
+            self.tree.label(path[0]),
+            self.tree.queue[path[0]],
+            book.resource,
+            asked=amount / TICKS,
+            short_by=borrowed / TICKS,
+            never=ever,
+            must_be_owed=True,
+        )
+
+    def _too_many_running(self, path: tuple[int, ...]) -> Admission | None:
+        for node in path:
+            most = self._most_running[node]
+            if most is not None and self._running[node] >= most:
+                return self._too_many(node, RUNNING, self._running[node], most, never=most < 1)
+        return None
+
+    def _too_many(
+        self, node: int, what: str, used: int, most: int, never: bool = False
+    ) -> Admission:
+        return Admission(
+            "refused",
+            Gate.LIMIT,
+            self.tree.label(node),
+            self.tree.queue[node],
+            what,
+            used=used,
+            most=most,
+            asked=1,
+            short_by=used + 1 - most,
+            never=never,
+        )
+
+    def _count(self, holding: Holding) -> None:
+        for node in holding.path:
+            self._running[node] += 1
+        for book, amount in holding.parts:
+            book.take(holding.path, amount)
+
+    def _count_out(self, holding: Holding) -> int:
+        """Count a job no more; return the topmost node whose subtree gains by that."""
+        path = holding.path
+        top = 0
+        for at, node in enumerate(path):
+            self._running[node] -= 1
+            if self._most_running[node] is not None:
+                top = at
+        for book, amount in holding.parts:
+            top = max(top, book.give_back(path, amount))
+        return path[top]
+
+    def _parts(self, amounts: Amounts) -> Parts:
+        books = self._books
+        return tuple(
+            (books[resource], ticks(amount))
+            for resource, amount in amounts.items()
+            if resource in books and amount
+        )
+
+    def _path(self, node: int) -> tuple[int, ...]:
+        if node >= len(self._running):
+            self._grow()
+        return self.tree.path(node)
+
+    def _grow(self) -> None:
+        """Make room for nodes that the tree made since."""
+        for node in range(len(self._running), len(self.tree)):
+            self._running.append(0)
+            self._waiting.append(0)
+            self._freed_at.append(0)
+            self._most_running.append(self.tree.most_running(node))
+        for book in self._books.values():
+            book.grow()
+
+    def _freed(self, node: int) -> None:
+        self._version += 1
+        self._freed_at[node] = self._version
+
+    def _figures(self, node: int, ticks_of: Callable[[Book], int]) -> Amounts:
+        self._path(node)
+        return {resource: ticks_of(book) / TICKS for resource, book in self._books.items()}

@@ -1,0 +1,93 @@
+"""What an attempt does in simulated time, and what it has done: work, pauses, what is safe, what was in vain.
+
+Seconds of work are seconds that the gang must run undisturbed with the members that were expected of it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Doing(StrEnum):
+    """What an attempt does at present."""
+
+    STARTING = "starting"
+    WORKING = "working"
+    SAVING = "saving"
+    SUSPENDED = "suspended"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt. done_s is its work up to working_since (earlier attempts' kept work included).
+
+    speed is what it works in a second. paused_since is when it was suspended, None if it may compute; paused_s is how
+    long it was suspended before. turn is that of the newest order to suspend or resume it.
+    """
+
+    number: int
+    ordered_at: float
+    kept_before_s: float
+    done_s: float
+    doing: Doing = Doing.STARTING
+    working_since: float | None = None
+    foretold: int | None = None
+    ended_at: float | None = None
+    speed: float = 1.0
+    paused_since: float | None = None
+    paused_s: float = 0.0
+    turn: int = 0
+
+    def work_done_s(self, now: float) -> float:
+        """Seconds of work that would be done if it stopped now."""
+        if self.working_since is None:
+            return self.done_s
+        return self.done_s + (now - self.working_since) * self.speed
+
+
+@dataclass(slots=True)
+class Work:
+    """A job's work: how much there is, how much of it is safe, and what stops have cost so far.
+
+    members is with how many it takes duration_s; None: with however many it has. lost_s is the time that attempts
+    before the present one held their place and brought nothing that was kept: work to be done again, and starting,
+    saving and stopping; in seconds of the expected members. One start is owed in any case and is not in it.
+    """
+
+    duration_s: float
+    checkpoint_s: float | None = None
+    members: int | None = None
+    kept_s: float = 0.0
+    lost_s: float = 0.0
+    checkpoints: int = 0
+    attempt: Attempt | None = None
+
+
+def rest(attempt: Attempt, now: float, doing: Doing) -> None:
+    """Work no more."""
+    attempt.done_s = attempt.work_done_s(now)
+    attempt.working_since, attempt.doing = None, doing
+
+
+def end_pause(attempt: Attempt, now: float) -> None:
+    """Suspended no more."""
+    if attempt.paused_since is not None:
+        attempt.paused_s += now - attempt.paused_since
+        attempt.paused_since = None
+
+
+def until_save_s(work: Work, checkpoint_s: float) -> float:
+    """Seconds of work until the job saves by itself."""
+    assert work.attempt is not None
+    return max(0.0, checkpoint_s - (work.attempt.done_s - work.kept_s))
+
+
+def held_in_vain_s(attempt: Attempt, kept_s: float) -> float:
+    """Seconds for which an attempt that is over held its place, less the work of it that was kept.
+
+    While it was suspended others computed on its GPUs. With half of the expected members its seconds count half.
+    """
+    assert attempt.ended_at is not None, "an attempt is started while the one before it still runs"
+    held_s = attempt.ended_at - attempt.ordered_at - attempt.paused_s
+    return held_s * attempt.speed - (kept_s - attempt.kept_before_s)

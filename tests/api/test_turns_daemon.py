@@ -1,0 +1,99 @@
+"""Two counters on one GPU under a real daemon: they take turns, also across kill -9 of the daemon."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gantree.testing.daemon import Daemon
+from gantree.testing.gangs import left_over
+
+CLUSTER = """
+name: one
+tiers: [node]
+machines: {m1: {gpus: 1, gpu: H100-80GB}}
+nodes: [{names: n0, machine: m1}]
+"""
+QUANTUM_S = 0.3
+
+_RUN = f"""
+import sys
+from dataclasses import replace
+from pathlib import Path
+from gantree.api.daemon import run_daemon
+from gantree.policy.rules import Policy, TimeSharing
+text = Path(sys.argv[2]).read_text() if len(sys.argv) > 2 else None
+rules = TimeSharing(("notebook",), {QUANTUM_S})
+policy = Policy(priorities={{"notebook": 150, "batch": 200}}, time_sharing=rules)
+run_daemon(Path(sys.argv[1]), text, "cluster.yaml", policy)
+"""
+
+
+class SharingDaemon(Daemon):
+    """A daemon whose policy lets notebooks take turns."""
+
+    def spawn(self, *, with_cluster: bool = True) -> None:
+        cluster = [str(self._cluster_file)] if with_cluster else []
+        with self.output.open("ab") as output:
+            self._printed_before = output.tell()
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _RUN, str(self.state_dir), *cluster],
+                stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[SharingDaemon]:
+    with SharingDaemon(tmp_path / "state", CLUSTER) as daemon:
+        yield daemon
+    assert left_over(tmp_path) == []
+
+
+def start_counter(daemon: Daemon, name: str, folder: Path) -> Path:
+    file = folder / name
+    script = f"i=0; while :; do i=$((i+1)); echo $i > {file}; sleep 0.01; done"
+    each = "{gpu_share: 0.5, gpu_memory_GiB: 20, isolation: time-slicing}"
+    gang = f"gang: [{{role: w, members: 1, each: {each}, run: [sh, -c, '{script}']}}]"
+    daemon.client.submit(f"name: {name}\npriority: notebook\n{gang}\n", base_dir=str(folder))
+    return file
+
+
+def count(file: Path) -> int:
+    return int(file.read_text() or 0) if file.exists() else 0
+
+
+def until_suspended(daemon: Daemon, job: str) -> None:
+    deadline = time.monotonic() + 20.0
+    while not daemon.client.job(job)["suspended"]:
+        assert time.monotonic() < deadline, daemon.client.jobs()
+        time.sleep(0.01)
+
+
+def until_counting(file: Path, beyond: int) -> None:
+    deadline = time.monotonic() + 20.0
+    while count(file) <= beyond:
+        assert time.monotonic() < deadline, f"{file} stays at {beyond}"
+        time.sleep(0.01)
+
+
+def test_two_counters_on_one_gpu_take_turns_and_go_on_after_kill_9_of_the_daemon(
+    daemon: SharingDaemon, tmp_path: Path
+) -> None:
+    files = {name: start_counter(daemon, name, tmp_path) for name in ("a", "b")}
+    for job in ("a", "b", "a"):
+        until_suspended(daemon, job)
+    daemon.kill()
+    time.sleep(0.2)
+    then = {name: count(file) for name, file in files.items()}
+    time.sleep(2 * QUANTUM_S)
+    now = {name: count(file) for name, file in files.items()}
+    stood = [name for name in files if now[name] == then[name]]
+    assert len(stood) == 1, f"from {then} to {now}: one counts on, the other waits for a daemon"
+    daemon.start()
+    until_counting(files[stood[0]], beyond=now[stood[0]])
+    until_suspended(daemon, stood[0])
+    assert {daemon.client.cancel(name)["job"] for name in files} == set(files)
+    assert {daemon.wait(name)["phase"] for name in files} == {"cancelled"}
