@@ -31,6 +31,8 @@ SHOWN = (
     "jobs",
     "run",
     "why",
+    "when",
+    "what-if",
     "cancel",
     "place",
     "cost",

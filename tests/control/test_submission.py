@@ -95,6 +95,25 @@ def test_after_may_name_an_older_job_of_the_same_name(controller: Controller) ->
     assert controller.ledger.jobs["nightly-2"].spec.after == ("nightly",)
 
 
+def test_after_may_name_an_array_handed_in_earlier_and_means_all_of_the_newest(
+    controller: Controller,
+) -> None:
+    def array(size: int) -> list[Job]:
+        return [replace(job(f"shard-{n}", gpus=9), array_index=n) for n in range(size)]
+
+    submit(controller, *array(3))
+    assert submit(controller, *array(2)) == ["shard-0-2", "shard-1-2"]
+    submit(controller, job("lookalike-0"), job("merge", after=("shard",)))
+    controller.step()
+    assert controller.ledger.jobs["merge"].spec.after == ("shard-0-2", "shard-1-2")
+    with pytest.raises(BadInput, match="no job lookalike"):
+        controller.submit([job("x", after=("lookalike",))], None, {})
+    controller.cancel("shard-1-2")
+    controller.step()
+    with pytest.raises(BadInput, match="of which shard-1-2 has ended: cancelled"):
+        controller.submit([job("x", after=("shard",))], None, {})
+
+
 def test_what_comes_after_must_stand_below_and_must_not_have_failed(controller: Controller) -> None:
     submit(controller, job("prepare"))
     with pytest.raises(BadInput, match="stands below it"):

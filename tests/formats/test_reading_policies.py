@@ -87,9 +87,11 @@ def _unix_s(year: int, month: int, day: int, hour: int = 0) -> float:
         ("backfill: none", "backfill", Backfill("none")),
         ("backfill: any", "backfill", Backfill("any")),
         ("backfill: {quantile: 1}", "backfill", Backfill(quantile=1.0)),
-        ("preempt: true", "preemption", Preemption("priority")),
+        ("preempt: true", "preemption", Preemption("priority", gain=10.0)),
+        ("preempt: {gain: 2.5}", "preemption", Preemption("priority", gain=2.5)),
+        ("preempt: {by: none, gain: 2.5}", "preemption", Preemption("none")),
         ("preempt: false", "preemption", Preemption("none")),
-        ("preempt: {across: false}", "preemption", Preemption("priority", {}, False)),
+        ("preempt: {across: false}", "preemption", Preemption("priority", {}, False, 10.0)),
         ("preset: fair\nhalf_life: none", "half_life_s", None),
         ("evictions: {per_job_per_day: unlimited}", "evictions_per_day", None),
         ("evictions: {per_job_per_day: 0}", "evictions_per_day", 0),
@@ -157,6 +159,7 @@ policies = st.builds(
     order=st.lists(st.sampled_from(ORDER_KEYS[:-1]), min_size=1, unique=True).map(tuple),
     attained_levels=st.lists(st.integers(1, 10**6).map(float), unique=True).map(sorted).map(tuple),
     age_per_day=st.floats(0, 1e6),
+    stretch=st.floats(0, 1e6),
     half_life_s=st.none() | st.integers(1, 10**6).map(float),
     share_users=st.booleans(),
     backfill=st.builds(Backfill, st.sampled_from(OVERTAKE), st.integers(1, 99), st.floats(1e-6, 1)),
@@ -179,7 +182,9 @@ def _written(policy: Policy) -> dict[str, Any]:
     """A policy as its file would have it."""
     sharing = policy.time_sharing
     budget = policy.evictions_per_day
-    plain = ("order", "attained_levels", "age_per_day", "elastic", "defragment", "topology")
+    plain = (
+        "order", "attained_levels", "stretch", "age_per_day", "elastic", "defragment", "topology",
+    )  # fmt: skip
     return {
         **{field: getattr(policy, field) for field in plain},
         "half_life": "none" if policy.half_life_s is None else policy.half_life_s,
@@ -191,6 +196,7 @@ def _written(policy: Policy) -> dict[str, Any]:
             "by": policy.preemption.by,
             "who": dict(policy.preemption.who),
             "across": policy.preemption.across,
+            "gain": policy.preemption.gain,
         },
         "evictions": {"per_job_per_day": "unlimited" if budget is None else budget},
         "time_sharing": sharing and {"classes": sharing.classes, "quantum": sharing.quantum_s},

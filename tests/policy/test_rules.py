@@ -83,6 +83,7 @@ def test_presets_are_what_their_names_say() -> None:
         half_life_s=7 * 86_400.0,
         share_users=True,
         gpu_weights=PRESETS["fair"].gpu_weights,
+        preemption=Preemption(),
     )
     assert PRESETS["fair"].gpu_weights["T4-16GB"] < PRESETS["fair"].gpu_weights["A100-80GB"]
     assert PRESETS["least-attained-service"] == Policy(
@@ -99,7 +100,10 @@ def test_presets_are_what_their_names_say() -> None:
         elastic=False,
     )
     assert PRESETS["cells"] == Policy(
-        order=("priority", "arrival"), backfill=Backfill("none"), elastic=False
+        order=("priority", "arrival"),
+        backfill=Backfill("none"),
+        preemption=Preemption(),
+        elastic=False,
     )
 
 

@@ -4,10 +4,10 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,12 +17,13 @@ from starlette.exceptions import HTTPException
 
 from gantree import __version__
 from gantree.api import views
+from gantree.api.backend import Backend
 from gantree.api.client import LONGEST_WAIT_S
 from gantree.api.logs import LogState, RankLog, is_over, rank_logs, stream_attempt, stream_job
 from gantree.api.problems import MEDIA_TYPE, problem_of
+from gantree.api.questions import add_planning_routes
 from gantree.control.controller import Controller
-from gantree.control.loop import Loop, wait_until_set
-from gantree.core.explain import why
+from gantree.control.loop import wait_until_set
 from gantree.formats import read_job
 from gantree.model.errors import BadFields, GantreeError, NotFound, Problem
 from gantree.model.phases import ENDED, HOLDING, Phase
@@ -30,7 +31,6 @@ from gantree.model.phases import ENDED, HOLDING, Phase
 FACTS_AT_ONCE = 500
 LARGEST_SEQ = 2**63 - 1
 
-T = TypeVar("T")
 Json = dict[str, Any]
 
 
@@ -45,19 +45,6 @@ class Submission(BaseModel):
     user: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """What the routes work with."""
-
-    loop: Loop
-    controller: Controller
-    started_at: float
-
-    async def ask(self, question: Callable[[Controller], T]) -> T:
-        """Run a question on the controller's thread."""
-        return await self.loop.call(lambda: question(self.controller))
-
-
 def build_app(backend: Backend) -> FastAPI:
     """The application around one running control loop."""
     app = FastAPI(
@@ -70,6 +57,7 @@ def build_app(backend: Backend) -> FastAPI:
     _say_errors_as_problems(app)
     _add_job_routes(app, backend)
     _add_question_routes(app, backend)
+    add_planning_routes(app, backend)
     _add_log_route(app, backend)
     _add_site_routes(app, backend)
     return app
@@ -153,15 +141,6 @@ def _add_question_routes(app: FastAPI, backend: Backend) -> None:
             if detail["phase"] in wanted or left_s <= 0 or backend.loop.stopping:
                 return detail
             await wait_until_set(ticket, left_s)
-
-    @app.get("/v1/jobs/{word}/why")
-    async def explain(word: str) -> Json:
-        explained = await backend.ask(
-            lambda controller: why(
-                controller.ledger, controller.resolve(word), now=controller.clock()
-            )
-        )
-        return views.explanation(explained)
 
 
 def _detail(controller: Controller, word: str) -> Json:

@@ -7,7 +7,7 @@ Answers are the JSON of the routes as it comes; docs/daemon.md describes it.
 import getpass
 import json
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,24 @@ class Client:
     def why(self, job: str) -> Json:
         """Why a job is where it is."""
         return self._ask("GET", _job_path(job, "why"))
+
+    def when(self, job: str) -> Json:
+        """When a job starts, and what that hangs on."""
+        return self._ask("GET", _job_path(job, "when"))
+
+    def what_if(self, job: str, changes: Sequence[Mapping[str, object]] = ()) -> Json:
+        """What would become of a job as it is, and with each of the changes. See POST /v1/jobs/JOB/what-if."""
+        body = {"changes": [dict(change) for change in changes]}
+        return self._ask("POST", _job_path(job, "what-if"), body=body)
+
+    def queues(self) -> list[Json]:
+        """The queue tree, a row for each node."""
+        rows: list[Json] = self._ask("GET", "/v1/queues")["queues"]
+        return rows
+
+    def defragment(self, job: str, *, apply: bool = False) -> Json:
+        """The moves that would let a waiting job start; where apply, ask for them."""
+        return self._ask("POST" if apply else "GET", _job_path(job, "defragment"))
 
     def cancel(self, job: str) -> Json:
         """Ask for a job to be cancelled."""

@@ -19,7 +19,8 @@ import uvicorn
 
 from gantree import __version__
 from gantree.api import sockets
-from gantree.api.app import Backend, build_app
+from gantree.api.app import build_app
+from gantree.api.backend import Backend
 from gantree.control.controller import Controller
 from gantree.control.gpu_ids import gpu_ids_of, mig_ids_of
 from gantree.control.loop import Loop

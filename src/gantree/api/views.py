@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from gantree.api.start_view import start_json
 from gantree.core.explain import Explanation
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
@@ -21,8 +22,9 @@ def plain(value: object) -> Any:
     return to_jsonable_python(value, inf_nan_mode="strings")
 
 
-def job_row(state: JobState) -> Json:
+def job_row(ledger: Ledger, state: JobState) -> Json:
     """One job in a list: all that a table shows. Times in seconds since 1970."""
+    booking = ledger.bookings.get(state.job)
     return {
         "job": state.job,
         "name": state.spec.name,
@@ -32,6 +34,7 @@ def job_row(state: JobState) -> Json:
         "priority": state.priority,
         "gpus": state.spec.gpus,
         "members": state.spec.members,
+        "members_now": _members_now(state),
         "processes": state.spec.processes,
         "attempt": state.attempt,
         "domain": None if state.placement is None else _domain(state.placement.domain),
@@ -45,23 +48,38 @@ def job_row(state: JobState) -> Json:
         "checkpoint_step": state.checkpoint_step,
         "preemptions": state.preemptions,
         "failures": state.failures,
+        "starts_at": None if booking is None else booking.starts_at,
+        "promised": booking is not None and booking.promised,
     }
+
+
+def _members_now(state: JobState) -> int | None:
+    """Members that hold a place now: an elastic gang may have other than its file says."""
+    if state.placement is None or state.phase not in HOLDING:
+        return None
+    return len(state.placement.members)
 
 
 def rejected_row(job: str, reason: str) -> Json:
     """A job that was taken and could not be queued; of it only the reason is kept."""
     gone = dict.fromkeys(
         ("queue", "user", "priority", "gpus", "members", "processes", "attempt", "domain", "submitted_at",
-         "started_at", "ended_at", "exit_code", "checkpoint_step")
+         "started_at", "ended_at", "exit_code", "checkpoint_step", "members_now", "starts_at")
     )  # fmt: skip
     known = {"job": job, "name": job, "phase": Phase.FAILED.value, "reason": f"rejected: {reason}"}
-    never = {"held": False, "suspended": False, "preemptions": 0, "failures": 0}
+    never = {
+        "held": False,
+        "suspended": False,
+        "preemptions": 0,
+        "failures": 0,
+        "promised": False,
+    }
     return {**gone, **known, **never}
 
 
 def job_rows(ledger: Ledger) -> list[Json]:
     """All jobs in order of arrival, then the rejected ones."""
-    rows = [job_row(state) for state in ledger.jobs.values()]
+    rows = [job_row(ledger, state) for state in ledger.jobs.values()]
     return rows + [rejected_row(job, reason) for job, reason in ledger.rejected.items()]
 
 
@@ -71,7 +89,7 @@ def job_detail(ledger: Ledger, job: str) -> Json:
     if state is None:
         return {**rejected_row(job, ledger.rejected[job]), "spec": None, "placement": None}
     return {
-        **job_row(state),
+        **job_row(ledger, state),
         "spec": plain(state.spec),
         "placement": plain(state.placement),
         "not_before": state.not_before,
@@ -92,6 +110,8 @@ def explanation(explained: Explanation) -> Json:
         "refused": None if explained.refused is None else refusal_json(explained.refused),
         "ahead": list(explained.ahead),
         "ahead_count": explained.ahead_count,
+        "start": None if explained.start is None else start_json(explained.start),
+        "in_the_way": [{"job": job, "because": because} for job, because in explained.in_the_way],
     }
 
 

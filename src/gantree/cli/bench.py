@@ -10,6 +10,8 @@ from gantree.cli.options import JsonOption, new_app
 from gantree.cli.printing import columns, print_json
 from gantree.sim.bench.decisions import decisions as measure_decisions
 from gantree.sim.bench.memory import memory as measure_memory
+from gantree.sim.bench.preemption import run as measure_reclaim
+from gantree.sim.bench.queue import queue as measure_queue
 from gantree.sim.bench.siblings import fill as measure_fill
 from gantree.sim.bench.siblings import large_gang, refusals
 from gantree.sim.bench.tas import QUEUES
@@ -81,6 +83,34 @@ def tas(
 ) -> None:
     """Kueue's test of topology-aware scheduling: time in the scheduler's core for all of it."""
     _print(measure_tas(queues), as_json)
+
+
+@app.command()
+def queue(
+    gpus: GpusOption = 16_384,
+    gangs: Annotated[int, typer.Option(min=1, help="Gangs that wait.")] = 10_000,
+    events: Annotated[int, typer.Option(min=1, help="Events to measure after that.")] = 200,
+    reservations: Annotated[int, typer.Option(min=0, help="Starts that are told.")] = 4,
+    as_json: JsonOption = False,
+) -> None:
+    """How long it takes to ask a long queue anew, and what an event takes beside it."""
+    _print(measure_queue(gpus, gangs, events, reservations), as_json)
+
+
+@app.command()
+def reclaim(
+    gpus: Annotated[int, typer.Option(min=64, help="Size of the cluster.")] = 5_000,
+    as_json: JsonOption = False,
+) -> None:
+    """How long it takes to plan who leaves for one large gang, on a cluster full of single-GPU jobs."""
+    figures = measure_reclaim(gpus)
+    flat = {
+        f"{question}_{name}": value
+        for question, of_question in figures.items()
+        if question != "gpus"
+        for name, value in of_question.items()
+    }
+    _print(figures if as_json else {"gpus": figures["gpus"], **flat}, as_json)
 
 
 @app.command()

@@ -34,8 +34,22 @@ def jobs(
 def _cells(row: dict[str, Any], now: float) -> tuple[str, ...]:
     domain = row["domain"]
     place = "" if domain is None else domain["name"] or domain["tier"]
-    numbers = [_or_nothing(row[field]) for field in ("queue", "priority", "gpus", "members")]
-    return (row["job"], row["phase"], *numbers, place, _for(row, now), _note(row))
+    numbers = [_or_nothing(row[field]) for field in ("queue", "priority", "gpus")]
+    return (
+        row["job"],
+        row["phase"],
+        *numbers,
+        _members(row),
+        place,
+        _for(row, now),
+        _note(row, now),
+    )
+
+
+def _members(row: dict[str, Any]) -> str:
+    """Members, or, of a gang that runs with others than its file says, "2 of 4"."""
+    now, written = row["members_now"], row["members"]
+    return _or_nothing(written) if now in (None, written) else f"{now} of {written}"
 
 
 def _or_nothing(value: object) -> str:
@@ -48,10 +62,14 @@ def _for(row: dict[str, Any], now: float) -> str:
     return "" if since is None else span((row["ended_at"] or now) - since)
 
 
-def _note(row: dict[str, Any]) -> str:
-    """What is unusual about the job."""
+def _note(row: dict[str, Any], now: float) -> str:
+    """What is unusual about the job, and the start that it was told."""
     succeeded = row["phase"] == Phase.SUCCEEDED
     parts = [row["reason"]] if row["reason"] and not succeeded else []
+    parts += [word for word in ("held", "suspended") if row[word]]
+    if row["starts_at"] is not None:
+        told = "starts in" if row["promised"] else "starts probably in"
+        parts.append(f"{told} {span(row['starts_at'] - now)}")
     if row["exit_code"] and row["phase"] in ENDED:
         parts.append(f"exit code {row['exit_code']}")
     if row["preemptions"]:

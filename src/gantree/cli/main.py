@@ -24,15 +24,25 @@ class Commands(LazyGroup):
         "run": Listed("gantree.cli.run", "Run a command as a gang and follow it to its end."),
         "jobs": Listed("gantree.cli.jobs", "List the jobs that wait or run."),
         "why": Listed("gantree.cli.why", "Explain why a job is where it is."),
+        "when": Listed(
+            "gantree.cli.when", "Say when a job starts: what was promised, or an estimate."
+        ),
+        "queues": Listed(
+            "gantree.cli.queues", "List the queues with what each is owed, uses, borrows and lends."
+        ),
         "logs": Listed("gantree.cli.logs", "Print what the processes of a job wrote."),
         "cancel": Listed("gantree.cli.cancel", "Cancel jobs, whether they wait or run."),
         "hold": Listed("gantree.cli.hold", "Keep waiting jobs from being started."),
         "release": Listed("gantree.cli.release", "Let held jobs go."),
+        "defragment": Listed(
+            "gantree.cli.defragment", "Say which gangs would move so that a job starts."
+        ),
         "place": Listed(
             "gantree.cli.place", "Say where jobs would go on a cluster; start nothing."
         ),
         "what-if": Listed(
-            "gantree.cli.what_if", "Say where jobs would go if nodes, jobs or sizes were otherwise."
+            "gantree.cli.what_if",
+            "Say where jobs would go, or when one would start, if things were otherwise.",
         ),
         "ranks": Listed("gantree.cli.ranks", "Say which rank of a job runs on which GPU."),
         "cost": Listed("gantree.cli.cost", "Say what a job's traffic costs where it would run."),

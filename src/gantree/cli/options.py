@@ -29,10 +29,17 @@ StateOption = Annotated[
     ),
 ]
 
+PRESETS = (
+    "gantree", "fifo", "backfill", "fair", "least-attained-service", "srsf", "cells", "first-fit",
+)  # fmt: skip
+"""As `formats.policies.PRESET_NAMES`, which takes long to import; a test holds the two equal."""
+
 PolicyOption = Annotated[
     str | None,
     typer.Option(
-        "--policy", metavar="NAME|FILE", help="A preset (gantree, fifo) or a policy file."
+        "--policy",
+        metavar="NAME|FILE",
+        help=f"A preset ({', '.join(PRESETS)}) or a policy file. [default: {PRESETS[0]}]",
     ),
 ]
 

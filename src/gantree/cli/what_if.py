@@ -1,5 +1,7 @@
 """`gantree what-if`: what would be placed if nodes were out of use, jobs had ended, or a gang were of another size.
 
+With one word it is about a job of the daemon, and `cli.what_if_live` answers. What follows is about files.
+
 Offline, like `gantree place`: files in, an answer out, nothing is started. One trial is as things are, one with all
 that is to be otherwise, then one for each size that is asked. Each starts from the cluster file anew; in each the jobs
 are placed in the order of the command line and hold their place for the ones after them.
@@ -11,7 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gantree.cli.options import JsonOption, PolicyOption, new_app
+from gantree.cli import what_if_live as live
+from gantree.cli.options import JsonOption, PolicyOption, StateOption, new_app
 from gantree.cli.placement_lines import placement_lines
 from gantree.cli.placement_text import placement_json
 from gantree.cli.policies import policy_of
@@ -75,18 +78,59 @@ class Trial:
 
 @app.command("what-if")
 def what_if(
-    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="Cluster file.")],
-    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help='Job files; "-" is stdin.')],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="JOB | CLUSTER FILE...",
+            help='A job of the daemon; or a cluster file and job files ("-" is stdin).',
+        ),
+    ],
     without: WithoutOption = None,
     ended: EndedOption = None,
     with_members: MembersOption = None,
     policy: PolicyOption = None,
+    relax: live.RelaxOption = None,
+    members: live.SizeOption = None,
+    gpu: live.GpuOption = None,
+    priority: live.PriorityOption = None,
+    time_limit: live.TimeLimitOption = None,
+    queue: live.QueueOption = None,
+    together: live.TogetherOption = False,
+    state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say where jobs would go if nodes, jobs or sizes were otherwise.
+    """Say where jobs would go, or when one would start, if things were otherwise.
 
-    Exit status: 0 all placed in every trial that was asked for, 3 some refused, 2 bad input.
+    Exit status: 0 all placed in every trial that was asked for, or the job would start at once in some alternative;
+    3 some refused, or it would in none; 2 bad input.
     """
+    changes = live.changes_of(relax, members, gpu, priority, time_limit, queue, together=together)
+    if len(words) == 1:
+        if without or ended or with_members or policy is not None:
+            raise BadInput(
+                "--without, --ended, --with-members and --policy: found with one word, which is a job of the daemon; "
+                "allowed: with a cluster file and job files"
+            )
+        live.answer(words[0], changes, state, as_json=as_json)
+        return
+    if changes:
+        raise BadInput(
+            "--relax, --members, --gpu, --priority, --time-limit and --queue: found with files; allowed: with one job "
+            "of the daemon (for files: --with-members, or change the file)"
+        )
+    _from_files(words[0], words[1:], without, ended, with_members, policy, as_json=as_json)
+
+
+def _from_files(
+    cluster: str,
+    jobs: Sequence[str],
+    without: Sequence[str] | None,
+    ended: Sequence[str] | None,
+    with_members: Sequence[int] | None,
+    policy: str | None,
+    *,
+    as_json: bool,
+) -> None:
     fabric = Fabric.build(read_cluster(read_text(cluster), source_of(cluster)))
     asked = [job for file in jobs for job in read_job(read_text(file), source_of(file))]
     occupancy = Occupancy(fabric)

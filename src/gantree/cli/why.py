@@ -1,5 +1,6 @@
 """`gantree why`: the answer to the question that everybody asks a scheduler."""
 
+import time
 from typing import Any
 
 import typer
@@ -7,6 +8,7 @@ import typer
 from gantree.cli.daemon import JobArgument, client
 from gantree.cli.options import JsonOption, StateOption, new_app
 from gantree.cli.printing import print_json
+from gantree.cli.start_text import OBJECTIONS, start_line
 from gantree.cli.verdicts import refusal_lines
 
 app = new_app()
@@ -35,4 +37,10 @@ def _details(answer: dict[str, Any]) -> list[str]:
         more = answer["ahead_count"] - len(answer["ahead"])
         names = ", ".join(answer["ahead"]) + (f" and {more} more" if more else "")
         lines.append(f"goes first: {names}")
+    lines += [
+        f"would have to end: {each['job']} ({OBJECTIONS.get(each['because'], each['because'])})"
+        for each in answer["in_the_way"]
+    ]
+    if answer["start"] is not None:
+        lines.append(start_line(answer["start"], time.time()))
     return lines

@@ -11,6 +11,7 @@ from typing import Any
 from gantree.control.alarm import Alarm
 from gantree.control.clock import SteadyClock
 from gantree.control.intake import Intake
+from gantree.control.policy_fit import check_fit
 from gantree.control.ports import Clock, MakeCluster
 from gantree.control.recovery import site_on_record, to_settle, vanished
 from gantree.control.submission import (
@@ -26,6 +27,7 @@ from gantree.control.submission import (
 )
 from gantree.control.turn import Turns
 from gantree.core.ledger import Ledger
+from gantree.core.moves import Defragmentation, defragmentation_plan
 from gantree.core.scheduler import Scheduler
 from gantree.core.state import JobState
 from gantree.journal.contract import Journal
@@ -34,12 +36,14 @@ from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.events import (
     CancelRequested,
     ClusterObserved,
+    DefragmentRequested,
     HoldRequested,
     JobSubmitted,
     ReleaseRequested,
 )
 from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, Phase
+from gantree.planning.taste import taste_of
 from gantree.policy.rules import Policy
 
 RECONCILE_EVERY_S = 30.0
@@ -62,7 +66,8 @@ class Controller:
     ) -> None:
         """site is the cluster as described now, None to go on with the one on record.
 
-        Raises BadInput if there is neither, JournalError if the journal cannot be read.
+        Raises BadInput if there is neither, and for a policy that does not suit it; JournalError if the journal cannot
+        be read.
         """
         self.journal = journal
         self.policy = policy
@@ -74,6 +79,7 @@ class Controller:
         known = site or on_record
         if known is None:
             raise BadInput("the first start on a state directory needs a cluster file")
+        check_fit(policy, known, folded.ledger)
         self._new_site = site if site != on_record else None
         self.cluster = make_cluster(known, self.intake.tell, self.clock)
         self.turns = Turns(journal, self.cluster, self.epoch, self._fold, folded)
@@ -192,7 +198,37 @@ class Controller:
         self._ask(ReleaseRequested, state.job, "release-requested")
         return state.job
 
-    def _ask(self, kind: type[HoldRequested | ReleaseRequested], job: str, name: str) -> None:
+    def moves_for(self, word: str) -> tuple[Defragmentation | None, str]:
+        """The moves that would let a waiting job start now; where there are none, None and a sentence that says why.
+
+        Raises NotFound, and Conflict for a job that does not wait.
+        """
+        state = self._not_ended(word)
+        if state.phase is not Phase.PENDING:
+            raise Conflict(f"{state.job} is {state.phase}: moves are made for jobs that wait")
+        if self.policy.defragment == "off":
+            return None, "The policy says `defragment: off`."
+        plan = defragmentation_plan(self.ledger, state.job, self.clock(), taste_of(self.policy))
+        reason = f"No moves let {state.job} start now and cost less than they gain."
+        return plan, "" if plan else reason
+
+    def defragment(self, word: str) -> str:
+        """Ask for the moves that let a waiting job start, by id or name; give its id. They are planned anew when made.
+
+        Raises NotFound, and Conflict for a job that does not wait or for which no moves gain.
+        """
+        plan, reason = self.moves_for(word)
+        if plan is None:
+            raise Conflict(reason)
+        self._ask(DefragmentRequested, plan.job, "defragment-requested")
+        return plan.job
+
+    def _ask(
+        self,
+        kind: type[HoldRequested | ReleaseRequested | DefragmentRequested],
+        job: str,
+        name: str,
+    ) -> None:
         """Take in what a user may ask of a job again and again: each time is an event of its own."""
         self._asked += 1
         event_id = f"{job}/{name}/{self.epoch}.{self._asked}"

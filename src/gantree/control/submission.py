@@ -143,7 +143,7 @@ def job_of(ledger: Ledger, word: str) -> str | None:
 def with_predecessors(
     jobs: Sequence[Job], chosen: Sequence[Submitted], ledger: Ledger
 ) -> list[Job]:
-    """The jobs with the names in `after` made into ids: of a job above in the same file, else of an older one.
+    """The jobs with the names in `after` made into ids: of a job above in the same file, else of an older one or array.
 
     Raises BadInput where there is no such job, where it stands below, and where it has ended without success.
     """
@@ -152,26 +152,42 @@ def with_predecessors(
     resolved = []
     for job, submitted in zip(jobs, chosen, strict=True):
         below.remove(job.name)
-        before = []
+        before: list[str] = []
         for name in job.after:
             if name in below and name not in above:
                 raise BadInput(
                     f"{job.name} comes after {name}, which stands below it; write it above"
                 )
-            before.append(above.get(name) or _predecessor(job.name, name, ledger))
+            before += [above[name]] if name in above else _predecessors(job.name, name, ledger)
         above[job.name] = submitted.job
-        resolved.append(replace(job, after=tuple(before)))
+        resolved.append(replace(job, after=tuple(dict.fromkeys(before))))
     return resolved
 
 
-def _predecessor(job: str, name: str, ledger: Ledger) -> str:
+def _predecessors(job: str, name: str, ledger: Ledger) -> tuple[str, ...]:
+    """The older jobs that a name in `after` means: one, or all of the newest array of that name."""
     before = job_of(ledger, name)
-    if before is None or before in ledger.rejected:
+    found = array_of(ledger, name) if before is None else (before,)
+    if not found or before in ledger.rejected:
         raise BadInput(f"{job} comes after {name}, and there is no job {name}")
-    phase = ledger.jobs[before].phase
-    if phase in ENDED and phase is not Phase.SUCCEEDED:
-        raise BadInput(f"{job} comes after {name}, which has ended: {phase}")
-    return before
+    for each in found:
+        phase = ledger.jobs[each].phase
+        if phase in ENDED and phase is not Phase.SUCCEEDED:
+            which = "which" if before else f"of which {each}"
+            raise BadInput(f"{job} comes after {name}, {which} has ended: {phase}")
+    return found
+
+
+def array_of(ledger: Ledger, name: str) -> tuple[str, ...]:
+    """The jobs of the array of this name that was handed in last, by index; () where there was none."""
+    found = [state for state in ledger.jobs.values() if _is_of_array(state.spec, name)]
+    newest_at = max((state.submitted_at for state in found), default=0.0)
+    newest = [state for state in found if state.submitted_at == newest_at]
+    return tuple(state.job for state in sorted(newest, key=lambda each: each.seq))
+
+
+def _is_of_array(spec: Job, name: str) -> bool:
+    return spec.array_index is not None and spec.name == f"{name}-{spec.array_index}"
 
 
 def warnings_of(jobs: Sequence[Job], ledger: Ledger) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ which share, how long jobs like this one ran: the answers are in `policy`; here 
 the ledger.
 """
 
+from collections.abc import Iterable
 from math import ceil, inf, log2
 
 from gantree.core.state import JobState
@@ -38,13 +39,17 @@ class Accounts:
         self._fabric: Fabric | None = None
         self._asked_of_signature: dict[int, Amounts] = {}
         self.elastic: dict[str, None] = {}
+        self._guaranteed_queues: dict[int, bool] = {}
         self._guarantees = any(rule.guarantee for rule in policy.queues)
+        self._claims: dict[str, tuple[JobState, Amounts]] = {}
+        self._claims_at_home: dict[str, None] = {}
 
     def see(self, fabric: Fabric) -> None:
         """The cluster is another one from now on."""
         self._fabric = fabric
         capacity = capacity_of(fabric)
         self.quota.capacity = capacity
+        self.order.cluster_gpus = max(1.0, capacity.get("gpus", 0.0))
         self.shares.capacity = capacity
 
     def queue_of(self, spec: Job) -> int:
@@ -71,7 +76,10 @@ class Accounts:
 
     def is_full(self, spec: Job) -> str:
         """Why a queue takes no more jobs in, in words; "" where it does."""
-        return self.quota.may_wait(self.queue_of(spec)).words
+        node = self.tree.queue_node(
+            spec.queue
+        )  # asking must not make one: a job that is rejected leaves no trace
+        return "" if node is None else self.quota.may_wait(node).words
 
     def line_of(self, state: JobState) -> Line:
         """The line of all who get the same answer as this job, as long as it waits."""
@@ -121,6 +129,19 @@ class Accounts:
         self.shares.give_back(state.job, at)
         self.elastic.pop(state.job, None)
 
+    def claim(self, state: JobState, placement: Placement, *, at_home: bool) -> None:
+        """Room is held for a gang from now on, and so is what it takes of its queue's quota."""
+        if self.policy.queues:
+            self._claims[state.job] = (state, self.held(placement))
+        if at_home:
+            self._claims_at_home[state.job] = None
+
+    def drop_claim(self, job: str) -> None:
+        """Nothing is held for a gang any more."""
+        self._claims_at_home.pop(job, None)
+        if self._claims.pop(job, None):
+            self.quota.free()
+
     def rank_again(self, state: JobState) -> None:
         """The priority of a gang that holds a place has changed."""
         self.quota.rerank(state.job, _rank(state))
@@ -132,8 +153,12 @@ class Accounts:
 
     def is_guaranteed(self, queue: int) -> bool:
         """Whether anything is guaranteed to a queue, or to one that it is in."""
-        rules = (self.tree.rule[node] for node in self.tree.path(queue))
-        return any(rule is not None and (rule.guarantee or rule.cells) for rule in rules)
+        known = self._guaranteed_queues.get(queue)
+        if known is None:
+            rules = (self.tree.rule[node] for node in self.tree.path(queue))
+            known = any(rule is not None and (rule.guarantee or rule.cells) for rule in rules)
+            self._guaranteed_queues[queue] = known
+        return known
 
     def is_unlimited(self, queue: int) -> bool:
         """Whether no quota and no limit can keep a job of a queue from starting."""
@@ -153,10 +178,7 @@ class Accounts:
 
     def admits_instead(self, state: JobState, amounts: Amounts) -> bool:
         """Whether its queue lets a gang that holds a place hold these amounts instead."""
-        admission = self.quota.room_without(
-            state.queue, amounts, [state.job], state.spec.preemptible
-        )
-        return not admission.refused
+        return not self.admission(state, amounts, [state.job]).refused
 
     def is_owed(self, state: JobState) -> bool:
         """Whether a gang that holds a place is within what its queue is guaranteed."""
@@ -164,9 +186,60 @@ class Accounts:
             return True
         return self.is_guaranteed(state.queue) and self.quota.owed(state.job)
 
-    def admission(self, state: JobState, amounts: Amounts) -> Admission:
-        """What the job's queue says to so much more."""
-        return self.quota.room(state.queue, amounts, may_borrow=state.spec.preemptible)
+    def admission(self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()) -> Admission:
+        """What the job's queue says to so much more, were these running jobs gone.
+
+        Whoever has a claim counts as if it ran already, but for those whose claims give way to the job.
+        """
+        without, beside = list(gone), []
+        for job, (other, claimed) in self._claims.items():
+            if other is state or self.overrules(state, other):
+                continue
+            if self.quota.holds(job) and job not in without:
+                without.append(job)
+                beside.append((other.queue, _larger(claimed, self._held_by(other))))
+            else:
+                beside.append((other.queue, claimed))
+        may_borrow = state.spec.preemptible
+        return self.quota.room_without(state.queue, amounts, without, may_borrow, beside)
+
+    def overrules(self, state: JobState, other: JobState) -> bool:
+        """Whether what is claimed for another job gives way to a waiting one: only where none of its rights is less.
+
+        Where one right alone decided, two jobs could stop each other for ever. A gang that moves gives way to nobody,
+        nor does one that goes home: guests would take its place in turns, and be told to leave again.
+        """
+        if other.moving is not None or other.job in self._claims_at_home:
+            return False
+        if not self.goes_before(state, other):
+            return False
+        if self.policy.preemption.by == "priority" and state.priority < other.priority:
+            return False
+        return self._is_due(state) or not self._is_due(other)
+
+    def goes_before(self, state: JobState, other: JobState) -> bool:
+        """Whether a waiting job goes before another: between queues by what comes before shares, in one by it all."""
+        shared = self.order.before_share
+        if state.spec.queue == other.spec.queue or shared is None:
+            return state.position < other.position
+        return state.position.key[:shared] < other.position.key[:shared]
+
+    def _is_due(self, state: JobState) -> bool:
+        """Whether what a waiting job asks for is within what its queue is guaranteed, beside those that run."""
+        if not self.is_guaranteed(state.queue):
+            return False
+        answer = self.quota.room(state.queue, self.asked(state), state.spec.preemptible)
+        return answer.state == "owed" or answer.reclaim
+
+    def _held_by(self, state: JobState) -> Amounts:
+        assert state.placement is not None, f"{state.job} has no place"
+        return self.held(state.placement)
+
+
+def _larger(amounts: Amounts, others: Amounts) -> Amounts:
+    """Of each resource the larger amount."""
+    keys = dict.fromkeys((*amounts, *others))
+    return {key: max(amounts.get(key, 0.0), others.get(key, 0.0)) for key in keys}
 
 
 def _limits(rule: QueueRule) -> bool:

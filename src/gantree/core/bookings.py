@@ -29,6 +29,9 @@ from gantree.planning.reserve import Reservation, Running, Timeline, better, sli
 from gantree.policy.rules import Policy
 from gantree.policy.runtimes import estimated_end
 
+LATE_S = 5.0
+"""Seconds by which a start may be late and has not slipped: who is killed in time is reported gone a bit later."""
+
 
 def running(ledger: Ledger, now: float, *, limits_only: bool) -> Iterator[Running]:
     """Everyone who holds room, with the end that is enforced, or, where not limits_only, the one that is probable."""
@@ -106,10 +109,13 @@ def review(draft: Draft, taste: Taste, ended: frozenset[str]) -> None:
 
 def _broken(ledger: Ledger, job: str, booking: Booking, now: float) -> str:
     """What happened so that a reservation does not stand; "" where it does."""
-    due = booking.starts_at <= now
+    due = booking.starts_at + LATE_S <= now
     lost = any(node in ledger.unusable for node in booking.placement.nodes)
     if not due and not lost:
         return ""
+    if job in ledger.claims and not lost:
+        leaving = [one for one in ledger.claims[job].victims if one in ledger.leaving]
+        return f"{', '.join(leaving) or 'what was claimed'} is late to leave"
     slip = slip_of(
         ledger.rooms(),
         BOOKING + job,
@@ -162,11 +168,12 @@ def _record(draft: Draft, state: JobState, found: Reservation, slips: int) -> No
 
 
 def _is_sure_of_quota(ledger: Ledger, state: JobState) -> bool:
-    """Whether no quota can stand between the job and its start: nothing limits its queue, or it is owed its room."""
-    accounts = ledger.accounts
-    if accounts.is_unlimited(state.queue):
-        return True
-    return accounts.admission(state, accounts.asked(state)).state == "owed"
+    """Whether no quota can stand between the job and its start.
+
+    What a queue is owed now it may have used up by then, for jobs that came later; so there are estimates only.
+    """
+    unbound = not any(rule.cells for rule in ledger.policy.queues)
+    return unbound and ledger.accounts.is_unlimited(state.queue)
 
 
 def first_in_the_way(ledger: Ledger, state: JobState) -> str | None:
@@ -236,9 +243,9 @@ class Desk:
         return len(draft.facts) > before
 
     def wake_at(self, ledger: Ledger, now: float) -> float:
-        """The next reserved start after now, in seconds; inf if there is none."""
-        starts = (booking.starts_at for booking in ledger.bookings.values())
-        return min((start for start in starts if start > now), default=inf)
+        """The next moment after now at which a reserved start is late, in seconds; inf if there is none."""
+        late = (booking.starts_at + LATE_S for booking in ledger.bookings.values())
+        return min((moment for moment in late if moment > now), default=inf)
 
 
 def waits_for_room(ledger: Ledger, state: JobState) -> bool:

@@ -28,16 +28,17 @@ from math import inf
 from gantree.core.bookings import Desk
 from gantree.core.draft import Draft
 from gantree.core.freeable import Freeable
-from gantree.core.growth import grow
+from gantree.core.growth import Growth
 from gantree.core.holds import lifted, passed_by
 from gantree.core.homes import Homes
 from gantree.core.ledger import CLAIM, Ledger
 from gantree.core.lifecycle import start
+from gantree.core.moves import move_as_requested
 from gantree.core.room import Wanted, make_room
 from gantree.core.state import JobState
 from gantree.core.waiting import eligible, in_order
 from gantree.core.wakes import Wakes
-from gantree.core.ways import Ways
+from gantree.core.ways import Ways, rations_models
 from gantree.model.facts import ClaimDropped, PriorityChanged
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
@@ -45,6 +46,7 @@ from gantree.model.placements import Placement
 from gantree.placement.elastic import best_size
 from gantree.placement.search import find, fits
 from gantree.placement.taste import Taste
+from gantree.planning.rightsize import chooses
 from gantree.policy.boosts import boost_of, next_expiry
 from gantree.policy.order import Line, Position
 from gantree.policy.rules import Policy
@@ -62,13 +64,17 @@ class Cycle:
     def __init__(self, policy: Policy, taste: Taste) -> None:
         self._policy = policy
         self._taste = taste
+        self._in_turn = policy.backfill.overtake == "none"
+        self._moves = policy.defragment == "apply"
         self._wakes = Wakes()
         self._desk = Desk(policy, taste)
         self._homes = Homes(policy, taste)
+        self._models_rationed = rations_models(policy)
         self._versions = (-1, -1)
         self._refused: set[Hashable] = set()
         self._retry_at: dict[Line, float | None] = {}
-        self._ways = Ways(policy.restart_s)
+        self._ways = Ways(policy)
+        self._growth = Growth(taste)
         self._freeable = Freeable()
         self._over: dict[Line, int] = {}
         self._settled_at = -1
@@ -83,10 +89,9 @@ class Cycle:
         self._end_boosts(draft)
         self._settle_claims(draft)
         self._homes.send(draft)
-        self._closed.clear()
-        while not self._walk(draft) or self._desk.review(draft):
+        while self._brings_up_answers(draft) or move_as_requested(draft, self._taste):
             pass
-        grow(draft, self._taste)
+        self._growth.grow(draft)
 
     def wake_at(self, ledger: Ledger, now: float) -> float | None:
         """The next moment after now at which time alone could change an answer."""
@@ -97,10 +102,28 @@ class Cycle:
             if moment is not None and moment > now and line in ledger.lines
         ]
         moments += [self._desk.wake_at(ledger, now), next_expiry(self._policy, now)]
+        moments.append(self._growth.wake_at(ledger, now))
         first = min(moments)
         return None if first == inf else first
 
     # ----- the walk
+
+    def _brings_up_answers(self, draft: Draft) -> bool:
+        """Walk, and make told starts anew; whether some may get another answer now.
+
+        Who was told to leave in this walk may leave room to those that it had asked before, too; and room that was
+        reserved when claims were settled may be free by now.
+        """
+        ledger = draft.ledger
+        self._settle_claims(draft)
+        if self._moves:  # whether moves pay changes with time, and with what is told and saved
+            self._retry_at.clear()
+        facts, before = len(draft.facts), (ledger.room_version, ledger.holders_version)
+        if not self._walk(draft) or self._desk.review(draft):
+            return True
+        if self._moves and len(draft.facts) > facts:
+            return True
+        return before != (ledger.room_version, ledger.holders_version)
 
     def _walk(self, draft: Draft) -> bool:
         """Ask every job that might start or make room, and tell the first that wait; False where it must begin again.
@@ -109,8 +132,9 @@ class Cycle:
         """
         ledger = draft.ledger
         self._forget_outdated(ledger)
+        self._closed.clear()
         self._desk.open(ledger)
-        lines = None if self._desk.wants_more(ledger) else self._awake(draft)
+        lines = None if self._in_turn or self._desk.wants_more(ledger) else self._awake(draft)
         ask = partial(self._goes_on, draft)
         for line, position in in_order(ledger, draft.now, lines, ask):
             state = ledger.jobs[position.job]
@@ -119,6 +143,8 @@ class Cycle:
             was_told = state.job in ledger.bookings
             if self._worth_asking(draft, line, state):
                 self._ask(draft, line, state)
+            if self._in_turn and state.phase is Phase.PENDING and state.job not in ledger.claims:
+                self._closed.add(state.spec.queue)
             if state.phase is Phase.PENDING:
                 self._desk.consider(draft, state)
             elif was_told:
@@ -134,7 +160,9 @@ class Cycle:
         state = ledger.jobs[position.job]
         if state.spec.queue in self._closed:
             return False
-        if self._worth_asking(draft, line, state) or self._desk.wants_more(ledger):
+        if self._in_turn or self._desk.wants_more(ledger):
+            return True
+        if self._worth_asking(draft, line, state):
             return True
         return any(ledger.jobs[job].line == line for job in ledger.bookings)
 
@@ -169,18 +197,15 @@ class Cycle:
         if line in self._retry_at:
             moment = self._retry_at[line]
             return moment is not None and moment <= now
-        freeable = self._freeable.by(ledger, line)
-        return freeable > 0 and self._wakes.suffices(ledger, line, freeable)
+        is_over = self._is_over(ledger, line)
+        return self._freeable.may_make_room(ledger, line, is_over, self._wakes.suffices)
 
     # ----- one job
 
     def _ask(self, draft: Draft, line: Line, state: JobState) -> None:
         """Start a job in the first way that has a place, or make room for it in the first that others give up."""
         ledger = draft.ledger
-        ways = [
-            (way, ledger.accounts.admission(state, ledger.accounts.asked_on(state, way)))
-            for way in self._ways.of(ledger, state)
-        ]
+        ways = self._ways.answers(ledger, state)
         key = self._key(ledger, state, draft.now)
         if key not in self._refused:
             if any(not one.refused and self._place(draft, state, way) for way, one in ways):
@@ -200,8 +225,6 @@ class Cycle:
                     moments.append(retry_at)
             later = [moment for moment in moments if moment is not None]
             self._retry_at[line] = min(later, default=None)
-        if self._policy.backfill.overtake == "none":
-            self._closed.add(state.spec.queue)
 
     def _place(self, draft: Draft, state: JobState, way: Job) -> bool:
         """Start a job if it has a place now that its queue admits."""
@@ -236,10 +259,12 @@ class Cycle:
         for job in sorted(waiting, key=lambda name: ledger.jobs[name].position):
             state, claim = ledger.jobs[job], ledger.claims[job]
             placement = self._claimed(ledger, state)
-            if placement is not None:
+            if placement is not None and self._may_start(ledger, state, placement):
                 draft.record(ClaimDropped(at=draft.now, job=job, reason="its room is free"))
                 start(draft, state, placement, at_home=claim.at_home)
-            elif ledger.leaving.keys().isdisjoint(claim.victims):
+            elif ledger.leaving.keys().isdisjoint(
+                claim.victims if placement is None else ledger.leaving
+            ):
                 draft.record(ClaimDropped(at=draft.now, job=job, reason="the room was lost"))
         self._settled_at = ledger.room_version
 
@@ -247,12 +272,22 @@ class Cycle:
         """The place of a claimant, if its room is free: the very one where it was decided, else the best."""
         claim = ledger.claims[state.job]
         with lifted(ledger, (CLAIM + state.job,)) as rooms:
-            exact = state.moving is not None or claim.at_home
+            exact = state.moving is not None or claim.at_home or self._has_ways(state.spec)
             if exact or len(claim.placement.members) != state.spec.members:
-                return None if rooms.missing(claim.placement.members) else claim.placement
+                lost = not ledger.unusable.keys().isdisjoint(claim.placement.nodes)
+                return None if lost or rooms.missing(claim.placement.members) else claim.placement
             if not fits(rooms, state.spec):
                 return None
             return find(rooms, state.spec, self._taste)
+
+    def _has_ways(self, spec: Job) -> bool:
+        return chooses(spec) or self._models_rationed
+
+    def _may_start(self, ledger: Ledger, state: JobState, placement: Placement) -> bool:
+        """Whether nothing but room kept a claimant waiting: some who leave may do so for its quota."""
+        if state.moving is not None or ledger.claims[state.job].at_home:
+            return True
+        return self._admits(ledger, state, placement)
 
     def _end_boosts(self, draft: Draft) -> None:
         """Give every job the number that it has now, where a boost has expired since the last time."""

@@ -6,13 +6,17 @@ from gantree.model.orders import Order
 
 
 class Draft:
-    """What one call of `Scheduler.handle` has decided so far, at `now` seconds."""
+    """What one call of `Scheduler.handle` has decided so far, at `now` seconds.
+
+    moves_for are waiting jobs for which an operator wants gangs moved, once everything else is decided.
+    """
 
     def __init__(self, ledger: Ledger, now: float) -> None:
         self.ledger = ledger
         self.now = now
         self.facts: list[Fact] = []
         self.orders: list[Order] = []
+        self.moves_for: list[str] = []
 
     def record(self, *facts: Fact) -> None:
         """Decide: each fact holds from here on."""

@@ -12,15 +12,18 @@ from gantree.core.ledger import Ledger
 from gantree.core.room import Wanted, room_to_come, whom_to_ask
 from gantree.core.state import JobState
 from gantree.core.waiting import ahead_of
-from gantree.core.ways import no_way
+from gantree.core.ways import answers, no_way
 from gantree.model.errors import NotFound
+from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, Phase
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused, Shortage
+from gantree.placement.elastic import placed_elastically
 from gantree.placement.search import fits, place
 from gantree.placement.taste import DEFAULT
 from gantree.planning.preempt import why_not
 from gantree.policy.admission import Admission
+from gantree.topology.occupancy import Occupancy
 
 AHEAD_SHOWN = 10
 """How many of the jobs that go first are named."""
@@ -124,7 +127,7 @@ def _present(state: JobState) -> str:
     assert state.placement is not None
     domain, nodes = state.placement.domain, state.placement.gpus_of_node()
     where = f"{domain.tier} {domain.name}".strip()
-    held = f"Holds {state.spec.gpus} GPUs on {len(nodes)} nodes in one {where}, attempt {state.attempt}"
+    held = f"Holds {state.gpus} GPUs on {len(nodes)} nodes in one {where}, attempt {state.attempt}"
     if state.phase is Phase.SAVING:
         return f"{held}; was asked to save a checkpoint{_for_whom(state)} and will then stop."
     if state.phase is Phase.STOPPING:
@@ -163,16 +166,26 @@ def _refusal(
     ledger: Ledger, state: JobState, now: float
 ) -> tuple[Refused | None, tuple[tuple[str, str], ...]]:
     """The verdict on the gang now, None if it would start; and who would have to end for it."""
-    admission = ledger.accounts.admission(state, ledger.accounts.asked(state))
-    closed = no_way(ledger, state.spec) or (
-        _refused_by_queue(admission) if admission.refused else None
-    )
+    closed = no_way(ledger, state.spec)
     if closed is not None:
         return closed, ()
+    ways = answers(ledger, state)
+    admitted = [each for each in ways if not each[1].refused]
+    if not admitted:
+        return _refused_by_queue(ways[0][1]), ()
     with lifted(ledger, passed_by(ledger, state, now)) as rooms:
-        verdict = place(rooms, state.spec)
-    if isinstance(verdict, Placement):
+        verdicts = [_verdict(ledger, state, rooms, way) for way, _ in admitted]
+    if None in verdicts:
         return None, ()
+    (_, admission), verdict = admitted[0], verdicts[0]
+    assert verdict is not None
+    return _beyond_room(ledger, state, admission, verdict, now)
+
+
+def _beyond_room(
+    ledger: Ledger, state: JobState, admission: Admission, verdict: Refused, now: float
+) -> tuple[Refused, tuple[tuple[str, str], ...]]:
+    """The verdict on a gang that has no room, where others hold it: for whom, or by what right; and who would end."""
     if verdict.never:
         return verdict, ()
     held = _held_for_others(ledger, state)
@@ -185,6 +198,16 @@ def _refusal(
         sentence = f"{verdict.sentence} It may not stop {job}{others} ({because})."
         return replace(verdict, gate=Gate.HARM, sentence=sentence), in_the_way
     return verdict, in_the_way
+
+
+def _verdict(ledger: Ledger, state: JobState, rooms: Occupancy, way: Job) -> Refused | None:
+    """Why a job does not start in one of its ways, at its smallest size; None where it would."""
+    elastic = way.elastic is not None and ledger.policy.elastic
+    found = placed_elastically(rooms, way)[1] if elastic else place(rooms, way)
+    if isinstance(found, Refused):
+        return found
+    admission = ledger.accounts.admission(state, ledger.accounts.held(found))
+    return _refused_by_queue(admission) if admission.refused else None
 
 
 def _refused_by_queue(admission: Admission) -> Refused:
@@ -222,7 +245,7 @@ def _in_the_way(
 ) -> tuple[tuple[str, str], ...]:
     """Who would have to end for the gang, as few as can be, and why each may not be stopped for it."""
     wanted = Wanted.of(ledger, state, state.spec, admission)
-    asked = whom_to_ask(ledger, wanted, now)
+    asked = whom_to_ask(ledger, wanted, now, everybody=True)
     forbidden = why_not(room_to_come(ledger, state), state.spec, asked.victims, asked.forbidden)
     return tuple((each.victim.owner, each.because) for each in forbidden)
 

@@ -1,69 +1,251 @@
-"""How many GPUs others could give up at most, by the priority that asks: a bound before any plan is made.
+"""What others could give up at most, for a line that asks: two bounds before any plan is made.
 
-Counted anew when somebody has taken a place or begun to leave one. It is never too low: whoever might be told to leave
-counts with all it holds, whatever else forbids it.
+The first counts GPUs, of gangs of lower priority, of gangs that borrow, of those that leave or hold room for others
+that gives way. The second lets all of these leave a copy of the occupancy, one for all lines that may have the same,
+and looks whether the line's gang fits then, once for each signature. Neither is ever too low: whoever might be told to
+leave counts with all it holds, whatever else forbids it. Room of a promised start is in neither, as it gives way to
+its own gang alone; lines with such a gang are asked without the second.
+
+Counted anew when somebody has taken a place or begun to leave one, or starts were told.
 """
 
-from bisect import bisect_left
-from itertools import accumulate
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
 
-from gantree.core.ledger import Ledger
+from gantree.core.holds import outranks
+from gantree.core.ledger import BOOKING, CLAIM, Ledger
+from gantree.core.rights import overrules
+from gantree.core.room import in_the_way, room_to_come
 from gantree.core.state import JobState
+from gantree.placement.search import fits
+from gantree.planning.rightsize import chooses
 from gantree.policy.order import Line
+from gantree.policy.rules import Amounts
+from gantree.topology.occupancy import Occupancy
+
+Suffices = Callable[[Ledger, Line, int], bool]
+"""Whether so many GPUs more might be enough for a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Victims:
+    """Who might be stopped, the GPUs of them all, and a number that is the same for the same ones."""
+
+    number: int
+    jobs: tuple[str, ...]
+    gpus: int
+
+
+NOBODY = _Victims(0, (), 0)
 
 
 class Freeable:
-    """GPUs of gangs by priority, of gangs that borrow, and of those that leave or hold room for others."""
+    """The bounds of the moment, by priority, queue and what gives way; filled when asked."""
 
     def __init__(self) -> None:
-        self._versions = (-1, -1)
+        self._versions: tuple[object, ...] = ()
+        self._stay: list[JobState] = []
         self._priorities: list[int] = []
-        self._gpus_below: list[int] = [0]
+        self._answers: dict[Line, tuple[tuple[str, bool], bool]] = {}
+        self._told: frozenset[Line | None] = frozenset()
+        self._kept_beside: dict[tuple[str, ...], frozenset[str]] = {}
+        self._owed: dict[str, bool] = {}
+        self._victims: dict[Hashable, _Victims] = {}
+        self._number_of_victims: dict[tuple[str, ...], int] = {}
         self._in_any_case = 0
+        self._elastic = 0
+        self._estimates: dict[str, int] = {}
         self._of_others: dict[int, int] = {}
-        self._everybody = 0
+        self._owed_yet: dict[int, Amounts] = {}
+        self._emptied: dict[Hashable, Occupancy] = {}
+        self._fits: dict[Hashable, bool] = {}
+
+    def may_make_room(self, ledger: Ledger, line: Line, is_over: bool, suffices: Suffices) -> bool:
+        """Whether others might give up enough for a line; is_over: its quota says no; suffices: by GPUs alone."""
+        self._count(ledger)
+        asks = (ledger.lines[line][0].job, is_over)
+        known = self._answers.get(line)
+        if known is None or known[0] != asks:
+            known = self._answers[line] = (asks, self._judge(ledger, line, is_over, suffices))
+        return known[1]
+
+    def _judge(self, ledger: Ledger, line: Line, is_over: bool, suffices: Suffices) -> bool:
+        if is_over and not self.may_stop(ledger, line):
+            return False
+        gpus = self.by(ledger, line)
+        return gpus > 0 and suffices(ledger, line, gpus) and self.may_fit(ledger, line)
 
     def by(self, ledger: Ledger, line: Line) -> int:
         """GPUs that might become free for a line beside what is free now."""
         self._count(ledger)
-        rules = ledger.policy.preemption.by
-        if rules == "order":
-            return self._everybody
-        gpus = self._in_any_case + self._borrowed(ledger, line.queue)
-        if rules == "priority":
-            gpus += self._gpus_below[bisect_left(self._priorities, line.priority)]
+        gpus = self._in_any_case + self._elastic + self._stopped(ledger, line)
+        if self._estimates:
+            head = ledger.jobs[ledger.lines[line][0].job]
+            gpus += sum(self._estimates[job] for job in self._passed(ledger, head))
         return gpus
 
-    def _count(self, ledger: Ledger) -> None:
-        versions = (ledger.room_version, ledger.holders_version)
-        if versions == self._versions:
-            return
-        self._versions = versions
-        self._of_others.clear()
-        stay = [
-            (state.priority, _touched(state))
-            for state in ledger.holding.values()
-            if not state.leaving and state.spec.preemptible
-        ]
-        stay.sort()
-        self._priorities = [priority for priority, _ in stay]
-        self._gpus_below = [0, *accumulate(gpus for _, gpus in stay)]
-        owners = ledger.rooms().owners
-        held = (owners.get(owner, ()) for owner, _ in ledger.held_places())
-        holds = sum(1 + len(member.gpus) for members in held for member in members)
-        leaving = sum(_touched(state) for state in ledger.leaving.values())
-        elastic = sum(_touched(ledger.jobs[job]) for job in ledger.accounts.elastic)
-        self._in_any_case = holds + leaving + elastic
-        self._everybody = holds + leaving + self._gpus_below[-1]
+    def may_stop(self, ledger: Ledger, line: Line) -> bool:
+        """Whether anybody at all might be stopped for a line: nothing else makes room in its quota."""
+        self._count(ledger)
+        return self._stopped(ledger, line) > 0
 
-    def _borrowed(self, ledger: Ledger, queue: int) -> int:
-        """GPUs of gangs that run on what a queue is guaranteed."""
+    def may_fit(self, ledger: Ledger, line: Line) -> bool:
+        """Whether the gangs of a line might fit where all who might leave for them have left.
+
+        Gangs of several sizes or models are not looked at, nor any where nodes are kept as spares: there more free
+        nodes are not always more room.
+        """
+        self._count(ledger)
+        head = ledger.jobs[ledger.lines[line][0].job]
+        several = head.spec.elastic is not None or chooses(head.spec)
+        if several or line in self._told or ledger.rooms().keeps_spares:
+            return True
+        key = self._who_leaves(ledger, line, head)
+        answer = self._fits.get((key, line.signature))
+        if answer is None:
+            if key not in self._emptied:
+                self._emptied[key] = self._without(ledger, line, head)
+            answer = self._fits[key, line.signature] = fits(self._emptied[key], head.spec)
+        return answer
+
+    # ----- who might leave
+
+    def _stopped(self, ledger: Ledger, line: Line) -> int:
+        """GPUs of gangs that might be stopped for a line."""
+        return self._below(ledger, line).gpus + self._borrowed(ledger, line)
+
+    def _below(self, ledger: Ledger, line: Line) -> "_Victims":
+        """Those who might be stopped for a line by priority or order."""
+        rules = ledger.policy.preemption
+        equal = bisect_right if rules.gain else bisect_left
+        first = (
+            equal(self._priorities, line.priority) if rules.by == "priority" else len(self._stay)
+        )
+        if rules.by == "none" or not first:
+            return NOBODY
+        head = ledger.jobs[ledger.lines[line][0].job]
+        passed = self._passed(ledger, head)
+        key = (line.queue, line.priority, line in self._told, passed)
+        if key not in self._victims:
+            kept = self._kept(ledger, passed)
+            jobs = tuple(
+                state.job
+                for state in self._stay[:first]
+                if line in self._told
+                or (state.job not in kept and self._may_stop(ledger, head, state))
+            )
+            number = self._number_of_victims.setdefault(jobs, 1 + len(self._number_of_victims))
+            gpus = sum(_touched(ledger.jobs[job]) for job in jobs)
+            self._victims[key] = _Victims(number, jobs, gpus)
+        return self._victims[key]
+
+    def _may_stop(self, ledger: Ledger, head: JobState, other: JobState) -> bool:
+        """Whether it might by right: not one that is owed its place, nor its equal, in another queue."""
+        rules = ledger.policy.preemption
+        equal = rules.by == "priority" and other.priority == head.priority
+        if equal and other.spec.expected_s is None:
+            return False
+        if other.spec.queue != head.spec.queue:
+            if equal or not rules.across:
+                return False
+            if other.job not in self._owed:
+                self._owed[other.job] = ledger.accounts.is_owed(other)
+            if self._owed[other.job]:
+                return False
+        return True
+
+    def _passed(self, ledger: Ledger, head: JobState) -> tuple[str, ...]:
+        """The estimated starts that give way to a job."""
+        return tuple(job for job in self._estimates if outranks(ledger, head, job))
+
+    def _kept(self, ledger: Ledger, passed: tuple[str, ...]) -> frozenset[str]:
+        """Those whose room is needed for starts that do not give way."""
+        if passed not in self._kept_beside:
+            others = [told.placement for job, told in ledger.bookings.items() if job not in passed]
+            found = in_the_way(self._stay, others) if others else ()
+            self._kept_beside[passed] = frozenset(found)
+        return self._kept_beside[passed]
+
+    def _borrowed(self, ledger: Ledger, line: Line) -> int:
+        """GPUs of gangs that run on what a line's queue is guaranteed; 0 where the line would have to borrow itself."""
+        queue = line.queue
         if not ledger.accounts.may_reclaim(queue):
             return 0
         if queue not in self._of_others:
             borrowers = ledger.accounts.quota.borrowers(queue)
             self._of_others[queue] = sum(_touched(ledger.jobs[owner]) for owner in borrowers)
-        return self._of_others[queue]
+            self._owed_yet[queue] = ledger.accounts.quota.owed_yet(queue)
+        gpus = self._of_others[queue]
+        return gpus if gpus and self._is_owed(ledger, line) else 0
+
+    def _is_owed(self, ledger: Ledger, line: Line) -> bool:
+        """Whether all that a gang of a line asks for may be within the guarantee of its queue."""
+        head = ledger.jobs[ledger.lines[line][0].job]
+        if chooses(head.spec):  # what it asks for depends on the way
+            return True
+        asked = ledger.accounts.asked(head)
+        return all(
+            asked.get(what, 0.0) <= amount for what, amount in self._owed_yet[line.queue].items()
+        )
+
+    def _who_leaves(self, ledger: Ledger, line: Line, head: JobState) -> Hashable:
+        """The same for all lines for which the same owners might leave."""
+        reclaims = line.queue if self._borrowed(ledger, line) else None
+        claims = tuple(job for job in ledger.claims if overrules(ledger, head, ledger.jobs[job]))
+        passed = self._passed(ledger, head)
+        return self._below(ledger, line).number, reclaims, claims, passed
+
+    def _without(self, ledger: Ledger, line: Line, head: JobState) -> Occupancy:
+        """The occupancy without any of them."""
+        room = room_to_come(ledger, head)
+        for owner in self._leavers(ledger, line):
+            room.give_back(owner)
+        return room
+
+    def _leavers(self, ledger: Ledger, line: Line) -> Iterator[str]:
+        yield from self._below(ledger, line).jobs
+        yield from ledger.accounts.elastic
+        if self._borrowed(ledger, line):
+            yield from ledger.accounts.quota.borrowers(line.queue)
+
+    def _count(self, ledger: Ledger) -> None:
+        told = tuple(
+            (job, told.made_at, ledger.jobs[job].position) for job, told in ledger.bookings.items()
+        )
+        claims = tuple((job, ledger.jobs[job].position) for job in ledger.claims)
+        versions = (ledger.room_version, ledger.holders_version, told, claims)
+        if versions == self._versions:
+            return
+        self._versions = versions
+        self._forget()
+        stay = (s for s in ledger.holding.values() if not s.leaving and s.spec.preemptible)
+        self._stay = sorted(stay, key=lambda state: state.priority)
+        self._priorities = [state.priority for state in self._stay]
+        self._told = frozenset(ledger.jobs[job].line for job in ledger.bookings)
+        self._estimates = {
+            job: _held(ledger, BOOKING + job)
+            for job, booking in ledger.bookings.items()
+            if not booking.promised
+        }
+        claimed = sum(_held(ledger, CLAIM + job) for job in ledger.claims)
+        self._in_any_case = claimed + sum(map(_touched, ledger.leaving.values()))
+        self._elastic = sum(_touched(ledger.jobs[job]) for job in ledger.accounts.elastic)
+
+    def _forget(self) -> None:
+        self._answers.clear()
+        self._of_others.clear()
+        self._emptied.clear()
+        self._fits.clear()
+        self._owed.clear()
+        self._kept_beside.clear()
+        self._victims.clear()
+        self._number_of_victims.clear()
+
+
+def _held(ledger: Ledger, owner: str) -> int:
+    """GPUs that are held for somebody, and 1 for each member, which may hold something else."""
+    return sum(1 + len(member.gpus) for member in ledger.rooms().owners.get(owner, ()))
 
 
 def _touched(state: JobState) -> int:

@@ -39,12 +39,7 @@ def passed_by(ledger: Ledger, state: JobState, now: float) -> tuple[str, ...]:
 
 def goes_before(ledger: Ledger, state: JobState, other: JobState) -> bool:
     """Whether a job's hold on room outranks another's: by priority, in one queue by the whole order."""
-    if state.spec.queue == other.spec.queue:
-        return state.position < other.position
-    shared = ledger.accounts.order.before_share
-    if shared is None:
-        return state.position < other.position
-    return state.position.key[:shared] < other.position.key[:shared]
+    return ledger.accounts.goes_before(state, other)
 
 
 def outranks(ledger: Ledger, state: JobState, job: str) -> bool:

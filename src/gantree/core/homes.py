@@ -85,6 +85,8 @@ class Homes:
         later = rooms.copy()
         for owner in (*ledger.leaving, *without):
             later.give_back(owner)
+        for job, claim in ledger.claims.items():
+            later.take_free(CLAIM + job, claim.placement.members)
         homes, harm = self._by_right(ledger, now)
         return look(later, self._book, ledger.bound, homes, harm)
 

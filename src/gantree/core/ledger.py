@@ -49,6 +49,7 @@ from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, HOLDING, NEXT, Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.placement.search import signature
+from gantree.planning.rightsize import chooses
 from gantree.policy.order import Lines, Position
 from gantree.policy.rules import Policy
 from gantree.topology.fabric import Fabric
@@ -65,8 +66,8 @@ class Ledger:
     """The state of the scheduler.
 
     room_version grows whenever a gang that was refused might now fit, holders_version whenever a gang takes a
-    place or begins to leave one, so that room might now be made. bound is the domain of each cell that has one, by
-    (queue, tier, number).
+    place or begins to leave one, or where it does less harm to stop it now, so that room might now be made. bound is
+    the domain of each cell that has one, by (queue, tier, number).
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -113,7 +114,7 @@ class Ledger:
     def signature_of(self, spec: Job) -> int:
         """A number that jobs share which get the same answer from the same state, but for their queues and limits."""
         sizes = (spec.elastic, spec.parallelism, spec.trains, spec.traffic) if spec.elastic else ()
-        models = (spec.speeds, spec.choose, spec.budget_USD, spec.spot)
+        models = _of_choice(spec) if chooses(spec) else ()
         return self.signatures.setdefault((signature(spec), sizes, models), len(self.signatures))
 
     def move(self, state: JobState, phase: Phase, at: float) -> None:
@@ -178,6 +179,13 @@ class Ledger:
         """Free what these hold for gangs that are not placed."""
         for owner in owners:
             self.rooms().give_back(owner)
+
+
+def _of_choice(spec: Job) -> Hashable:
+    """What the ways of a job that chooses its model depend on beside shapes: their speed, time, money and memory."""
+    told = (spec.speeds, spec.choose, spec.budget_USD, spec.spot, spec.checkpoint)
+    work = (spec.trains, spec.traffic, spec.parallelism, spec.overlap)
+    return told, work, spec.expected_s, spec.time_limit_s
 
 
 def _fabric_defined(ledger: Ledger, fact: FabricDefined) -> None:
@@ -246,6 +254,8 @@ def _gang_running(ledger: Ledger, fact: GangRunning) -> None:
     state = ledger.jobs[fact.job]
     ledger.move(state, Phase.RUNNING, fact.at)
     state.running_at = fact.at
+    if state.spec.elastic is not None or ledger.policy.preemption.by == "order":
+        ledger.holders_version += 1
     if state.started_at is None:
         state.started_at = fact.at
 
@@ -253,6 +263,7 @@ def _gang_running(ledger: Ledger, fact: GangRunning) -> None:
 def _claim(ledger: Ledger, job: str, claim: Claim) -> None:
     """A claim goes before bookings: what they hold of its room becomes its."""
     ledger.claims[job] = claim
+    ledger.accounts.claim(ledger.jobs[job], claim.placement, at_home=claim.at_home)
     ledger.let_go(owner for owner, _ in list(ledger.held_places()))
     ledger.hold()
 
@@ -263,6 +274,8 @@ def _room_claimed(ledger: Ledger, fact: RoomClaimed) -> None:
 
 def _claim_dropped(ledger: Ledger, fact: ClaimDropped) -> None:
     claim = ledger.claims.pop(fact.job)
+    ledger.accounts.drop_claim(fact.job)
+    ledger.jobs[fact.job].moving = None
     ledger.let_go([CLAIM + fact.job])
     ledger.hold(claim.placement.nodes)
     ledger.room_version += 1
@@ -314,10 +327,12 @@ def _reservation_made(ledger: Ledger, fact: ReservationMade) -> None:
     if fact.job in ledger.bookings:
         nodes |= ledger.bookings.pop(fact.job).placement.nodes
         ledger.let_go([BOOKING + fact.job])
+        ledger.room_version += 1
     ledger.bookings[fact.job] = Booking(
         fact.starts_at, fact.promised, fact.placement, fact.waits_for, fact.slips, fact.at
     )
     ledger.hold(nodes)
+    ledger.holders_version += 1
 
 
 def _reservation_dropped(ledger: Ledger, fact: ReservationDropped) -> None:
@@ -358,6 +373,8 @@ def _checkpoint_requested(ledger: Ledger, fact: CheckpointRequested) -> None:
 def _checkpoint_recorded(ledger: Ledger, fact: CheckpointRecorded) -> None:
     state = ledger.jobs[fact.job]
     state.checkpoint_step, state.checkpoint_at = fact.step, fact.at
+    if ledger.policy.preemption.gain:
+        ledger.holders_version += 1
     state.answered = state.answered or (fact.request is not None and fact.request == state.request)
 
 
@@ -390,7 +407,7 @@ def _job_requeued(ledger: Ledger, fact: JobRequeued) -> None:
     state = ledger.jobs[fact.job]
     ledger.move(state, Phase.PENDING, fact.at)
     state.placement, state.at_home = None, False
-    if state.moving is StopCause.RESIZED:
+    if fact.cause is StopCause.RESIZED:
         state.resized_at = fact.at
     state.not_before, state.failures = fact.not_before, fact.failures
     state.reason = f"requeued: {fact.cause}"

@@ -23,6 +23,7 @@ from gantree.model.events import (
     CancelRequested,
     CheckpointSaved,
     ClusterObserved,
+    DefragmentRequested,
     Event,
     GangEnded,
     GangStarted,
@@ -238,6 +239,13 @@ def _release_requested(draft: Draft, event: ReleaseRequested, policy: Policy) ->
         draft.record(JobReleased(at=draft.now, job=state.job))
 
 
+def _defragment_requested(draft: Draft, event: DefragmentRequested, policy: Policy) -> None:
+    """Nothing by itself: it is planned once the walk has found no room by other means (`core.moves`)."""
+    state = draft.ledger.jobs.get(event.job)
+    if state is not None and state.phase is Phase.PENDING:
+        draft.moves_for.append(event.job)
+
+
 def _current(draft: Draft, job: str, attempt: int) -> JobState | None:
     """The job, if this attempt of it still holds its place."""
     state = draft.ledger.jobs.get(job)
@@ -371,6 +379,9 @@ def _restart_or_fail(draft: Draft, state: JobState, cause: StopCause, code: int)
 def _requeue(
     draft: Draft, state: JobState, cause: StopCause, not_before: float, failures: int
 ) -> None:
+    """Let it wait again; who failed while it moved has no place held for it any more, and waits as it is written."""
+    if cause not in GOES_ON and state.job in draft.ledger.claims:
+        draft.record(ClaimDropped(at=draft.now, job=state.job, reason=f"it was stopped: {cause}"))
     draft.record(
         JobRequeued(
             at=draft.now, job=state.job, cause=cause, not_before=not_before, failures=failures
@@ -416,5 +427,6 @@ _REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {
     GangEnded: _gang_ended,
     NodeLost: _node_lost,
     NodeReturned: _node_returned,
+    DefragmentRequested: _defragment_requested,
     TimePassed: _time_passed,
 }

@@ -11,26 +11,28 @@ From least harm to most, as the first that suffices:
 The last two are one plan, in which those that are reclaimed count as of less right. Nobody is asked before a proof
 that the gang then fits and its queue admits it. Room that is given up is held for its claimant from the moment it is
 free (`Ledger.hold`), so nothing slips in between. Room that somebody leaves anyway can be claimed too: otherwise a
-job further down the queue would take what is free now, and be preempted for it a moment later. A claim holds against
-all that come after its job, never against those that go before it. Room of a promised start is nobody's to claim but
-its own gang's.
+job further down the queue would take what is free now, and be preempted for it a moment later. Room of a promised start
+is nobody's to claim but its own gang's.
 
-Which victims do least harm is `planning.preempt`; who may be asked at all is decided here, by the policy.
+Which victims do least harm is `planning.preempt`; who may be asked at all, and whose claims give way to whom, is
+`core.rights`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
 from gantree.core.draft import Draft
-from gantree.core.holds import goes_before, outranks
+from gantree.core.holds import outranks
 from gantree.core.ledger import BOOKING, CLAIM, Ledger
 from gantree.core.lifecycle import save_then_stop, start
+from gantree.core.rights import harm_of, no_right, objection, overrules, standing, stoppable_at
 from gantree.core.state import JobState
+from gantree.core.ways import as_it_runs
 from gantree.model.facts import ClaimDropped, GangMoving, GangPreempted, RoomClaimed
 from gantree.model.jobs import Job
 from gantree.model.phases import StopCause
-from gantree.model.placements import Placement
+from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.search import find
 from gantree.placement.taste import Taste
 from gantree.planning.defragment import Movable, MovePlan, plan_defragment
@@ -38,10 +40,10 @@ from gantree.planning.preempt import Forbidden, Plan, Victim, plan_preemption
 from gantree.planning.preempt_trial import Admits
 from gantree.planning.shrink import ElasticGang, plan_shrink
 from gantree.policy.admission import Admission
-from gantree.policy.order import DAY_S
-from gantree.policy.rules import Policy
 from gantree.topology.occupancy import Occupancy
 
+ASK_AGAIN_S, ASK_AGAIN_SHARE = 60.0, 0.125
+"""Moves that do not gain yet are planned again after so many seconds, or so much of the wait so far, at the soonest."""
 BORROWS, OWED = 0.0, 1.0
 """By what right a gang stays, first of all: above what its queue is guaranteed, or within it."""
 
@@ -62,16 +64,11 @@ class Wanted:
     def of(cls, ledger: Ledger, state: JobState, spec: Job, admission: Admission) -> "Wanted":
         """The gang, with who must stay whatever it asks."""
         reserved = [
-            _devices(booking.placement)
+            booking.placement
             for job, booking in ledger.bookings.items()
             if not outranks(ledger, state, job)
         ]
-        kept = (
-            other.job
-            for other in (ledger.holding.values() if reserved else ())
-            if other.placement is not None
-            and not all(_devices(other.placement).isdisjoint(devices) for devices in reserved)
-        )
+        kept = in_the_way(ledger.holding.values(), reserved) if reserved else ()
         return cls(state, spec, admission, frozenset(kept))
 
     @property
@@ -89,20 +86,22 @@ class Asked:
     later: float | None
 
 
-def whom_to_ask(ledger: Ledger, wanted: Wanted, now: float) -> Asked:
-    """Every gang that holds room, by whether policy lets it be stopped for this one."""
+def whom_to_ask(ledger: Ledger, wanted: Wanted, now: float, *, everybody: bool = False) -> Asked:
+    """The gangs that may be stopped for this one; where everybody, also all others, and why each may not."""
     victims, forbidden, later = [], [], inf
     reclaimed = _borrowers(ledger, wanted)
     for other in ledger.holding.values():
         if other.leaving or other.moving is not None or other.job == wanted.state.job:
             continue
+        if not everybody and not _concerns(ledger, wanted, other, reclaimed):
+            continue
         because, moment = _objection(ledger, wanted, other, reclaimed, now)
-        victim = _victim(ledger, wanted, other, reclaimed, now)
         if not because:
-            victims.append(victim)
-        else:
+            victims.append(_victim(ledger, wanted, other, reclaimed, now))
+        elif everybody:
+            victim = _victim(ledger, wanted, other, reclaimed, now)
             forbidden.append(Forbidden(victim, because))
-            later = min(later, moment)
+        later = min(later, moment) if because else later
     return Asked(tuple(victims), tuple(forbidden), None if later == inf else later)
 
 
@@ -112,6 +111,17 @@ def _borrowers(ledger: Ledger, wanted: Wanted) -> frozenset[str]:
     if not wanted.takes_back or not accounts.is_guaranteed(wanted.state.queue):
         return frozenset()
     return frozenset(accounts.quota.borrowers(wanted.state.queue))
+
+
+def _concerns(ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: frozenset[str]) -> bool:
+    """Whether a gang might ever be stopped for this one, as far as that is quickly told."""
+    rules, state = ledger.policy.preemption, wanted.state
+    if other.job in reclaimed or rules.by == "order":
+        return True
+    if rules.by == "none":
+        return False
+    alike = other.priority == state.priority and other.queue == state.queue
+    return other.priority < state.priority or (alike and rules.gain > 0)
 
 
 def _objection(
@@ -124,34 +134,7 @@ def _objection(
         return "promise", inf
     if other.job in reclaimed:
         return "", now
-    because = _no_right(ledger, wanted.state, other, now)
-    if because:
-        return because, inf
-    moment = stoppable_at(other, ledger.policy)
-    if moment > now:
-        assert other.placed_at is not None
-        young = now < other.placed_at + ledger.policy.min_run_s
-        return ("min_run" if young else "budget"), moment
-    return "", now
-
-
-def _no_right(ledger: Ledger, state: JobState, other: JobState, now: float) -> str:
-    """Why the waiting job has no right to stop another one by priority or by order; "" if it has."""
-    rules = ledger.policy.preemption
-    same_queue = state.spec.queue == other.spec.queue
-    if not same_queue and not rules.across:
-        return "another queue"
-    if not same_queue and ledger.accounts.is_owed(other):
-        return "guarantee"
-    if rules.by == "none":
-        return "policy"
-    if rules.by == "order":
-        order = ledger.accounts.order
-        return "" if state.position.key < order.key(other.merits(now)) else "order"
-    if other.priority >= state.priority:
-        return "priority"
-    allowed = rules.who.get(str(state.spec.priority))
-    return "" if allowed is None or other.spec.priority in allowed else "class"
+    return objection(ledger, wanted.state, other, now)
 
 
 def _victim(
@@ -159,30 +142,18 @@ def _victim(
 ) -> Victim:
     owed = BORROWS if other.job in reclaimed else OWED * ledger.accounts.is_owed(other)
     if ledger.policy.preemption.by == "order":
-        key = ledger.accounts.order.key(other.merits(now))
-        right: tuple[float, ...] = (owed, *(-number for number in key))
+        right: tuple[float, ...] = (owed, *(-number for number in standing(ledger, other, now)))
     else:
         right = (owed, other.priority)
-    harm_gpu_s = other.gpu_s_at_stake(now) + ledger.policy.restart_s * other.gpus
+    harm_gpu_s = harm_of(ledger, other, now)
     return Victim(other.job, other.priority, harm_gpu_s, other.seq, right)
 
 
-def stoppable_at(state: JobState, policy: Policy) -> float:
-    """The moment from which on policy lets the running attempt be preempted, in seconds."""
-    assert state.placed_at is not None
-    ran_long_enough_at = state.placed_at + policy.min_run_s
-    budget = policy.evictions_per_day
-    if budget is None or len(state.preempted_at) < budget:
-        return ran_long_enough_at
-    if budget == 0:
-        return inf
-    return max(ran_long_enough_at, state.preempted_at[-budget] + DAY_S)
-
-
 def room_to_come(ledger: Ledger, state: JobState) -> Occupancy:
-    """The occupancy when everyone who leaves has left, with the claims of those that go before the job whole.
+    """The occupancy when everyone who leaves has left, with the claims whole that do not give way to the job.
 
-    Claims of those that come after it do not count: they were made before it arrived. What it may pass itself is free.
+    The other claims do not count: they were made before it arrived. What it may pass itself is free; reserved starts
+    that it may not put off hold of the room that is left by then as much as they can.
     """
     later = ledger.rooms().copy()
     passed = [job for job in ledger.bookings if outranks(ledger, state, job)]
@@ -190,19 +161,31 @@ def room_to_come(ledger: Ledger, state: JobState) -> Occupancy:
     for owner in (*ledger.leaving, *claims, *(BOOKING + job for job in passed)):
         later.give_back(owner)
     for job, claim in ledger.claims.items():
-        other = ledger.jobs[job]
-        if other.moving is not None or not goes_before(ledger, state, other):
+        if not overrules(ledger, state, ledger.jobs[job]):
             later.take_free(CLAIM + job, claim.placement.members)
+    for job, booking in ledger.bookings.items():
+        if job not in passed:
+            later.take_free(BOOKING + job, booking.placement.members)
     return later
 
 
-def _devices(placement: Placement) -> frozenset[tuple[str, int]]:
-    """The GPUs that a place uses, whole or in part; of members without any, the node itself (as GPU -1)."""
-    return frozenset(
-        (member.node, gpu)
-        for member in placement.members
-        for gpu in (*member.gpus, *member.parts, *(() if member.gpus or member.parts else (-1,)))
-    )
+def in_the_way(gangs: Iterable[JobState], places: Iterable[Placement]) -> Iterator[str]:
+    """Those of some gangs that use a GPU of one of these places, whole or in part."""
+    reserved: dict[str, set[int]] = {}
+    for place in places:
+        for member in place.members:
+            reserved.setdefault(member.node, set()).update(_devices(member))
+    for gang in gangs:
+        if gang.placement is not None and any(
+            member.node in reserved and not reserved[member.node].isdisjoint(_devices(member))
+            for member in gang.placement.members
+        ):
+            yield gang.job
+
+
+def _devices(member: MemberPlacement) -> tuple[int, ...]:
+    """The GPUs that a member uses, whole or in part; -1, the node itself, for one without any."""
+    return (*member.gpus, *member.parts) or (-1,)
 
 
 # ----- the ladder
@@ -211,19 +194,39 @@ def _devices(placement: Placement) -> frozenset[tuple[str, int]]:
 def make_room(draft: Draft, wanted: Wanted, taste: Taste) -> tuple[bool, float | None]:
     """Claim room for a gang and ask those who hold it to give it up; start at once where nobody must be asked.
 
-    Returns whether that was possible; if not, the next moment, in seconds, at which one more gang may be stopped.
+    Returns whether that was possible; if not, the next moment, in seconds, at which one more gang may be stopped, or
+    moving some may gain.
     """
-    later = room_to_come(draft.ledger, wanted.state)
-    if _admitted(wanted) and (
-        _shrink(draft, wanted, later, taste) or _move(draft, wanted, later, taste)
-    ):
-        return True, None
+    later, moves_at = room_to_come(draft.ledger, wanted.state), inf
+    if _admitted(wanted):
+        if _shrink(draft, wanted, later, taste):
+            return True, None
+        moves_at = _move(draft, wanted, later, taste)
+        if moves_at <= draft.now:
+            return True, None
     asked = whom_to_ask(draft.ledger, wanted, draft.now)
     plan = plan_preemption(later, wanted.spec, asked.victims, taste, _admits(draft.ledger, wanted))
     if plan is None:
-        return False, asked.later
+        moment = min(inf if asked.later is None else asked.later, moves_at)
+        return False, None if moment == inf else moment
+    if not _is_in_time(draft, wanted, plan.placement, [victim.owner for victim in plan.victims]):
+        return False, None
     _stop_for(draft, wanted, plan, taste)
     return True, None
+
+
+def _is_in_time(draft: Draft, wanted: Wanted, placement: Placement, owners: Sequence[str]) -> bool:
+    """Whether the room is free before the start that the gang was promised, however long it takes those to leave."""
+    ledger = draft.ledger
+    booking, grace_s = ledger.bookings.get(wanted.state.job), ledger.policy.grace_s
+    if booking is None or not booking.promised:
+        return True
+    leaving = [ledger.jobs[job] for job in _holders(ledger, placement) if ledger.jobs[job].leaving]
+    latest = [state.ends_at(grace_s) for state in leaving]
+    for owner in owners:
+        saves = ledger.jobs[owner].spec.checkpoint
+        latest.append(draft.now + grace_s + (saves.grace_s if saves else 0.0))
+    return max(latest, default=0.0) <= booking.starts_at
 
 
 def _admitted(wanted: Wanted) -> bool:
@@ -234,9 +237,9 @@ def _admits(ledger: Ledger, wanted: Wanted) -> Admits | None:
     """Whether the gang's queue admits it when these owners are gone; None where it does anyway."""
     if _admitted(wanted):
         return None
-    quota, queue = ledger.accounts.quota, wanted.state.queue
-    amounts, may_borrow = ledger.accounts.asked(wanted.state), wanted.spec.preemptible
-    return lambda owners: not quota.room_without(queue, amounts, owners, may_borrow).refused
+    accounts, state = ledger.accounts, wanted.state
+    amounts = accounts.asked_on(state, wanted.spec)
+    return lambda owners: not accounts.admission(state, amounts, owners).refused
 
 
 def _shrink(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> bool:
@@ -245,6 +248,8 @@ def _shrink(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> boo
     gangs = list(_elastic(ledger, wanted, draft.now)) if policy.elastic else []
     plan = plan_shrink(later, wanted.spec, gangs, taste) if gangs else None
     if plan is None or not plan.shrunk:
+        return False
+    if not _is_in_time(draft, wanted, plan.placement, [each.owner for each in plan.shrunk]):
         return False
     _claim(draft, wanted, plan.placement, tuple(each.owner for each in plan.shrunk))
     for each in plan.shrunk:
@@ -259,29 +264,42 @@ def _elastic(ledger: Ledger, wanted: Wanted, now: float) -> Iterator[ElasticGang
         elastic = other.spec.elastic
         if elastic is None or other.leaving or other.moving is not None or other.placement is None:
             continue
-        if other.job in wanted.kept or other.running_at is None:
+        if other.job in wanted.kept:
             continue
-        superior = other.job in reclaimed or not _no_right(ledger, wanted.state, other, now)
-        least = elastic.min if superior else other.spec.members
+        superior = other.job in reclaimed or not no_right(ledger, wanted.state, other, now)[0]
+        gang = as_it_runs(ledger, other)
+        fewest = elastic.min if gang.elastic is None else gang.elastic.min
+        least = fewest if superior else max(fewest, other.spec.members)
         if len(other.placement.members) > least:
             restart_gpu_s = other.gpu_s_at_stake(now) + ledger.policy.restart_s * other.gpus
             right = (float(superior), other.priority)
-            yield ElasticGang(
-                other.job, other.present, other.placement, right, restart_gpu_s, least
-            )
+            yield ElasticGang(other.job, gang, other.placement, right, restart_gpu_s, least)
 
 
-def _move(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> bool:
-    """Move gangs to places of their own, where the policy says so and the sum gains."""
-    if draft.ledger.policy.defragment != "apply":
-        return False
-    return defragment(draft, wanted, later, taste)
+def _move(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> float:
+    """Move gangs to places of their own, where the policy says so and the sum gains.
 
-
-def defragment(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> bool:
-    """Move gangs so that the wanted one fits; False where no plan gains. gain is what it waits for otherwise."""
-    plan = defragmentation(draft.ledger, wanted, later, draft.now, taste)
+    Returns from when on that gains, as far as can be said now: the present moment where they move.
+    """
+    ledger, now = draft.ledger, draft.now
+    if ledger.policy.defragment != "apply":
+        return inf
+    plan = defragmentation(ledger, wanted, later, now, taste)
+    if plan is not None:
+        return now if claim_and_move(draft, wanted, plan) else inf
+    if wanted.state.job in ledger.bookings:  # the nearer its start, the less there is to gain
+        return inf
+    plan = _moves(ledger, wanted, later, now, taste, inf)
     if plan is None:
+        return inf
+    worth_s = plan.cost_gpu_s / max(1, wanted.spec.gpus)
+    again_s = max(ASK_AGAIN_S, (now - wanted.state.submitted_at) * ASK_AGAIN_SHARE)
+    return max(wanted.state.submitted_at + worth_s, now + again_s)
+
+
+def claim_and_move(draft: Draft, wanted: Wanted, plan: MovePlan) -> bool:
+    """The wanted gang claims its place, everybody who moves gets one of its own; False where that would be too late."""
+    if not _is_in_time(draft, wanted, plan.placement, [each.owner for each in plan.moves]):
         return False
     _claim(draft, wanted, plan.placement, tuple(each.owner for each in plan.moves))
     for each in plan.moves:
@@ -293,19 +311,30 @@ def defragment(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> 
 def defragmentation(
     ledger: Ledger, wanted: Wanted, later: Occupancy, now: float, taste: Taste
 ) -> MovePlan | None:
-    """The plan that moves gangs for a waiting one, or None."""
+    """The plan that moves gangs for a waiting one, or None where none gains.
+
+    It gains the time until the start that it was told; else as long as it has waited already, for want of better.
+    """
     booking = ledger.bookings.get(wanted.state.job)
     waits_s = (booking.starts_at - now) if booking else now - wanted.state.submitted_at
+    gain_gpu_s = max(0.0, waits_s) * max(1, wanted.spec.gpus)
+    return _moves(ledger, wanted, later, now, taste, gain_gpu_s)
+
+
+def _moves(
+    ledger: Ledger, wanted: Wanted, later: Occupancy, now: float, taste: Taste, gain_gpu_s: float
+) -> MovePlan | None:
     movable = [
         Movable(
             other.job,
-            other.present,
+            as_it_runs(ledger, other),
             other.gpu_s_at_stake(now) + ledger.policy.restart_s * other.gpus,
         )
         for other in ledger.holding.values()
         if other.running_at is not None
         and not other.leaving
         and other.moving is None
+        and not other.at_home
         and other.spec.preemptible
         and other.job not in wanted.kept
         and stoppable_at(other, ledger.policy) <= now
@@ -315,7 +344,7 @@ def defragmentation(
         wanted.spec,
         movable,
         taste,
-        gain_gpu_s=max(0.0, waits_s) * max(1, wanted.spec.gpus),
+        gain_gpu_s=gain_gpu_s,
         exact_s=ledger.policy.exact_s,
     )
 
@@ -332,6 +361,7 @@ def move(
             placement=placement,
             cause=cause,
             by=by,
+            at_home=state.at_home and cause is StopCause.RESIZED,
         )
     )
     save_then_stop(draft, state, cause, draft.ledger.policy)
@@ -390,12 +420,11 @@ def _claim(draft: Draft, wanted: Wanted, placement: Placement, victims: Sequence
 
 
 def _drop_later_claims(draft: Draft, state: JobState, placement: Placement) -> None:
-    """Let go of room that is held, on nodes of the place, for gangs that come after this one."""
+    """Let go of room that is held, on nodes of the place, for gangs whose claims give way to this one."""
     ledger, nodes = draft.ledger, placement.nodes
     for job, claim in list(ledger.claims.items()):
-        other = ledger.jobs[job]
-        after = other.moving is None and goes_before(ledger, state, other)
-        if after and not nodes.keys().isdisjoint(claim.placement.nodes):
+        gives_way = overrules(ledger, state, ledger.jobs[job])
+        if gives_way and not nodes.keys().isdisjoint(claim.placement.nodes):
             draft.record(ClaimDropped(at=draft.now, job=job, reason=f"{state.job} goes first"))
 
 

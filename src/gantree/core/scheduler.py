@@ -18,6 +18,7 @@ from gantree.model.cluster import Cluster
 from gantree.model.events import Event
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
+from gantree.planning.cells import CellBook
 from gantree.planning.taste import taste_of
 from gantree.policy.rules import Policy
 from gantree.topology.fabric import Fabric
@@ -97,9 +98,11 @@ class Scheduler:
     def conflicts(self, cluster: Cluster) -> tuple[str, ...]:
         """Jobs that run where this other description of the site has nothing for them, in words.
 
-        Raises BadInput for a description that contradicts itself.
+        Raises BadInput for a description that contradicts itself, and for one on whose empty, healthy nodes the cells
+        of the policy do not all fit.
         """
         site, conflicts = Occupancy(Fabric.build(cluster)), []
+        CellBook.of(self.policy.queues, site.fabric)
         for state in self.ledger.holding.values():
             assert state.placement is not None
             missing = site.missing(state.placement.members)

@@ -1,55 +1,177 @@
-"""The ways to run a job that chooses its GPU model: each a job of its own, held to one model and market, best first.
+"""The ways to run a job: each a job of its own, held to one GPU model and market, or to a size that its queue admits.
 
-Most jobs do not choose: they run as they are written. Ways depend on the job and the fabric alone, so they are kept by
-signature. What is held, requeued and shown is always the job as it was written.
+Most jobs have one way: they run as they are written. More have
+
+    those that choose         one way for each model and market that is open to them (`planning.rightsize`)
+    those of several models   where quotas are told by model: one for each, then the job as it is written
+    elastic ones              the largest size that the queue admits, beside the refused size as written
+
+Ways keep their order, that of the job's choice. Of ways that are equally good those come first which are owed to the
+queue. Ways depend on the job, the fabric and the policy alone, so they are kept by signature. What is held, requeued
+and shown is always the job as it was written.
 """
 
 from dataclasses import replace
 
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
-from gantree.model.jobs import Job
+from gantree.model.cluster import MARKET_LABEL, SPOT
+from gantree.model.jobs import Elastic, Job, Role
+from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
-from gantree.planning.rightsize import Option, options, refused
+from gantree.placement.sizes import resized, sizes_of
+from gantree.planning.rightsize import Ranked, by_model, chooses, options, refused
+from gantree.policy.admission import BORROWED, OWED, Admission
+from gantree.policy.amounts import MODEL, asked
+from gantree.policy.rules import Policy
+from gantree.topology.footprint import least_members
+
+Answer = tuple[Job, Admission]
+"""A way, and what the job's queue says to it."""
 
 
 class Ways:
     """Ways by signature, on the fabric of the moment."""
 
-    def __init__(self, restart_s: float) -> None:
-        self._restart_s = restart_s
+    def __init__(self, policy: Policy) -> None:
+        self._models_rationed = rations_models(policy)
         self._fabric: object = None
-        self._open_of_signature: dict[int, tuple[Job, ...]] = {}
+        self._of_signature: dict[int, tuple[Ranked, ...]] = {}
 
-    def of(self, ledger: Ledger, state: JobState) -> tuple[Job, ...]:
-        """The jobs to try for one that waits, in order; () where no way is open to it."""
-        if not chooses(state.spec):
-            return (state.spec,)
+    def answers(self, ledger: Ledger, state: JobState) -> list[Answer]:
+        """The ways to try for a job that waits, in order, with what its queue says; [] where no way is open to it."""
+        return _answers(ledger, state, self._ranked(ledger, state))
+
+    def _ranked(self, ledger: Ledger, state: JobState) -> tuple[Ranked, ...]:
+        if not chooses(state.spec) and not self._models_rationed:
+            return ((0, state.spec),)
         fabric = ledger.rooms().fabric
         if self._fabric is not fabric:
             self._fabric = fabric
-            self._open_of_signature.clear()
-        ways = self._open_of_signature.get(state.signature)
+            self._of_signature.clear()
+        ways = self._of_signature.get(state.signature)
         if ways is None:
-            all_ways = options(state.spec, fabric, restart_s=self._restart_s)
-            ways = tuple(way.job for way in all_ways if way.open)
-            self._open_of_signature[state.signature] = ways
-        return tuple(replace(way, name=state.spec.name) for way in ways)
+            ways = _ranked(ledger, state.spec)
+            self._of_signature[state.signature] = ways
+        if ways == ((0, state.spec),):
+            return ((0, state.spec),)
+        return tuple((rank, _as_named(way, state.spec)) for rank, way in ways)
 
 
-def chooses(spec: Job) -> bool:
-    """Whether the model that a job runs on is chosen by more than the room there is."""
-    described = spec.trains is not None and bool(spec.gpus)
-    return described or bool(
-        spec.speeds or spec.choose != "order" or spec.budget_USD is not None or spec.spot
-    )
+def answers(ledger: Ledger, state: JobState) -> list[Answer]:
+    """As `Ways.answers`, worked out anew."""
+    return _answers(ledger, state, _ranked(ledger, state.spec))
 
 
 def no_way(ledger: Ledger, spec: Job) -> Refused | None:
     """Why no way is open to a job; None where one is."""
     if not chooses(spec):
         return None
-    ways: tuple[Option, ...] = options(
-        spec, ledger.rooms().fabric, restart_s=ledger.policy.restart_s
+    return refused(spec, options(spec, ledger.rooms().fabric, restart_s=ledger.policy.restart_s))
+
+
+def rations_models(policy: Policy) -> bool:
+    """Whether any quota or limit speaks of one GPU model."""
+    return any(
+        resource.startswith(MODEL)
+        for rule in policy.queues
+        for amounts in (rule.guarantee, rule.limit, rule.lend, rule.borrow, rule.user_limit)
+        for resource in amounts
     )
-    return refused(spec, ways)
+
+
+def _as_named(way: Job, spec: Job) -> Job:
+    """A way of a job that is alike, as one of this job."""
+    return replace(
+        spec, roles=tuple(
+            replace(mine, shape=theirs.shape)
+            for mine, theirs in zip(spec.roles, way.roles, strict=True)
+        ), elastic=way.elastic,
+    )  # fmt: skip
+
+
+def _ranked(ledger: Ledger, spec: Job) -> tuple[Ranked, ...]:
+    """The open ways of a job with their ranks, in order."""
+    fabric = ledger.rooms().fabric
+    if chooses(spec):
+        all_ways = options(spec, fabric, restart_s=ledger.policy.restart_s)
+        return tuple((way.rank, way.job) for way in all_ways if way.open)
+    return by_model(spec, fabric) if rations_models(ledger.policy) else ((0, spec),)
+
+
+def _answers(ledger: Ledger, state: JobState, ranked: tuple[Ranked, ...]) -> list[Answer]:
+    accounts = ledger.accounts
+    told = [
+        (rank, way, accounts.admission(state, accounts.asked_on(state, way)))
+        for rank, way in ranked
+    ]
+    if len(told) > 1 and not chooses(state.spec):
+        told = _whole_as_its_models(told)
+    told.sort(key=lambda each: (each[0], each[2].state != "owed"))
+    found: list[Answer] = []
+    for _, way, admission in told:
+        found.append((way, admission))
+        if admission.refused and ledger.policy.elastic:
+            found += _smaller(ledger, state, way)
+    return found
+
+
+def _whole_as_its_models(
+    told: list[tuple[int, Job, Admission]],
+) -> list[tuple[int, Job, Admission]]:
+    """Ways by model, and the job as written with the least that its queue says to any model; without it if that is no.
+
+    Counted in GPUs of any model it might be owed, or admitted, what it is not on the models that it would get.
+    """
+    *of_model, (rank, written, _) = told
+    states = {admission.state for _, _, admission in of_model}
+    if "refused" in states:
+        return of_model
+    return [*of_model, (rank, written, BORROWED if "borrowed" in states else OWED)]
+
+
+def _smaller(ledger: Ledger, state: JobState, way: Job) -> list[Answer]:
+    """The largest size of an elastic gang below the one it is written with that its queue admits, if there is one."""
+    if way.elastic is None:
+        return []
+    for size in reversed(sizes_of(way)):
+        if size < way.members:
+            smaller = replace(resized(way, size), elastic=Elastic(way.elastic.min, size))
+            admission = ledger.accounts.admission(state, asked(smaller))
+            if not admission.refused:
+                return [(smaller, admission)]
+    return []
+
+
+# ----- a gang that runs
+
+
+def as_it_runs(ledger: Ledger, state: JobState) -> Job:
+    """The job of a gang that holds a place, at its size; held to the model and market that it runs on if it chose."""
+    present, placement = state.present, state.placement
+    if placement is None or not chooses(state.spec):
+        return present
+    model, on_spot = _where(ledger, placement)
+    roles = tuple(_held(role, model, on_spot=on_spot) for role in present.roles)
+    elastic = present.elastic
+    if elastic is not None and len(roles) == 1:
+        elastic = Elastic(least_members(present, model), elastic.max)
+    return replace(present, roles=roles, elastic=elastic)
+
+
+def _where(ledger: Ledger, placement: Placement) -> tuple[str | None, bool]:
+    """The one model that a gang runs on (None: none or several), and whether all of it is on spot nodes."""
+    fabric = ledger.rooms().fabric
+    nodes = [fabric.index_of_node[node] for node in placement.nodes]
+    models = dict.fromkeys(fabric.machine_of_node(node).gpu for node in nodes)
+    on_spot = all(fabric.nodes[node].spot is not None for node in nodes)
+    return next(iter(models)) if len(models) == 1 else None, on_spot
+
+
+def _held(role: Role, model: str | None, *, on_spot: bool) -> Role:
+    shape = role.shape
+    if model is not None and (shape.gpus or shape.part):
+        shape = replace(shape, models=(model,))
+    if on_spot and all(name != MARKET_LABEL for name, _ in shape.labels):
+        shape = replace(shape, labels=(*shape.labels, (MARKET_LABEL, SPOT)))
+    return replace(role, shape=shape)

@@ -101,6 +101,7 @@ def _overridden(base: Policy, form: RulesForm) -> Policy:
         "priorities": dict(base.priorities) | form.priorities,
         "order": form.order and tuple(form.order),
         "attained_levels": _tuple(form.attained_levels),
+        "stretch": form.stretch,
         "age_per_day": form.age_per_day,
         "boosts": None if form.boosts is None else tuple(map(_boost, form.boosts)),
         "gpu_weights": _gpu_weights(form),
@@ -170,7 +171,10 @@ def _backfill(base: Backfill, form: BackfillForm) -> Backfill:
 
 def _preemption(base: Preemption, form: PreemptForm) -> Preemption:
     who = None if form.who is None else {name: tuple(of) for name, of in form.who.items()}
-    return replace(base, **_given({"by": form.by, "who": who, "across": form.across}))
+    rules = replace(
+        base, **_given({"by": form.by, "who": who, "across": form.across, "gain": form.gain})
+    )
+    return rules if rules.by == "priority" else replace(rules, gain=0.0)
 
 
 def _usual(form: DemandForm) -> tuple[Shape, float]:

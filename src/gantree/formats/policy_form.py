@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import PlainValidator, WithJsonSchema
 
 from gantree.formats.fields import (
+    Amount,
     AmountAboveZero,
     CountFromOne,
     Duration,
@@ -90,7 +91,7 @@ def _preempt_alone(value: Any) -> Any:
     if isinstance(value, Table):
         return value
     if not isinstance(value, Truth):
-        raise wrong("true or false, or a mapping with the fields by, who, across")
+        raise wrong("true or false, or a mapping with the fields by, who, across, gain")
     table = Table("", 0)
     table["by"] = "priority" if value else NONE
     return table
@@ -197,6 +198,7 @@ class PreemptForm(Form):
     by: PreemptBy | None = None
     who: dict[Name, list[Name]] | None = None
     across: YesNo | None = None
+    gain: Amount | None = None
 
 
 class TimeSharingForm(Form):
@@ -231,6 +233,7 @@ class RulesForm(Form):
     priorities: dict[Name, PriorityNumber] = {}
     order: list[Key] | None = None
     attained_levels: list[DurationAboveZero] | None = None
+    stretch: Amount | None = None
     age_per_day: AgePerDay | None = None
     half_life: HalfLife | None = None
     boosts: list[BoostForm] | None = None

@@ -212,19 +212,24 @@ class Timeline:
             may_come = not one.place or alone.has_room(one.place) is not None
             if not (may_come and beside.may_stay(self._held_now[one.owner])):
                 needed.add(one.owner)
-        for owner, holds in changed:
-            self._hold_instead(owner, holds)
+        self._hold_all_instead(changed)
         return [one for one in self._leaving[: self._gone] if one.owner in needed]
 
     def _hold_as_now(self, placement: Placement) -> list[tuple[str, Members]]:
         """Let places that stand on these nodes hold what they hold now; return what they held instead."""
         nodes = dict.fromkeys(member.node for member in placement.members)
-        changed = []
-        for owner, place in self._standing.items():
-            if place.on(nodes):
-                changed.append((owner, self._room.owners.get(owner, ())))
-                self._hold_instead(owner, self._held_now[owner])
+        there = [owner for owner, place in self._standing.items() if place.on(nodes)]
+        changed = [(owner, self._room.owners.get(owner, ())) for owner in there]
+        self._hold_all_instead([(owner, self._held_now[owner]) for owner in there])
         return changed
+
+    def _hold_all_instead(self, holds: Iterable[tuple[str, Members]]) -> None:
+        """Let these hold something else, all at once: what one has now may be what another one had."""
+        holds = list(holds)
+        for owner, _ in holds:
+            self._room.give_back(owner)
+        for owner, members in holds:
+            self._hold_instead(owner, members)
 
     def _hold_instead(self, owner: str, members: Members) -> None:
         self._room.give_back(owner)

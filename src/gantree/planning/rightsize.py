@@ -13,8 +13,9 @@ part of the price. Whether there is room is the search's question, and none of t
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from gantree.model.jobs import Job
+from gantree.model.jobs import Job, Role
 from gantree.model.verdicts import Gate, Refused
 from gantree.planning.rightsize_offers import Offers, markets_of, offers_of
 from gantree.planning.rightsize_way import Option, Terms, Way, gpu_roles
@@ -23,7 +24,45 @@ from gantree.topology.fabric import Fabric
 from gantree.topology.prices import LIST_PRICES, Market, PriceList
 from gantree.topology.roofline import least_step_s
 
-__all__ = ["Option", "options", "refused"]
+__all__ = ["Option", "Ranked", "by_model", "chooses", "options", "refused"]
+
+Ranked = tuple[int, Job]
+"""A way and its rank: lower is better, ways of one rank are equally good."""
+
+
+def chooses(job: Job) -> bool:
+    """Whether the model that a job runs on is chosen by more than the room there is."""
+    described = job.trains is not None and bool(job.gpus)
+    return described or bool(
+        job.speeds or job.choose != "order" or job.budget_USD is not None or job.spot
+    )
+
+
+def by_model(job: Job, fabric: Fabric) -> tuple[Ranked, ...]:
+    """A job that does not choose, held to each model that it admits, then as it is written; alone where that is one.
+
+    Of models that it lists the first is the best; where it lists none they are equally good.
+    """
+    offers, roles = offers_of(fabric), gpu_roles(job)
+    listed = any(role.shape.models for role in roles)
+    models = _listed(roles) if listed else [model for model in offers if model is not None]
+    models = [model for model in models if model in offers]
+    if len(offers) < 2 or not models or not roles:
+        return ((0, job),)
+    held = [(place if listed else 0, held_to(job, model)) for place, model in enumerate(models)]
+    return (*held, (len(models), job))
+
+
+def held_to(job: Job, model: str) -> Job:
+    """The job with its GPUs of this model alone."""
+    of_gpus = gpu_roles(job)
+    return replace(
+        job,
+        roles=tuple(
+            replace(role, shape=replace(role.shape, models=(model,))) if role in of_gpus else role
+            for role in job.roles
+        ),
+    )
 
 
 def options(
@@ -44,7 +83,11 @@ def options(
             way = Way(job, model, market, speeds[place], terms)
             ways.append((way.key(place), way.option()))
     ways.sort(key=lambda way: (not way[1].open, way[0]))
-    return tuple(option for _, option in ways)
+    worth = [key[:3] for key, _ in ways]
+    firsts = (worth.index(each) for each in worth)
+    return tuple(
+        replace(option, rank=first) for first, (_, option) in zip(firsts, ways, strict=True)
+    )
 
 
 def refused(job: Job, ways: Sequence[Option]) -> Refused | None:
@@ -68,10 +111,8 @@ def refused(job: Job, ways: Sequence[Option]) -> Refused | None:
 def _models(job: Job, offers: Offers) -> tuple[str | None, ...]:
     """Models to choose from, in the order of the job or the fabric; None: whichever the search finds."""
     lists = [role.shape.models for role in gpu_roles(job)]
-    listed = [models for models in lists if models]
-    if listed:
-        shared = [m for m in listed[0] if all(m in models for models in listed[1:])]
-        return tuple(model for model in shared if model in offers) or (None,)
+    if any(lists):
+        return tuple(model for model in _listed(gpu_roles(job)) if model in offers) or (None,)
     named = [model for model in offers if model is not None]
     if not lists or not named or not (len(offers) == 1 or _minds(job)):
         return (None,)
@@ -81,6 +122,12 @@ def _models(job: Job, offers: Offers) -> tuple[str | None, ...]:
     if None in offers and len(footprint.fitting_models(job, named)) == len(named):
         return (*named, None)  # who may run anywhere may also run on GPUs of no named model
     return tuple(named)
+
+
+def _listed(roles: Sequence[Role]) -> list[str]:
+    """Models that all roles admit which list any, in the order of the first."""
+    listed = [role.shape.models for role in roles if role.shape.models]
+    return [m for m in listed[0] if all(m in models for models in listed[1:])]
 
 
 def _minds(job: Job) -> bool:

@@ -20,7 +20,7 @@ class Option:
     job is the job as the search is to place it: held to this model and market. speed is that beside the job's fastest
     model, run_s a run without interruptions, run_USD its price; expected_loss_gpu_s and expected_USD count
     interruptions in. None is what is not known; notes say what was assumed instead. gate and why_not say why a way is
-    closed.
+    closed. Ways of one rank are equally good, a lower one is better.
     """
 
     model: str | None
@@ -34,6 +34,7 @@ class Option:
     gate: Gate | None = None
     why_not: str = ""
     notes: tuple[str, ...] = ()
+    rank: int = 0
 
     @property
     def open(self) -> bool:

@@ -8,6 +8,10 @@ is no number of a job but of its queue at a moment, so it is not in a key: `poli
     attained           GPU-seconds that it was served, fewest first; in levels, if the policy says so (Tiresias)
     remaining          seconds of its run that are left, by its own guess, else its limit; unknown goes last (SRTF)
     remaining_service  the same times its GPUs (SRSF)
+    stretch            the moment until which it may be kept waiting, soonest first: its submission, and `stretch` times
+                       as long as the whole cluster would need for the work that is left of it. So short jobs go first,
+                       but nobody is passed for ever: with a large stretch it is SRSF, with none arrival. Where nobody
+                       knows the run time, a day (an assumption, the same for all, so that these go by arrival)
     smallest           GPUs, fewest first
     arrival            first come, first served; a job that was stopped keeps its place
 
@@ -26,6 +30,8 @@ from gantree.policy.rules import Policy
 
 DAY_S = 86_400.0
 SHARE = "share"
+PATIENCE_S = DAY_S
+"""How long a job of unknown run time may be kept waiting, in the order "stretch"; an assumption."""
 
 
 class Position(NamedTuple):
@@ -65,12 +71,17 @@ class Merits:
 
 
 class Order:
-    """The order of a policy. before_share is how many numbers of a key come before "share"; None without it."""
+    """The order of a policy. before_share is how many numbers of a key come before "share"; None without it.
+
+    cluster_gpus are the GPUs of the cluster that it orders for.
+    """
 
     def __init__(self, policy: Policy) -> None:
         self._keys = tuple(key for key in policy.order if key != SHARE)
         self._age_per_s = policy.age_per_day / DAY_S
         self._levels = tuple(sorted(policy.attained_levels))
+        self._stretch = policy.stretch
+        self.cluster_gpus = 1.0
         shared = SHARE in policy.order
         self.before_share = policy.order.index(SHARE) if shared else None
 
@@ -89,10 +100,18 @@ class Order:
                 return self._remaining_s(merits)
             case "remaining_service":
                 return self._remaining_s(merits) * merits.gpus
+            case "stretch":
+                return merits.submitted_at + self._patience_s(merits)
             case "smallest":
                 return merits.gpus
         assert key == "arrival", f"no order by {key}"
         return merits.seq
+
+    def _patience_s(self, merits: Merits) -> float:
+        left_s = self._remaining_s(merits)
+        if left_s == inf:
+            return PATIENCE_S
+        return self._stretch * left_s * max(1.0, merits.gpus) / self.cluster_gpus
 
     def _attained(self, gpu_s: float) -> float:
         return bisect_right(self._levels, gpu_s) if self._levels else gpu_s

@@ -80,14 +80,27 @@ class Quota:
         return self.room_without(node, amounts, owners).state == "owed"
 
     def room_without(
-        self, node: int, amounts: Amounts, owners: Iterable[str], may_borrow: bool = True
+        self,
+        node: int,
+        amounts: Amounts,
+        owners: Iterable[str],
+        may_borrow: bool = True,
+        beside: Iterable[tuple[int, Amounts]] = (),
     ) -> Admission:
-        """Return what `room` would say if these running jobs were gone. Changes nothing. O(owners)."""
+        """Return what `room` would say if these running jobs were gone. Changes nothing. O(owners).
+
+        beside: (node, amounts) of jobs that do not run yet and count as if they did.
+        """
         gone = [self._jobs.holding(owner) for owner in dict.fromkeys(owners)]
+        come = [Holding(self._path(each), self._parts(has), ()) for each, has in beside]
         for holding in gone:
             self._count_out(holding)
+        for holding in come:
+            self._count(holding)
         answer = self.room(node, amounts, may_borrow)
-        for holding in gone:
+        for holding in reversed(come):
+            self._count_out(holding)
+        for holding in reversed(gone):
             self._count(holding)
         return answer
 
@@ -139,6 +152,10 @@ class Quota:
         for inside, around in pairwise(path):
             if any(book.lends(inside) or book.short for book in books):
                 yield from self._jobs.beside(inside, around)
+
+    def free(self) -> None:
+        """Jobs that were refused may be admitted now for another cause than what runs."""
+        self._freed(ROOT)
 
     def version_of(self, node: int) -> int:
         """Return a number that grows whenever something was given back that a job of this node may use."""
@@ -192,6 +209,15 @@ class Quota:
         """Return what a job of a node could have now without taking anything back; limits aside."""
         path = self._path(node)
         return self._figures(node, lambda book: book.available(path))
+
+    def owed_yet(self, node: int) -> Amounts:
+        """Return how much more jobs of a node could hold of each rationed resource without borrowing any."""
+        path = self._path(node)[:-1]
+        return {
+            book.resource: sum(max(0, book.own[each] - book.charged[each]) for each in path) / TICKS
+            for book in self._books.values()
+            if book.rationed
+        }
 
     def lent(self, node: int) -> Amounts:
         """Return how much of what a node is guaranteed it could not have now, because others borrowed it."""

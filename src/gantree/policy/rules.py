@@ -25,7 +25,14 @@ DEFAULT_PRIORITIES: Mapping[str, int] = MappingProxyType(
 """Class -> number; a larger number goes first."""
 
 OrderKey = Literal[
-    "priority", "share", "attained", "remaining", "remaining_service", "smallest", "arrival"
+    "priority",
+    "share",
+    "attained",
+    "remaining",
+    "remaining_service",
+    "stretch",
+    "smallest",
+    "arrival",
 ]
 """What jobs are ordered by; `policy.order` says what each means."""
 
@@ -37,10 +44,11 @@ LOOSE = "gpus"
 class QueueRule:
     """One queue of the tree. path is its names from the top ("research/nlp"); parents come before their children.
 
-    weight is its share beside its siblings. Siblings of one cohort lend each other what they are guaranteed and do not
-    use; siblings that name none are one cohort. guarantee is what it gets back whatever else runs; limit is what it may
-    use at most; lend is what it lends at most (not in it: all that is idle), borrow what it may use above its guarantee
-    (not in it: all there is). cells are guarantees in whole domains: (tier, how many), LOOSE for GPUs anywhere.
+    weight is its share beside its siblings. Siblings of one named cohort lend each other, and nobody else, what they
+    are guaranteed and do not use; those that name none lend to their parent, and so to all beside them. guarantee is
+    what it gets back whatever else runs; limit is what it may use at most; lend is what it lends at most (not in it:
+    all that is idle), borrow what it may use above its guarantee (not in it: all there is). cells are guarantees in
+    whole domains: (tier, how many), LOOSE for GPUs anywhere.
     most_running and most_waiting are jobs at a time; user_limit and most_running_per_user are the same for each of its
     users.
     """
@@ -92,12 +100,15 @@ class Preemption:
 
     by: "priority": a higher priority stops a lower one; "order": who goes first stops who goes later; "none": nobody.
     who: class -> classes that it may stop; a class that is not in it stops every lower one. across: whether a job stops
-    jobs of other queues too (never ones within their queue's guarantee).
+    jobs of other queues too (never ones within their queue's guarantee). gain: where "priority" decides, a job also stops
+    one of its own queue and priority that goes later, if the GPU-seconds of work by which that has more left are `gain`
+    times what stopping it throws away, and the run times of both are known; 0: never.
     """
 
     by: Literal["priority", "order", "none"] = "priority"
     who: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     across: bool = True
+    gain: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +126,7 @@ class Policy:
     priorities: class -> number, larger first. order: what decides who goes first, the first difference counts; "share"
     compares queues (and users), what stands before it all jobs, what stands after it jobs of one queue.
     attained_levels: GPU-seconds at which "attained" counts a job down one level; empty: each GPU-second counts.
+    stretch: how many times as long as the whole cluster would need for its work a job may be kept waiting.
     age_per_day: priority that a day of waiting is worth. half_life_s: of used GPU time in shares; None: only what is
     held now counts. gpu_weights: what a GPU of a model counts in shares; a model that is not in it counts 1.
     share_users: whether the users of a queue share it evenly.
@@ -132,8 +144,9 @@ class Policy:
     """
 
     priorities: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_PRIORITIES))
-    order: tuple[OrderKey, ...] = ("priority", "share", "arrival")
+    order: tuple[OrderKey, ...] = ("priority", "share", "stretch", "arrival")
     attained_levels: tuple[float, ...] = ()
+    stretch: float = 500.0
     age_per_day: float = 0.0
     boosts: tuple[Boost, ...] = ()
     half_life_s: float | None = None
@@ -141,7 +154,7 @@ class Policy:
     share_users: bool = False
     queues: tuple[QueueRule, ...] = ()
     backfill: Backfill = Backfill()
-    preemption: Preemption = field(default_factory=Preemption)
+    preemption: Preemption = field(default_factory=lambda: Preemption(gain=10.0))
     grace_s: float = DEFAULT_GRACE_S
     min_run_s: float = 0.0
     evictions_per_day: int | None = None

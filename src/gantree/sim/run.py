@@ -77,6 +77,7 @@ class Simulation:
         self.cluster = SimCluster(self._heap, self._batch.append, lambda: self.now, overheads)
         self._wake_at: float | None = None
         self._wakes = 0
+        self.scheduler.conflicts(cluster)
         self._handle([ClusterObserved(id="cluster", observed_at=self.now, cluster=cluster)])
         for row in trace:
             self._foretell(row, jobs(row))

@@ -26,21 +26,30 @@ _RUN = """
 import sys
 from pathlib import Path
 from gantree.api.daemon import run_daemon
-text = Path(sys.argv[2]).read_text() if len(sys.argv) > 2 else None
-run_daemon(Path(sys.argv[1]), text, "cluster.yaml")
+from gantree.formats import read_policy
+text = Path(sys.argv[3]).read_text() if len(sys.argv) > 3 else None
+policy = read_policy(Path(sys.argv[2]).read_text(), "policy.yaml")
+run_daemon(Path(sys.argv[1]), text, "cluster.yaml", policy)
 """
 
 
 class Daemon:
-    """A daemon on a state directory. output is everything that all its processes have printed, in a file."""
+    """A daemon on a state directory. output is everything that all its processes have printed, in a file.
 
-    def __init__(self, state_dir: Path, cluster_text: str) -> None:
+    policy_text is the policy file of the next process; it may be set anew between two.
+    """
+
+    def __init__(
+        self, state_dir: Path, cluster_text: str, policy_text: str = "preset: gantree"
+    ) -> None:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.state_dir = state_dir
         self.client = Client(state_dir)
         self.output = state_dir / "daemon.out"
         self._cluster_file = state_dir / "cluster-of-test.yaml"
         self._cluster_file.write_text(cluster_text)
+        self._policy_file = state_dir / "policy-of-test.yaml"
+        self.policy_text = policy_text
         self._process: subprocess.Popen[bytes] | None = None
         self._printed_before = 0
 
@@ -63,10 +72,11 @@ class Daemon:
     def spawn(self, *, with_cluster: bool = True) -> None:
         """Start a process and do not wait for it."""
         cluster = [str(self._cluster_file)] if with_cluster else []
+        self._policy_file.write_text(self.policy_text)
         with self.output.open("ab") as output:
             self._printed_before = output.tell()
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _RUN, str(self.state_dir), *cluster],
+                [sys.executable, "-c", _RUN, str(self.state_dir), str(self._policy_file), *cluster],
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,

@@ -177,6 +177,11 @@ class Occupancy:
         """Whether anything may be placed on a node."""
         return bool(self.usable_node[self._index(node)])
 
+    @property
+    def keeps_spares(self) -> bool:
+        """Whether nodes are held back for those that fail, in a domain of any tier."""
+        return bool(self._spares.most_of_tier)
+
     def may_be_spare(self, node: int) -> bool:
         """Whether a node, by index, may be held back while nobody holds anything of it."""
         return bool(self._spares.usable_node[node])

@@ -1,0 +1,96 @@
+"""The queue tree with what is owed, used, borrowed and lent in it, as plain JSON values. No HTTP here."""
+
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from typing import Any
+
+from gantree.core.accounts import Accounts
+from gantree.core.ledger import Ledger
+from gantree.policy.cells import cells_of
+from gantree.policy.queues import ROOT
+from gantree.policy.rules import QueueRule
+
+Json = dict[str, Any]
+NO_RULE = QueueRule("")
+
+
+def queues_json(ledger: Ledger, now: float) -> list[Json]:
+    """The whole cluster, then all queues, cohorts and users, each below what it is in."""
+    accounts = ledger.accounts
+    used_of_node = _used(ledger)
+    return [_row(ledger, node, used_of_node.get(node, {}), now) for node in _in_tree(accounts)]
+
+
+def _in_tree(accounts: Accounts, node: int = ROOT) -> Iterator[int]:
+    yield node
+    for child in accounts.tree.children[node]:
+        yield from _in_tree(accounts, child)
+
+
+def _used(ledger: Ledger) -> dict[int, dict[str, float]]:
+    """What the gangs that hold a place hold, by node of the tree."""
+    used_of_node: dict[int, dict[str, float]] = {}
+    for state in ledger.holding.values():
+        assert state.placement is not None
+        held = ledger.accounts.held(state.placement)
+        for node in ledger.accounts.tree.path(state.queue):
+            used = used_of_node.setdefault(node, {})
+            for resource, amount in held.items():
+                used[resource] = used.get(resource, 0.0) + amount
+    return used_of_node
+
+
+def _row(ledger: Ledger, node: int, used: Mapping[str, float], now: float) -> Json:
+    accounts = ledger.accounts
+    tree, quota, shares = accounts.tree, accounts.quota, accounts.shares
+    rule = tree.rule[node] or NO_RULE
+    share = shares.share(node, now) if node != ROOT else None
+    return {
+        "name": tree.name[node],
+        "kind": _kind(accounts, node),
+        "depth": len(tree.path(node)) - 1,
+        "queue": tree.queue[node] or None,
+        "user": tree.user[node],
+        "cohort": rule.cohort,
+        "weight": tree.weight[node],
+        "share": share if share is not None and isfinite(share) else None,
+        "used_part": shares.used_part(node, now),
+        "guarantee": _above_zero(quota.guaranteed(node)) if node != ROOT else {},
+        "used": _above_zero(used),
+        "borrowed": _above_zero(quota.borrowed(node)) if node != ROOT else {},
+        "lent": _above_zero(quota.lent(node)) if node != ROOT else {},
+        "limit": dict(_limit(accounts, node)),
+        "running": quota.running(node),
+        "waiting": quota.waiting(node),
+        "cells": _cells(ledger, rule),
+    }
+
+
+def _kind(accounts: Accounts, node: int) -> str:
+    if node == ROOT:
+        return "cluster"
+    if accounts.tree.is_cohort(node):
+        return "cohort"
+    return "queue" if accounts.tree.user[node] is None else "user"
+
+
+def _limit(accounts: Accounts, node: int) -> Mapping[str, float]:
+    """What may be used at most: by the whole cluster what it has, by a user what each may."""
+    if node == ROOT:
+        return accounts.quota.capacity
+    rule = accounts.tree.limiting_rule(node)
+    if rule is None:
+        return {}
+    return rule.limit if accounts.tree.user[node] is None else rule.user_limit
+
+
+def _above_zero(amounts: Mapping[str, float]) -> Json:
+    return {resource: amount for resource, amount in amounts.items() if amount > 0}
+
+
+def _cells(ledger: Ledger, rule: QueueRule) -> list[Json]:
+    """The cells that a queue owns, and where each is bound now (null: nowhere)."""
+    return [
+        {"tier": tier, "number": number, "domain": ledger.bound.get((queue, tier, number))}
+        for queue, tier, number in cells_of([rule])
+    ]

@@ -1,0 +1,395 @@
+"""What would become of a job if it asked for something else: when and where it would start, and who would be stopped.
+
+The answer is what the scheduler itself would decide, on a copy of the ledger (`core.shadow`) in which the job asks for
+the other thing from the start and keeps its place in the order of arrival; starts that were told to others behind its
+own reservation are told anew. Nothing is recorded, nothing is ordered.
+What waits for no room is left aside: a hold, a backoff, jobs that it comes after. A job that runs is asked as if it
+stopped now and waited again.
+
+How long the run takes at another place, size or model follows from predicted steps where the job tells its traffic;
+else it is in inverse proportion to its members, and to the speeds that it tells of models (`sizes.goodputs`).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+
+from gantree.core.bookings import reserved
+from gantree.core.explain import Start, why
+from gantree.core.ledger import Ledger
+from gantree.core.scheduler import Scheduler
+from gantree.core.shadow import shadow_of
+from gantree.core.state import JobState
+from gantree.model.errors import BadInput, Conflict, NotFound
+from gantree.model.events import TimePassed
+from gantree.model.facts import (
+    AttemptEnded,
+    ClaimDropped,
+    Fact,
+    GangMoving,
+    GangPreempted,
+    JobAccepted,
+    JobEnded,
+    JobRequeued,
+    PriorityChanged,
+    ReservationDropped,
+)
+from gantree.model.jobs import Job, Role
+from gantree.model.phases import ENDED, HOLDING, Phase, StopCause
+from gantree.model.placements import MemberPlacement, Placement
+from gantree.model.verdicts import Gate, Refused
+from gantree.placement.search import find
+from gantree.placement.sizes import goodputs, resized
+from gantree.placement.wish import read_wish
+from gantree.planning.taste import taste_of
+from gantree.policy.boosts import boost_of
+from gantree.topology.fabric import Fabric
+from gantree.topology.prices import LIST_PRICES, Market, PriceList
+
+HOUR_S = 3600.0
+
+REQUIRED, MEMBERS, GPU = "topology.required", "members", "gpu"
+PRIORITY, TIME_LIMIT, QUEUE = "priority", "time_limit", "queue"
+FIELDS = (REQUIRED, MEMBERS, GPU, PRIORITY, TIME_LIMIT, QUEUE)
+
+Change = tuple[tuple[str, str | int | float | None], ...]
+"""Fields of the job (of FIELDS) with what each would be: a tier or None, a number, a model, a class or number, seconds,
+a queue."""
+
+KEPT = (
+    "attempt", "started_at", "checkpoint_step", "failures", "preempted_at", "resized_at", "gpu_s_lost",
+    "attained_gpu_s", "done_s", "reason",
+)  # fmt: skip
+"""What the job brings along when it asks for something else: its history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A job that would have to make room: how is "preempt", "reclaim", "order", "shrink" or "move"."""
+
+    job: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """What would become of the job with a change; () is the job as it is.
+
+    start is None where nobody can say when it would start; `now` says that it would start at once. placement is where.
+    refused tells why it would not start now; sentence the same in words, "" where it would. stopped are those who would
+    have to make room first. step_s and comm_s are as predicted there, the ratios beside the best place on the empty
+    cluster for the job as it is; run_s is the whole run, gpu_hours and cost_USD are of it. None: not known.
+    """
+
+    change: Change
+    now: bool
+    start: Start | None = None
+    placement: Placement | None = None
+    refused: Refused | None = None
+    sentence: str = ""
+    stopped: tuple[Stopped, ...] = ()
+    step_s: float | None = None
+    step_ratio: float | None = None
+    comm_s: float | None = None
+    comm_ratio: float | None = None
+    run_s: float | None = None
+    gpu_hours: float | None = None
+    cost_USD: float | None = None
+
+
+def alternatives(
+    ledger: Ledger,
+    job: str,
+    changes: Iterable[Change],
+    now: float,
+    prices: PriceList = LIST_PRICES,
+) -> tuple[Alternative, ...]:
+    """The job as it is, then with each change, each on its own. O(jobs) for each; the ledger stays as it is.
+
+    Raises NotFound, Conflict for a job that has ended or was rejected, BadInput and Unsupported for a change that is
+    none for this job (an unknown queue, tier or class; a size that its parallelism forbids).
+    """
+    state = _known(ledger, job)
+    asked = [((), state.spec), *((each, changed(ledger, state.spec, each)) for each in changes)]
+    taste = taste_of(ledger.policy)
+    reference = find(ledger.rooms().emptied(), state.spec, taste)
+    found = []
+    for change, spec in asked:
+        alternative, priced = _tried(ledger, state, change, spec, now)
+        found.append(_priced(alternative, ledger, state, priced, reference, prices))
+    return tuple(found)
+
+
+def _known(ledger: Ledger, job: str) -> JobState:
+    if job in ledger.rejected:
+        raise Conflict(f"{job} was rejected")
+    state = ledger.jobs.get(job)
+    if state is None:
+        raise NotFound(f"there is no job {job}")
+    if state.phase in ENDED:
+        raise Conflict(f"{job} has ended: {state.phase}")
+    if ledger.occupancy is None:
+        raise Conflict("no cluster is known yet")
+    return state
+
+
+# ----- what it would ask for
+
+
+def changed(ledger: Ledger, spec: Job, change: Change) -> Job:
+    """The job as it would be. Raises BadInput for a field that is none of FIELDS, or a value that does not suit."""
+    for field, value in change:
+        spec = _with(ledger, spec, field, value)
+    read_wish(ledger.rooms().fabric, spec)
+    return spec
+
+
+def _with(ledger: Ledger, spec: Job, field: str, value: str | int | float | None) -> Job:
+    match field, value:
+        case ("topology.required", None | str() as tier):
+            return _requiring(spec, tier)
+        case ("members", int(members)):
+            return replace(resized(spec, members), elastic=None)
+        case ("gpu", str(model)):
+            return replace(spec, roles=tuple(_on_model(role, model) for role in spec.roles))
+        case ("priority", str() | int() as priority):
+            ledger.policy.priority_of(priority)
+            return replace(spec, priority=priority)
+        case ("time_limit", int() | float() as limit_s) if 0 < limit_s < inf:
+            return replace(spec, time_limit_s=float(limit_s))
+        case ("queue", str(queue)):
+            problem = ledger.accounts.tree.problem(queue)
+            if problem:
+                raise BadInput(f"queue: {problem}")
+            return replace(spec, queue=queue)
+    raise BadInput(
+        f"{field}: found {value!r}; allowed: {', '.join(FIELDS)}, each with a value of it"
+    )
+
+
+def _requiring(spec: Job, tier: str | None) -> Job:
+    """The tier in place of what the job requires, or its roles do where it does not itself."""
+    in_roles = spec.topology.required is None and any(r.topology.required for r in spec.roles)
+    if not in_roles:
+        return replace(spec, topology=replace(spec.topology, required=tier))
+    roles = tuple(
+        replace(role, topology=replace(role.topology, required=tier))
+        if role.topology.required
+        else role
+        for role in spec.roles
+    )
+    return replace(spec, roles=roles)
+
+
+def _on_model(role: Role, model: str) -> Role:
+    needs_gpus = role.shape.gpus or role.shape.part
+    return replace(role, shape=replace(role.shape, models=(model,))) if needs_gpus else role
+
+
+# ----- what would become of it
+
+
+def _tried(
+    ledger: Ledger, state: JobState, change: Change, spec: Job, now: float
+) -> tuple[Alternative, Job]:
+    """Let the scheduler decide on a copy, and read what it would do; with the job as it would be."""
+    twin = shadow_of(ledger)
+    _ask_anew(twin, twin.jobs[state.job], replace(spec, after=(), held=False), now)
+    scheduler = Scheduler(ledger.policy)
+    scheduler.ledger = twin
+    scheduler.recover(())
+    decision = scheduler.handle([TimePassed(id="what-if", observed_at=now)])
+    after = twin.jobs[state.job]
+    if after.phase in HOLDING:
+        assert after.placement is not None
+        start = Start(now, True, (), True, domain=_domain(after.placement))
+        return Alternative(change, True, start, after.placement), after.present
+    stopped = tuple(_stopped(decision.facts, state.job))
+    told = why(twin, state.job, now)
+    start_later, placement = _later(twin, after, now, told.refused)
+    sized = after.spec if placement is None else after.at_size(len(placement.members))
+    return (
+        Alternative(change, False, start_later, placement, told.refused, told.sentence, stopped),
+        sized,
+    )
+
+
+def _ask_anew(twin: Ledger, state: JobState, spec: Job, now: float) -> None:
+    """Let the job ask for something else (or the same), in its old place in the order of arrival."""
+    if state.phase is Phase.PENDING and spec == state.spec and state.not_before <= now:
+        return
+    for fact in _withdrawn(twin, state, now):
+        twin.apply(fact)
+    old = twin.jobs.pop(state.job)
+    priority = twin.policy.priority_of(spec.priority) + boost_of(twin.policy, spec, now)
+    twin.apply(
+        JobAccepted(at=old.submitted_at, job=old.job, spec=spec, priority=priority, seq=old.seq)
+    )
+    for field in KEPT:
+        setattr(twin.jobs[old.job], field, getattr(old, field))
+    twin.apply(PriorityChanged(at=now, job=old.job, priority=priority))
+
+
+def _withdrawn(twin: Ledger, state: JobState, now: float) -> Iterator[Fact]:
+    """What takes the job off its place, claim, reservation and line, and takes back what was told to those behind it.
+
+    Apply each fact before asking for the next.
+    """
+    if state.phase in HOLDING:
+        yield AttemptEnded(
+            at=now,
+            job=state.job,
+            attempt=state.attempt,
+            exit_code=0,
+            gpu_s_lost=state.gpu_s_at_stake(now),
+        )
+        yield JobRequeued(
+            at=now,
+            job=state.job,
+            cause=StopCause.PREEMPTED,
+            not_before=0.0,
+            failures=state.failures,
+        )
+    if state.job in twin.claims:
+        yield ClaimDropped(at=now, job=state.job, reason="what if")
+    told = list(twin.bookings)
+    if state.job in twin.bookings:  # starts that were told after it counted on its own
+        for job in told[told.index(state.job) :]:
+            yield ReservationDropped(at=now, job=job, reason="what if")
+    yield JobEnded(at=now, job=state.job, outcome=Phase.CANCELLED, exit_code=None, reason="what if")
+
+
+def _stopped(facts: Sequence[Fact], job: str) -> Iterator[Stopped]:
+    """Who would make room for a job, by a decision's facts."""
+    for fact in facts:
+        if isinstance(fact, GangPreempted) and fact.by == job:
+            yield Stopped(fact.job, "preempt" if fact.cause == "priority" else fact.cause)
+        elif isinstance(fact, GangMoving) and fact.by == job:
+            yield Stopped(fact.job, "shrink" if fact.cause is StopCause.RESIZED else "move")
+
+
+def _later(
+    twin: Ledger, state: JobState, now: float, refused: Refused | None
+) -> tuple[Start | None, Placement | None]:
+    """When and where a job starts that does not now: when those have left who leave for it, as told, or forecast."""
+    claim = twin.claims.get(state.job)
+    if claim is not None:
+        leaving = tuple(dict.fromkeys(job for job in claim.victims if job in twin.holding))
+        grace_s = twin.policy.grace_s
+        gone_at = max((twin.holding[job].ends_at(grace_s) for job in leaving), default=now)
+        start = Start(gone_at, True, leaving, True, domain=_domain(claim.placement))
+        return (start if isfinite(gone_at) else None), claim.placement
+    booking = twin.bookings.get(state.job)
+    if booking is not None:
+        where, slips = _domain(booking.placement), booking.slips
+        told = Start(booking.starts_at, booking.promised, booking.waits_for, True, slips, where)
+        return told, booking.placement
+    found = None
+    if not is_beyond_forecast(refused):
+        found = reserved(twin, state, now, taste_of(twin.policy))
+    if found is None:
+        return None, None
+    where = _domain(found.placement)
+    return Start(found.starts_at, False, found.waits_for, False, domain=where), found.placement
+
+
+def is_beyond_forecast(refused: Refused | None) -> bool:
+    """Whether the ends of running jobs say nothing of a start: it never comes, or a quota stands before it."""
+    return refused is not None and (refused.never or refused.gate in (Gate.LIMIT, Gate.QUOTA))
+
+
+def _domain(placement: Placement) -> str:
+    return f"{placement.domain.tier} {placement.domain.name}".strip()
+
+
+# ----- what it would cost
+
+
+def _priced(
+    alternative: Alternative,
+    ledger: Ledger,
+    state: JobState,
+    spec: Job,
+    reference: Placement | None,
+    prices: PriceList,
+) -> Alternative:
+    """The alternative with its step, its run and its price, as far as they are known."""
+    placement, fabric = alternative.placement, ledger.rooms().fabric
+    if placement is None:
+        return alternative
+    predicted = placement.predicted
+    best = None if reference is None else reference.predicted
+    run_s = _run_s(ledger, state, spec, placement, reference)
+    USD_per_hour = USD_per_hour_of(fabric, placement, prices)
+    hours = None if run_s is None else run_s / HOUR_S
+    return replace(
+        alternative,
+        step_s=predicted.step_s,
+        step_ratio=_ratio(predicted.step_s, best.step_s if best else None),
+        comm_s=predicted.comm_s or None,
+        comm_ratio=_ratio(predicted.comm_s, best.comm_s if best else None),
+        run_s=run_s,
+        gpu_hours=None if hours is None else hours * _gpus(placement.members),
+        cost_USD=None if hours is None or USD_per_hour is None else hours * USD_per_hour,
+    )
+
+
+def _ratio(here: float | None, best: float | None) -> float | None:
+    return here / best if here and best else None
+
+
+def _gpus(members: Sequence[MemberPlacement]) -> float:
+    return sum(len(each.gpus) + (each.share.compute if each.share else 0.0) for each in members)
+
+
+def _run_s(
+    ledger: Ledger, state: JobState, spec: Job, placement: Placement, reference: Placement | None
+) -> float | None:
+    """How long the whole run takes there: as long as its user or others like it say, at most its limit."""
+    limit_s = inf if spec.time_limit_s is None else spec.time_limit_s
+    guess_s = ledger.accounts.guess_s(state)
+    whole_s = state.spec.time_limit_s if guess_s is None else guess_s
+    if whole_s is None or reference is None:
+        return None
+    here_s = whole_s / _speed_beside(ledger, state.spec, reference, spec, placement)
+    return min(here_s, limit_s)
+
+
+def _speed_beside(
+    ledger: Ledger, written: Job, reference: Placement, spec: Job, placement: Placement
+) -> float:
+    """How fast the job is at a place, of 1 at the best one that it could have as it is written."""
+    if len(written.roles) != 1:
+        before = here = 1.0
+    else:
+        sizes = [(written.members, reference), (spec.members, placement)]
+        before, here = goodputs(written, sizes)
+    if placement.predicted.step_s and reference.predicted.step_s:
+        return here / before
+    fabric, speeds = ledger.rooms().fabric, dict(written.speeds)
+    told_here = speeds.get(_model(fabric, placement) or "", 1.0)
+    told_before = speeds.get(_model(fabric, reference) or "", 1.0)
+    return here / before * told_here / told_before
+
+
+def _model(fabric: Fabric, placement: Placement) -> str | None:
+    node = fabric.index_of_node[placement.members[0].node]
+    return fabric.machine_of_node(node).gpu
+
+
+def USD_per_hour_of(fabric: Fabric, placement: Placement, prices: PriceList) -> float | None:
+    """What an hour of a place costs, spot nodes at their price; None where the price of a GPU is not known."""
+    total = 0.0
+    for member in placement.members:
+        gpus = _gpus([member])
+        if member.mig:
+            return None
+        if not gpus:
+            continue
+        node = fabric.index_of_node[member.node]
+        market: Market = "on_demand" if fabric.nodes[node].spot is None else "spot"
+        quote = prices.quote(fabric.machine_of_node(node).gpu, market)
+        if quote is None:
+            return None
+        total += gpus * quote.USD_per_hour
+    return total

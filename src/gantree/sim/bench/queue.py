@@ -1,0 +1,249 @@
+"""How fast a long queue is walked: 10,000 gangs wait in 50 queues for a cluster on which nothing of theirs fits.
+
+The cluster is that of `sim.bench.mix`. Half of the queues are guaranteed half of the GPUs together and use all of it;
+what runs in the others is of the highest class, and borrows. A sixteenth of the nodes has one GPU free, and nobody who
+waits asks for one alone: so gangs wait for room as well as for their quotas, and nobody may be told to leave. All
+gangs that run have time limits, so a start can be promised. Those that wait are of about 60 shapes and sizes, three
+classes and six time limits.
+
+Two questions. What does it take a scheduler that remembers nothing to ask all of them (a full cycle); and what does
+an event take one that remembers its last walk (a steady state): a gang ends and others take its room, one comes that
+must wait, a node is lost, it returns, and one that was told to leave for another has left.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+from statistics import median
+from time import process_time_ns
+from typing import Any
+
+from gantree.core.scheduler import Decision, Scheduler
+from gantree.model.events import (
+    ClusterObserved,
+    Event,
+    GangEnded,
+    GangStarted,
+    JobSubmitted,
+    NodeLost,
+    NodeReturned,
+    TimePassed,
+)
+from gantree.model.facts import Fact, GangPlaced, ReservationMade
+from gantree.model.jobs import Job, Role, Shape, TopologyWish
+from gantree.policy.rules import Backfill, Policy, QueueRule
+from gantree.sim.bench.mix import GPUS_OF_NODE, empty_cluster
+from gantree.sim.results import nearest_rank
+
+QUEUES = 50
+REPEATS = 5
+"""Full cycles that are measured; their median is told."""
+ONE_FREE_IN = 16
+"""Of so many nodes one has a GPU free."""
+CLASSES = ("research", "batch", "production")
+LIMITS_S = (1800.0, 3600.0, 14_400.0, 28_800.0, 86_400.0, 259_200.0)
+SIZES = (1, 1, 1, 2, 2, 4, 4, 8, 16, 32)
+"""Members of gangs that wait, as often as they come."""
+RUNNING_SIZES = (1, 2, 4, 8, 16)
+
+
+def queue(
+    gpus: int = 16_384, gangs: int = 10_000, events: int = 200, reservations: int = 4
+) -> dict[str, Any]:
+    """A full cycle over so many gangs that wait, then so many events, in processor time.
+
+    Gives {"gpus", "waiting", "lines", "reservations", "running", "full_cycle_ms" (everything asked anew, starts stand
+    as they were told), "full_cycle_telling_ms" (and starts told anew), "events", "placed" (while these came), and of
+    each kind of event "ended", "left" (who was told to), "came", "lost", "returned", and of "all": "..._median_ms",
+    "..._p99_ms"}.
+    """
+    life = _Life(gpus, reservations)
+    life.fill()
+    life.crowd(gangs)
+    ledger = life.scheduler.ledger
+    figures: dict[str, Any] = {
+        "gpus": gpus,
+        "waiting": len(ledger.lines),
+        "lines": sum(1 for _ in ledger.lines),
+        "reservations": reservations,
+        "running": len(ledger.holding),
+        "full_cycle_ms": life.full_cycle_ms(life.facts),
+        "full_cycle_telling_ms": life.full_cycle_ms(
+            [fact for fact in life.facts if not isinstance(fact, ReservationMade)]
+        ),
+    }
+    placed, times_ms = life.steady(events)
+    figures |= {"events": events, "placed": placed}
+    times_ms["all"] = [time_ms for kind in tuple(times_ms) for time_ms in times_ms[kind]]
+    for kind, of_kind in times_ms.items():
+        ordered = sorted(of_kind)
+        figures[f"{kind}_median_ms"] = _rounded(nearest_rank(ordered, 50))
+        figures[f"{kind}_p99_ms"] = _rounded(nearest_rank(ordered, 99))
+    return figures
+
+
+def _rounded(time_ms: float | None) -> float | None:
+    return None if time_ms is None else round(time_ms, 3)
+
+
+@dataclass(slots=True)
+class _Life:
+    """A scheduler, what it has recorded, and what comes to it."""
+
+    gpus: int
+    reservations: int
+    random: Random = field(default_factory=lambda: Random(1))  # noqa: S311 - a repeatable load, no secret
+    facts: list[Fact] = field(default_factory=list)
+    now: float = 0.0
+    policy: Policy = field(init=False)
+    scheduler: Scheduler = field(init=False)
+    lost: str = ""
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def __post_init__(self) -> None:
+        self.policy = policy_of(self.gpus, self.reservations)
+        self.scheduler = Scheduler(self.policy)
+        self.tell([ClusterObserved(id="site", observed_at=0.0, cluster=empty_cluster(self.gpus))])
+
+    def tell(self, events: Iterable[Event]) -> tuple[float, Decision]:
+        """(milliseconds of processor time, what was decided); gangs that were placed are started."""
+        events = tuple(events)
+        start_ns = process_time_ns()
+        decision = self.scheduler.handle(events)
+        time_ms = (process_time_ns() - start_ns) / 1e6
+        self.facts += decision.facts
+        placed = [fact for fact in decision.facts if isinstance(fact, GangPlaced)]
+        if placed:
+            started = [
+                GangStarted(
+                    id=f"s{fact.job}", observed_at=self.now, job=fact.job, attempt=fact.attempt
+                )
+                for fact in placed
+            ]
+            self.facts += self.scheduler.handle(started).facts
+        return time_ms, decision
+
+    def fill(self) -> None:
+        """Fill the cluster: each queue runs as much as any other, each of its gangs a number of whole nodes."""
+        nodes = self.gpus // GPUS_OF_NODE
+        of_queue = [nodes // QUEUES + (number < nodes % QUEUES) for number in range(QUEUES)]
+        self.tell(
+            self._submitted(job)
+            for number, all_nodes in enumerate(of_queue)
+            for job in self._running(number, all_nodes)
+        )
+        assert not len(self.scheduler.ledger.lines), "all gangs that are to run have room"
+
+    def _running(self, number: int, nodes: int) -> Iterator[Job]:
+        """Gangs of a queue on so many nodes; those that borrow leave a GPU free here and there."""
+        owed = number % 2 == 0
+        while nodes:
+            members = self.random.choice([size for size in RUNNING_SIZES if size <= nodes])
+            nodes -= members
+            leaves = not owed and (members == 1 or self.random.random() < 0.1)
+            shape = Shape(gpus=GPUS_OF_NODE - leaves)
+            yield self._job("r", number, members, shape, "serving", None)
+
+    def crowd(self, gangs: int) -> None:
+        """So many gangs come that must wait."""
+        self.now += 60.0
+        self.tell([self._submitted(self._waiting()) for _ in range(gangs)])
+        assert len(self.scheduler.ledger.lines) == gangs, "nothing fits"
+
+    def _waiting(self) -> Job:
+        random = self.random
+        members = random.choice(SIZES)
+        shape = Shape(gpus=random.choice((2, 4, 8, 8)))
+        required = random.choice((None, None, "leaf", "spine"))
+        if required == "leaf":
+            members = min(members, 4)
+        queue_number = random.randrange(QUEUES)
+        return self._job("w", queue_number, members, shape, random.choice(CLASSES), required)
+
+    def _job(
+        self, kind: str, number: int, members: int, shape: Shape, name: str, required: str | None
+    ) -> Job:
+        return Job(
+            f"{kind}{next(self.numbers)}",
+            (Role("worker", members, shape),),
+            _path(number),
+            name,
+            TopologyWish(required=required),
+            time_limit_s=self.random.choice(LIMITS_S) if kind == "w" else 604_800.0,
+        )
+
+    def _submitted(self, job: Job) -> Event:
+        return JobSubmitted(id=f"e{job.name}", observed_at=self.now, job=job.name, spec=job)
+
+    # ----- what is measured
+
+    def full_cycle_ms(self, facts: list[Fact]) -> float:
+        """The median time of the first decision of a scheduler that was recovered from these facts."""
+        times_ms = []
+        for _ in range(REPEATS):
+            scheduler = Scheduler(self.policy)
+            scheduler.recover(facts)
+            event = TimePassed(id="again", observed_at=self.now)
+            start_ns = process_time_ns()
+            decision = scheduler.handle([event])
+            times_ms.append((process_time_ns() - start_ns) / 1e6)
+            assert not any(isinstance(fact, GangPlaced) for fact in decision.facts), "nothing fits"
+        return round(median(times_ms), 2)
+
+    def steady(self, events: int) -> tuple[int, dict[str, list[float]]]:
+        """(gangs placed, milliseconds by kind of event): half are ends, a quarter new gangs, a quarter nodes."""
+        times_ms: dict[str, list[float]] = {}
+        placed = 0
+        for number in range(events):
+            self.now += 1.0
+            kind, event = self._next(number)
+            time_ms, decision = self.tell([event])
+            times_ms.setdefault(kind, []).append(time_ms)
+            placed += sum(isinstance(fact, GangPlaced) for fact in decision.facts)
+        return placed, times_ms
+
+    def _next(self, number: int) -> tuple[str, Event]:
+        """The kind of an event, and it; whoever was told to leave has left by the next one."""
+        leaving = next(iter(self.scheduler.ledger.leaving), None)
+        if leaving is not None:
+            return "left", self._ended(leaving)
+        if number % 2 == 0:
+            holding = list(self.scheduler.ledger.holding)
+            return "ended", self._ended(self.random.choice(holding))
+        if number % 4 == 1:
+            return "came", self._submitted(self._waiting())
+        name, lost = f"e{number}", self.lost
+        if lost:
+            self.lost = ""
+            return "returned", NodeReturned(id=name, observed_at=self.now, node=lost)
+        self.lost = f"n{self.random.randrange(self.gpus // GPUS_OF_NODE)}"
+        return "lost", NodeLost(id=name, observed_at=self.now, node=self.lost)
+
+    def _ended(self, job: str) -> Event:
+        """Nothing of the present attempt of a job is left."""
+        attempt = self.scheduler.ledger.jobs[job].attempt
+        name = f"x{next(self.numbers)}"
+        return GangEnded(id=name, observed_at=self.now, job=job, attempt=attempt, exit_code=0)
+
+
+def policy_of(gpus: int, reservations: int) -> Policy:
+    """The default policy with 50 queues in five departments, every other one with a guarantee that it uses."""
+    nodes = gpus // GPUS_OF_NODE
+    rules = [QueueRule(f"d{number}", weight=1.0 + number) for number in range(5)]
+    for number in range(QUEUES):
+        has = nodes // QUEUES * GPUS_OF_NODE
+        rules.append(
+            QueueRule(
+                _path(number),
+                weight=1.0 + number % 3,
+                guarantee={"gpus": has} if number % 2 == 0 else {},
+                limit={"gpus": 4.0 * has},
+            )
+        )
+    backfill = Backfill("promised", reservations) if reservations else Backfill("any", 0)
+    return Policy(queues=tuple(rules), backfill=backfill)
+
+
+def _path(number: int) -> str:
+    return f"d{number % 5}/q{number}"

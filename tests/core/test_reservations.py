@@ -1,0 +1,174 @@
+"""What a waiting gang is promised, whatever comes later: random lives with limits, losses and cancellations."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import Phase as Stages
+from hypothesis import strategies as st
+
+from gantree.core.bookings import LATE_S
+from gantree.core.explain import when
+from gantree.model.events import NodeLost
+from gantree.model.facts import (
+    AttemptEnded,
+    Fact,
+    GangPlaced,
+    JobEnded,
+    NodeMarked,
+    ReservationMade,
+)
+from gantree.model.jobs import Job
+from gantree.model.phases import Phase
+from gantree.policy.rules import Backfill, Policy, Preemption
+from gantree.testing.builders import cluster, job
+from gantree.testing.lives import Life
+
+GRACE_S = 10.0
+CLASSES = ("research", "batch", "production", "serving")
+
+
+def slipped(facts: Sequence[Fact]) -> list[str]:
+    """Jobs whose promised start was put off or passed, though no node was lost since: written from the words."""
+    promised: dict[str, float] = {}
+    slips = []
+    for fact in facts:
+        job_id = getattr(fact, "job", "")
+        if isinstance(fact, NodeMarked) and not fact.usable:
+            promised.clear()
+        elif isinstance(fact, JobEnded):
+            promised.pop(job_id, None)
+        elif isinstance(fact, ReservationMade):
+            if job_id in promised and (fact.starts_at > promised[job_id] or not fact.promised):
+                slips.append(job_id)
+            if fact.promised:
+                promised[job_id] = fact.starts_at
+        elif isinstance(fact, GangPlaced) and fact.at <= promised.get(job_id, fact.at) + LATE_S:
+            promised.pop(job_id, None)
+        slips += [late for late, moment in promised.items() if fact.at > moment + LATE_S]
+    return slips
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    """A gang with a limit, mostly."""
+    members = draw(st.integers(1, 4))
+    spec = job(
+        "",
+        members,
+        draw(st.sampled_from([1, 2, 4])),
+        priority=draw(st.sampled_from(CLASSES)),
+        time_limit_s=draw(st.sampled_from([40.0, 60.0, 100.0, 300.0, None])),
+    )
+    return replace(spec, preemptible=draw(st.booleans()))
+
+
+policies = st.builds(
+    Policy,
+    order=st.sampled_from([("priority", "share", "arrival"), ("remaining_service", "arrival")]),
+    backfill=st.builds(Backfill, reservations=st.sampled_from([1, 2, 4])),
+    preemption=st.builds(Preemption, by=st.sampled_from(["priority", "order", "none"])),
+    grace_s=st.just(GRACE_S),
+)
+moments = st.tuples(
+    jobs(),
+    st.sampled_from([10.0, 30.0, 80.0, 500.0]),
+    st.sampled_from([0.0, 5.0, 10.0]),
+    st.sampled_from([0.0, 5.0, 20.0, 40.0]),
+    st.sampled_from(["", "", "", "", "", "lose", "cancel"]),
+)
+
+
+@given(policies, st.lists(moments, min_size=4, max_size=14))
+@settings(
+    max_examples=25,
+    deadline=None,
+    phases=(Stages.generate,),
+    suppress_health_check=list(HealthCheck),
+)
+def test_a_promised_start_is_kept_unless_a_node_is_lost(
+    policy: Policy, lives: list[tuple[Job, float, float, float, str]]
+) -> None:
+    """Nothing that comes later, of whatever priority, puts it off; nor does any decision of ours."""
+    life = Life(cluster(leaves=2, nodes=2, gpus=4), policy)
+    for number, (spec, runs_s, leaves_s, pause_s, accident) in enumerate(lives):
+        life.submit(replace(spec, name=f"j{number}"), runs_s=runs_s, leaves_s=leaves_s)
+        if accident == "lose":
+            life.stage.tell(NodeLost, node=f"n{number % 4}")
+        if accident == "cancel":
+            life.stage.cancel(f"j{number // 2}")
+        life.until(life.now + pause_s)
+    life.until(life.now + 400)
+    assert slipped(life.stage.facts) == []
+
+
+@pytest.fixture
+def life() -> Life:
+    """One node of 8 GPUs, six of them taken by `long` until 100 s and 10 s more at most."""
+    life = Life(cluster(leaves=1, nodes=1), Policy(grace_s=GRACE_S))
+    life.submit(job("long", gpus=6, time_limit_s=100), leaves_s=GRACE_S)
+    return life
+
+
+def test_a_start_is_promised_where_everybody_in_the_way_has_a_limit(life: Life) -> None:
+    life.submit(job("big", gpus=8, time_limit_s=50), runs_s=50)
+    start = when(life.stage.scheduler.ledger, "big", 0)
+    assert start is not None
+    assert (start.starts_at, start.promised, start.waits_for) == (110, True, ("long",))
+    life.until(110)
+    assert life.jobs["big"].placed_at == 110
+
+
+def test_a_gang_without_a_limit_in_the_way_makes_an_estimate(life: Life) -> None:
+    life.submit(job("endless", gpus=2))
+    life.submit(job("big", gpus=8))
+    start = when(life.stage.scheduler.ledger, "big", 0)
+    assert start is not None and not start.promised
+
+
+@pytest.mark.parametrize(("limit_s", "starts"), [(100, True), (101, False), (None, False)])
+def test_only_what_is_gone_in_time_runs_in_front_of_a_promise(
+    life: Life, limit_s: float | None, starts: bool
+) -> None:
+    life.submit(job("big", gpus=8, time_limit_s=50))
+    life.submit(job("small", gpus=2, time_limit_s=limit_s))
+    assert (life.jobs["small"].phase is Phase.RUNNING) is starts
+
+
+def test_promises_are_several_deep_and_none_delays_another(life: Life) -> None:
+    for name in ("first", "second", "third"):
+        life.submit(job(name, gpus=8, time_limit_s=50), leaves_s=GRACE_S)
+    ledger = life.stage.scheduler.ledger
+    told = [ledger.bookings[name].starts_at for name in ("first", "second", "third")]
+    assert told == [110, 170, 230]
+    assert all(booking.promised for booking in ledger.bookings.values())
+    life.until(400)
+    placed = [fact.at for fact in life.stage.facts if isinstance(fact, GangPlaced)]
+    assert placed == [0, 110, 170, 230]
+
+
+def test_an_urgent_gang_that_comes_later_does_not_take_the_promised_room(life: Life) -> None:
+    life.submit(job("promised", gpus=8, priority="research", time_limit_s=50), runs_s=50)
+    life.until(100)
+    life.submit(job("urgent", gpus=8, priority="serving", time_limit_s=50), runs_s=50)
+    life.until(110)
+    assert life.jobs["promised"].placed_at == 110
+
+
+def test_a_promise_becomes_better_when_what_is_in_the_way_ends_early(life: Life) -> None:
+    life.submit(job("big", gpus=8))
+    life.stage.ended("long")
+    assert life.jobs["big"].placed_at == 0
+
+
+def test_a_holder_that_cannot_be_killed_in_time_is_told_as_the_cause() -> None:
+    life = Life(cluster(leaves=1, nodes=1), Policy(grace_s=GRACE_S))
+    life.submit(job("stuck", gpus=8, time_limit_s=100), leaves_s=1_000)
+    life.submit(job("big", gpus=8, time_limit_s=50))
+    life.until(200)
+    reasons = [getattr(fact, "reason", "") for fact in life.stage.facts]
+    assert "stuck is late to leave" in reasons
+    life.until(1_200)
+    ends = [fact.at for fact in life.stage.facts if isinstance(fact, AttemptEnded)]
+    assert life.jobs["big"].placed_at == ends[0] == 1_100

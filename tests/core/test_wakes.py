@@ -1,0 +1,155 @@
+"""Asking only those who could get another answer decides the same as asking everybody every time."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gantree.core.cycle import Cycle
+from gantree.core.draft import Draft
+from gantree.core.ledger import Ledger
+from gantree.core.scheduler import Scheduler
+from gantree.core.state import JobState
+from gantree.model.events import (
+    ClusterObserved,
+    Event,
+    GangEnded,
+    GangStarted,
+    JobSubmitted,
+    NodeLost,
+    NodeReturned,
+    TimePassed,
+)
+from gantree.model.jobs import Job, TopologyWish
+from gantree.planning.taste import taste_of
+from gantree.policy.order import Line
+from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
+from gantree.testing.builders import cluster, job
+
+SITE = cluster(leaves=2, nodes=2, gpus=4)
+QUEUES = ("a", "b", "c")
+RULES = (
+    QueueRule("a", guarantee={"gpus": 8}),
+    QueueRule("b", weight=2.0, limit={"gpus": 14}),
+    QueueRule("c", guarantee={"gpus": 4}, lend={"gpus": 2}),
+)
+
+
+class AsksEverybody(Cycle):
+    """A cycle that trusts no bound and no memory."""
+
+    def _awake(self, draft: Draft) -> Iterator[Line]:
+        return iter(draft.ledger.lines)
+
+    def _worth_asking(self, draft: Draft, line: Line, state: JobState) -> bool:
+        self._refused.clear()
+        self._over.clear()
+        self._retry_at.clear()
+        return True
+
+    def _may_make_room(self, ledger: Ledger, line: Line, now: float) -> bool:
+        return True
+
+
+gangs = st.builds(
+    lambda members, gpus, queue, priority, required, limit_s, expected_s, preemptible: replace(
+        job("x", members=members, gpus=gpus),
+        queue=queue,
+        priority=priority,
+        topology=TopologyWish(required=required),
+        time_limit_s=limit_s,
+        expected_s=expected_s,
+        preemptible=preemptible,
+    ),
+    st.sampled_from((1, 1, 2, 3)),
+    st.sampled_from((1, 2, 4, 4)),
+    st.sampled_from(QUEUES),
+    st.sampled_from((100, 200, 300)),
+    st.sampled_from((None, None, "leaf")),
+    st.sampled_from((None, 100.0, 1000.0)),
+    st.sampled_from((None, 50.0, 500.0)),
+    st.sampled_from((True, True, True, False)),
+)
+acts = st.one_of(
+    st.tuples(st.just("submit"), gangs),
+    st.tuples(st.just("submit"), gangs),
+    st.tuples(st.just("end"), st.integers(0, 9)),
+    st.tuples(st.just("lose"), st.integers(0, 3)),
+    st.tuples(st.just("wait"), st.sampled_from((1.0, 60.0, 700.0))),
+)
+policies = st.builds(
+    lambda queues, reservations, by, across, gain, min_run_s: Policy(
+        queues=queues,
+        backfill=Backfill("promised" if reservations else "any", max(1, reservations)),
+        preemption=Preemption(by=by, across=across, gain=gain),
+        min_run_s=min_run_s,
+    ),
+    st.sampled_from(((), RULES)),
+    st.integers(0, 2),
+    st.sampled_from(("priority", "order", "none")),
+    st.booleans(),
+    st.sampled_from((0.0, 1.0)),
+    st.sampled_from((0.0, 300.0)),
+)
+
+
+def of(queue: str, members: int) -> Job:
+    """A gang of whole nodes of a queue."""
+    return replace(job("x", members=members, gpus=4), queue=queue, priority=100)
+
+
+TAKEN_BACK = [*(("submit", of("b", 1)) for _ in range(3)), ("submit", of("a", 2)), ("end", 0)]
+"""What one queue lent is taken back, and no priority has to do with it."""
+
+
+@settings(max_examples=60, deadline=None)
+@example(Policy(queues=RULES, preemption=Preemption(by="none")), TAKEN_BACK)
+@given(policies, st.lists(acts, min_size=4, max_size=30))
+def test_who_asks_only_those_that_could_get_another_answer_decides_as_who_asks_everybody(
+    policy: Policy, life: list[tuple[str, Any]]
+) -> None:
+    quick, plain = Scheduler(policy), Scheduler(policy)
+    plain._cycle = AsksEverybody(policy, taste_of(policy))
+    now, lost = 0.0, set[str]()
+    _both(quick, plain, ClusterObserved(id="site", observed_at=0.0, cluster=SITE))
+    for number, (act, what) in enumerate(life):
+        if act == "wait":
+            now += what
+        for event in _events(quick, act, what, number, now, lost):
+            _both(quick, plain, event)
+
+
+def _both(quick: Scheduler, plain: Scheduler, event: Event) -> None:
+    """Tell both, then both that what was placed has started; they decide the same."""
+    facts = quick.handle([event]).facts
+    assert facts == plain.handle([event]).facts
+    for state in list(quick.ledger.holding.values()):
+        if state.running_at is None and not state.leaving:
+            name = f"{event.id}/{state.job}"
+            started = GangStarted(
+                id=name, observed_at=event.observed_at, job=state.job, attempt=state.attempt
+            )
+            assert quick.handle([started]).facts == plain.handle([started]).facts
+
+
+def _events(
+    quick: Scheduler, act: str, what: Any, number: int, now: float, lost: set[str]
+) -> Iterator[Event]:
+    name = f"e{number}"
+    holding = list(quick.ledger.holding.values())
+    if act == "submit":
+        spec: Job = replace(what, name=f"j{number}")
+        yield JobSubmitted(id=name, observed_at=now, job=spec.name, spec=spec)
+    elif act == "end" and holding:
+        ending = list(quick.ledger.leaving.values()) or holding
+        state = ending[what % len(ending)]
+        yield GangEnded(id=name, observed_at=now, job=state.job, attempt=state.attempt, exit_code=0)
+    elif act == "lose":
+        node = f"n{what}"
+        kind = NodeReturned if node in lost else NodeLost
+        lost ^= {node}
+        yield kind(id=name, observed_at=now, node=node)
+    elif act == "wait":
+        yield TimePassed(id=name, observed_at=now)
