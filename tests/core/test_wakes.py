@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gantree.core.cycle import Cycle
 from gantree.core.draft import Draft
 from gantree.core.ledger import Ledger
+from gantree.core.over import Over
 from gantree.core.scheduler import Scheduler
 from gantree.core.state import JobState
 from gantree.model.events import (
@@ -40,12 +41,15 @@ RULES = (
 class AsksEverybody(Cycle):
     """A cycle that trusts no bound and no memory."""
 
-    def _awake(self, draft: Draft) -> Iterator[Line]:
-        return iter(draft.ledger.lines)
+    def is_awake(self, draft: Draft, line: Line) -> bool:
+        return True
+
+    def is_any_awake(self, draft: Draft, queue: int) -> bool:
+        return True
 
     def _worth_asking(self, draft: Draft, line: Line, state: JobState) -> bool:
         self._refused.clear()
-        self._over.clear()
+        self._over = Over()
         self._retry_at.clear()
         return True
 

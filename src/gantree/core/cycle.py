@@ -21,11 +21,11 @@ the same.
 Room that is given up is held for its claimant; claims are settled before anything else is placed.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from functools import partial
 from math import inf
 
-from gantree.core.bookings import Desk
+from gantree.core.bookings import CAME, Desk
 from gantree.core.draft import Draft
 from gantree.core.freeable import Freeable
 from gantree.core.growth import Growth
@@ -34,6 +34,7 @@ from gantree.core.homes import Homes
 from gantree.core.ledger import CLAIM, Ledger
 from gantree.core.lifecycle import start
 from gantree.core.moves import move_as_requested
+from gantree.core.over import Over
 from gantree.core.room import Wanted, make_room
 from gantree.core.state import JobState
 from gantree.core.waiting import eligible, in_order
@@ -55,7 +56,6 @@ from gantree.policy.rules import Policy
 class Cycle:
     """The walk, with what it remembers of earlier ones.
 
-    _over holds the lines to which the quota said no, with its version then.
     _refused holds what found no place (signature, and what of held room it might pass), true while room_version stays;
     _retry_at holds the lines for which no room can be made, true while both versions stay and until that moment in
     seconds (None: whenever).
@@ -76,7 +76,8 @@ class Cycle:
         self._ways = Ways(policy)
         self._growth = Growth(taste)
         self._freeable = Freeable()
-        self._over: dict[Line, int] = {}
+        self._over = Over()
+        self._came: frozenset[Line] = frozenset()
         self._settled_at = -1
         self._closed: set[str] = set()
         self._boosted_until: float | None = None
@@ -134,9 +135,10 @@ class Cycle:
         self._forget_outdated(ledger)
         self._closed.clear()
         self._desk.open(ledger)
-        lines = None if self._in_turn or self._desk.wants_more(ledger) else self._awake(draft)
+        self._came = _lines_of_newcomers(draft)
+        admits = None if self._in_turn else _Admits(self, draft)
         ask = partial(self._goes_on, draft)
-        for line, position in in_order(ledger, draft.now, lines, ask):
+        for line, position in in_order(ledger, draft.now, ask, admits=admits):
             state = ledger.jobs[position.job]
             if not eligible(ledger, state, draft.now):
                 continue
@@ -151,8 +153,24 @@ class Cycle:
                 return False
         return True
 
-    def _awake(self, draft: Draft) -> Iterator[Line]:
-        return self._wakes.awake(draft.ledger, draft.now, self._is_over, self._may_make_room)
+    def is_awake(self, draft: Draft, line: Line) -> bool:
+        """Whether a line might get another answer now, or somebody of it may be told a start."""
+        ledger = draft.ledger
+        if self._desk.wants_more(ledger) or self._wakes.is_told(line) or line in self._came:
+            return True
+        if self._wakes.may_fit(line, draft.now) and not self._over.is_over(ledger, line):
+            return True
+        return self._may_make_room(ledger, line, draft.now)
+
+    def is_any_awake(self, draft: Draft, queue: int) -> bool:
+        """Whether any line of a queue might be awake."""
+        ledger = draft.ledger
+        self._wakes.look(ledger)
+        if self._desk.wants_more(ledger) or self._wakes.any_of(ledger, queue):
+            return True
+        if any(line.queue == queue for line in self._came):
+            return True
+        return self._freeable.any_for(ledger, queue)
 
     def _goes_on(self, draft: Draft, line: Line, position: Position) -> bool:
         """Whether the next of a line is to be looked at."""
@@ -164,7 +182,7 @@ class Cycle:
             return True
         if self._worth_asking(draft, line, state):
             return True
-        return any(ledger.jobs[job].line == line for job in ledger.bookings)
+        return self._wakes.is_told(line) or line in self._came
 
     def _forget_outdated(self, ledger: Ledger) -> None:
         versions = (ledger.room_version, ledger.holders_version)
@@ -178,15 +196,11 @@ class Cycle:
         """Whether a job could get another answer than the last one of its line."""
         ledger = draft.ledger
         self._forget_outdated(ledger)
-        if not self._is_over(ledger, line):
+        if not self._over.is_over(ledger, line):
             return self._key(ledger, state, draft.now) not in self._refused or self._may_make_room(
                 ledger, line, draft.now
             )
         return self._may_make_room(ledger, line, draft.now)
-
-    def _is_over(self, ledger: Ledger, line: Line) -> bool:
-        """Whether the quota said no, and nothing has been given back since that its queue may use."""
-        return self._over.get(line) == ledger.accounts.quota.version_of(line.queue)
 
     def _key(self, ledger: Ledger, state: JobState, now: float) -> Hashable:
         """What the answer of a search depends on beside the occupancy."""
@@ -197,7 +211,9 @@ class Cycle:
         if line in self._retry_at:
             moment = self._retry_at[line]
             return moment is not None and moment <= now
-        is_over = self._is_over(ledger, line)
+        if not self._wakes.suffices(ledger, line, self._freeable.most(ledger, line)):
+            return False
+        is_over = self._over.is_over(ledger, line)
         return self._freeable.may_make_room(ledger, line, is_over, self._wakes.suffices)
 
     # ----- one job
@@ -213,7 +229,7 @@ class Cycle:
             if not any(one.refused for _, one in ways):
                 self._refused.add(key)
             elif all(one.refused for _, one in ways):
-                self._over[line] = ledger.accounts.quota.version_of(line.queue)
+                self._over.refused(ledger, line)
         if self._may_make_room(ledger, line, draft.now):
             moments: list[float | None] = []
             for way, admission in ways:
@@ -301,3 +317,28 @@ class Cycle:
             number += boost_of(self._policy, state.spec, draft.now)
             if number != state.priority:
                 draft.record(PriorityChanged(at=draft.now, job=state.job, priority=number))
+
+
+def _lines_of_newcomers(draft: Draft) -> frozenset[Line]:
+    """The lines of those who began to wait just now, where one of them may take the place of an estimated start."""
+    ledger = draft.ledger
+    if all(booking.promised for booking in ledger.bookings.values()):
+        return frozenset()
+    came = (ledger.jobs[fact.job] for fact in draft.facts if isinstance(fact, CAME))
+    waiting = (state.line for state in came if state.phase is Phase.PENDING)
+    return frozenset(line for line in waiting if line is not None)
+
+
+class _Admits:
+    """Which lines a walk looks at (`policy.walk.Admits`)."""
+
+    def __init__(self, cycle: Cycle, draft: Draft) -> None:
+        self._cycle, self._draft = cycle, draft
+
+    def line(self, line: Line) -> bool:
+        """Whether any job of a line."""
+        return self._cycle.is_awake(self._draft, line)
+
+    def any_of(self, queue: int) -> bool:
+        """Whether anybody in a queue."""
+        return self._cycle.is_any_awake(self._draft, queue)

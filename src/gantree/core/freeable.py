@@ -12,6 +12,7 @@ Counted anew when somebody has taken a place or begun to leave one, or starts we
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 from gantree.core.holds import outranks
 from gantree.core.ledger import BOOKING, CLAIM, Ledger
@@ -44,7 +45,12 @@ class Freeable:
     """The bounds of the moment, by priority, queue and what gives way; filled when asked."""
 
     def __init__(self) -> None:
+        self._applied = -1
         self._versions: tuple[object, ...] = ()
+        self._most: dict[tuple[int, int], int] = {}
+        self._any: dict[int, bool] = {}
+        self._gpus_below: list[int] = [0]
+        self._known_gpus: dict[tuple[int, int], int] = {}
         self._stay: list[JobState] = []
         self._priorities: list[int] = []
         self._answers: dict[Line, tuple[tuple[str, bool], bool]] = {}
@@ -73,8 +79,41 @@ class Freeable:
     def _judge(self, ledger: Ledger, line: Line, is_over: bool, suffices: Suffices) -> bool:
         if is_over and not self.may_stop(ledger, line):
             return False
+        if ledger.policy.defragment == "apply":  # anybody might move
+            return suffices(ledger, line, self.most(ledger, line))
         gpus = self.by(ledger, line)
         return gpus > 0 and suffices(ledger, line, gpus) and self.may_fit(ledger, line)
+
+    def most(self, ledger: Ledger, line: Line) -> int:
+        """GPUs that might become free at most for anybody of a queue and priority: a first, coarse bound."""
+        self._count(ledger)
+        key = (line.queue, line.priority)
+        known = self._most.get(key)
+        if known is None:
+            known = self._most[key] = self._at_most(ledger, *key)
+        return known
+
+    def any_for(self, ledger: Ledger, queue: int) -> bool:
+        """Whether anything might become free for anybody who waits in a queue."""
+        self._count(ledger)
+        known = self._any.get(queue)
+        if known is None:
+            priority = max((each.line.priority for each in ledger.lines.in_queue(queue)), default=0)
+            known = self._any[queue] = self._at_most(ledger, queue, priority) > 0
+        return known
+
+    def _at_most(self, ledger: Ledger, queue: int, priority: int) -> int:
+        rules = ledger.policy.preemption
+        gpus = self._in_any_case + self._elastic + sum(self._estimates.values())
+        if rules.by == "order" or ledger.policy.defragment == "apply":
+            gpus += self._gpus_below[-1]
+        elif rules.by == "priority":
+            gpus += self._gpus_below[bisect_left(self._priorities, priority)]
+            if rules.gain:
+                gpus += self._known_gpus.get((queue, priority), 0)
+        if ledger.accounts.may_reclaim(queue):
+            gpus += self._lent(ledger, queue)
+        return gpus
 
     def by(self, ledger: Ledger, line: Line) -> int:
         """GPUs that might become free for a line beside what is free now."""
@@ -169,15 +208,18 @@ class Freeable:
 
     def _borrowed(self, ledger: Ledger, line: Line) -> int:
         """GPUs of gangs that run on what a line's queue is guaranteed; 0 where the line would have to borrow itself."""
-        queue = line.queue
-        if not ledger.accounts.may_reclaim(queue):
+        if not ledger.accounts.may_reclaim(line.queue):
             return 0
+        gpus = self._lent(ledger, line.queue)
+        return gpus if gpus and self._is_owed(ledger, line) else 0
+
+    def _lent(self, ledger: Ledger, queue: int) -> int:
+        """GPUs of gangs that run on what a queue is guaranteed."""
         if queue not in self._of_others:
             borrowers = ledger.accounts.quota.borrowers(queue)
             self._of_others[queue] = sum(_touched(ledger.jobs[owner]) for owner in borrowers)
             self._owed_yet[queue] = ledger.accounts.quota.owed_yet(queue)
-        gpus = self._of_others[queue]
-        return gpus if gpus and self._is_owed(ledger, line) else 0
+        return self._of_others[queue]
 
     def _is_owed(self, ledger: Ledger, line: Line) -> bool:
         """Whether all that a gang of a line asks for may be within the guarantee of its queue."""
@@ -210,6 +252,10 @@ class Freeable:
             yield from ledger.accounts.quota.borrowers(line.queue)
 
     def _count(self, ledger: Ledger) -> None:
+        if self._applied == ledger.applied:
+            return
+        self._applied = ledger.applied
+        self._any.clear()  # others may wait by now
         told = tuple(
             (job, told.made_at, ledger.jobs[job].position) for job, told in ledger.bookings.items()
         )
@@ -222,6 +268,11 @@ class Freeable:
         stay = (s for s in ledger.holding.values() if not s.leaving and s.spec.preemptible)
         self._stay = sorted(stay, key=lambda state: state.priority)
         self._priorities = [state.priority for state in self._stay]
+        self._gpus_below = [0, *accumulate(map(_touched, self._stay))]
+        for state in self._stay:
+            if state.spec.expected_s is not None:
+                key = (state.queue, state.priority)
+                self._known_gpus[key] = self._known_gpus.get(key, 0) + _touched(state)
         self._told = frozenset(ledger.jobs[job].line for job in ledger.bookings)
         self._estimates = {
             job: _held(ledger, BOOKING + job)
@@ -234,6 +285,9 @@ class Freeable:
 
     def _forget(self) -> None:
         self._answers.clear()
+        self._most.clear()
+        self._any.clear()
+        self._known_gpus.clear()
         self._of_others.clear()
         self._emptied.clear()
         self._fits.clear()

@@ -111,8 +111,8 @@ class Homes:
     def _away(self, ledger: Ledger, queue: str, now: float) -> list[str]:
         """Jobs of a queue that are not at home, in the order of the queue: those that wait, and its guests."""
         order = ledger.accounts.order
-        lines = [line for line in ledger.lines if ledger.accounts.tree.queue[line.queue] == queue]
-        waiting = [position.job for _, position in in_order(ledger, now, lines)]
+        queues = [node for node in ledger.lines.queues if ledger.accounts.tree.queue[node] == queue]
+        waiting = [position.job for _, position in in_order(ledger, now, queues=queues)]
         away = [
             (ledger.jobs[job].position.key, ledger.jobs[job].seq, job)
             for job in waiting

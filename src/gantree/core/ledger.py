@@ -67,7 +67,7 @@ class Ledger:
 
     room_version grows whenever a gang that was refused might now fit, holders_version whenever a gang takes a
     place or begins to leave one, or where it does less harm to stop it now, so that room might now be made. bound is
-    the domain of each cell that has one, by (queue, tier, number).
+    the domain of each cell that has one, by (queue, tier, number). applied counts facts.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -86,6 +86,7 @@ class Ledger:
     occupancy: Occupancy | None = None
     next_seq: int = 0
     room_version: int = 0
+    applied: int = 0
     holders_version: int = 0
     leaving: dict[str, JobState] = field(default_factory=dict)
     _holders_of_priority: dict[int, int] = field(default_factory=dict)
@@ -100,6 +101,7 @@ class Ledger:
 
     def apply(self, fact: Fact) -> None:
         """Change the state as the fact says."""
+        self.applied += 1
         _APPLY[type(fact)](self, fact)
 
     def rooms(self) -> Occupancy:
@@ -237,6 +239,7 @@ def _gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
     state.suspended, state.turn_ends_at, state.turned_at = False, None, None
     state.turns, state.suspended_s = 0, 0.0
     state.at_home = fact.at_home
+    state.held_gpus = sum(len(member.gpus) for member in fact.placement.members)
 
 
 def _take(ledger: Ledger, job: str, placement: Placement) -> None:

@@ -40,6 +40,7 @@ class JobState:
     held: bool = False
     attempt: int = 0
     placement: Placement | None = None
+    held_gpus: int = 0
     placed_at: float | None = None
     running_at: float | None = None
     started_at: float | None = None
@@ -96,7 +97,7 @@ class JobState:
         """GPUs that it holds, or that it is written with."""
         if self.placement is None or self.phase not in HOLDING:
             return self.spec.gpus
-        return sum(len(member.gpus) for member in self.placement.members)
+        return self.held_gpus
 
     def gpu_s_at_stake(self, now: float) -> float:
         """GPU-seconds of work that would be lost if the attempt stopped now."""

@@ -7,22 +7,28 @@ from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
 from gantree.model.phases import Phase
 from gantree.policy.order import Line, Position
-from gantree.policy.walk import Ask, walk
+from gantree.policy.walk import Admits, Ask, walk
 
 
 def in_order(
-    ledger: Ledger, now: float, among: Iterable[Line] | None = None, ask: Ask | None = None
+    ledger: Ledger,
+    now: float,
+    ask: Ask | None = None,
+    *,
+    queues: Iterable[int] | None = None,
+    admits: Admits | None = None,
 ) -> Iterator[tuple[Line, Position]]:
-    """The waiting jobs of some lines, or of all, in the order of the policy at a moment; `ask` may end a line."""
+    """The waiting jobs, or those of some queues, in the order of the policy at a moment; as `policy.walk.walk`."""
     accounts = ledger.accounts
     before = accounts.order.before_share
     return walk(
         ledger.lines,
-        ledger.lines if among is None else among,
         ask or (lambda line, position: True),
         accounts.tree.parent,
         None if before is None else lambda queue: accounts.shares.share(queue, now),
         before or 0,
+        queues=queues,
+        admits=admits,
     )
 
 

@@ -1,15 +1,18 @@
 """Which waiting lines could get another answer now than at the last walk: what each waits on, quickly compared.
 
 A gang whose members of one shape fit nowhere near is refused by the shape index alone: it needs `members` slots in one
-domain of its tier, and no domain has as many. That bound is the sum of slots of a domain, kept up to date by the index,
-so it costs no search; it is never too low, so no gang is passed over that has a place. What gangs hold on reserved room
-counts for those that may use it. Gangs of several roles, those on tori and those that may
-run on spot nodes are compared by GPUs alone.
+domain of its tier, and no domain has as many. That bound is the largest number of slots of a domain, kept up to date by
+the index, so it costs no search; it is never too low, so no gang is passed over that has a place. What is held of
+reserved room counts for those that may use it. Gangs of several roles, those on tori and those that may run on spot
+nodes are compared by GPUs alone.
 
-Everything here can be forgotten: `every` walks over all lines must decide the same, and a test holds it to that.
+Bounds are counted once for each shape and tier whenever a fact has changed something, and then compared for each
+signature, not for each job: of ten thousand that wait, an event looks at the few hundred signatures.
+
+Everything here can be forgotten: a walk over all lines must decide the same, and a test holds it to that.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
@@ -20,18 +23,21 @@ from gantree.placement.slots import slots_of
 from gantree.policy.order import Line
 from gantree.topology.occupancy import Occupancy
 
-MayMakeRoom = Callable[[Ledger, Line, float], bool]
-IsOver = Callable[[Ledger, Line], bool]
+MayMakeRoom = Callable[[Line], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """At least `slots` slots of a shape in one domain of a tier; shape None: so many free GPUs."""
+    """At least `slots` slots of a shape in one domain of a tier; shape None: so many free GPUs.
+
+    where is a number for the shape and the tier together.
+    """
 
     shape: Shape | None
     tier: int
     slots: int
     gpus: int
+    where: int = 0
 
     @classmethod
     def of(cls, occupancy: Occupancy, job: Job) -> "Need":
@@ -47,67 +53,113 @@ class Need:
             tier = tiers.index(required)
         return cls(role.shape, tier, members, role.shape.gpus)
 
+    @property
+    def all_gpus(self) -> int:
+        """GPUs of all slots."""
+        return self.slots * (self.gpus if self.shape is not None else 1)
+
 
 class Wakes:
-    """Needs by signature, for one fabric."""
+    """Needs by signature, on the fabric of the moment, and what is there for them.
+
+    _fitting are the signatures that may fit: on free room, or, where True, only with room that is reserved.
+    """
 
     def __init__(self) -> None:
         self._fabric: object = None
-        self._need_of_signature: dict[int, Need] = {}
+        self._needs: dict[int, Need] = {}
+        self._where: dict[tuple[Shape | None, int], int] = {}
+        self._applied = -1
+        self._fitting: dict[int, bool] = {}
+        self._passes_until = 0.0
+        self._told: frozenset[Line | None] = frozenset()
 
-    def awake(
-        self, ledger: Ledger, now: float, is_over: IsOver, may_make_room: MayMakeRoom
-    ) -> Iterator[Line]:
-        """The lines that may fit now and are not over their quota, or for which somebody may make room."""
-        held_gpus, passes = _reserved(ledger)
-        told = {ledger.jobs[job].line for job in ledger.bookings}
-        room_of_signature: dict[int, tuple[int, int]] = {}
-        for line in ledger.lines:
-            room = room_of_signature.get(line.signature)
-            if room is None:
-                room = room_of_signature[line.signature] = self._room(ledger, line, held_gpus)
-            may_pass = now + line.span_s <= passes
-            fits = room[may_pass] >= 0 and not is_over(ledger, line)
-            if fits or line in told or may_make_room(ledger, line, now):
-                yield line
+    def look(self, ledger: Ledger) -> None:
+        """Count what is there, if any fact was applied since the last time."""
+        if self._applied == ledger.applied:
+            return
+        self._applied = ledger.applied
+        held_gpus, self._passes_until = _reserved(ledger)
+        self._told = frozenset(ledger.jobs[job].line for job in ledger.bookings)
+        most_of_where: dict[int, int] = {}
+        self._fitting = {}
+        for signature in ledger.lines.signatures:
+            need = self.need(ledger, signature)
+            most = most_of_where.get(need.where)
+            if most is None:
+                most = most_of_where[need.where] = _most(ledger.rooms(), need)
+            if most >= need.slots:
+                self._fitting[signature] = False
+            elif held_gpus and most + _more(need, held_gpus) >= need.slots:
+                self._fitting[signature] = True
+
+    def may_fit(self, line: Line, now: float) -> bool:
+        """Whether a line may fit on what is free now, or on reserved room that it may use."""
+        only_reserved = self._fitting.get(line.signature)
+        if only_reserved is None:
+            return False
+        return not only_reserved or now + line.span_s <= self._passes_until
+
+    def is_told(self, line: Line) -> bool:
+        """Whether a job of a line was told a start."""
+        return line in self._told
+
+    def any_of(self, ledger: Ledger, queue: int) -> bool:
+        """Whether any line of a queue may fit, or was told a start."""
+        if not self._fitting and not self._told:
+            return False
+        in_queue = ledger.lines.signatures_in(queue).keys()
+        if not in_queue.isdisjoint(self._fitting):
+            return True
+        return any(line is not None and line.queue == queue for line in self._told)
 
     def suffices(self, ledger: Ledger, line: Line, freeable_gpus: int) -> bool:
         """Whether a line might fit if so many GPUs more were free; by GPUs alone, so never wrongly no."""
-        need = self._need(ledger, line)
-        gpus = need.slots * (need.gpus if need.shape is not None else 1)
-        return gpus <= int(ledger.rooms().free_gpus_in_domain(0)[0]) + freeable_gpus
+        need = self.need(ledger, line.signature)
+        return need.all_gpus <= int(ledger.rooms().free_gpus_in_domain(0)[0]) + freeable_gpus
 
-    def _need(self, ledger: Ledger, line: Line) -> Need:
+    def need(self, ledger: Ledger, signature: int) -> Need:
+        """What the gangs of a signature that somebody waits with need."""
         if self._fabric is not ledger.rooms().fabric:
             self._fabric = ledger.rooms().fabric
-            self._need_of_signature.clear()
-        need = self._need_of_signature.get(line.signature)
+            self._needs.clear()
+        need = self._needs.get(signature)
         if need is None:
+            line = next(iter(ledger.lines.of_signature(signature)))
             spec = ledger.jobs[ledger.lines[line][0].job].spec
-            need = self._need_of_signature[line.signature] = Need.of(ledger.rooms(), spec)
+            need = Need.of(ledger.rooms(), spec)
+            where = self._where.setdefault((need.shape, need.tier), len(self._where))
+            need = Need(need.shape, need.tier, need.slots, need.gpus, where)
+            self._needs[signature] = need
         return need
 
-    def _room(self, ledger: Ledger, line: Line, held_gpus: int) -> tuple[int, int]:
-        """How many slots are left over (below 0: too few), without and with room that is reserved."""
-        rooms = ledger.rooms()
-        need = self._need(ledger, line)
-        if need.shape is None:
-            most = int(rooms.free_gpus_in_domain(0)[0])
-            return most - need.slots, most + held_gpus - need.slots
-        table = slots_of(rooms, need.shape, need.shape.models)
-        most = int(table.in_domain[need.tier].max())
-        more = held_gpus // need.gpus if need.gpus else need.slots
-        return most - need.slots, most + more - need.slots
+
+def _most(rooms: Occupancy, need: Need) -> int:
+    """The most slots that a domain has; free GPUs for a need that counts these."""
+    if need.shape is None:
+        return int(rooms.free_gpus_in_domain(0)[0])
+    table = slots_of(rooms, need.shape, need.shape.models)
+    return int(table.in_domain[need.tier].max())
+
+
+def _more(need: Need, held_gpus: int) -> int:
+    """How many slots more there might be if room that is held were free."""
+    if need.shape is None:
+        return held_gpus
+    return held_gpus // need.gpus if need.gpus else need.slots
 
 
 def _reserved(ledger: Ledger) -> tuple[int, float]:
     """GPUs that are held for others, and the last moment until which a gang may use such room.
 
-    inf where there are estimates: who goes before may use their room whenever it likes.
+    inf where there are estimates: who goes before may use their room whenever it likes. A member that holds no GPU
+    counts as one, for it may hold something else.
     """
     owners = ledger.rooms().owners
     held = sum(
-        len(member.gpus) for owner, _ in ledger.held_places() for member in owners.get(owner, ())
+        max(1, len(member.gpus))
+        for owner, _ in ledger.held_places()
+        for member in owners.get(owner, ())
     )
     until = [b.starts_at if b.promised else inf for b in ledger.bookings.values()]
     return held, max(until, default=0.0)

@@ -21,10 +21,10 @@ asked.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gantree.policy.rules import Policy
 
@@ -90,6 +90,7 @@ class Order:
         return tuple(self._number(key, merits) for key in self._keys)
 
     def _number(self, key: str, merits: Merits) -> float:
+        numbers: dict[str, float] = {"smallest": merits.gpus, "arrival": merits.seq}
         match key:
             case "priority":
                 # Everybody ages alike, so the order depends on the moment of submission alone.
@@ -102,10 +103,7 @@ class Order:
                 return self._remaining_s(merits) * merits.gpus
             case "stretch":
                 return merits.submitted_at + self._patience_s(merits)
-            case "smallest":
-                return merits.gpus
-        assert key == "arrival", f"no order by {key}"
-        return merits.seq
+        return numbers[key]
 
     def _patience_s(self, merits: Merits) -> float:
         left_s = self._remaining_s(merits)
@@ -122,14 +120,24 @@ class Order:
         return max(0.0, merits.expected_s - merits.done_s)
 
 
+class Standing(NamedTuple):
+    """A job in the queue: its place in the order, and the line of those who are alike."""
+
+    position: Position
+    line: Line
+
+
 class Lines:
-    """Waiting jobs, one sorted line for all that are alike."""
+    """Waiting jobs: for each queue all of them in order, and one line for all that are alike."""
 
     def __init__(self) -> None:
         self._positions_of_line: dict[Line, list[Position]] = {}
+        self._standing_in_queue: dict[int, list[Standing]] = {}
+        self._lines_of_signature: dict[int, dict[Line, None]] = {}
+        self._count_in_queue: dict[int, dict[int, int]] = {}
 
     def __len__(self) -> int:
-        return sum(len(positions) for positions in self._positions_of_line.values())
+        return sum(len(standing) for standing in self._standing_in_queue.values())
 
     def __iter__(self) -> Iterator[Line]:
         """The lines in which anybody stands, oldest line first."""
@@ -142,17 +150,55 @@ class Lines:
         """The positions of a line, in order; empty where nobody stands."""
         return self._positions_of_line.get(line, ())
 
+    @property
+    def queues(self) -> Iterable[int]:
+        """The queues in which anybody waits."""
+        return self._standing_in_queue.keys()
+
+    def in_queue(self, queue: int) -> Sequence[Standing]:
+        """Everybody who waits in a queue, in order. Not to be kept: it changes."""
+        return self._standing_in_queue.get(queue, ())
+
+    @property
+    def signatures(self) -> Iterable[int]:
+        """The signatures of those who wait."""
+        return self._lines_of_signature.keys()
+
+    def of_signature(self, signature: int) -> Iterable[Line]:
+        """The lines of a signature in which anybody stands, oldest line first."""
+        return self._lines_of_signature.get(signature, ())
+
+    def signatures_in(self, queue: int) -> Mapping[int, int]:
+        """How many jobs of each signature wait in a queue. Not to be kept: it changes."""
+        return self._count_in_queue.get(queue, {})
+
     def add(self, line: Line, position: Position) -> None:
         """Put a job in its line."""
         insort(self._positions_of_line.setdefault(line, []), position)
+        insort(self._standing_in_queue.setdefault(line.queue, []), Standing(position, line))
+        self._lines_of_signature.setdefault(line.signature, {})[line] = None
+        counts = self._count_in_queue.setdefault(line.queue, {})
+        counts[line.signature] = counts.get(line.signature, 0) + 1
 
     def remove(self, line: Line, position: Position) -> None:
         """Take a job out of its line; it must be there."""
-        positions = self._positions_of_line[line]
-        index = bisect_left(positions, position)
-        assert index < len(positions) and positions[index] == position, (
-            f"{position.job} is not in its line"
-        )
-        del positions[index]
-        if not positions:
-            del self._positions_of_line[line]
+        _take_out(self._positions_of_line, line, position)
+        _take_out(self._standing_in_queue, line.queue, Standing(position, line))
+        counts = self._count_in_queue[line.queue]
+        counts[line.signature] -= 1
+        if not counts[line.signature]:
+            del counts[line.signature]
+        if line not in self._positions_of_line:
+            del self._lines_of_signature[line.signature][line]
+            if not self._lines_of_signature[line.signature]:
+                del self._lines_of_signature[line.signature]
+
+
+def _take_out(lists: dict[Any, list[Any]], key: Any, entry: Any) -> None:
+    """Take an entry out of a sorted list, and an empty list out of the lists."""
+    entries = lists[key]
+    index = bisect_left(entries, entry)
+    assert index < len(entries) and entries[index] == entry, f"{entry} does not wait"
+    del entries[index]
+    if not entries:
+        del lists[key]

@@ -65,6 +65,11 @@ class Quota:
             book.set_capacity(capacity.get(resource, 0.0))
         self._freed(ROOT)
 
+    @property
+    def resources(self) -> Iterable[str]:
+        """The resources that rules name, in a fixed order."""
+        return self._books.keys()
+
     def room(self, node: int, amounts: Amounts, may_borrow: bool = True) -> Admission:
         """Return whether a job of a node may start with these amounts beside all that runs. O(depth x resources)."""
         path = self._path(node)

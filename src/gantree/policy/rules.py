@@ -99,10 +99,10 @@ class Preemption:
     """Who may stop whom for room, beside queues that take back what they are guaranteed, which they always may.
 
     by: "priority": a higher priority stops a lower one; "order": who goes first stops who goes later; "none": nobody.
-    who: class -> classes that it may stop; a class that is not in it stops every lower one. across: whether a job stops
-    jobs of other queues too (never ones within their queue's guarantee). gain: where "priority" decides, a job also stops
-    one of its own queue and priority that goes later, if the GPU-seconds of work by which that has more left are `gain`
-    times what stopping it throws away, and the run times of both are known; 0: never.
+    who: class -> classes that it may stop; a class that is not in it stops every lower one. across: whether a job
+    stops jobs of other queues too (never ones within their queue's guarantee). gain: where "priority" decides, a job
+    also stops one of its own queue and priority that goes later, if the GPU-seconds of work by which that has more
+    left are `gain` times what stopping it throws away, and the run times of both are known; 0: never.
     """
 
     by: Literal["priority", "order", "none"] = "priority"

@@ -2,97 +2,137 @@
 
 Between two children of a queue goes first the one whose best job has the better keys before "share"; among equals the
 one with the smaller share; among equals the one whose next job goes first. Inside a queue jobs go by position. What is
-placed while the walk goes on changes shares, but only on the path of the queue it was placed in; so each queue keeps
-a heap of its children, and after every job that was looked at only its path is put in order again.
+placed while the walk goes on changes shares, but only on the path of the queue it was placed in; so each queue keeps a
+heap of its children, and after every job that was looked at only its path is put in order again.
+
+Most jobs of a long queue need not be looked at: `admits` says of a line whether it might get another answer. It is
+asked as late as can be, when a job would be next in its queue, so that what is placed meanwhile counts; nothing is done
+for the jobs behind.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from typing import Protocol
 
-from gantree.policy.order import Line, Lines, Position
+from gantree.policy.order import Line, Lines, Position, Standing
 
 Share = Callable[[int], float]
 Ask = Callable[[Line, Position], bool]
 
 ROOT = 0
 
-Head = tuple[Position, int, Line]
 Entry = tuple[tuple[float, ...], float, Position, int, int]
 """(best keys before "share", share, best position, whether it stands for the queue's own jobs, node) of a child."""
 
 
 def walk(
     lines: Lines,
-    among: Iterable[Line],
     ask: Ask,
     parent_of_queue: Sequence[int] = (),
     share: Share | None = None,
     before_share: int = 0,
+    *,
+    queues: Iterable[int] | None = None,
+    admits: "Admits | None" = None,
 ) -> Iterator[tuple[Line, Position]]:
-    """Yield (line, position) in order over some lines; a line ends where `ask`, asked before each position, says no.
+    """Yield (line, position) in order; a line ends where `ask`, asked before each position, says no.
 
     The job that was yielded last may be removed from its line before the walk goes on. share(queue) is asked as the
-    walk goes; without it all jobs are compared by position alone.
+    walk goes; without it all jobs are compared by position alone. queues: of these alone.
     """
-    heads = [(lines[line][0], number, line) for number, line in enumerate(among) if lines[line]]
-    if share is None:
-        heapify(heads)
-        yield from _in_line(lines, heads, ask)
-        return
-    yield from _Fair(lines, heads, ask, parent_of_queue, share, before_share).walk()
+    closed: set[Line] = set()
+    rows = {
+        queue: row
+        for queue in (lines.queues if queues is None else queues)
+        if (row := _Row(queue, lines, closed, admits)).head is not None
+    }
+    steps = (
+        _by_position(rows)
+        if share is None
+        else _Fair(rows, parent_of_queue, share, before_share).walk()
+    )
+    for row in steps:
+        head = row.head
+        assert head is not None, "a queue without jobs is next"
+        if not row.stands(head):  # something was placed since
+            continue
+        if ask(head.line, head.position):
+            yield head.line, head.position
+        else:
+            closed.add(head.line)
 
 
-def _in_line(lines: Lines, heads: list[Head], ask: Ask) -> Iterator[tuple[Line, Position]]:
-    """By position alone: a heap of the heads of all lines."""
-    rest_of_line: dict[Line, Iterator[Position]] = {}
+class Admits(Protocol):
+    """Which lines are to be looked at. Neither answer may turn from no to yes while a walk goes on."""
+
+    def line(self, line: Line) -> bool:
+        """Whether any job of a line is."""
+
+    def any_of(self, queue: int) -> bool:
+        """Whether anybody in a queue might be."""
+
+
+class _Row:
+    """The jobs of one queue, one after the other; head is the next that is to be looked at, None at the end."""
+
+    def __init__(
+        self, queue: int, lines: Lines, closed: set[Line], admits: "Admits | None"
+    ) -> None:
+        self._queue, self._closed, self._admits = queue, closed, admits
+        self.head: Standing | None = None
+        self._rest: Iterator[Standing] = iter(())
+        if admits is None or admits.any_of(queue):
+            self._rest = iter(tuple(lines.in_queue(queue)))
+            self.go_on()
+
+    def stands(self, standing: Standing) -> bool:
+        """Whether a job is still to be looked at."""
+        return standing.line not in self._closed and (
+            self._admits is None or self._admits.line(standing.line)
+        )
+
+    def go_on(self) -> None:
+        """Go to the next."""
+        if self._admits is not None and not self._admits.any_of(self._queue):
+            self.head = None
+            return
+        self.head = next((each for each in self._rest if self.stands(each)), None)
+
+
+def _by_position(rows: dict[int, _Row]) -> Iterator[_Row]:
+    """By position alone: a heap of the heads of all queues."""
+    heads = [
+        (row.head.position, number, row) for number, row in enumerate(rows.values()) if row.head
+    ]
+    heapify(heads)
     while heads:
-        yield from _next_of(lines, heads, ask, rest_of_line)
-
-
-def _next_of(
-    lines: Lines, heads: list[Head], ask: Ask, rest_of_line: dict[Line, Iterator[Position]]
-) -> Iterator[tuple[Line, Position]]:
-    """The first head, if it is to be asked; then its line's next stands in the heap."""
-    position, number, line = heappop(heads)
-    if not ask(line, position):
-        return
-    if line not in rest_of_line:  # copied only now: most lines are never opened
-        rest_of_line[line] = iter(tuple(lines[line][1:]))
-    yield line, position
-    following = next(rest_of_line[line], None)
-    if following is not None:
-        heappush(heads, (following, number, line))
+        _, number, row = heappop(heads)
+        yield row
+        row.go_on()
+        if row.head is not None:
+            heappush(heads, (row.head.position, number, row))
 
 
 class _Fair:
-    """The walk by shares: a heap of heads for each queue with jobs, a heap of children for each queue above."""
+    """The walk by shares: for each queue above others a heap of its children; own jobs stand beside them."""
 
     def __init__(
         self,
-        lines: Lines,
-        heads: Iterable[Head],
-        ask: Ask,
+        rows: dict[int, _Row],
         parent_of_queue: Sequence[int],
         share: Share,
         before_share: int,
     ) -> None:
-        self._lines, self._ask, self._share = lines, ask, share
+        self._rows, self._parent, self._share = rows, parent_of_queue, share
         self._before = before_share
-        self._parent = parent_of_queue
-        self._heads: dict[int, list[Head]] = {}
         self._children: dict[int, list[Entry]] = {}
         self._own_is_in: set[int] = set()
-        self._rest_of_line: dict[Line, Iterator[Position]] = {}
-        for head in heads:
-            self._heads.setdefault(head[2].queue, []).append(head)
-        for queue in sorted(self._heads, reverse=True):
-            heapify(self._heads[queue])
         self._fill()
 
     def _fill(self) -> None:
         """Put every queue with jobs below its parent; children have larger numbers than their parents."""
-        found = dict.fromkeys(self._heads)
-        for queue in self._heads:
+        found = dict.fromkeys(self._rows)
+        for queue in self._rows:
             above = queue
             while above != ROOT:
                 above = self._parent[above]
@@ -103,19 +143,22 @@ class _Fair:
     def _put(self, queue: int) -> None:
         """Put a queue's own jobs beside its children, and the queue, if it has anything, beside its siblings."""
         heap = self._children.setdefault(queue, [])
-        if self._heads.get(queue) and queue not in self._own_is_in:
+        row = self._rows.get(queue)
+        if row is not None and row.head is not None and queue not in self._own_is_in:
             self._own_is_in.add(queue)
-            first = self._heads[queue][0][0]
+            first = row.head.position
             heappush(heap, (first.key[: self._before], 0.0, first, 1, queue))
         if heap and queue != ROOT:
             keys, _, first, _, _ = heap[0]
             entry = (keys, self._share(queue), first, 0, queue)
             heappush(self._children.setdefault(self._parent[queue], []), entry)
 
-    def walk(self) -> Iterator[tuple[Line, Position]]:
+    def walk(self) -> Iterator[_Row]:
         while self._children.get(ROOT):
             path = self._descend()
-            yield from _next_of(self._lines, self._heads[path[-1]], self._ask, self._rest_of_line)
+            row = self._rows[path[-1]]
+            yield row
+            row.go_on()
             for queue in reversed(path):
                 self._put(queue)
 
