@@ -41,10 +41,10 @@ RULES = (
 class AsksEverybody(Cycle):
     """A cycle that trusts no bound and no memory."""
 
-    def is_awake(self, draft: Draft, line: Line) -> bool:
+    def is_awake(self, draft: Draft, line: Line, place: int) -> bool:
         return True
 
-    def is_any_awake(self, draft: Draft, queue: int) -> bool:
+    def is_any_awake(self, draft: Draft, queue: int, place: int) -> bool:
         return True
 
     def _worth_asking(self, draft: Draft, line: Line, state: JobState) -> bool:

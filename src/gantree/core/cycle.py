@@ -52,6 +52,10 @@ from gantree.policy.boosts import boost_of, next_expiry
 from gantree.policy.order import Line, Position
 from gantree.policy.rules import Policy
 
+FRONT = 32
+"""For so many at the front of each queue others are told to leave, and starts are told; who stands behind them waits
+for its turn. All of a queue of thousands is looked at for free room, but not for everybody's victims."""
+
 
 class Cycle:
     """The walk, with what it remembers of earlier ones.
@@ -153,24 +157,28 @@ class Cycle:
                 return False
         return True
 
-    def is_awake(self, draft: Draft, line: Line) -> bool:
-        """Whether a line might get another answer now, or somebody of it may be told a start."""
+    def is_awake(self, draft: Draft, line: Line, place: int) -> bool:
+        """Whether a job of a line behind `place` others might get another answer now, or may be told a start."""
         ledger = draft.ledger
-        if self._desk.wants_more(ledger) or self._wakes.is_told(line) or line in self._came:
+        if self._wakes.is_told(line) or line in self._came:
+            return True
+        if place < FRONT and self._desk.wants_more(ledger):
             return True
         if self._wakes.may_fit(line, draft.now) and not self._over.is_over(ledger, line):
             return True
-        return self._may_make_room(ledger, line, draft.now)
+        return place < FRONT and self._may_make_room(ledger, line, draft.now)
 
-    def is_any_awake(self, draft: Draft, queue: int) -> bool:
-        """Whether any line of a queue might be awake."""
+    def is_any_awake(self, draft: Draft, queue: int, place: int) -> bool:
+        """Whether any line of a queue might be awake of which nobody is among the first `place`."""
         ledger = draft.ledger
         self._wakes.look(ledger)
-        if self._desk.wants_more(ledger) or self._wakes.any_of(ledger, queue):
+        if self._wakes.any_of(ledger, queue):
+            return True
+        if place < FRONT and self._desk.wants_more(ledger):
             return True
         if any(line.queue == queue for line in self._came):
             return True
-        return self._freeable.any_for(ledger, queue)
+        return place < FRONT and self._freeable.any_for(ledger, queue)
 
     def _goes_on(self, draft: Draft, line: Line, position: Position) -> bool:
         """Whether the next of a line is to be looked at."""
@@ -179,7 +187,7 @@ class Cycle:
         if state.spec.queue in self._closed:
             return False
         if self._in_turn or self._desk.wants_more(ledger):
-            return True
+            return True  # those behind the front were left out before
         if self._worth_asking(draft, line, state):
             return True
         return self._wakes.is_told(line) or line in self._came
@@ -196,10 +204,14 @@ class Cycle:
         """Whether a job could get another answer than the last one of its line."""
         ledger = draft.ledger
         self._forget_outdated(ledger)
-        if not self._over.is_over(ledger, line):
-            return self._key(ledger, state, draft.now) not in self._refused or self._may_make_room(
-                ledger, line, draft.now
-            )
+        self._wakes.look(ledger)
+        may_fit = self._wakes.is_told(line) or self._wakes.may_fit(line, draft.now)
+        if (
+            may_fit
+            and not self._over.is_over(ledger, line)
+            and self._key(ledger, state, draft.now) not in self._refused
+        ):
+            return True
         return self._may_make_room(ledger, line, draft.now)
 
     def _key(self, ledger: Ledger, state: JobState, now: float) -> Hashable:
@@ -211,7 +223,10 @@ class Cycle:
         if line in self._retry_at:
             moment = self._retry_at[line]
             return moment is not None and moment <= now
-        if not self._wakes.suffices(ledger, line, self._freeable.most(ledger, line)):
+        freeable = self._freeable.most(ledger, line)
+        if not freeable or not ledger.lines.stands_before(line, FRONT):
+            return False
+        if not self._wakes.suffices(ledger, line, freeable):
             return False
         is_over = self._over.is_over(ledger, line)
         return self._freeable.may_make_room(ledger, line, is_over, self._wakes.suffices)
@@ -335,10 +350,10 @@ class _Admits:
     def __init__(self, cycle: Cycle, draft: Draft) -> None:
         self._cycle, self._draft = cycle, draft
 
-    def line(self, line: Line) -> bool:
-        """Whether any job of a line."""
-        return self._cycle.is_awake(self._draft, line)
+    def line(self, line: Line, place: int) -> bool:
+        """Whether a job of a line behind others of its queue."""
+        return self._cycle.is_awake(self._draft, line, place)
 
-    def any_of(self, queue: int) -> bool:
-        """Whether anybody in a queue."""
-        return self._cycle.is_any_awake(self._draft, queue)
+    def any_of(self, queue: int, place: int) -> bool:
+        """Whether anybody in a queue behind the first of it."""
+        return self._cycle.is_any_awake(self._draft, queue, place)

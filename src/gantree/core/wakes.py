@@ -72,6 +72,7 @@ class Wakes:
         self._applied = -1
         self._fitting: dict[int, bool] = {}
         self._passes_until = 0.0
+        self._lowest = inf
         self._told: frozenset[Line | None] = frozenset()
 
     def look(self, ledger: Ledger) -> None:
@@ -79,7 +80,7 @@ class Wakes:
         if self._applied == ledger.applied:
             return
         self._applied = ledger.applied
-        held_gpus, self._passes_until = _reserved(ledger)
+        held_gpus, self._passes_until, self._lowest = _reserved(ledger)
         self._told = frozenset(ledger.jobs[job].line for job in ledger.bookings)
         most_of_where: dict[int, int] = {}
         self._fitting = {}
@@ -98,7 +99,9 @@ class Wakes:
         only_reserved = self._fitting.get(line.signature)
         if only_reserved is None:
             return False
-        return not only_reserved or now + line.span_s <= self._passes_until
+        if not only_reserved or now + line.span_s <= self._passes_until:
+            return True
+        return line.priority >= self._lowest
 
     def is_told(self, line: Line) -> bool:
         """Whether a job of a line was told a start."""
@@ -149,11 +152,11 @@ def _more(need: Need, held_gpus: int) -> int:
     return held_gpus // need.gpus if need.gpus else need.slots
 
 
-def _reserved(ledger: Ledger) -> tuple[int, float]:
-    """GPUs that are held for others, and the last moment until which a gang may use such room.
+def _reserved(ledger: Ledger) -> tuple[int, float, float]:
+    """GPUs that are held for others, until when a gang may use such room, and from which priority on at any time.
 
-    inf where there are estimates: who goes before may use their room whenever it likes. A member that holds no GPU
-    counts as one, for it may hold something else.
+    Who goes before a job whose start is only estimated may use its room. A member that holds no GPU counts as one, for
+    it may hold something else.
     """
     owners = ledger.rooms().owners
     held = sum(
@@ -161,5 +164,8 @@ def _reserved(ledger: Ledger) -> tuple[int, float]:
         for owner, _ in ledger.held_places()
         for member in owners.get(owner, ())
     )
-    until = [b.starts_at if b.promised else inf for b in ledger.bookings.values()]
-    return held, max(until, default=0.0)
+    until = max((booking.starts_at for booking in ledger.bookings.values()), default=0.0)
+    guessed = [ledger.jobs[j].priority for j, b in ledger.bookings.items() if not b.promised]
+    if guessed and ledger.policy.order[0] != "priority":
+        return held, until, -inf
+    return held, until, min(guessed, default=inf)

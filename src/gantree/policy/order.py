@@ -159,6 +159,14 @@ class Lines:
         """Everybody who waits in a queue, in order. Not to be kept: it changes."""
         return self._standing_in_queue.get(queue, ())
 
+    def stands_before(self, line: Line, place: int) -> bool:
+        """Whether the first of a line is among the first `place` of its queue."""
+        standing = self._standing_in_queue.get(line.queue, ())
+        if len(standing) <= place:
+            return True
+        first = self._positions_of_line[line][0]
+        return first <= standing[place - 1].position
+
     @property
     def signatures(self) -> Iterable[int]:
         """The signatures of those who wait."""

@@ -20,6 +20,8 @@ Share = Callable[[int], float]
 Ask = Callable[[Line, Position], bool]
 
 ROOT = 0
+STRETCH = 16
+"""After so many jobs that are not to be looked at it is asked whether any behind them is."""
 
 Entry = tuple[tuple[float, ...], float, Position, int, int]
 """(best keys before "share", share, best position, whether it stands for the queue's own jobs, node) of a child."""
@@ -54,7 +56,7 @@ def walk(
     for row in steps:
         head = row.head
         assert head is not None, "a queue without jobs is next"
-        if not row.stands(head):  # something was placed since
+        if not row.head_stands:  # something was placed since
             continue
         if ask(head.line, head.position):
             yield head.line, head.position
@@ -65,11 +67,11 @@ def walk(
 class Admits(Protocol):
     """Which lines are to be looked at. Neither answer may turn from no to yes while a walk goes on."""
 
-    def line(self, line: Line) -> bool:
-        """Whether any job of a line is."""
+    def line(self, line: Line, place: int) -> bool:
+        """Whether a job of a line is that stands behind `place` others of its queue."""
 
-    def any_of(self, queue: int) -> bool:
-        """Whether anybody in a queue might be."""
+    def any_of(self, queue: int, place: int) -> bool:
+        """Whether anybody in a queue might be who is not among the first `place` of it."""
 
 
 class _Row:
@@ -80,23 +82,37 @@ class _Row:
     ) -> None:
         self._queue, self._closed, self._admits = queue, closed, admits
         self.head: Standing | None = None
-        self._rest: Iterator[Standing] = iter(())
-        if admits is None or admits.any_of(queue):
-            self._rest = iter(tuple(lines.in_queue(queue)))
+        self._place = 0
+        self._all: Sequence[Standing] = ()
+        if admits is None or admits.any_of(queue, 0):
+            self._all = tuple(lines.in_queue(queue))
             self.go_on()
 
-    def stands(self, standing: Standing) -> bool:
-        """Whether a job is still to be looked at."""
+    @property
+    def head_stands(self) -> bool:
+        """Whether the head is still to be looked at."""
+        return self.head is not None and self.stands(self.head, self._place - 1)
+
+    def stands(self, standing: Standing, place: int) -> bool:
+        """Whether a job behind so many others is to be looked at."""
         return standing.line not in self._closed and (
-            self._admits is None or self._admits.line(standing.line)
+            self._admits is None or self._admits.line(standing.line, place)
         )
 
     def go_on(self) -> None:
         """Go to the next."""
-        if self._admits is not None and not self._admits.any_of(self._queue):
-            self.head = None
-            return
-        self.head = next((each for each in self._rest if self.stands(each)), None)
+        self.head, place = None, self._place
+        while place < len(self._all):
+            asks_again = place % STRETCH == 0 or place == self._place
+            if asks_again and not (self._admits is None or self._admits.any_of(self._queue, place)):
+                place = len(self._all)
+                break
+            each = self._all[place]
+            place += 1
+            if self.stands(each, place - 1):
+                self.head = each
+                break
+        self._place = place
 
 
 def _by_position(rows: dict[int, _Row]) -> Iterator[_Row]:

@@ -233,10 +233,11 @@ class Occupancy:
         """Free all that an owner holds; nothing happens if it holds nothing."""
         for member in self.owners.pop(owner, ()):
             index = self.fabric.index_of_node[member.node]
-            holders = self._holders_on_node[index]
+            holders = self._holders_on_node[index].copy()  # shared with copies of this occupancy
             holders[owner] -= 1
             if not holders[owner]:
                 del holders[owner]
+            self._holders_on_node[index] = holders
             self._add(index, member, +1)
 
     def copy(self) -> "Occupancy":
@@ -255,7 +256,7 @@ class Occupancy:
         twin.parts_of_node = self.parts_of_node.copy()
         twin.numa_of_node = self.numa_of_node.copy()
         twin.owners = self.owners.copy()
-        twin._holders_on_node = {node: who.copy() for node, who in self._holders_on_node.items()}
+        twin._holders_on_node = self._holders_on_node.copy()
         twin.indexes = {}
         twin._emptied = self._emptied
         twin._log = ChangeLog(len(self.fabric.nodes))
@@ -415,10 +416,10 @@ class Occupancy:
         for member in members:
             index = index_of_node[member.node]
             holders = holders_on_node.get(index)
-            if holders is None:
+            if not holders:
                 holders_on_node[index] = {owner: 1}
-            else:
-                holders[owner] = holders.get(owner, 0) + 1
+            else:  # shared with copies of this occupancy
+                holders_on_node[index] = {**holders, owner: holders.get(owner, 0) + 1}
             if index in self.parts_of_node or self._spares.most_of_tier:
                 self._settle(index)
             touch(index)
