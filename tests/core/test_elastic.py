@@ -192,6 +192,21 @@ def test_below_the_size_as_written_only_a_superior_gets_members(stage: Stage) ->
     assert (size(stage, "e"), size(stage, "urgent")) == (1, 3)
 
 
+def test_a_gang_that_is_never_preempted_gives_no_members_back(stage: Stage) -> None:
+    """Giving them back is a new start."""
+    stage.submit(elastic("e", 4, 1, 4, preemptible=False))
+    settle(stage, "e")
+    stage.submit(job("urgent", 1, 8, priority="serving"))
+    assert stage.phases() == {"e": "running", "urgent": "pending"}
+
+
+def test_a_gang_that_could_give_nothing_back_does_not_grow(stage: Stage) -> None:
+    stage.submit(elastic("e", 2, 1, 4, preemptible=False))
+    settle(stage, "e")
+    assert (size(stage, "e"), stage.phase("e")) == (2, Phase.RUNNING)
+    assert stage.scheduler.wake_at() is None
+
+
 def test_nobody_preempts_where_members_given_back_are_enough(stage: Stage) -> None:
     grown_over_everything(stage)
     stage.submit(job("urgent", 2, 8, priority="serving"))

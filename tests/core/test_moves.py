@@ -21,7 +21,7 @@ NOBODY_STOPS = Preemption(by="none")
 def two_leaves_half_taken(defragment: str = "plan", **fields: object) -> Stage:
     """One gang of four GPUs in each leaf; a gang that needs one whole leaf has waited for 1000 s."""
     policy = Policy(preemption=NOBODY_STOPS, defragment=defragment)  # type: ignore[arg-type]  # as the test writes it
-    stage = Stage(cluster(leaves=2, nodes=2, gpus=8), replace(policy, **fields))  # type: ignore[arg-type]
+    stage = Stage(cluster(leaves=2, nodes=2, gpus=8), replace(policy, **fields))  # type: ignore[arg-type]  # as told
     stage.submit(job("a", 1, 4, checkpoint=SAVES), job("x", 1, 4), job("y", 1, 8))
     stage.submit(job("b", 1, 4, checkpoint=SAVES))
     stage.started("a", "x", "y", "b")

@@ -21,8 +21,9 @@ from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.lives import Life
 
-MOST_EVICTIONS = 6
-"""Of one job, out of at most 16: more than were found in 3,000 random lives, and a cycle passes any bound."""
+MOST_EVICTIONS = 3
+"""Of one job, out of at most 16. In 1,000 lives of these strategies nobody was stopped more than once (219 lives had a
+stop at all); a cycle passes any bound."""
 CLASSES = ("research", "batch", "production", "serving")
 QUEUES = (
     (),
@@ -166,3 +167,24 @@ def test_who_was_stopped_does_not_take_back_the_room_though_the_order_puts_it_fi
     life.submit(job("whole", gpus=4, priority="serving"))
     assert life.quiet() == 2
     assert life.stage.phases() == {"a": "pending", "b": "pending", "whole": "running"}
+
+
+def test_a_job_that_must_be_owed_is_not_kept_from_its_claim_by_one_of_its_queue_that_borrows() -> (
+    None
+):
+    """Each would be stopped for it in turn, and none of them in time: the other one has started meanwhile."""
+    rules = (QueueRule("a", guarantee={"gpus": 4}), QueueRule("b"))
+    policy = Policy(queues=rules, preemption=Preemption(by="order"))
+    life = Life(cluster(leaves=1, nodes=4, gpus=4), policy)
+    first, other, owed = (
+        job("first", gpus=4, priority="research"),
+        job("other", 2, 2),
+        job("owed", gpus=2),
+    )
+    life.submit(replace(first, queue="a"))
+    life.submit(replace(owed, queue="a", preemptible=False))
+    life.submit(replace(other, queue="a"))
+    life.quiet()
+    assert life.stage.phases() == {"first": "running", "other": "running", "owed": "running"}
+    stops = [fact.job for fact in life.stage.facts if isinstance(fact, GangPreempted)]
+    assert stops == ["first"]

@@ -99,6 +99,12 @@ def test_presets_are_what_their_names_say() -> None:
         preemption=who_goes_first,
         elastic=False,
     )
+    assert PRESETS["least-stretch"] == Policy(
+        order=("priority", "share", "stretch", "arrival"),
+        backfill=Backfill("any"),
+        preemption=who_goes_first,
+        elastic=False,
+    )
     assert PRESETS["cells"] == Policy(
         order=("priority", "arrival"),
         backfill=Backfill("none"),

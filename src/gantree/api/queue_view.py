@@ -5,8 +5,9 @@ from math import isfinite
 from typing import Any
 
 from gantree.core.accounts import Accounts
+from gantree.core.homes import lost_cells
 from gantree.core.ledger import Ledger
-from gantree.policy.cells import cells_of
+from gantree.policy.cells import Cell, cells_of
 from gantree.policy.queues import ROOT
 from gantree.policy.rules import QueueRule
 
@@ -17,8 +18,10 @@ NO_RULE = QueueRule("")
 def queues_json(ledger: Ledger, now: float) -> list[Json]:
     """The whole cluster, then all queues, cohorts and users, each below what it is in."""
     accounts = ledger.accounts
-    used_of_node = _used(ledger)
-    return [_row(ledger, node, used_of_node.get(node, {}), now) for node in _in_tree(accounts)]
+    used_of_node, lost = _used(ledger), frozenset(lost_cells(ledger))
+    return [
+        _row(ledger, node, used_of_node.get(node, {}), lost, now) for node in _in_tree(accounts)
+    ]
 
 
 def _in_tree(accounts: Accounts, node: int = ROOT) -> Iterator[int]:
@@ -40,7 +43,9 @@ def _used(ledger: Ledger) -> dict[int, dict[str, float]]:
     return used_of_node
 
 
-def _row(ledger: Ledger, node: int, used: Mapping[str, float], now: float) -> Json:
+def _row(
+    ledger: Ledger, node: int, used: Mapping[str, float], lost: frozenset[Cell], now: float
+) -> Json:
     accounts = ledger.accounts
     tree, quota, shares = accounts.tree, accounts.quota, accounts.shares
     rule = tree.rule[node] or NO_RULE
@@ -57,12 +62,12 @@ def _row(ledger: Ledger, node: int, used: Mapping[str, float], now: float) -> Js
         "used_part": shares.used_part(node, now),
         "guarantee": _above_zero(quota.guaranteed(node)) if node != ROOT else {},
         "used": _above_zero(used),
-        "borrowed": _above_zero(quota.borrowed(node)) if node != ROOT else {},
+        "borrowed": _above_zero(_borrowed(accounts, node)) if node != ROOT else {},
         "lent": _above_zero(quota.lent(node)) if node != ROOT else {},
         "limit": dict(_limit(accounts, node)),
         "running": quota.running(node),
         "waiting": quota.waiting(node),
-        "cells": _cells(ledger, rule),
+        "cells": _cells(ledger, rule, lost),
     }
 
 
@@ -84,13 +89,27 @@ def _limit(accounts: Accounts, node: int) -> Mapping[str, float]:
     return rule.limit if accounts.tree.user[node] is None else rule.user_limit
 
 
+def _borrowed(accounts: Accounts, node: int) -> Mapping[str, float]:
+    """What is used above guarantees; a user has none, so of what it uses no more than its queue has borrowed."""
+    borrowed = accounts.quota.borrowed(node)
+    if accounts.tree.user[node] is None:
+        return borrowed
+    of_queue = accounts.quota.borrowed(accounts.tree.parent[node])
+    return {resource: min(amount, of_queue[resource]) for resource, amount in borrowed.items()}
+
+
 def _above_zero(amounts: Mapping[str, float]) -> Json:
     return {resource: amount for resource, amount in amounts.items() if amount > 0}
 
 
-def _cells(ledger: Ledger, rule: QueueRule) -> list[Json]:
-    """The cells that a queue owns, and where each is bound now (null: nowhere)."""
+def _cells(ledger: Ledger, rule: QueueRule, lost: frozenset[Cell]) -> list[Json]:
+    """The cells that a queue owns, where each is bound now (null: nowhere), and whether it could not be anywhere."""
     return [
-        {"tier": tier, "number": number, "domain": ledger.bound.get((queue, tier, number))}
-        for queue, tier, number in cells_of([rule])
+        {
+            "tier": cell.tier,
+            "number": cell.number,
+            "domain": ledger.bound.get((cell.queue, cell.tier, cell.number)),
+            "lost": cell in lost,
+        }
+        for cell in cells_of([rule])
     ]

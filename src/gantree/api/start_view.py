@@ -4,7 +4,7 @@ from math import isfinite
 from typing import Any
 
 from gantree.core.alternatives import Alternative, is_beyond_forecast
-from gantree.core.bookings import running
+from gantree.core.bookings import job_of, running
 from gantree.core.explain import Start, when, why
 from gantree.core.ledger import Ledger
 from gantree.core.moves import Defragmentation
@@ -54,7 +54,8 @@ def _ends(ledger: Ledger, start: Start, now: float) -> list[Json]:
 
     null where nobody knows.
     """
-    ends = {one.owner: one for one in running(ledger, now, limits_only=start.promised)}
+    everyone = list(running(ledger, now, limits_only=start.promised))
+    ends = {job_of(one.owner): one for one in reversed(everyone)}  # what runs before what is held
     found = []
     for job in start.waits_for:
         state, one = ledger.jobs.get(job), ends.get(job)

@@ -30,7 +30,8 @@ StateOption = Annotated[
 ]
 
 PRESETS = (
-    "gantree", "fifo", "backfill", "fair", "least-attained-service", "srsf", "cells", "first-fit",
+    "gantree", "fifo", "backfill", "fair", "least-attained-service", "srsf", "least-stretch", "cells",
+    "first-fit",
 )  # fmt: skip
 """As `formats.policies.PRESET_NAMES`, which takes long to import; a test holds the two equal."""
 

@@ -53,10 +53,13 @@ def _amounts(amounts: dict[str, float]) -> str:
 
 
 def _owned(cells: list[dict[str, Any]]) -> str:
-    """How many cells of each tier, and where the bound ones are: "2 leaf: s0/l0; 1 nvlink"."""
+    """How many cells of each tier, where bound ones are, what is lost: "2 leaf: s0/l0, 1 has no place; 1 nvlink"."""
     owned = Counter(cell["tier"] for cell in cells)
     told = []
     for tier, count in owned.items():
-        bound = [cell["domain"] for cell in cells if cell["tier"] == tier and cell["domain"]]
-        told.append(f"{count} {tier}" + (f": {', '.join(bound)}" if bound else ""))
+        where = [cell["domain"] for cell in cells if cell["tier"] == tier and cell["domain"]]
+        lost = sum(cell["tier"] == tier and cell["lost"] for cell in cells)
+        if lost:
+            where.append(f"{lost} {'has' if lost == 1 else 'have'} no place")
+        told.append(f"{count} {tier}" + (f": {', '.join(where)}" if where else ""))
     return "; ".join(told)

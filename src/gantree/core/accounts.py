@@ -6,6 +6,7 @@ the ledger.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from math import ceil, inf, log2
 
 from gantree.core.state import JobState
@@ -13,7 +14,7 @@ from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
 from gantree.policy.admission import Admission
-from gantree.policy.amounts import asked, held
+from gantree.policy.amounts import MODEL, asked, held
 from gantree.policy.order import Line, Order
 from gantree.policy.queues import QueueTree
 from gantree.policy.quota import Quota
@@ -37,10 +38,12 @@ class Accounts:
         self.quota = Quota(self.tree, {})
         self.shares = Shares(self.tree, {}, policy.gpu_weights, policy.half_life_s)
         self._fabric: Fabric | None = None
+        self._only_model: str | None = None
         self._asked_of_signature: dict[int, Amounts] = {}
         self.elastic: dict[str, None] = {}
         self._guaranteed_queues: dict[int, bool] = {}
         self._guarantees = any(rule.guarantee for rule in policy.queues)
+        self._due: dict[tuple[int, int, bool], bool] = {}
         self._claims: dict[str, tuple[JobState, Amounts]] = {}
         self._claims_at_home: dict[str, None] = {}
 
@@ -49,6 +52,10 @@ class Accounts:
         self._fabric = fabric
         capacity = capacity_of(fabric)
         self.quota.capacity = capacity
+        self._due.clear()
+        models = [name.removeprefix(MODEL) for name in capacity if name.startswith(MODEL)]
+        self._only_model = models[0] if len(models) == 1 else None
+        self._asked_of_signature.clear()
         self.order.cluster_gpus = max(1.0, capacity.get("gpus", 0.0))
         self.shares.capacity = capacity
 
@@ -59,12 +66,21 @@ class Accounts:
     def asked(self, state: JobState) -> Amounts:
         """What the job asks for as it is written."""
         if state.signature not in self._asked_of_signature:
-            self._asked_of_signature[state.signature] = asked(state.spec)
+            self._asked_of_signature[state.signature] = self._asked(state.spec)
         return self._asked_of_signature[state.signature]
 
     def asked_on(self, state: JobState, way: Job) -> Amounts:
         """What the job asks for where it runs in this way."""
-        return self.asked(state) if way is state.spec else asked(way)
+        return self.asked(state) if way is state.spec else self._asked(way)
+
+    def _asked(self, job: Job) -> Amounts:
+        """What a job asks for; where the cluster has GPUs of one model only, in these, too."""
+        amounts, model = asked(job), self._only_model
+        if model is None or "gpus" not in amounts:
+            return amounts
+        if any(role.shape.models and model not in role.shape.models for role in job.roles):
+            return amounts
+        return {**amounts, MODEL + model: amounts["gpus"]}
 
     def held(self, placement: Placement) -> Amounts:
         """What a placed gang holds."""
@@ -119,6 +135,7 @@ class Accounts:
         """A gang holds a place from now on."""
         amounts = self.held(placement)
         self.quota.take(state.queue, state.job, amounts, _rank(state))
+        self._due.clear()
         self.shares.take(state.queue, state.job, amounts, at)
         if state.spec.elastic is not None:
             self.elastic[state.job] = None
@@ -126,6 +143,7 @@ class Accounts:
     def stop(self, state: JobState, at: float) -> None:
         """A gang holds its place no more."""
         self.quota.give_back(state.job)
+        self._due.clear()
         self.shares.give_back(state.job, at)
         self.elastic.pop(state.job, None)
 
@@ -189,9 +207,12 @@ class Accounts:
     def admission(self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()) -> Admission:
         """What the job's queue says to so much more, were these running jobs gone.
 
-        Whoever has a claim counts as if it ran already, but for those whose claims give way to the job.
+        Whoever has a claim counts as if it ran already, but for those whose claims give way to the job. A claimant that
+        may not borrow must still be owed what it claims beside the job: else its room would come free in vain.
         """
-        without, beside = list(gone), []
+        without: list[str] = list(gone)
+        beside: list[tuple[int, Amounts]] = []
+        owed: list[tuple[int, Amounts]] = []
         for job, (other, claimed) in self._claims.items():
             if other is state or self.overrules(state, other):
                 continue
@@ -200,8 +221,28 @@ class Accounts:
                 beside.append((other.queue, _larger(claimed, self._held_by(other))))
             else:
                 beside.append((other.queue, claimed))
+                owed += beside[-1:] if not other.spec.preemptible else []
         may_borrow = state.spec.preemptible
-        return self.quota.room_without(state.queue, amounts, without, may_borrow, beside)
+        answer = self.quota.room_without(state.queue, amounts, without, may_borrow, beside)
+        if answer.state == "borrowed":
+            for claim in owed:
+                rest = [one for one in beside if one is not claim]
+                rest.append((state.queue, amounts))
+                if self.quota.room_without(*claim, without, False, rest).refused:
+                    return self._must_not_borrow(state, amounts, without, beside)
+        return answer
+
+    def _must_not_borrow(
+        self,
+        state: JobState,
+        amounts: Amounts,
+        without: Iterable[str],
+        beside: Iterable[tuple[int, Amounts]],
+    ) -> Admission:
+        """No to a job that would have to borrow, as long as somebody else's claim stands."""
+        answer = self.quota.room_without(state.queue, amounts, without, False, beside)
+        used = self.quota.used(state.queue).get(answer.resource, 0.0)
+        return replace(answer, never=False, must_be_owed=False, used=used)
 
     def overrules(self, state: JobState, other: JobState) -> bool:
         """Whether what is claimed for another job gives way to a waiting one: only where none of its rights is less.
@@ -224,12 +265,21 @@ class Accounts:
             return state.position < other.position
         return state.position.key[:shared] < other.position.key[:shared]
 
+    def is_due_before(self, state: JobState, other: JobState) -> bool:
+        """Whether a waiting job is within what its queue is guaranteed, and a waiting one of another queue is not."""
+        if state.spec.queue == other.spec.queue:
+            return False
+        return self._is_due(state) and not self._is_due(other)
+
     def _is_due(self, state: JobState) -> bool:
         """Whether what a waiting job asks for is within what its queue is guaranteed, beside those that run."""
         if not self.is_guaranteed(state.queue):
             return False
-        answer = self.quota.room(state.queue, self.asked(state), state.spec.preemptible)
-        return answer.state == "owed" or answer.reclaim
+        key = state.queue, state.signature, state.spec.preemptible
+        if key not in self._due:
+            answer = self.quota.room(state.queue, self.asked(state), state.spec.preemptible)
+            self._due[key] = answer.state == "owed" or answer.reclaim
+        return self._due[key]
 
     def _held_by(self, state: JobState) -> Amounts:
         assert state.placement is not None, f"{state.job} has no place"

@@ -1,20 +1,24 @@
 """Starts that waiting gangs are told: who gets a reservation, when it is asked for anew, and what breaks it.
 
-The first `Policy.backfill.reservations` gangs in the order that wait for room, and for nothing else, each get one
-(`planning.reserve`): a promise where all that must end first has enforced limits and no quota stands in between, else
-an estimate, by learned run times, where that is earlier than anything promised. A promise stays as it is until the
+The first `Policy.backfill.reservations` gangs in the order that wait for room, or for quota that others use now, each
+get one (`planning.reserve`): a promise where all that must end first has enforced limits and no quota is in between,
+else an estimate, by learned run times, where that is earlier than anything promised. A promise stays as it is until the
 gang starts, or until its moment has come in vain, or its place is lost; the cause is recorded. It becomes better when
 what it waits for ends early. An estimate may also give way to a gang that goes before it.
 
 A gang that fits is started whatever it was told: reservations hold room, they do not delay.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from math import inf
+from operator import attrgetter
 
 from gantree.core.draft import Draft
 from gantree.core.ledger import BOOKING, CLAIM, Ledger
 from gantree.core.state import Booking, JobState
+from gantree.core.ways import answers, rations_models
 from gantree.model.facts import (
     AttemptEnded,
     JobAccepted,
@@ -24,8 +28,11 @@ from gantree.model.facts import (
     ReservationDropped,
     ReservationMade,
 )
+from gantree.model.verdicts import Gate
 from gantree.placement.taste import Taste
 from gantree.planning.reserve import Reservation, Running, Timeline, better, slip_of
+from gantree.planning.rightsize import chooses
+from gantree.policy.admission import Admission
 from gantree.policy.rules import Policy
 from gantree.policy.runtimes import estimated_end
 
@@ -76,14 +83,51 @@ def reserved(
     """
     gone = (BOOKING + instead,) if instead else ()
     rooms, own = ledger.rooms(), (BOOKING + state.job, CLAIM + state.job, *gone)
-    others = {limits: _others(ledger, now, own, limits_only=limits) for limits in (True, False)}
-    promise = Timeline(rooms, others[True], now, own).reserve(state.spec, taste)
-    if promise is not None and promise.promised and can_promise:
-        return promise
-    estimate = Timeline(rooms, others[False], now, own).reserve(state.spec, taste)
-    return estimate and Reservation(
-        estimate.starts_at, False, estimate.placement, estimate.waits_for
-    )
+    if can_promise:
+        enforced = _others(ledger, now, own, limits_only=True)
+        promise = Timeline(rooms, enforced, now, own).reserve(state.spec, taste)
+        if promise is not None and promise.promised:
+            return replace(promise, waits_for=_jobs(promise.waits_for))
+    probable = _others(ledger, now, own, limits_only=False)
+    admitted_at = _admitted_at(ledger, state, probable, now)
+    if admitted_at == inf:
+        return None
+    found = Timeline(rooms, probable, admitted_at, own).reserve(state.spec, taste)
+    return found and replace(found, promised=False, waits_for=_jobs(found.waits_for))
+
+
+def _jobs(owners: Iterable[str]) -> tuple[str, ...]:
+    """The jobs that hold room under these names, each once."""
+    return tuple(dict.fromkeys(map(job_of, owners)))
+
+
+def job_of(owner: str) -> str:
+    """The job that holds room under a name: its own, that of its claim or that of its reservation."""
+    return owner.removeprefix(CLAIM).removeprefix(BOOKING)
+
+
+def _as_held(booking: Booking) -> Reservation:
+    """A reservation that stands, with all names under which those that it waits for may hold room."""
+    names = ("", CLAIM, BOOKING)
+    waits_for = tuple(name + job for job in booking.waits_for for name in names)
+    return Reservation(booking.starts_at, booking.promised, booking.placement, waits_for)
+
+
+def _admitted_at(ledger: Ledger, state: JobState, others: Iterable[Running], now: float) -> float:
+    """From when on a job's queue admits it, if all leave at their ends and nobody comes; inf where nobody knows."""
+    accounts, amounts = ledger.accounts, ledger.accounts.asked(state)
+    admission = accounts.admission(state, amounts)
+    if not admission.refused or admission.reclaim:
+        return now
+    leaving = [one for one in others if one.ends_at < inf and one.owner in ledger.holding]
+    leaving.sort(key=attrgetter("ends_at"))
+
+    def refuses(gone: int) -> bool:
+        owners = [one.owner for one in leaving[:gone]]
+        return accounts.admission(state, amounts, owners).refused
+
+    first = bisect_left(range(len(leaving) + 1), True, key=lambda gone: not refuses(gone))
+    return inf if first > len(leaving) else max(now, leaving[first - 1].ends_at)
 
 
 def _others(
@@ -119,18 +163,18 @@ def _broken(ledger: Ledger, job: str, booking: Booking, now: float) -> str:
     slip = slip_of(
         ledger.rooms(),
         BOOKING + job,
-        Reservation(booking.starts_at, booking.promised, booking.placement, booking.waits_for),
+        _as_held(booking),
         running(ledger, now, limits_only=booking.promised),
         now,
     )
     if slip is not None:
-        return slip.sentence
+        return replace(slip, by=job_of(slip.by)).sentence
     return "its queue does not admit it" if due else ""
 
 
 def _improve(draft: Draft, state: JobState, booking: Booking, taste: Taste) -> None:
     """An earlier start, now that a gang has ended; never a later one."""
-    old = Reservation(booking.starts_at, booking.promised, booking.placement, booking.waits_for)
+    old = _as_held(booking)
     new = reserved(draft.ledger, state, draft.now, taste, can_promise=booking.promised)
     if new is None or new.starts_at <= draft.now or new.promised < old.promised:
         return
@@ -249,6 +293,18 @@ class Desk:
 
 
 def waits_for_room(ledger: Ledger, state: JobState) -> bool:
-    """Whether a waiting job would start if only there were room."""
-    admission = ledger.accounts.admission(state, ledger.accounts.asked(state))
-    return admission.state != "refused" or admission.reclaim
+    """Whether a waiting job would start if only some that run were gone: for want of room, or of quota that they use.
+
+    A limit of its own is no such thing: while its queue uses that up, room that were held for it would be idle.
+    """
+    as_written = ledger.accounts.admission(state, ledger.accounts.asked(state))
+    if not _lacks_room(as_written):
+        return False
+    if chooses(state.spec) or not rations_models(ledger.policy):
+        return True
+    return any(_lacks_room(admission) for _, admission in answers(ledger, state))
+
+
+def _lacks_room(admission: Admission) -> bool:
+    used_by_others = admission.gate is Gate.QUOTA and not admission.never
+    return not admission.refused or admission.reclaim or used_by_others

@@ -52,6 +52,8 @@ from gantree.policy.boosts import boost_of, next_expiry
 from gantree.policy.order import Line, Position
 from gantree.policy.rules import Policy
 
+MOST_WALKS = 10_000
+"""Walks of one decision. Each begins again only for a fact that the one before recorded, so this is never reached."""
 FRONT = 32
 """For so many at the front of each queue others are told to leave, and starts are told; who stands behind them waits
 for its turn. All of a queue of thousands is looked at for free room, but not for everybody's victims."""
@@ -94,8 +96,10 @@ class Cycle:
         self._end_boosts(draft)
         self._settle_claims(draft)
         self._homes.send(draft)
+        walks = 0
         while self._brings_up_answers(draft) or move_as_requested(draft, self._taste):
-            pass
+            walks += 1
+            assert walks < MOST_WALKS, "jobs stop each other for ever"
         self._growth.grow(draft)
 
     def wake_at(self, ledger: Ledger, now: float) -> float | None:

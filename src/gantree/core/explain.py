@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from gantree.core.bookings import reserved
 from gantree.core.holds import lifted, passed_by
+from gantree.core.homes import lost_cells
 from gantree.core.ledger import Ledger
 from gantree.core.room import Wanted, room_to_come, whom_to_ask
 from gantree.core.state import JobState
@@ -27,6 +28,8 @@ from gantree.topology.occupancy import Occupancy
 
 AHEAD_SHOWN = 10
 """How many of the jobs that go first are named."""
+NODES_SHOWN = 3
+"""How many of the nodes that are out of use are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
     if not sentence:
         refused, in_the_way = _refusal(ledger, state, now)
         sentence = refused.sentence if refused else "Waiting: fits, and starts with the next turn."
+        sentence += _lost_cells(ledger, state.spec.queue) if refused else ""
     first = tuple(ahead[:AHEAD_SHOWN])
     start = _told(ledger, state)
     return Explanation(job, state.phase, sentence, refused, first, len(ahead), start, in_the_way)
@@ -95,10 +99,23 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
     told = _told(ledger, state)
     if told is not None:
         return told
-    found = reserved(ledger, state, now, DEFAULT)
+    if _never_starts(ledger, state):
+        return None
+    found = reserved(ledger, state, now, DEFAULT, can_promise=False)
     if found is None:
         return None
     return Start(found.starts_at, False, found.waits_for, False, domain=_domain(found.placement))
+
+
+def _never_starts(ledger: Ledger, state: JobState) -> bool:
+    """Whether a waiting job starts in none of its ways, whoever ends."""
+    if no_way(ledger, state.spec) is not None:
+        return True
+    for way, admission in answers(ledger, state):
+        verdict = None if admission.never else _verdict(ledger, state, ledger.rooms(), way)
+        if not admission.never and (verdict is None or not verdict.never):
+            return False
+    return True
 
 
 def _told(ledger: Ledger, state: JobState) -> Start | None:
@@ -160,6 +177,20 @@ def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> s
     if ledger.occupancy is None:
         return "Waiting: no cluster is known yet."
     return ""
+
+
+def _lost_cells(ledger: Ledger, queue: str) -> str:
+    """A further sentence for a job whose queue owns cells that have no place now; "" for others."""
+    cells = [f"{cell.tier} {cell.number + 1}" for cell in lost_cells(ledger) if cell.queue == queue]
+    if not cells:
+        return ""
+    nodes = list(ledger.unusable)
+    more = f" and {len(nodes) - NODES_SHOWN} more" if len(nodes) > NODES_SHOWN else ""
+    because = "jobs that may not be stopped are where it could be"
+    if nodes:
+        because = f"out of use: {', '.join(nodes[:NODES_SHOWN])}{more}"
+    has = "cell {} has" if len(cells) == 1 else "cells {} have"
+    return f" Its queue's {has.format(', '.join(cells))} no place now ({because})."
 
 
 def _refusal(

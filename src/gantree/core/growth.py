@@ -1,10 +1,11 @@
 """Elastic gangs grow into room that nobody waits for, where that pays.
 
 A gang grows by starting anew with more members: it saves, stops, and goes on at a place that contains its old one. So
-it is asked only when it has run for a while since it last changed, and only where the goodput it wins as long as it is
-expected to keep the room is more than what the new start costs. It gives members back as soon as somebody needs them
-(`core.room`). A gang whose end somebody was told a start by does not grow: its next attempt would end later. One that
-is at home in its queue's cells does not either: larger, it would be a guest.
+it is asked only when it has run for a while since it last changed, and only where the goodput it wins as long as it
+is expected to keep the room is more than what the new start costs. It gives members back as soon as somebody needs
+them (`core.room`); one that is never stopped for another could not, and does not grow. A gang whose end somebody was
+told a start by does not grow: its next attempt would end later. One that is at home in its queue's cells does not
+either: larger, it would be a guest.
 
 What was found not to pay is not asked again before room, its checkpoint, or the starts that others were told have
 changed: time alone only makes growing dearer, once a gang has settled. That memory may be forgotten at any time.
@@ -23,7 +24,6 @@ from gantree.model.phases import Phase, StopCause
 from gantree.placement.elastic import resized, sizes_of
 from gantree.placement.taste import Taste
 from gantree.planning.grow import plan_growth
-from gantree.policy.amounts import asked
 
 HORIZON_S = 3600.0
 """Seconds for which idle room is expected to stay idle. An assumption; a gang that is told sooner loses one start."""
@@ -76,7 +76,9 @@ def may_grow_at(state: JobState) -> float:
     elastic, placement = state.spec.elastic, state.placement
     if elastic is None or placement is None or state.phase is not Phase.RUNNING:
         return inf
-    if state.moving is not None or state.at_home or len(placement.members) >= elastic.max:
+    if not state.spec.preemptible or state.moving is not None or state.at_home:
+        return inf
+    if len(placement.members) >= elastic.max:
         return inf
     assert state.running_at is not None
     return state.running_at + SETTLED_S
@@ -109,7 +111,9 @@ def _most_members(ledger: Ledger, state: JobState, gang: Job) -> int:
     for size in reversed(sizes_of(gang)):
         if size <= now:
             break
-        if ledger.accounts.admits_instead(state, asked(resized(gang, size))):
+        if ledger.accounts.admits_instead(
+            state, ledger.accounts.asked_on(state, resized(gang, size))
+        ):
             return size
     return now
 

@@ -2,7 +2,7 @@
 
 A claim is passed by nobody but its own job: its room is free in a moment. A booking is passed by its own job, by
 every job that is gone before the reserved start (`planning.reserve.may_pass`), and, while it is an estimate only, by
-jobs that go before it.
+jobs that go before it, and by jobs that are within their queue's guarantee where its own is not.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,10 @@ def outranks(ledger: Ledger, state: JobState, job: str) -> bool:
     """Whether a job may use the room reserved for another one (or itself) whenever it likes."""
     if job == state.job:
         return True
-    return not ledger.bookings[job].promised and goes_before(ledger, state, ledger.jobs[job])
+    if ledger.bookings[job].promised:
+        return False
+    other = ledger.jobs[job]
+    return goes_before(ledger, state, other) or ledger.accounts.is_due_before(state, other)
 
 
 @contextmanager

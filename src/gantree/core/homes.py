@@ -37,6 +37,7 @@ from gantree.planning.cells import (
     look,
     releasable,
 )
+from gantree.policy.cells import Cell
 from gantree.policy.rules import Policy
 from gantree.topology.fabric import Fabric
 
@@ -82,31 +83,7 @@ class Homes:
         if self._book is None or self._fabric is not rooms.fabric:
             self._fabric = rooms.fabric
             self._book = CellBook.of(self._policy.queues, rooms.fabric, check=False)
-        later = rooms.copy()
-        for owner in (*ledger.leaving, *without):
-            later.give_back(owner)
-        for job, claim in ledger.claims.items():
-            later.take_free(CLAIM + job, claim.placement.members)
-        homes, harm = self._by_right(ledger, now)
-        return look(later, self._book, ledger.bound, homes, harm)
-
-    def _by_right(self, ledger: Ledger, now: float) -> tuple[dict[str, str], dict[str, float]]:
-        """owner -> queue of those at home, and owner -> harm in GPU-seconds of those who may be told to leave."""
-        homes: dict[str, str] = {}
-        harm: dict[str, float] = {}
-        for state in ledger.holding.values():
-            if state.at_home:
-                homes[state.job] = state.spec.queue
-            elif state.spec.preemptible:
-                restart_gpu_s = ledger.policy.restart_s * state.gpus
-                harm[state.job] = state.gpu_s_at_stake(now) + restart_gpu_s
-        for job, claim in ledger.claims.items():
-            if claim.at_home:
-                homes[CLAIM + job] = ledger.jobs[job].spec.queue
-            else:
-                harm[CLAIM + job] = 0.0
-        harm.update((BOOKING + job, 0.0) for job in ledger.bookings)
-        return homes, harm
+        return _seen(ledger, self._book, now, without)
 
     def _away(self, ledger: Ledger, queue: str, now: float) -> list[str]:
         """Jobs of a queue that are not at home, in the order of the queue: those that wait, and its guests."""
@@ -202,3 +179,42 @@ class Homes:
             draft.record(
                 CellReleased(at=draft.now, queue=cell.queue, tier=cell.tier, number=cell.number)
             )
+
+
+def lost_cells(ledger: Ledger) -> tuple[Cell, ...]:
+    """The cells of all queues that have no place now: nodes are out of use, or who may not be stopped is there."""
+    queues = ledger.policy.queues
+    if ledger.occupancy is None or not any(rule.cells for rule in queues):
+        return ()
+    book = CellBook.of(queues, ledger.rooms().fabric, check=False)
+    return _seen(ledger, book, 0.0).lost
+
+
+def _seen(ledger: Ledger, book: CellBook, now: float, without: tuple[str, ...] = ()) -> CellView:
+    """How the cells of a book stand when everybody has left who leaves, and these."""
+    later = ledger.rooms().copy()
+    for owner in (*ledger.leaving, *without):
+        later.give_back(owner)
+    for job, claim in ledger.claims.items():
+        later.take_free(CLAIM + job, claim.placement.members)
+    homes, harm = _by_right(ledger, now)
+    return look(later, book, ledger.bound, homes, harm)
+
+
+def _by_right(ledger: Ledger, now: float) -> tuple[dict[str, str], dict[str, float]]:
+    """owner -> queue of those at home, and owner -> harm in GPU-seconds of those who may be told to leave."""
+    homes: dict[str, str] = {}
+    harm: dict[str, float] = {}
+    for state in ledger.holding.values():
+        if state.at_home:
+            homes[state.job] = state.spec.queue
+        elif state.spec.preemptible:
+            restart_gpu_s = ledger.policy.restart_s * state.gpus
+            harm[state.job] = state.gpu_s_at_stake(now) + restart_gpu_s
+    for job, claim in ledger.claims.items():
+        if claim.at_home:
+            homes[CLAIM + job] = ledger.jobs[job].spec.queue
+        else:
+            harm[CLAIM + job] = 0.0
+    harm.update((BOOKING + job, 0.0) for job in ledger.bookings)
+    return homes, harm

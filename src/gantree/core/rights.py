@@ -82,8 +82,14 @@ def _gains(ledger: Ledger, state: JobState, other: JobState, now: float) -> bool
 
 
 def harm_of(ledger: Ledger, other: JobState, now: float) -> float:
-    """GPU-seconds that stopping a gang throws away: work since its last checkpoint, and a new start."""
-    return other.gpu_s_at_stake(now) + ledger.policy.restart_s * other.gpus
+    """GPU-seconds that stopping a gang throws away: work since its last checkpoint, and a new start.
+
+    A gang that can be asked to save loses what it takes to save: its grace at most.
+    """
+    lost_gpu_s = other.gpu_s_at_stake(now)
+    if other.spec.checkpoint is not None:
+        lost_gpu_s = min(lost_gpu_s, other.spec.checkpoint.grace_s * other.gpus)
+    return lost_gpu_s + ledger.policy.restart_s * other.gpus
 
 
 def stoppable_at(state: JobState, policy: Policy) -> float:

@@ -264,7 +264,7 @@ def _elastic(ledger: Ledger, wanted: Wanted, now: float) -> Iterator[ElasticGang
         elastic = other.spec.elastic
         if elastic is None or other.leaving or other.moving is not None or other.placement is None:
             continue
-        if other.job in wanted.kept:
+        if other.job in wanted.kept or not other.spec.preemptible:
             continue
         superior = other.job in reclaimed or not no_right(ledger, wanted.state, other, now)[0]
         gang = as_it_runs(ledger, other)

@@ -22,7 +22,7 @@ from gantree.model.verdicts import Refused
 from gantree.placement.sizes import resized, sizes_of
 from gantree.planning.rightsize import Ranked, by_model, chooses, options, refused
 from gantree.policy.admission import BORROWED, OWED, Admission
-from gantree.policy.amounts import MODEL, asked
+from gantree.policy.amounts import MODEL
 from gantree.policy.rules import Policy
 from gantree.topology.footprint import least_members
 
@@ -137,7 +137,7 @@ def _smaller(ledger: Ledger, state: JobState, way: Job) -> list[Answer]:
     for size in reversed(sizes_of(way)):
         if size < way.members:
             smaller = replace(resized(way, size), elastic=Elastic(way.elastic.min, size))
-            admission = ledger.accounts.admission(state, asked(smaller))
+            admission = ledger.accounts.admission(state, ledger.accounts.asked_on(state, smaller))
             if not admission.refused:
                 return [(smaller, admission)]
     return []

@@ -37,7 +37,7 @@ from gantree.policy.rules import OrderKey
 from gantree.text.document import Table, Truth, written
 
 PRESET_NAMES = (
-    "gantree", "fifo", "backfill", "fair", "least-attained-service", "srsf", "cells", "first-fit",
+    "gantree", "fifo", "backfill", "fair", "least-attained-service", "srsf", "least-stretch", "cells", "first-fit",
 )  # fmt: skip
 """The presets, as they are told; each is a file of `presets`."""
 MAX_FRAGMENTATION_WEIGHT = 10

@@ -223,11 +223,11 @@ class Job:
     ways) in the order in which ranks count, the fastest axis first, where ranks_as_written; else in that of AXES.
     communicates is False for members that never talk to each other (replicas behind a load balancer).
 
-    user is who handed it in, "" where nobody said. preemptible is False for a job that is never stopped for another; it
-    then runs within its queue's guarantee only, and what it has above elastic.min may still be taken back. expected_s
-    is the user's own guess of the run time, which nobody enforces. held: it waits until somebody releases it. speeds
-    are (GPU model, how fast the job is there beside its fastest); choose says what the model is chosen by, one of
-    CHOICES, budget_USD what a run may cost at most. A job that may run on spot capacity says so by spot.
+    user is who handed it in, "" where nobody said. preemptible is False for a job that is never stopped for another,
+    nor started anew with fewer members, and so does not grow either; it then runs within its queue's guarantee only.
+    expected_s is the user's own guess of the run time, which nobody enforces. held: it waits until somebody releases
+    it. speeds are (GPU model, how fast the job is there beside its fastest); choose says what the model is chosen by,
+    one of CHOICES, budget_USD what a run may cost at most. A job that may run on spot capacity says so by spot.
     """
 
     name: str

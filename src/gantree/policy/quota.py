@@ -73,8 +73,11 @@ class Quota:
     def room(self, node: int, amounts: Amounts, may_borrow: bool = True) -> Admission:
         """Return whether a job of a node may start with these amounts beside all that runs. O(depth x resources)."""
         path = self._path(node)
-        too_many = self._too_many_running(path)
-        return too_many or self._room(path, self._parts(amounts), may_borrow)
+        too_many, parts = self._too_many_running(path), self._parts(amounts)
+        if too_many is None:
+            return self._room(path, parts, may_borrow)
+        on_empty = self._answer(path, parts, may_borrow, ever=True)
+        return on_empty if on_empty.refused else too_many
 
     def room_to_grow(self, node: int, amounts: Amounts, may_borrow: bool = True) -> Admission:
         """Return whether a job of a node that runs already may have these amounts in addition."""

@@ -144,7 +144,7 @@ class Policy:
     """
 
     priorities: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_PRIORITIES))
-    order: tuple[OrderKey, ...] = ("priority", "share", "stretch", "arrival")
+    order: tuple[OrderKey, ...] = ("priority", "share", "arrival")
     attained_levels: tuple[float, ...] = ()
     stretch: float = 500.0
     age_per_day: float = 0.0
@@ -154,7 +154,7 @@ class Policy:
     share_users: bool = False
     queues: tuple[QueueRule, ...] = ()
     backfill: Backfill = Backfill()
-    preemption: Preemption = field(default_factory=lambda: Preemption(gain=10.0))
+    preemption: Preemption = field(default_factory=Preemption)
     grace_s: float = DEFAULT_GRACE_S
     min_run_s: float = 0.0
     evictions_per_day: int | None = None
