@@ -91,7 +91,7 @@ arrivals = st.lists(
     st.tuples(jobs(), st.sampled_from([0.0, 0.0, 5.0, 40.0])), min_size=3, max_size=16
 )
 SETTINGS = settings(
-    max_examples=20,
+    max_examples=12,
     deadline=None,
     phases=(Stages.generate,),
     suppress_health_check=list(HealthCheck),

@@ -136,7 +136,7 @@ def test_random_lives_keep_every_invariant_and_end() -> None:
     run_state_machine_as_test(
         Lives,
         settings=settings(
-            max_examples=30,
+            max_examples=20,
             stateful_step_count=30,
             phases=(Stages.generate,),  # a life cannot be shrunk within a test run's time
             deadline=None,

@@ -54,7 +54,7 @@ def fits_when_empty(row: TraceJob) -> bool:
     return row.members <= NODES * per_node
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(traces(), POLICIES, SHORT, SHORT, st.sampled_from([0.0, 3.0, 100.0]))
 def test_no_job_and_no_work_is_lost(
     trace: list[TraceJob], policy: Policy, start_s: float, stop_s: float, save_s: float

@@ -38,7 +38,7 @@ from gantree.core.over import Over
 from gantree.core.room import Wanted, make_room
 from gantree.core.state import JobState
 from gantree.core.waiting import eligible, in_order
-from gantree.core.wakes import Wakes
+from gantree.core.wakes import Wakes, last_of_lines
 from gantree.core.ways import Ways, rations_models
 from gantree.model.facts import ClaimDropped, PriorityChanged
 from gantree.model.jobs import Job
@@ -83,7 +83,7 @@ class Cycle:
         self._growth = Growth(taste)
         self._freeable = Freeable()
         self._over = Over()
-        self._came: frozenset[Line] = frozenset()
+        self._came: dict[Line, Position] = {}
         self._settled_at = -1
         self._closed: set[str] = set()
         self._boosted_until: float | None = None
@@ -132,6 +132,8 @@ class Cycle:
             return True
         if self._moves and len(draft.facts) > facts:
             return True
+        if not ledger.lines.signatures:  # nobody waits
+            return False
         return before != (ledger.room_version, ledger.holders_version)
 
     def _walk(self, draft: Draft) -> bool:
@@ -194,7 +196,8 @@ class Cycle:
             return True  # those behind the front were left out before
         if self._worth_asking(draft, line, state):
             return True
-        return self._wakes.is_told(line) or line in self._came
+        last = self._came.get(line)
+        return self._wakes.is_told_behind(line, position) or (last is not None and position <= last)
 
     def _forget_outdated(self, ledger: Ledger) -> None:
         versions = (ledger.room_version, ledger.holders_version)
@@ -338,14 +341,16 @@ class Cycle:
                 draft.record(PriorityChanged(at=draft.now, job=state.job, priority=number))
 
 
-def _lines_of_newcomers(draft: Draft) -> frozenset[Line]:
-    """The lines of those who began to wait just now, where one of them may take the place of an estimated start."""
+def _lines_of_newcomers(draft: Draft) -> dict[Line, Position]:
+    """The lines, and the last of each, of those who began to wait just now.
+
+    Only where one of them may take the place of an estimated start.
+    """
     ledger = draft.ledger
     if all(booking.promised for booking in ledger.bookings.values()):
-        return frozenset()
+        return {}
     came = (ledger.jobs[fact.job] for fact in draft.facts if isinstance(fact, CAME))
-    waiting = (state.line for state in came if state.phase is Phase.PENDING)
-    return frozenset(line for line in waiting if line is not None)
+    return last_of_lines(state for state in came if state.phase is Phase.PENDING)
 
 
 class _Admits:

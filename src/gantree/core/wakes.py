@@ -12,18 +12,20 @@ signature, not for each job: of ten thousand that wait, an event looks at the fe
 Everything here can be forgotten: a walk over all lines must decide the same, and a test holds it to that.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 
 from gantree.core.ledger import Ledger
+from gantree.core.state import JobState
 from gantree.model.jobs import Job, Shape
 from gantree.placement.sizes import sizes_of
 from gantree.placement.slots import slots_of
-from gantree.policy.order import Line
+from gantree.policy.order import Line, Position
 from gantree.topology.occupancy import Occupancy
 
-MayMakeRoom = Callable[[Line], bool]
+FEW = 4
+"""So few signatures are asked without a bound: to search is quicker than to keep an index of shapes for bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Wakes:
         self._fitting: dict[int, bool] = {}
         self._passes_until = 0.0
         self._lowest = inf
-        self._told: frozenset[Line | None] = frozenset()
+        self._told: dict[Line, Position] = {}
 
     def look(self, ledger: Ledger) -> None:
         """Count what is there, if any fact was applied since the last time."""
@@ -81,9 +83,12 @@ class Wakes:
             return
         self._applied = ledger.applied
         held_gpus, self._passes_until, self._lowest = _reserved(ledger)
-        self._told = frozenset(ledger.jobs[job].line for job in ledger.bookings)
+        self._told = last_of_lines(ledger.jobs[job] for job in ledger.bookings)
         most_of_where: dict[int, int] = {}
         self._fitting = {}
+        if len(ledger.lines.signatures) <= FEW:
+            self._fitting = dict.fromkeys(ledger.lines.signatures, False)
+            return
         for signature in ledger.lines.signatures:
             need = self.need(ledger, signature)
             most = most_of_where.get(need.where)
@@ -107,6 +112,11 @@ class Wakes:
         """Whether a job of a line was told a start."""
         return line in self._told
 
+    def is_told_behind(self, line: Line, position: Position) -> bool:
+        """Whether a job of a line was told a start that stands at a position or behind it."""
+        last = self._told.get(line)
+        return last is not None and position <= last
+
     def any_of(self, ledger: Ledger, queue: int) -> bool:
         """Whether any line of a queue may fit, or was told a start."""
         if not self._fitting and not self._told:
@@ -114,7 +124,7 @@ class Wakes:
         in_queue = ledger.lines.signatures_in(queue).keys()
         if not in_queue.isdisjoint(self._fitting):
             return True
-        return any(line is not None and line.queue == queue for line in self._told)
+        return any(line.queue == queue for line in self._told)
 
     def suffices(self, ledger: Ledger, line: Line, freeable_gpus: int) -> bool:
         """Whether a line might fit if so many GPUs more were free; by GPUs alone, so never wrongly no."""
@@ -135,6 +145,15 @@ class Wakes:
             need = Need(need.shape, need.tier, need.slots, need.gpus, where)
             self._needs[signature] = need
         return need
+
+
+def last_of_lines(waiting: Iterable[JobState]) -> dict[Line, Position]:
+    """Of some jobs that wait, the last of each line."""
+    last: dict[Line, Position] = {}
+    for state in waiting:
+        assert state.line is not None, f"{state.job} waits in no line"
+        last[state.line] = max(last.get(state.line, state.position), state.position)
+    return last
 
 
 def _most(rooms: Occupancy, need: Need) -> int:

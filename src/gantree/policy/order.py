@@ -21,7 +21,7 @@ asked.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
@@ -168,7 +168,7 @@ class Lines:
         return first <= standing[place - 1].position
 
     @property
-    def signatures(self) -> Iterable[int]:
+    def signatures(self) -> Collection[int]:
         """The signatures of those who wait."""
         return self._lines_of_signature.keys()
 
