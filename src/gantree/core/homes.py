@@ -12,7 +12,7 @@ Which cells, and what keeps them safe, is `planning.cells`.
 from gantree.core.draft import Draft
 from gantree.core.ledger import BOOKING, CLAIM, Ledger
 from gantree.core.lifecycle import save_then_stop, start
-from gantree.core.room import move_home
+from gantree.core.room import move
 from gantree.core.state import JobState
 from gantree.core.waiting import eligible, in_order
 from gantree.model.facts import (
@@ -129,7 +129,7 @@ class Homes:
             if owner.startswith(CLAIM):
                 self._drop_claim(draft, owner.removeprefix(CLAIM), state)
         if state.phase is not Phase.PENDING:
-            move_home(draft, state, plan.placement)
+            move(draft, state, plan.placement, StopCause.MOVED, at_home=True)
         elif not guests and not ledger.rooms().missing(plan.placement.members):
             start(draft, state, plan.placement, at_home=True)
             return

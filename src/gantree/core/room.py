@@ -350,9 +350,18 @@ def _moves(
 
 
 def move(
-    draft: Draft, state: JobState, placement: Placement, cause: StopCause, by: str = ""
+    draft: Draft,
+    state: JobState,
+    placement: Placement,
+    cause: StopCause,
+    by: str = "",
+    *,
+    at_home: bool = False,
 ) -> None:
-    """Let a gang go on at another place of its own: that is held for it, and it saves and stops."""
+    """Let a gang go on at another place of its own: that is held for it, and it saves and stops.
+
+    at_home: in a cell of its queue; one that is there and changes its size stays there.
+    """
     draft.record(
         GangMoving(
             at=draft.now,
@@ -361,25 +370,10 @@ def move(
             placement=placement,
             cause=cause,
             by=by,
-            at_home=state.at_home and cause is StopCause.RESIZED,
+            at_home=at_home or (state.at_home and cause is StopCause.RESIZED),
         )
     )
     save_then_stop(draft, state, cause, draft.ledger.policy)
-
-
-def move_home(draft: Draft, state: JobState, placement: Placement) -> None:
-    """Let a guest go on in a cell of its queue."""
-    draft.record(
-        GangMoving(
-            at=draft.now,
-            job=state.job,
-            attempt=state.attempt,
-            placement=placement,
-            cause=StopCause.MOVED,
-            at_home=True,
-        )
-    )
-    save_then_stop(draft, state, StopCause.MOVED, draft.ledger.policy)
 
 
 def _stop_for(draft: Draft, wanted: Wanted, plan: Plan, taste: Taste) -> None:
