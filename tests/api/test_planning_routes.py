@@ -73,6 +73,12 @@ def test_a_queue_takes_back_what_it_lent_and_everybody_is_told(daemon: Daemon) -
     assert "never" in daemon.client.why("guest")["refused"]
 
 
+def test_a_job_for_a_queue_that_is_not_there_is_refused_at_once(daemon: Daemon) -> None:
+    with pytest.raises(BadInput, match="there is no queue `vision`"):
+        submit(daemon, "lost", "vision", 1)
+    assert daemon.client.jobs() == []
+
+
 def test_what_was_told_survives_kill_9(tmp_path: Path) -> None:
     with Daemon(tmp_path / "state", CLUSTER) as daemon:
         submit(daemon, "a", "x", 4, "time_limit: 10m")

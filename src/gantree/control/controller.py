@@ -152,6 +152,8 @@ class Controller:
         for job in asked:
             check_commands(job)
             self.policy.priority_of(job.priority)
+            if problem := self.ledger.accounts.tree.problem(job.queue):
+                raise BadInput(f"job {job.name}: queue: {problem}")
         warnings = warnings_of(asked, self.ledger)
         chosen = self._ids.choose(asked)
         specs = with_predecessors(asked, chosen, self.ledger)
