@@ -172,3 +172,21 @@ def test_waiting_for_long_enough_outweighs_a_class() -> None:
 
 def test_a_run_time_that_nobody_knows_goes_last() -> None:
     assert key(("remaining",), UNKNOWN) == (inf,)
+
+
+def test_by_stretch_short_jobs_go_first_and_long_ones_are_not_passed_for_ever() -> None:
+    order = Order(Policy(order=("stretch",), stretch=10.0))
+    order.cluster_gpus = 8.0
+    long = order.key(Merits(200, 0, 0.0, gpus=8, expected_s=1000.0))
+    short = [
+        order.key(Merits(200, n, at_s, gpus=8, expected_s=10.0))
+        for n, at_s in enumerate((0.0, 9_000.0, 9_901.0), 1)
+    ]
+    assert long == (10_000.0,)
+    assert short == [(100.0,), (9_100.0,), (10_001.0,)]
+
+
+def test_by_stretch_jobs_of_unknown_run_time_go_by_arrival() -> None:
+    order = Order(Policy(order=("stretch",)))
+    wide, narrow = Merits(200, 0, 5.0, gpus=64), Merits(200, 1, 6.0, gpus=1)
+    assert order.key(wide) < order.key(narrow)

@@ -56,7 +56,8 @@ MOST_WALKS = 10_000
 """Walks of one decision. Each begins again only for a fact that the one before recorded, so this is never reached."""
 FRONT = 32
 """For so many at the front of each queue others are told to leave, and starts are told; who stands behind them waits
-for its turn. All of a queue of thousands is looked at for free room, but not for everybody's victims."""
+for its turn. Who is held, waits for other jobs or can never fit is not counted. All of a queue of thousands is looked
+at for free room, but not for everybody's victims."""
 
 
 class Cycle:
@@ -84,6 +85,10 @@ class Cycle:
         self._freeable = Freeable()
         self._over = Over()
         self._came: dict[Line, Position] = {}
+        self._fronts: dict[int, int] = {}
+        self._fronts_at: tuple[int, float] = (-1, 0.0)
+        self._ever_fits: dict[int, bool] = {}
+        self._fabric: object = None
         self._settled_at = -1
         self._closed: set[str] = set()
         self._boosted_until: float | None = None
@@ -168,11 +173,12 @@ class Cycle:
         ledger = draft.ledger
         if self._wakes.is_told(line) or line in self._came:
             return True
-        if place < FRONT and self._desk.wants_more(ledger):
+        if place < self._front(ledger, line.queue, draft.now) and self._desk.wants_more(ledger):
             return True
         if self._wakes.may_fit(line, draft.now) and not self._over.is_over(ledger, line):
             return True
-        return place < FRONT and self._may_make_room(ledger, line, draft.now)
+        in_front = place < self._front(ledger, line.queue, draft.now)
+        return in_front and self._may_make_room(ledger, line, draft.now)
 
     def is_any_awake(self, draft: Draft, queue: int, place: int) -> bool:
         """Whether any line of a queue might be awake of which nobody is among the first `place`."""
@@ -180,11 +186,12 @@ class Cycle:
         self._wakes.look(ledger)
         if self._wakes.any_of(ledger, queue):
             return True
-        if place < FRONT and self._desk.wants_more(ledger):
+        if place < self._front(ledger, queue, draft.now) and self._desk.wants_more(ledger):
             return True
         if any(line.queue == queue for line in self._came):
             return True
-        return place < FRONT and self._freeable.any_for(ledger, queue)
+        in_front = place < self._front(ledger, queue, draft.now)
+        return in_front and self._freeable.any_for(ledger, queue)
 
     def _goes_on(self, draft: Draft, line: Line, position: Position) -> bool:
         """Whether the next of a line is to be looked at."""
@@ -225,13 +232,43 @@ class Cycle:
         """What the answer of a search depends on beside the occupancy."""
         return state.signature, passed_by(ledger, state, now)
 
+    def _front(self, ledger: Ledger, queue: int, now: float) -> int:
+        """How many of a queue are its front: up to the last of FRONT that wait for room and might ever have it."""
+        if len(ledger.lines.in_queue(queue)) <= FRONT:
+            return FRONT
+        if self._fronts_at != (ledger.applied, now):
+            self._fronts_at = (ledger.applied, now)
+            self._fronts.clear()
+        if queue not in self._fronts:
+            found = place = 0
+            for place, each in enumerate(ledger.lines.in_queue(queue), 1):  # noqa: B007 - read after the loop
+                state = ledger.jobs[each.position.job]
+                found += eligible(ledger, state, now) and self._may_ever_fit(ledger, state)
+                if found == FRONT:
+                    break
+            self._fronts[queue] = place
+        return self._fronts[queue]
+
+    def _may_ever_fit(self, ledger: Ledger, state: JobState) -> bool:
+        """Whether the empty, healthy fabric holds a gang; of one with a choice of sizes or models that is not asked."""
+        rooms, spec = ledger.rooms(), state.spec
+        if self._fabric is not rooms.fabric:
+            self._fabric = rooms.fabric
+            self._ever_fits.clear()
+        if state.signature not in self._ever_fits:
+            chosen = spec.elastic is not None or self._has_ways(spec)
+            self._ever_fits[state.signature] = chosen or fits(rooms.emptied(), spec)
+        return self._ever_fits[state.signature]
+
     def _may_make_room(self, ledger: Ledger, line: Line, now: float) -> bool:
         """Whether others might give up enough room for a line, as far as that is quickly told."""
         if line in self._retry_at:
             moment = self._retry_at[line]
             return moment is not None and moment <= now
         freeable = self._freeable.most(ledger, line)
-        if not freeable or not ledger.lines.stands_before(line, FRONT):
+        if not freeable or not ledger.lines.stands_before(
+            line, self._front(ledger, line.queue, now)
+        ):
             return False
         if not self._wakes.suffices(ledger, line, freeable):
             return False
