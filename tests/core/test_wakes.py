@@ -1,6 +1,6 @@
 """Asking only those who could get another answer decides the same as asking everybody every time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from gantree.model.events import (
 )
 from gantree.model.jobs import Job, TopologyWish
 from gantree.planning.taste import taste_of
-from gantree.policy.order import Line
+from gantree.policy.order import Line, Standing
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
 
@@ -41,10 +41,10 @@ RULES = (
 class AsksEverybody(Cycle):
     """A cycle that trusts no bound and no memory."""
 
-    def is_awake(self, draft: Draft, line: Line, place: int) -> bool:
-        return True
+    def awake_in(self, draft: Draft, queue: int) -> Sequence[Standing]:
+        return tuple(draft.ledger.lines.in_queue(queue))
 
-    def is_any_awake(self, draft: Draft, queue: int, place: int) -> bool:
+    def is_awake(self, draft: Draft, standing: Standing) -> bool:
         return True
 
     def _worth_asking(self, draft: Draft, line: Line, state: JobState) -> bool:

@@ -198,6 +198,10 @@ class Accounts:
         """Whether its queue lets a gang that holds a place hold these amounts instead."""
         return not self.admission(state, amounts, [state.job]).refused
 
+    def pushed_out(self) -> int:
+        """A number that grows whenever a gang is no longer owed the place that it holds, because another one came."""
+        return self.quota.pushed_out() if self._guarantees else 0
+
     def is_owed(self, state: JobState) -> bool:
         """Whether a gang that holds a place is within what its queue is guaranteed."""
         if state.at_home:
@@ -256,7 +260,7 @@ class Accounts:
             return False
         if self.policy.preemption.by == "priority" and state.priority < other.priority:
             return False
-        return self._is_due(state) or not self._is_due(other)
+        return self.is_due(state) or not self.is_due(other)
 
     def goes_before(self, state: JobState, other: JobState) -> bool:
         """Whether a waiting job goes before another: between queues by what comes before shares, in one by it all."""
@@ -269,16 +273,16 @@ class Accounts:
         """Whether a waiting job is within what its queue is guaranteed, and a waiting one of another queue is not."""
         if state.spec.queue == other.spec.queue:
             return False
-        return self._is_due(state) and not self._is_due(other)
+        return self.is_due(state) and not self.is_due(other)
 
-    def _is_due(self, state: JobState) -> bool:
+    def is_due(self, state: JobState) -> bool:
         """Whether what a waiting job asks for is within what its queue is guaranteed, beside those that run."""
         if not self.is_guaranteed(state.queue):
             return False
         key = state.queue, state.signature, state.spec.preemptible
         if key not in self._due:
             answer = self.quota.room(state.queue, self.asked(state), state.spec.preemptible)
-            self._due[key] = answer.state == "owed" or answer.reclaim
+            self._due[key] = answer.takes_back
         return self._due[key]
 
     def _held_by(self, state: JobState) -> Amounts:

@@ -262,20 +262,23 @@ class Desk:
             return
         if state.job in ledger.bookings:
             self._heads += 1
-        elif self._in_vain < self._most and waits_for_room(ledger, state):
-            told = self._tell(draft, state)
+        elif self._in_vain < self._most and self._has_turn(draft, state):
+            later = first_in_the_way(ledger, state) if self._is_full(ledger) else None
+            told = book(draft, state, self._taste, instead=later)
             self._heads += told
             self._in_vain += not told
 
-    def _tell(self, draft: Draft, state: JobState) -> bool:
-        """Reserve; where there are enough, one that has just come takes the place of an estimate that is after it."""
-        ledger, later = draft.ledger, None
-        if len(ledger.bookings) >= self._most:
+    def _is_full(self, ledger: Ledger) -> bool:
+        return len(ledger.bookings) >= self._most
+
+    def _has_turn(self, draft: Draft, state: JobState) -> bool:
+        """Whether there is a start to be told; where all are, one that has just come may take an estimate's place."""
+        ledger = draft.ledger
+        if self._is_full(ledger):
             has_come = any(isinstance(fact, CAME) and fact.job == state.job for fact in draft.facts)
-            later = first_in_the_way(ledger, state) if has_come else None
-            if later is None:
+            if not has_come or first_in_the_way(ledger, state) is None:
                 return False
-        return book(draft, state, self._taste, instead=later)
+        return waits_for_room(ledger, state)
 
     def review(self, draft: Draft) -> bool:
         """After the walk: make anew what does not stand, and better what can be; whether anything has changed."""

@@ -21,7 +21,7 @@ the same.
 Room that is given up is held for its claimant; claims are settled before anything else is placed.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import partial
 from math import inf
 
@@ -49,7 +49,7 @@ from gantree.placement.search import find, fits
 from gantree.placement.taste import Taste
 from gantree.planning.rightsize import chooses
 from gantree.policy.boosts import boost_of, next_expiry
-from gantree.policy.order import Line, Position
+from gantree.policy.order import Line, Position, Standing
 from gantree.policy.rules import Policy
 
 MOST_WALKS = 10_000
@@ -85,8 +85,8 @@ class Cycle:
         self._freeable = Freeable()
         self._over = Over()
         self._came: dict[Line, Position] = {}
-        self._fronts: dict[int, int] = {}
-        self._fronts_at: tuple[int, float] = (-1, 0.0)
+        self._fronts: dict[int, tuple[int, float, int]] = {}
+        self._quiet: dict[int, tuple[Hashable, float]] = {}
         self._ever_fits: dict[int, bool] = {}
         self._fabric: object = None
         self._settled_at = -1
@@ -125,26 +125,27 @@ class Cycle:
     def _brings_up_answers(self, draft: Draft) -> bool:
         """Walk, and make told starts anew; whether some may get another answer now.
 
-        Who was told to leave in this walk may leave room to those that it had asked before, too; and room that was
-        reserved when claims were settled may be free by now.
+        Room that was reserved when claims were settled may be free by now.
         """
         ledger = draft.ledger
         self._settle_claims(draft)
         if self._moves:  # whether moves pay changes with time, and with what is told and saved
             self._retry_at.clear()
-        facts, before = len(draft.facts), (ledger.room_version, ledger.holders_version)
+            self._quiet.clear()
+        facts, before = len(draft.facts), (ledger.room_version, self._freeable.grown(ledger))
         if not self._walk(draft) or self._desk.review(draft):
             return True
         if self._moves and len(draft.facts) > facts:
             return True
         if not ledger.lines.signatures:  # nobody waits
             return False
-        return before != (ledger.room_version, ledger.holders_version)
+        return before != (ledger.room_version, self._freeable.grown(ledger))
 
     def _walk(self, draft: Draft) -> bool:
         """Ask every job that might start or make room, and tell the first that wait; False where it must begin again.
 
-        Where starts are told anew, all lines are walked, or somebody could pass one who is to be told.
+        It must where one who was told a start has started, so that the next is told one before others pass it; and
+        where room might be made that could not be before: whoever goes first is asked first.
         """
         ledger = draft.ledger
         self._forget_outdated(ledger)
@@ -152,7 +153,7 @@ class Cycle:
         self._desk.open(ledger)
         self._came = _lines_of_newcomers(draft)
         admits = None if self._in_turn else _Admits(self, draft)
-        ask = partial(self._goes_on, draft)
+        ask, grown = partial(self._goes_on, draft), self._freeable.grown(ledger)
         for line, position in in_order(ledger, draft.now, ask, admits=admits):
             state = ledger.jobs[position.job]
             if not eligible(ledger, state, draft.now):
@@ -166,32 +167,56 @@ class Cycle:
                 self._desk.consider(draft, state)
             elif was_told:
                 return False
+            if self._freeable.grown(ledger) != grown:
+                return False
         return True
 
-    def is_awake(self, draft: Draft, line: Line, place: int) -> bool:
-        """Whether a job of a line behind `place` others might get another answer now, or may be told a start."""
+    def awake_in(self, draft: Draft, queue: int) -> Sequence[Standing]:
+        """Those of a queue who might get another answer as things are, or may be told a start."""
         ledger = draft.ledger
+        all_of_queue = ledger.lines.in_queue(queue)
+        front = self._awake_in_front(draft, queue)
+        lines = {line for line in (*self._wakes.told, *self._came) if line.queue == queue}
+        fitting = self._wakes.fitting_in(ledger, queue)
+        if not lines and not fitting:
+            return front
+        chosen = [
+            each for each in all_of_queue if each.line.signature in fitting or each.line in lines
+        ]
+        return sorted({*front, *chosen}) if front else chosen
+
+    def _awake_in_front(self, draft: Draft, queue: int) -> list[Standing]:
+        """Those at the front of a queue for whom room might be made, or who may be told a start."""
+        ledger, now = draft.ledger, draft.now
+        front = ledger.lines.in_queue(queue)[: self._front(ledger, queue, now)]
+        if self._desk.wants_more(ledger):
+            return list(front)
+        key = (self._freeable.grown(ledger), ledger.lines.changes_in(queue))
+        quiet = self._quiet.get(queue)
+        if quiet is not None and quiet[0] == key and now < quiet[1]:
+            return []
+        awake = [each for each in front if self._may_make_room(ledger, each.line, now)]
+        if not awake:
+            moments = (self._retry_at.get(each.line) for each in front)
+            until = min((moment for moment in moments if moment is not None), default=inf)
+            self._quiet[queue] = (key, until)
+        return awake
+
+    def is_awake(self, draft: Draft, standing: Standing) -> bool:
+        """Whether one of them still might."""
+        ledger, line = draft.ledger, standing.line
+        self._wakes.look(ledger)
         if self._wakes.is_told(line) or line in self._came:
-            return True
-        if place < self._front(ledger, line.queue, draft.now) and self._desk.wants_more(ledger):
             return True
         if self._wakes.may_fit(line, draft.now) and not self._over.is_over(ledger, line):
             return True
-        in_front = place < self._front(ledger, line.queue, draft.now)
-        return in_front and self._may_make_room(ledger, line, draft.now)
+        if not self._stands_in_front(ledger, standing, draft.now):
+            return False
+        return self._desk.wants_more(ledger) or self._may_make_room(ledger, line, draft.now)
 
-    def is_any_awake(self, draft: Draft, queue: int, place: int) -> bool:
-        """Whether any line of a queue might be awake of which nobody is among the first `place`."""
-        ledger = draft.ledger
-        self._wakes.look(ledger)
-        if self._wakes.any_of(ledger, queue):
-            return True
-        if place < self._front(ledger, queue, draft.now) and self._desk.wants_more(ledger):
-            return True
-        if any(line.queue == queue for line in self._came):
-            return True
-        in_front = place < self._front(ledger, queue, draft.now)
-        return in_front and self._freeable.any_for(ledger, queue)
+    def version(self, draft: Draft) -> int:
+        """A number that changes whenever somebody might get another answer that could not before."""
+        return self._freeable.grown(draft.ledger)
 
     def _goes_on(self, draft: Draft, line: Line, position: Position) -> bool:
         """Whether the next of a line is to be looked at."""
@@ -207,7 +232,7 @@ class Cycle:
         return self._wakes.is_told_behind(line, position) or (last is not None and position <= last)
 
     def _forget_outdated(self, ledger: Ledger) -> None:
-        versions = (ledger.room_version, ledger.holders_version)
+        versions = (ledger.room_version, self._freeable.grown(ledger))
         if versions[0] != self._versions[0]:
             self._refused.clear()
         if versions != self._versions:
@@ -234,20 +259,35 @@ class Cycle:
 
     def _front(self, ledger: Ledger, queue: int, now: float) -> int:
         """How many of a queue are its front: up to the last of FRONT that wait for room and might ever have it."""
-        if len(ledger.lines.in_queue(queue)) <= FRONT:
+        all_of_queue = ledger.lines.in_queue(queue)
+        if len(all_of_queue) <= FRONT:
             return FRONT
-        if self._fronts_at != (ledger.applied, now):
-            self._fronts_at = (ledger.applied, now)
-            self._fronts.clear()
-        if queue not in self._fronts:
-            found = place = 0
-            for place, each in enumerate(ledger.lines.in_queue(queue), 1):  # noqa: B007 - read after the loop
-                state = ledger.jobs[each.position.job]
-                found += eligible(ledger, state, now) and self._may_ever_fit(ledger, state)
-                if found == FRONT:
-                    break
-            self._fronts[queue] = place
-        return self._fronts[queue]
+        known = self._fronts.get(queue)
+        changes = ledger.lines.changes_in(queue)
+        if known is None or known[0] != changes or now >= known[1]:
+            known = self._fronts[queue] = (changes, *self._counted(ledger, all_of_queue, now))
+        return known[2]
+
+    def _counted(
+        self, ledger: Ledger, all_of_queue: Sequence[Standing], now: float
+    ) -> tuple[float, int]:
+        """(until when a front stays as it is, but for who comes and goes, how many it is)."""
+        found = place = 0
+        until = inf
+        for place, each in enumerate(all_of_queue, 1):  # noqa: B007 - read after the loop
+            state = ledger.jobs[each.position.job]
+            if state.not_before > now:
+                until = min(until, state.not_before)
+            found += eligible(ledger, state, now) and self._may_ever_fit(ledger, state)
+            if found == FRONT:
+                break
+        return until, place
+
+    def _stands_in_front(self, ledger: Ledger, standing: Standing, now: float) -> bool:
+        """Whether a job is in the front of its queue."""
+        all_of_queue = ledger.lines.in_queue(standing.line.queue)
+        front = self._front(ledger, standing.line.queue, now)
+        return len(all_of_queue) <= front or standing <= all_of_queue[front - 1]
 
     def _may_ever_fit(self, ledger: Ledger, state: JobState) -> bool:
         """Whether the empty, healthy fabric holds a gang; of one with a choice of sizes or models that is not asked."""
@@ -255,6 +295,7 @@ class Cycle:
         if self._fabric is not rooms.fabric:
             self._fabric = rooms.fabric
             self._ever_fits.clear()
+            self._fronts.clear()
         if state.signature not in self._ever_fits:
             chosen = spec.elastic is not None or self._has_ways(spec)
             self._ever_fits[state.signature] = chosen or fits(rooms.emptied(), spec)
@@ -265,15 +306,10 @@ class Cycle:
         if line in self._retry_at:
             moment = self._retry_at[line]
             return moment is not None and moment <= now
-        freeable = self._freeable.most(ledger, line)
-        if not freeable or not ledger.lines.stands_before(
-            line, self._front(ledger, line.queue, now)
-        ):
-            return False
-        if not self._wakes.suffices(ledger, line, freeable):
+        if not ledger.lines.stands_before(line, self._front(ledger, line.queue, now)):
             return False
         is_over = self._over.is_over(ledger, line)
-        return self._freeable.may_make_room(ledger, line, is_over, self._wakes.suffices)
+        return self._freeable.may_make_room(ledger, line, is_over, self._wakes)
 
     # ----- one job
 
@@ -391,15 +427,20 @@ def _lines_of_newcomers(draft: Draft) -> dict[Line, Position]:
 
 
 class _Admits:
-    """Which lines a walk looks at (`policy.walk.Admits`)."""
+    """Whom a walk looks at (`policy.walk.Admits`)."""
 
     def __init__(self, cycle: Cycle, draft: Draft) -> None:
         self._cycle, self._draft = cycle, draft
 
-    def line(self, line: Line, place: int) -> bool:
-        """Whether a job of a line behind others of its queue."""
-        return self._cycle.is_awake(self._draft, line, place)
+    @property
+    def version(self) -> int:
+        """Changes whenever somebody may be who was not before."""
+        return self._cycle.version(self._draft)
 
-    def any_of(self, queue: int, place: int) -> bool:
-        """Whether anybody in a queue behind the first of it."""
-        return self._cycle.is_any_awake(self._draft, queue, place)
+    def those_of(self, queue: int) -> Sequence[Standing]:
+        """Those of a queue who are to be looked at."""
+        return self._cycle.awake_in(self._draft, queue)
+
+    def still(self, standing: Standing) -> bool:
+        """Whether one of these still is."""
+        return self._cycle.is_awake(self._draft, standing)

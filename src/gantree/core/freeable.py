@@ -10,23 +10,22 @@ Counted anew when somebody has taken a place or begun to leave one, or starts we
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
+from gantree.core.bounds import Bounds, Places
 from gantree.core.holds import outranks
 from gantree.core.ledger import BOOKING, CLAIM, Ledger
 from gantree.core.rights import overrules
 from gantree.core.room import in_the_way, room_to_come
 from gantree.core.state import JobState
+from gantree.core.wakes import Wakes
+from gantree.core.ways import answers
 from gantree.placement.search import fits
 from gantree.planning.rightsize import chooses
 from gantree.policy.order import Line
-from gantree.policy.rules import Amounts
 from gantree.topology.occupancy import Occupancy
-
-Suffices = Callable[[Ledger, Line, int], bool]
-"""Whether so many GPUs more might be enough for a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +44,14 @@ class Freeable:
     """The bounds of the moment, by priority, queue and what gives way; filled when asked."""
 
     def __init__(self) -> None:
-        self._applied = -1
+        self._looked_at = self._applied = -1
+        self._grown = 0
+        self._causes: tuple[object, ...] = ()
         self._versions: tuple[object, ...] = ()
         self._most: dict[tuple[int, int], int] = {}
-        self._any: dict[int, bool] = {}
+        self._in_vain: dict[Line, str] = {}
+        self._places: Places | None = None
+        self._bounds: Bounds | None = None
         self._gpus_below: list[int] = [0]
         self._known_gpus: dict[tuple[int, int], int] = {}
         self._stay: list[JobState] = []
@@ -63,26 +66,70 @@ class Freeable:
         self._elastic = 0
         self._estimates: dict[str, int] = {}
         self._of_others: dict[int, int] = {}
-        self._owed_yet: dict[int, Amounts] = {}
+        self._owed_lines: dict[Hashable, bool] = {}
         self._emptied: dict[Hashable, Occupancy] = {}
         self._fits: dict[Hashable, bool] = {}
 
-    def may_make_room(self, ledger: Ledger, line: Line, is_over: bool, suffices: Suffices) -> bool:
-        """Whether others might give up enough for a line; is_over: its quota says no; suffices: by GPUs alone."""
+    def grown(self, ledger: Ledger) -> int:
+        """A number that changes whenever room might be made for somebody for whom it could not before.
+
+        That somebody takes a place is no such cause: who might be stopped has what was free. It is one where others
+        are then no longer owed theirs.
+        """
+        if self._looked_at != ledger.applied:
+            self._looked_at = ledger.applied
+            accounts = ledger.accounts
+            due = tuple(
+                accounts.is_due(ledger.jobs[job]) for job in (*ledger.bookings, *ledger.claims)
+            )
+            versions = (ledger.room_version, ledger.holders_version)
+            causes = (*versions, accounts.pushed_out(), due)
+            if causes != self._causes:
+                self._causes = causes
+                self._grown += 1
+                self._in_vain.clear()
+        return self._grown
+
+    def may_make_room(self, ledger: Ledger, line: Line, is_over: bool, wakes: Wakes) -> bool:
+        """Whether others might give up enough for a line; is_over: its quota says no."""
+        self.grown(ledger)
+        head = ledger.lines[line][0].job
+        if self._in_vain.get(line) == head:
+            return False
         self._count(ledger)
-        asks = (ledger.lines[line][0].job, is_over)
         known = self._answers.get(line)
-        if known is None or known[0] != asks:
-            known = self._answers[line] = (asks, self._judge(ledger, line, is_over, suffices))
+        if known is None or known[0] != (head, is_over):
+            known = ((head, is_over), self._judge(ledger, line, is_over, wakes))
+            self._answers[line] = known
+            if not known[1]:
+                self._in_vain[line] = head
         return known[1]
 
-    def _judge(self, ledger: Ledger, line: Line, is_over: bool, suffices: Suffices) -> bool:
+    def _judge(self, ledger: Ledger, line: Line, is_over: bool, wakes: Wakes) -> bool:
+        moves = ledger.policy.defragment == "apply"  # anybody might
+        if not moves and not self._in_bounds(ledger, line, wakes):
+            return False
         if is_over and not self.may_stop(ledger, line):
             return False
-        if ledger.policy.defragment == "apply":  # anybody might move
-            return suffices(ledger, line, self.most(ledger, line))
+        if moves:
+            return wakes.suffices(ledger, line, self.most(ledger, line))
         gpus = self.by(ledger, line)
-        return gpus > 0 and suffices(ledger, line, gpus) and self.may_fit(ledger, line)
+        return gpus > 0 and wakes.suffices(ledger, line, gpus) and self.may_fit(ledger, line)
+
+    def _in_bounds(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
+        """Whether a line might fit by counts of GPUs alone; one that was told a start has room of its own."""
+        if line in self._told:
+            return True
+        fabric = ledger.rooms().fabric
+        if self._places is None or self._places.fabric is not fabric:
+            self._places = Places(fabric)
+        if self._bounds is None:
+            self._places.forget(ledger.holding)
+            promised = [told.placement for told in ledger.bookings.values() if told.promised]
+            kept = in_the_way(self._stay, promised) if promised else ()
+            self._bounds = Bounds(ledger, self._stay, kept, self._places)
+        head = ledger.jobs[ledger.lines[line][0].job]
+        return self._bounds.may_fit(head, wakes.need(ledger, line.signature))
 
     def most(self, ledger: Ledger, line: Line) -> int:
         """GPUs that might become free at most for anybody of a queue and priority: a first, coarse bound."""
@@ -91,15 +138,6 @@ class Freeable:
         known = self._most.get(key)
         if known is None:
             known = self._most[key] = self._at_most(ledger, *key)
-        return known
-
-    def any_for(self, ledger: Ledger, queue: int) -> bool:
-        """Whether anything might become free for anybody who waits in a queue."""
-        self._count(ledger)
-        known = self._any.get(queue)
-        if known is None:
-            priority = max((each.line.priority for each in ledger.lines.in_queue(queue)), default=0)
-            known = self._any[queue] = self._at_most(ledger, queue, priority) > 0
         return known
 
     def _at_most(self, ledger: Ledger, queue: int, priority: int) -> int:
@@ -218,18 +256,18 @@ class Freeable:
         if queue not in self._of_others:
             borrowers = ledger.accounts.quota.borrowers(queue)
             self._of_others[queue] = sum(_touched(ledger.jobs[owner]) for owner in borrowers)
-            self._owed_yet[queue] = ledger.accounts.quota.owed_yet(queue)
         return self._of_others[queue]
 
     def _is_owed(self, ledger: Ledger, line: Line) -> bool:
-        """Whether all that a gang of a line asks for may be within the guarantee of its queue."""
+        """Whether a gang of a line takes back what others borrow: some way of it is within its queue's guarantee."""
         head = ledger.jobs[ledger.lines[line][0].job]
-        if chooses(head.spec):  # what it asks for depends on the way
+        if chooses(head.spec):  # its ways are many
             return True
-        asked = ledger.accounts.asked(head)
-        return all(
-            asked.get(what, 0.0) <= amount for what, amount in self._owed_yet[line.queue].items()
-        )
+        key = (line.queue, line.signature, line.preemptible, head.job if ledger.claims else None)
+        if key not in self._owed_lines:
+            told = answers(ledger, head)
+            self._owed_lines[key] = any(admission.takes_back for _, admission in told)
+        return self._owed_lines[key]
 
     def _who_leaves(self, ledger: Ledger, line: Line, head: JobState) -> Hashable:
         """The same for all lines for which the same owners might leave."""
@@ -255,12 +293,11 @@ class Freeable:
         if self._applied == ledger.applied:
             return
         self._applied = ledger.applied
-        self._any.clear()  # others may wait by now
         told = tuple(
             (job, told.made_at, ledger.jobs[job].position) for job, told in ledger.bookings.items()
         )
         claims = tuple((job, ledger.jobs[job].position) for job in ledger.claims)
-        versions = (ledger.room_version, ledger.holders_version, told, claims)
+        versions = (self.grown(ledger), ledger.placings, told, claims)
         if versions == self._versions:
             return
         self._versions = versions
@@ -286,12 +323,13 @@ class Freeable:
     def _forget(self) -> None:
         self._answers.clear()
         self._most.clear()
-        self._any.clear()
+        self._bounds = None
         self._known_gpus.clear()
         self._of_others.clear()
         self._emptied.clear()
         self._fits.clear()
         self._owed.clear()
+        self._owed_lines.clear()
         self._kept_beside.clear()
         self._victims.clear()
         self._number_of_victims.clear()

@@ -51,12 +51,12 @@ class Homes:
         self._fabric: Fabric | None = None
         self._book: CellBook | None = None
         self._queues = tuple(rule.path for rule in policy.queues if rule.cells)
-        self._idle_at: tuple[int, int, int] | None = None
+        self._idle_at: tuple[int, ...] | None = None
 
     def send(self, draft: Draft) -> None:
         """Release cells that nobody uses; send home who can go, in the order of each queue."""
         ledger = draft.ledger
-        state = (ledger.room_version, ledger.holders_version, ledger.next_seq)
+        state = _state(ledger)
         if not self._queues or self._idle_at == state:
             return
         self._release(draft)
@@ -65,7 +65,7 @@ class Homes:
                 sent = self._send(draft, queue, ledger.jobs[job])
                 if not sent and self._policy.backfill.overtake == "none":
                     break
-        self._idle_at = (ledger.room_version, ledger.holders_version, ledger.next_seq)
+        self._idle_at = _state(ledger)
 
     def spares_cells(self, ledger: Ledger, state: JobState, placement: Placement) -> bool:
         """Whether a gang may be placed where it is nobody's guest: one that can never be told to leave keeps clear."""
@@ -218,3 +218,8 @@ def _by_right(ledger: Ledger, now: float) -> tuple[dict[str, str], dict[str, flo
             harm[CLAIM + job] = 0.0
     harm.update((BOOKING + job, 0.0) for job in ledger.bookings)
     return homes, harm
+
+
+def _state(ledger: Ledger) -> tuple[int, ...]:
+    """What changes whenever a job may go home that could not before."""
+    return ledger.room_version, ledger.holders_version, ledger.placings, ledger.next_seq

@@ -65,9 +65,9 @@ BOOKING = "reserve:"
 class Ledger:
     """The state of the scheduler.
 
-    room_version grows whenever a gang that was refused might now fit, holders_version whenever a gang takes a
-    place or begins to leave one, or where it does less harm to stop it now, so that room might now be made. bound is
-    the domain of each cell that has one, by (queue, tier, number). applied counts facts.
+    room_version grows whenever a gang that was refused might now fit; holders_version whenever room might now be made
+    for one: a gang begins to leave, or it does less harm to stop it now; placings whenever a gang takes a place. bound
+    is the domain of each cell that has one, by (queue, tier, number). applied counts facts.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -88,6 +88,7 @@ class Ledger:
     room_version: int = 0
     applied: int = 0
     holders_version: int = 0
+    placings: int = 0
     leaving: dict[str, JobState] = field(default_factory=dict)
     _holders_of_priority: dict[int, int] = field(default_factory=dict)
 
@@ -231,7 +232,7 @@ def _gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
     _take(ledger, fact.job, fact.placement)
     ledger.move(state, Phase.STARTING, fact.at)
     ledger.accounts.start(state, fact.placement, fact.at)
-    ledger.holders_version += 1
+    ledger.placings += 1
     state.attempt, state.placement, state.placed_at = fact.attempt, fact.placement, fact.at
     state.running_at = state.checkpoint_at = state.request = state.deadline_at = None
     state.stop_cause = state.stop_decided_at = state.preempted_by = None
@@ -266,6 +267,7 @@ def _gang_running(ledger: Ledger, fact: GangRunning) -> None:
 def _claim(ledger: Ledger, job: str, claim: Claim) -> None:
     """A claim goes before bookings: what they hold of its room becomes its."""
     ledger.claims[job] = claim
+    ledger.lines.touch(ledger.jobs[job].queue)
     ledger.accounts.claim(ledger.jobs[job], claim.placement, at_home=claim.at_home)
     ledger.let_go(owner for owner, _ in list(ledger.held_places()))
     ledger.hold()
@@ -277,6 +279,7 @@ def _room_claimed(ledger: Ledger, fact: RoomClaimed) -> None:
 
 def _claim_dropped(ledger: Ledger, fact: ClaimDropped) -> None:
     claim = ledger.claims.pop(fact.job)
+    ledger.lines.touch(ledger.jobs[fact.job].queue)
     ledger.accounts.drop_claim(fact.job)
     ledger.jobs[fact.job].moving = None
     ledger.let_go([CLAIM + fact.job])
@@ -302,10 +305,12 @@ def _gang_at_home(ledger: Ledger, fact: GangAtHome) -> None:
 
 def _job_held(ledger: Ledger, fact: JobHeld) -> None:
     ledger.jobs[fact.job].held = True
+    ledger.lines.touch(ledger.jobs[fact.job].queue)
 
 
 def _job_released(ledger: Ledger, fact: JobReleased) -> None:
     ledger.jobs[fact.job].held = False
+    ledger.lines.touch(ledger.jobs[fact.job].queue)
     ledger.room_version += 1
 
 
@@ -335,7 +340,6 @@ def _reservation_made(ledger: Ledger, fact: ReservationMade) -> None:
         fact.starts_at, fact.promised, fact.placement, fact.waits_for, fact.slips, fact.at
     )
     ledger.hold(nodes)
-    ledger.holders_version += 1
 
 
 def _reservation_dropped(ledger: Ledger, fact: ReservationDropped) -> None:
@@ -422,6 +426,8 @@ def _job_ended(ledger: Ledger, fact: JobEnded) -> None:
     ledger.move(state, fact.outcome, fact.at)
     state.ended_at, state.exit_code, state.reason = fact.at, fact.exit_code, fact.reason
     ledger.accounts.learn(state)
+    for job in ledger.dependents.get(fact.job, ()):
+        ledger.lines.touch(ledger.jobs[job].queue)
 
 
 def _node_marked(ledger: Ledger, fact: NodeMarked) -> None:

@@ -71,11 +71,6 @@ class Wanted:
         kept = in_the_way(ledger.holding.values(), reserved) if reserved else ()
         return cls(state, spec, admission, frozenset(kept))
 
-    @property
-    def takes_back(self) -> bool:
-        """Whether it may have what others borrow of its queue's guarantee."""
-        return self.admission.state == "owed" or self.admission.reclaim
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -108,7 +103,7 @@ def whom_to_ask(ledger: Ledger, wanted: Wanted, now: float, *, everybody: bool =
 def _borrowers(ledger: Ledger, wanted: Wanted) -> frozenset[str]:
     """Jobs that run on what the gang's queue is guaranteed."""
     accounts = ledger.accounts
-    if not wanted.takes_back or not accounts.is_guaranteed(wanted.state.queue):
+    if not wanted.admission.takes_back or not accounts.is_guaranteed(wanted.state.queue):
         return frozenset()
     return frozenset(accounts.quota.borrowers(wanted.state.queue))
 

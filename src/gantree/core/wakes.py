@@ -16,11 +16,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 
+from gantree.core.holds import lifted
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
 from gantree.model.jobs import Job, Shape
+from gantree.placement.search import fits
 from gantree.placement.sizes import sizes_of
 from gantree.placement.slots import slots_of
+from gantree.planning.rightsize import chooses
 from gantree.policy.order import Line, Position
 from gantree.topology.occupancy import Occupancy
 
@@ -70,9 +73,13 @@ class Wakes:
     def __init__(self) -> None:
         self._fabric: object = None
         self._needs: dict[int, Need] = {}
+        self._specs: dict[int, Job] = {}
         self._where: dict[tuple[Shape | None, int], int] = {}
         self._applied = -1
+        self._state: tuple[object, ...] = ()
         self._fitting: dict[int, bool] = {}
+        self._fits_nowhere: dict[int, bool] = {}
+        self._freed_at = -1
         self._passes_until = 0.0
         self._lowest = inf
         self._told: dict[Line, Position] = {}
@@ -82,22 +89,51 @@ class Wakes:
         if self._applied == ledger.applied:
             return
         self._applied = ledger.applied
-        held_gpus, self._passes_until, self._lowest = _reserved(ledger)
+        state = _state(ledger)
+        if self._state == state:
+            return
+        self._state = state
         self._told = last_of_lines(ledger.jobs[job] for job in ledger.bookings)
-        most_of_where: dict[int, int] = {}
-        self._fitting = {}
+        held_gpus, self._passes_until, self._lowest = _reserved(ledger)
+        if self._freed_at != ledger.room_version:
+            self._freed_at = ledger.room_version
+            self._fits_nowhere.clear()
         if len(ledger.lines.signatures) <= FEW:
             self._fitting = dict.fromkeys(ledger.lines.signatures, False)
-            return
+        else:
+            self._fitting = self._compared(ledger, held_gpus)
+
+    def _compared(self, ledger: Ledger, held_gpus: int) -> dict[int, bool]:
+        """The signatures that may fit, as far as bounds and a search for each tell."""
+        most_of_where: dict[int, int] = {}
+        fitting, reserved = {}, []
         for signature in ledger.lines.signatures:
             need = self.need(ledger, signature)
             most = most_of_where.get(need.where)
             if most is None:
                 most = most_of_where[need.where] = _most(ledger.rooms(), need)
-            if most >= need.slots:
-                self._fitting[signature] = False
+            if most >= need.slots and self._fits(ledger, signature):
+                fitting[signature] = False
             elif held_gpus and most + _more(need, held_gpus) >= need.slots:
-                self._fitting[signature] = True
+                reserved.append(signature)
+        for signature in self._that_fit_where_reserved(ledger, reserved):
+            fitting[signature] = True
+        return fitting
+
+    def _fits(self, ledger: Ledger, signature: int) -> bool:
+        """Whether the gangs of a signature may fit as the rooms are: searched for, where one search tells it."""
+        spec = self._specs[signature]
+        several = spec.elastic is not None or chooses(spec) or spec.topology.box is not None
+        return several or ledger.rooms().keeps_spares or fits(ledger.rooms(), spec)
+
+    def _that_fit_where_reserved(self, ledger: Ledger, signatures: list[int]) -> list[int]:
+        """Those that may fit if nothing were reserved; what does not stays so until room is freed."""
+        unknown = [each for each in signatures if each not in self._fits_nowhere]
+        if unknown:
+            with lifted(ledger, [owner for owner, _ in ledger.held_places()]):
+                for signature in unknown:
+                    self._fits_nowhere[signature] = not self._fits(ledger, signature)
+        return [each for each in signatures if not self._fits_nowhere[each]]
 
     def may_fit(self, line: Line, now: float) -> bool:
         """Whether a line may fit on what is free now, or on reserved room that it may use."""
@@ -117,14 +153,15 @@ class Wakes:
         last = self._told.get(line)
         return last is not None and position <= last
 
-    def any_of(self, ledger: Ledger, queue: int) -> bool:
-        """Whether any line of a queue may fit, or was told a start."""
-        if not self._fitting and not self._told:
-            return False
-        in_queue = ledger.lines.signatures_in(queue).keys()
-        if not in_queue.isdisjoint(self._fitting):
-            return True
-        return any(line.queue == queue for line in self._told)
+    def fitting_in(self, ledger: Ledger, queue: int) -> frozenset[int]:
+        """The signatures of a queue that may fit."""
+        self.look(ledger)
+        return frozenset(ledger.lines.signatures_in(queue).keys() & self._fitting.keys())
+
+    @property
+    def told(self) -> Iterable[Line]:
+        """Lines of which a job was told a start."""
+        return self._told.keys()
 
     def suffices(self, ledger: Ledger, line: Line, freeable_gpus: int) -> bool:
         """Whether a line might fit if so many GPUs more were free; by GPUs alone, so never wrongly no."""
@@ -136,10 +173,12 @@ class Wakes:
         if self._fabric is not ledger.rooms().fabric:
             self._fabric = ledger.rooms().fabric
             self._needs.clear()
+            self._fits_nowhere.clear()
         need = self._needs.get(signature)
         if need is None:
             line = next(iter(ledger.lines.of_signature(signature)))
             spec = ledger.jobs[ledger.lines[line][0].job].spec
+            self._specs[signature] = spec
             need = Need.of(ledger.rooms(), spec)
             where = self._where.setdefault((need.shape, need.tier), len(self._where))
             need = Need(need.shape, need.tier, need.slots, need.gpus, where)
@@ -154,6 +193,12 @@ def last_of_lines(waiting: Iterable[JobState]) -> dict[Line, Position]:
         assert state.line is not None, f"{state.job} waits in no line"
         last[state.line] = max(last.get(state.line, state.position), state.position)
     return last
+
+
+def _state(ledger: Ledger) -> tuple[object, ...]:
+    """What is different whenever another gang may fit, or is told a start."""
+    held = (tuple(ledger.bookings), tuple(ledger.claims))
+    return ledger.room_version, ledger.placings, held, len(ledger.unusable), ledger.lines.kinds
 
 
 def _most(rooms: Occupancy, need: Need) -> int:

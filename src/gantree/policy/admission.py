@@ -40,6 +40,11 @@ class Admission:
         return self.state == "refused"
 
     @property
+    def takes_back(self) -> bool:
+        """Whether the job may have what others borrow of its queue's guarantee."""
+        return self.state == "owed" or self.reclaim
+
+    @property
     def words(self) -> str:
         """A part of a sentence for people, without a full stop; "" where it is not refused."""
         if not self.refused:

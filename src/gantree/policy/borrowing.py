@@ -38,6 +38,9 @@ class Borrowing:
         self._holdings: dict[str, Holding] = {}
         self._ranked_under: dict[int, list[tuple[Any, str]]] = {}
         self._found_under: dict[int, dict[str, None]] = {}
+        self._found_last: dict[int, dict[str, None]] = {}
+        self._came: dict[str, None] = {}
+        self._pushed_out = 0
 
     def __contains__(self, owner: str) -> bool:
         return owner in self._holdings
@@ -54,11 +57,13 @@ class Borrowing:
         top = holding.path[-2]
         insort(self._ranked_under.setdefault(top, []), (holding.rank, owner))
         self._found_under.pop(top, None)
+        self._came[owner] = None
 
     def remove(self, owner: str) -> Holding:
         """A job ends, and leaves the books."""
         holding = self.holding(owner)
         del self._holdings[owner]
+        self._came.pop(owner, None)
         top = holding.path[-2]
         ranked = self._ranked_under[top]
         del ranked[bisect_left(ranked, (holding.rank, owner))]
@@ -74,6 +79,19 @@ class Borrowing:
         if top not in self._found_under:
             self._found_under[top] = dict.fromkeys(reversed(self._find(top)))
         return self._found_under[top]
+
+    def pushed_out(self) -> int:
+        """Return a number that grows whenever a job is no longer owed what it held before, because another came."""
+        for top in self._ranked_under:
+            found = self.under(top)
+            before = self._found_last.get(top, {})
+            if found is not before:
+                self._pushed_out += any(
+                    owner not in before and owner not in self._came for owner in found
+                )
+                self._found_last[top] = found
+        self._came.clear()
+        return self._pushed_out
 
     def beside(self, inside: int, around: int) -> Iterator[str]:
         """Yield the jobs that borrow below a node, but not below one of its children: by queue, the last rank first."""

@@ -128,13 +128,18 @@ class Standing(NamedTuple):
 
 
 class Lines:
-    """Waiting jobs: for each queue all of them in order, and one line for all that are alike."""
+    """Waiting jobs: for each queue all of them in order, and one line for all that are alike.
+
+    kinds grows whenever a signature comes or goes.
+    """
 
     def __init__(self) -> None:
         self._positions_of_line: dict[Line, list[Position]] = {}
         self._standing_in_queue: dict[int, list[Standing]] = {}
         self._lines_of_signature: dict[int, dict[Line, None]] = {}
         self._count_in_queue: dict[int, dict[int, int]] = {}
+        self._changes_in_queue: dict[int, int] = {}
+        self.kinds = 0
 
     def __len__(self) -> int:
         return sum(len(standing) for standing in self._standing_in_queue.values())
@@ -180,8 +185,18 @@ class Lines:
         """How many jobs of each signature wait in a queue. Not to be kept: it changes."""
         return self._count_in_queue.get(queue, {})
 
+    def changes_in(self, queue: int) -> int:
+        """A number that grows whenever a job begins or ends to wait in a queue, or `touch` says so."""
+        return self._changes_in_queue.get(queue, 0)
+
+    def touch(self, queue: int) -> None:
+        """Something that a job of a queue waits for, other than room, has changed."""
+        self._changes_in_queue[queue] = self.changes_in(queue) + 1
+
     def add(self, line: Line, position: Position) -> None:
         """Put a job in its line."""
+        self.touch(line.queue)
+        self.kinds += line.signature not in self._lines_of_signature
         insort(self._positions_of_line.setdefault(line, []), position)
         insort(self._standing_in_queue.setdefault(line.queue, []), Standing(position, line))
         self._lines_of_signature.setdefault(line.signature, {})[line] = None
@@ -190,6 +205,7 @@ class Lines:
 
     def remove(self, line: Line, position: Position) -> None:
         """Take a job out of its line; it must be there."""
+        self.touch(line.queue)
         _take_out(self._positions_of_line, line, position)
         _take_out(self._standing_in_queue, line.queue, Standing(position, line))
         counts = self._count_in_queue[line.queue]
@@ -200,6 +216,7 @@ class Lines:
             del self._lines_of_signature[line.signature][line]
             if not self._lines_of_signature[line.signature]:
                 del self._lines_of_signature[line.signature]
+                self.kinds += 1
 
 
 def _take_out(lists: dict[Any, list[Any]], key: Any, entry: Any) -> None:

@@ -161,6 +161,10 @@ class Quota:
             if any(book.lends(inside) or book.short for book in books):
                 yield from self._jobs.beside(inside, around)
 
+    def pushed_out(self) -> int:
+        """Return a number that grows whenever a running job is no longer owed what it holds, because another came."""
+        return self._jobs.pushed_out()
+
     def free(self) -> None:
         """Jobs that were refused may be admitted now for another cause than what runs."""
         self._freed(ROOT)
@@ -217,15 +221,6 @@ class Quota:
         """Return what a job of a node could have now without taking anything back; limits aside."""
         path = self._path(node)
         return self._figures(node, lambda book: book.available(path))
-
-    def owed_yet(self, node: int) -> Amounts:
-        """Return how much more jobs of a node could hold of each rationed resource without borrowing any."""
-        path = self._path(node)[:-1]
-        return {
-            book.resource: sum(max(0, book.own[each] - book.charged[each]) for each in path) / TICKS
-            for book in self._books.values()
-            if book.rationed
-        }
 
     def lent(self, node: int) -> Amounts:
         """Return how much of what a node is guaranteed it could not have now, because others borrowed it."""

@@ -5,11 +5,12 @@ one with the smaller share; among equals the one whose next job goes first. Insi
 placed while the walk goes on changes shares, but only on the path of the queue it was placed in; so each queue keeps a
 heap of its children, and after every job that was looked at only its path is put in order again.
 
-Most jobs of a long queue need not be looked at: `admits` says of a line whether it might get another answer. It is
-asked as late as can be, when a job would be next in its queue, so that what is placed meanwhile counts; nothing is done
-for the jobs behind.
+Most jobs of a long queue need not be looked at: `admits` says which might get another answer. It is asked for a queue
+when the walk begins, and again of each job when that would be next in its queue, so that what is placed meanwhile
+counts.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Protocol
@@ -20,8 +21,6 @@ Share = Callable[[int], float]
 Ask = Callable[[Line, Position], bool]
 
 ROOT = 0
-STRETCH = 16
-"""After so many jobs that are not to be looked at it is asked whether any behind them is."""
 
 Entry = tuple[tuple[float, ...], float, Position, int, int]
 """(best keys before "share", share, best position, whether it stands for the queue's own jobs, node) of a child."""
@@ -65,13 +64,16 @@ def walk(
 
 
 class Admits(Protocol):
-    """Which lines are to be looked at. Neither answer may turn from no to yes while a walk goes on."""
+    """Who is to be looked at. version changes whenever somebody may be who was not before."""
 
-    def line(self, line: Line, place: int) -> bool:
-        """Whether a job of a line is that stands behind `place` others of its queue."""
+    @property
+    def version(self) -> int: ...
 
-    def any_of(self, queue: int, place: int) -> bool:
-        """Whether anybody in a queue might be who is not among the first `place` of it."""
+    def those_of(self, queue: int) -> Sequence[Standing]:
+        """Those of a queue who are to be looked at as things are, in order; some too many do no harm."""
+
+    def still(self, standing: Standing) -> bool:
+        """Whether one of these still is."""
 
 
 class _Row:
@@ -80,39 +82,44 @@ class _Row:
     def __init__(
         self, queue: int, lines: Lines, closed: set[Line], admits: "Admits | None"
     ) -> None:
-        self._queue, self._closed, self._admits = queue, closed, admits
+        self._queue, self._lines, self._closed, self._admits = queue, lines, closed, admits
         self.head: Standing | None = None
-        self._place = 0
+        self._next = 0
         self._all: Sequence[Standing] = ()
-        if admits is None or admits.any_of(queue, 0):
-            self._all = tuple(lines.in_queue(queue))
-            self.go_on()
+        self._version = 0
+        self._read()
+        self.go_on()
 
     @property
     def head_stands(self) -> bool:
         """Whether the head is still to be looked at."""
-        return self.head is not None and self.stands(self.head, self._place - 1)
-
-    def stands(self, standing: Standing, place: int) -> bool:
-        """Whether a job behind so many others is to be looked at."""
-        return standing.line not in self._closed and (
-            self._admits is None or self._admits.line(standing.line, place)
-        )
+        return self.head is not None and self._stands(self.head)
 
     def go_on(self) -> None:
         """Go to the next."""
-        self.head, place = None, self._place
-        while place < len(self._all):
-            asks_again = place % STRETCH == 0 or place == self._place
-            if asks_again and not (self._admits is None or self._admits.any_of(self._queue, place)):
-                place = len(self._all)
-                break
-            each = self._all[place]
-            place += 1
-            if self.stands(each, place - 1):
+        if self._admits is not None and self._version != self._admits.version:
+            self._read()
+            if self.head is not None:
+                self._next = bisect_right(self._all, self.head)
+        self.head = None
+        while self._next < len(self._all):
+            each = self._all[self._next]
+            self._next += 1
+            if self._stands(each):
                 self.head = each
                 break
-        self._place = place
+
+    def _read(self) -> None:
+        if self._admits is None:
+            self._all = tuple(self._lines.in_queue(self._queue))
+        else:
+            self._version = self._admits.version
+            self._all = self._admits.those_of(self._queue)
+
+    def _stands(self, standing: Standing) -> bool:
+        return standing.line not in self._closed and (
+            self._admits is None or self._admits.still(standing)
+        )
 
 
 def _by_position(rows: dict[int, _Row]) -> Iterator[_Row]:
