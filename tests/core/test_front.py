@@ -1,6 +1,6 @@
 """Who may ask others for room: the front of each queue, and what a stop is said to cost."""
 
-from gantree.core.cycle import FRONT
+from gantree.core.fronts import FRONT
 from gantree.core.rights import harm_of
 from gantree.model.events import HoldRequested
 from gantree.model.jobs import Checkpoint

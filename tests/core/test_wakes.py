@@ -7,10 +7,9 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gantree.core.cycle import Cycle
+from gantree.core.awake import Awake
 from gantree.core.draft import Draft
 from gantree.core.ledger import Ledger
-from gantree.core.over import Over
 from gantree.core.scheduler import Scheduler
 from gantree.core.state import JobState
 from gantree.model.events import (
@@ -24,7 +23,6 @@ from gantree.model.events import (
     TimePassed,
 )
 from gantree.model.jobs import Job, TopologyWish
-from gantree.planning.taste import taste_of
 from gantree.policy.order import Line, Standing
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
@@ -38,23 +36,31 @@ RULES = (
 )
 
 
-class AsksEverybody(Cycle):
-    """A cycle that trusts no bound and no memory."""
+class AsksEverybody(Awake):
+    """Trusts no bound and no memory."""
 
-    def awake_in(self, draft: Draft, queue: int) -> Sequence[Standing]:
+    def those_of(self, draft: Draft, queue: int, *, due: bool = False) -> Sequence[Standing]:
         return tuple(draft.ledger.lines.in_queue(queue))
 
-    def is_awake(self, draft: Draft, standing: Standing) -> bool:
+    def still(self, draft: Draft, standing: Standing) -> bool:
         return True
 
-    def _worth_asking(self, draft: Draft, line: Line, state: JobState) -> bool:
-        self._refused.clear()
-        self._over = Over()
-        self._retry_at.clear()
+    def might(self, draft: Draft, line: Line, state: JobState) -> bool:
         return True
 
-    def _may_make_room(self, ledger: Ledger, line: Line, now: float) -> bool:
+    def is_new(self, ledger: Ledger, state: JobState, now: float) -> bool:
         return True
+
+    def may_make_room(self, ledger: Ledger, line: Line, now: float) -> bool:
+        return True
+
+
+def who_asks_everybody(policy: Policy) -> Scheduler:
+    """A scheduler that walks over all lines each time."""
+    scheduler = Scheduler(policy)
+    cycle = scheduler._cycle
+    cycle._awake = AsksEverybody(cycle._desk, forgets_rooms=True)
+    return scheduler
 
 
 gangs = st.builds(
@@ -114,8 +120,7 @@ TAKEN_BACK = [*(("submit", of("b", 1)) for _ in range(3)), ("submit", of("a", 2)
 def test_who_asks_only_those_that_could_get_another_answer_decides_as_who_asks_everybody(
     policy: Policy, life: list[tuple[str, Any]]
 ) -> None:
-    quick, plain = Scheduler(policy), Scheduler(policy)
-    plain._cycle = AsksEverybody(policy, taste_of(policy))
+    quick, plain = Scheduler(policy), who_asks_everybody(policy)
     now, lost = 0.0, set[str]()
     _both(quick, plain, ClusterObserved(id="site", observed_at=0.0, cluster=SITE))
     for number, (act, what) in enumerate(life):

@@ -28,7 +28,7 @@ STEPS_OF_A_DOUBLING = 2
 
 
 class Accounts:
-    """Queues, quotas, shares and run times of one policy."""
+    """Queues, quotas, shares and run times of one policy. rations_models: whether any quota speaks of one GPU model."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -43,6 +43,7 @@ class Accounts:
         self.elastic: dict[str, None] = {}
         self._guaranteed_queues: dict[int, bool] = {}
         self._guarantees = any(rule.guarantee for rule in policy.queues)
+        self.rations_models = _rations_models(policy)
         self._due: dict[tuple[int, int, bool], bool] = {}
         self._claims: dict[str, tuple[JobState, Amounts]] = {}
         self._claims_at_home: dict[str, None] = {}
@@ -288,6 +289,16 @@ class Accounts:
     def _held_by(self, state: JobState) -> Amounts:
         assert state.placement is not None, f"{state.job} has no place"
         return self.held(state.placement)
+
+
+def _rations_models(policy: Policy) -> bool:
+    """Whether any quota or limit speaks of one GPU model."""
+    return any(
+        resource.startswith(MODEL)
+        for rule in policy.queues
+        for amounts in (rule.guarantee, rule.limit, rule.lend, rule.borrow, rule.user_limit)
+        for resource in amounts
+    )
 
 
 def _larger(amounts: Amounts, others: Amounts) -> Amounts:

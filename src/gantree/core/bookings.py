@@ -18,7 +18,7 @@ from operator import attrgetter
 from gantree.core.draft import Draft
 from gantree.core.ledger import BOOKING, CLAIM, Ledger
 from gantree.core.state import Booking, JobState
-from gantree.core.ways import answers, rations_models
+from gantree.core.ways import answers
 from gantree.model.facts import (
     AttemptEnded,
     JobAccepted,
@@ -303,7 +303,7 @@ def waits_for_room(ledger: Ledger, state: JobState) -> bool:
     as_written = ledger.accounts.admission(state, ledger.accounts.asked(state))
     if not _lacks_room(as_written):
         return False
-    if chooses(state.spec) or not rations_models(ledger.policy):
+    if chooses(state.spec) or not ledger.accounts.rations_models:
         return True
     return any(_lacks_room(admission) for _, admission in answers(ledger, state))
 

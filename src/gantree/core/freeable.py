@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from gantree.core.bounds import Bounds, Places
-from gantree.core.holds import outranks
+from gantree.core.holds import outranked
 from gantree.core.ledger import BOOKING, CLAIM, Ledger
 from gantree.core.rights import overrules
 from gantree.core.room import in_the_way, room_to_come
@@ -213,7 +213,7 @@ class Freeable:
                 or (state.job not in kept and self._may_stop(ledger, head, state))
             )
             number = self._number_of_victims.setdefault(jobs, 1 + len(self._number_of_victims))
-            gpus = sum(_touched(ledger.jobs[job]) for job in jobs)
+            gpus = sum(ledger.jobs[job].touched_gpus for job in jobs)
             self._victims[key] = _Victims(number, jobs, gpus)
         return self._victims[key]
 
@@ -234,7 +234,7 @@ class Freeable:
 
     def _passed(self, ledger: Ledger, head: JobState) -> tuple[str, ...]:
         """The estimated starts that give way to a job."""
-        return tuple(job for job in self._estimates if outranks(ledger, head, job))
+        return outranked(ledger, head) if self._estimates else ()
 
     def _kept(self, ledger: Ledger, passed: tuple[str, ...]) -> frozenset[str]:
         """Those whose room is needed for starts that do not give way."""
@@ -255,7 +255,7 @@ class Freeable:
         """GPUs of gangs that run on what a queue is guaranteed."""
         if queue not in self._of_others:
             borrowers = ledger.accounts.quota.borrowers(queue)
-            self._of_others[queue] = sum(_touched(ledger.jobs[owner]) for owner in borrowers)
+            self._of_others[queue] = sum(ledger.jobs[owner].touched_gpus for owner in borrowers)
         return self._of_others[queue]
 
     def _is_owed(self, ledger: Ledger, line: Line) -> bool:
@@ -305,11 +305,11 @@ class Freeable:
         stay = (s for s in ledger.holding.values() if not s.leaving and s.spec.preemptible)
         self._stay = sorted(stay, key=lambda state: state.priority)
         self._priorities = [state.priority for state in self._stay]
-        self._gpus_below = [0, *accumulate(map(_touched, self._stay))]
+        self._gpus_below = [0, *accumulate(state.touched_gpus for state in self._stay)]
         for state in self._stay:
             if state.spec.expected_s is not None:
                 key = (state.queue, state.priority)
-                self._known_gpus[key] = self._known_gpus.get(key, 0) + _touched(state)
+                self._known_gpus[key] = self._known_gpus.get(key, 0) + state.touched_gpus
         self._told = frozenset(ledger.jobs[job].line for job in ledger.bookings)
         self._estimates = {
             job: _held(ledger, BOOKING + job)
@@ -317,8 +317,8 @@ class Freeable:
             if not booking.promised
         }
         claimed = sum(_held(ledger, CLAIM + job) for job in ledger.claims)
-        self._in_any_case = claimed + sum(map(_touched, ledger.leaving.values()))
-        self._elastic = sum(_touched(ledger.jobs[job]) for job in ledger.accounts.elastic)
+        self._in_any_case = claimed + sum(state.touched_gpus for state in ledger.leaving.values())
+        self._elastic = sum(ledger.jobs[job].touched_gpus for job in ledger.accounts.elastic)
 
     def _forget(self) -> None:
         self._answers.clear()
@@ -338,10 +338,3 @@ class Freeable:
 def _held(ledger: Ledger, owner: str) -> int:
     """GPUs that are held for somebody, and 1 for each member, which may hold something else."""
     return sum(1 + len(member.gpus) for member in ledger.rooms().owners.get(owner, ()))
-
-
-def _touched(state: JobState) -> int:
-    """GPUs that a gang holds, whole or in part; 1 for one that holds none, which may free something else."""
-    if state.placement is None:
-        return 0
-    return max(1, sum(len(member.gpus) + len(member.parts) for member in state.placement.members))

@@ -5,11 +5,11 @@ every job that is gone before the reserved start (`planning.reserve.may_pass`), 
 jobs that go before it, and by jobs that are within their queue's guarantee where its own is not.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gantree.core.ledger import BOOKING, CLAIM, Ledger
-from gantree.core.state import JobState
+from gantree.core.state import Booking, JobState
 from gantree.planning.reserve import may_pass
 from gantree.topology.occupancy import Occupancy
 
@@ -42,6 +42,15 @@ def goes_before(ledger: Ledger, state: JobState, other: JobState) -> bool:
     return ledger.accounts.goes_before(state, other)
 
 
+def outranked(ledger: Ledger, state: JobState) -> tuple[str, ...]:
+    """The jobs whose estimated starts give way to a waiting job, its own among them."""
+    return tuple(
+        job
+        for job, told in ledger.bookings.items()
+        if not told.promised and outranks(ledger, state, job)
+    )
+
+
 def outranks(ledger: Ledger, state: JobState, job: str) -> bool:
     """Whether a job may use the room reserved for another one (or itself) whenever it likes."""
     if job == state.job:
@@ -50,6 +59,56 @@ def outranks(ledger: Ledger, state: JobState, job: str) -> bool:
         return False
     other = ledger.jobs[job]
     return goes_before(ledger, state, other) or ledger.accounts.is_due_before(state, other)
+
+
+class Passing:
+    """Which reserved room waiting jobs may use at a moment: a bit for each booking, the first made the lowest.
+
+    As `passed_by`, for many jobs: by time it depends on how long they hold a place, by right on where they stand.
+    """
+
+    def __init__(self) -> None:
+        self._at: tuple[object, ...] = ()
+        self._bookings: list[tuple[str, Booking]] = []
+        self._by_time: dict[tuple[float, bool], int] = {}
+        self._by_right: dict[Hashable, int] = {}
+
+    def mask(self, ledger: Ledger, state: JobState, now: float) -> int:
+        """The bookings whose room a waiting job may use."""
+        if not ledger.bookings:
+            return 0
+        if self._at != (ledger.applied, now):
+            self._at = (ledger.applied, now)
+            self._bookings = list(ledger.bookings.items())
+            self._by_time.clear()
+            self._by_right.clear()
+        line = state.line
+        assert line is not None, f"{state.job} does not wait"
+        return self._in_time(now, line.span_s, line.enforced) | self._of_right(ledger, state)
+
+    def _in_time(self, now: float, span_s: float, enforced: bool) -> int:
+        if (span_s, enforced) not in self._by_time:
+            ends_at = now + span_s
+            self._by_time[span_s, enforced] = _bits(
+                may_pass(b.starts_at, ends_at, enforced, promised=b.promised, slips=b.slips)
+                for _, b in self._bookings
+            )
+        return self._by_time[span_s, enforced]
+
+    def _of_right(self, ledger: Ledger, state: JobState) -> int:
+        """By right; jobs with no booking in their queue share the answer where only what is before shares counts."""
+        shared = ledger.accounts.order.before_share
+        mine = any(ledger.jobs[job].spec.queue == state.spec.queue for job, _ in self._bookings)
+        if shared is None or mine:
+            return _bits(outranks(ledger, state, job) for job, _ in self._bookings)
+        key = (state.position.key[:shared], ledger.accounts.is_due(state))
+        if key not in self._by_right:
+            self._by_right[key] = _bits(outranks(ledger, state, job) for job, _ in self._bookings)
+        return self._by_right[key]
+
+
+def _bits(flags: Iterable[bool]) -> int:
+    return sum(flag << number for number, flag in enumerate(flags))
 
 
 @contextmanager

@@ -241,6 +241,8 @@ def _gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
     state.turns, state.suspended_s = 0, 0.0
     state.at_home = fact.at_home
     state.held_gpus = sum(len(member.gpus) for member in fact.placement.members)
+    parts = sum(len(member.parts) for member in fact.placement.members)
+    state.touched_gpus = max(1, state.held_gpus + parts)
 
 
 def _take(ledger: Ledger, job: str, placement: Placement) -> None:

@@ -21,10 +21,11 @@ class JobState:
 
     queue is its node of the queue tree. line and position are where it stands while it waits, made anew each time it
     begins to. placed_at, running_at, checkpoint_at, stop_*, request and answered belong to the current attempt;
-    checkpoint_step is the newest over all attempts. attained_gpu_s and done_s are of attempts that are over:
-    GPU-seconds that it was served, and seconds of its run (at the size it was written with) whose work was kept.
-    moving says why the attempt will go on at the place that is held for it. at_home: it runs in a cell of its queue.
-    turns counts turns on a shared GPU; suspended: it is not its own.
+    held_gpus counts GPUs that it holds whole, touched_gpus those that it holds whole or in part (1 where none: it may
+    hold something else). checkpoint_step is the newest over all attempts. attained_gpu_s and done_s are of attempts
+    that are over: GPU-seconds that it was served, and seconds of its run (at the size it was written with) whose work
+    was kept. moving says why the attempt will go on at the place that is held for it. at_home: it runs in a cell of its
+    queue. turns counts turns on a shared GPU; suspended: it is not its own.
     """
 
     job: str
@@ -41,6 +42,7 @@ class JobState:
     attempt: int = 0
     placement: Placement | None = None
     held_gpus: int = 0
+    touched_gpus: int = 0
     placed_at: float | None = None
     running_at: float | None = None
     started_at: float | None = None

@@ -22,8 +22,6 @@ from gantree.model.verdicts import Refused
 from gantree.placement.sizes import resized, sizes_of
 from gantree.planning.rightsize import Ranked, by_model, chooses, options, refused
 from gantree.policy.admission import BORROWED, OWED, Admission
-from gantree.policy.amounts import MODEL
-from gantree.policy.rules import Policy
 from gantree.topology.footprint import least_members
 
 Answer = tuple[Job, Admission]
@@ -33,8 +31,7 @@ Answer = tuple[Job, Admission]
 class Ways:
     """Ways by signature, on the fabric of the moment."""
 
-    def __init__(self, policy: Policy) -> None:
-        self._models_rationed = rations_models(policy)
+    def __init__(self) -> None:
         self._fabric: object = None
         self._of_signature: dict[int, tuple[Ranked, ...]] = {}
 
@@ -43,7 +40,7 @@ class Ways:
         return _answers(ledger, state, self._ranked(ledger, state))
 
     def _ranked(self, ledger: Ledger, state: JobState) -> tuple[Ranked, ...]:
-        if not chooses(state.spec) and not self._models_rationed:
+        if not chooses(state.spec) and not ledger.accounts.rations_models:
             return ((0, state.spec),)
         fabric = ledger.rooms().fabric
         if self._fabric is not fabric:
@@ -70,16 +67,6 @@ def no_way(ledger: Ledger, spec: Job) -> Refused | None:
     return refused(spec, options(spec, ledger.rooms().fabric, restart_s=ledger.policy.restart_s))
 
 
-def rations_models(policy: Policy) -> bool:
-    """Whether any quota or limit speaks of one GPU model."""
-    return any(
-        resource.startswith(MODEL)
-        for rule in policy.queues
-        for amounts in (rule.guarantee, rule.limit, rule.lend, rule.borrow, rule.user_limit)
-        for resource in amounts
-    )
-
-
 def _as_named(way: Job, spec: Job) -> Job:
     """A way of a job that is alike, as one of this job."""
     return replace(
@@ -96,7 +83,7 @@ def _ranked(ledger: Ledger, spec: Job) -> tuple[Ranked, ...]:
     if chooses(spec):
         all_ways = options(spec, fabric, restart_s=ledger.policy.restart_s)
         return tuple((way.rank, way.job) for way in all_ways if way.open)
-    return by_model(spec, fabric) if rations_models(ledger.policy) else ((0, spec),)
+    return by_model(spec, fabric) if ledger.accounts.rations_models else ((0, spec),)
 
 
 def _answers(ledger: Ledger, state: JobState, ranked: tuple[Ranked, ...]) -> list[Answer]:

@@ -1,0 +1,238 @@
+"""Who of those that wait might get another answer: memory of answers, and what tells that they are outdated.
+
+What was refused need not be asked again until something has changed that could change the answer. Within a walk room
+only shrinks; so what found no place finds none until some room is freed, and room that others would not give up they
+will not give up until more of them might (`core.freeable`), or until a moment that was told with the refusal. Jobs that
+are alike share an answer: those of one line, and in a search all of one signature that may use the same reserved room.
+
+Questions go from the cheap to the dear, and each is asked of as many as it can be at once:
+
+    of a signature    is there a place for it, free or reserved         `core.wakes`
+    of a queue        has its quota refused as little before            `core.over`
+    of a class        could all who might leave for it leave enough     `core.bounds`
+    of a line         who would leave, and would it fit then            `core.freeable`
+
+Nothing here is needed for correctness: a scheduler that forgets it all decides the same, and a test holds it to that.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import takewhile
+from math import inf
+
+from gantree.core.bookings import CAME, Desk
+from gantree.core.draft import Draft
+from gantree.core.freeable import Freeable
+from gantree.core.fronts import Fronts
+from gantree.core.holds import Passing
+from gantree.core.ledger import Ledger
+from gantree.core.over import Over
+from gantree.core.state import JobState
+from gantree.core.waiting import eligible
+from gantree.core.wakes import Wakes, last_of_lines
+from gantree.model.phases import Phase
+from gantree.policy.order import Line, Position, Standing
+
+
+class Awake:
+    """What is remembered of answers.
+
+    _refused holds what found no place (signature, and which reserved room it might use), true while room_version stays;
+    _retry_at holds the lines for which no room can be made, true while that does not grow and until that moment in
+    seconds (None: whenever); _quiet the queues in whose fronts nobody can have room made, in the same way.
+    """
+
+    def __init__(self, desk: Desk, *, forgets_rooms: bool) -> None:
+        """forgets_rooms: whether moves pay, which changes with time and with what is told and saved."""
+        self._desk = desk
+        self._forgets_rooms = forgets_rooms
+        self._wakes = Wakes()
+        self._over = Over()
+        self._fronts = Fronts()
+        self._freeable = Freeable()
+        self._passing = Passing()
+        self._came: dict[Line, Position] = {}
+        self._versions = (-1, -1)
+        self._refused: set[Hashable] = set()
+        self._retry_at: dict[Line, float | None] = {}
+        self._quiet: dict[int, tuple[Hashable, float]] = {}
+
+    def begin(self, draft: Draft) -> None:
+        """A walk begins."""
+        if self._forgets_rooms:
+            self._retry_at.clear()
+            self._quiet.clear()
+        self._came = _lines_of_newcomers(draft)
+        self.forget_outdated(draft.ledger)
+
+    def grown(self, ledger: Ledger) -> int:
+        """A number that changes whenever room might be made for somebody for whom it could not before."""
+        return self._freeable.grown(ledger)
+
+    def forget_outdated(self, ledger: Ledger) -> None:
+        """Forget what is no longer true."""
+        versions = (ledger.room_version, self.grown(ledger))
+        if versions[0] != self._versions[0]:
+            self._refused.clear()
+        if versions != self._versions:
+            self._retry_at.clear()
+        self._versions = versions
+
+    def moments(self, ledger: Ledger) -> Iterable[float]:
+        """Moments at which time alone could change an answer."""
+        self.forget_outdated(ledger)
+        for line, moment in self._retry_at.items():
+            if moment is not None and line in ledger.lines:
+                yield moment
+
+    # ----- whom a walk looks at
+
+    def those_of(self, draft: Draft, queue: int, *, due: bool = False) -> Sequence[Standing]:
+        """Those of a queue who might get another answer as things are, or may be told a start; due: of what is owed."""
+        chosen = self._chosen(draft, queue)
+        if not due:
+            return chosen
+        ledger = draft.ledger
+        is_due = ledger.accounts.is_due
+        return [each for each in chosen if is_due(ledger.jobs[each.position.job])]
+
+    def _chosen(self, draft: Draft, queue: int) -> Sequence[Standing]:
+        ledger = draft.ledger
+        front = self._in_front(draft, queue)
+        fitting = self._wakes.fitting_in(ledger, queue)
+        lines = {line for line in (*self._wakes.told, *self._came) if line.queue == queue}
+        if not lines and not fitting:
+            return front
+        known: dict[tuple[int, bool], bool] = {}
+        chosen = [
+            each
+            for each in ledger.lines.in_queue(queue)
+            if (each.line.signature in fitting and self._is_open(ledger, each.line, known))
+            or each.line in lines
+        ]
+        return sorted({*front, *chosen}) if front else chosen
+
+    def _is_open(self, ledger: Ledger, line: Line, known: dict[tuple[int, bool], bool]) -> bool:
+        """Whether no quota refuses a line as far as is known; known: for the lines of one queue."""
+        key = (line.signature, line.preemptible)
+        if key not in known:
+            known[key] = not self._over.is_over(ledger, line)
+        return known[key]
+
+    def _in_front(self, draft: Draft, queue: int) -> list[Standing]:
+        """Those at the front of a queue for whom room might be made, or who may be told a start."""
+        ledger, now = draft.ledger, draft.now
+        front = self._fronts.of(ledger, queue, now)
+        if self._desk.wants_more(ledger):
+            return list(front)
+        key = (self.grown(ledger), ledger.lines.changes_in(queue))
+        quiet = self._quiet.get(queue)
+        if quiet is not None and quiet[0] == key and now < quiet[1]:
+            return []
+        awake = [each for each in front if self.may_make_room(ledger, each.line, now)]
+        if not awake:
+            moments = (self._retry_at.get(each.line) for each in front)
+            until = min((moment for moment in moments if moment is not None), default=inf)
+            self._quiet[queue] = (key, until)
+        return awake
+
+    def still(self, draft: Draft, standing: Standing) -> bool:
+        """Whether one of them still might."""
+        ledger, line = draft.ledger, standing.line
+        self._wakes.look(ledger)
+        if self._wakes.is_told(line) or line in self._came:
+            return True
+        if self.may_start(ledger, ledger.jobs[standing.position.job], draft.now):
+            return True
+        if not self._fronts.has(ledger, standing, draft.now):
+            return False
+        return self._desk.wants_more(ledger) or self.may_make_room(ledger, line, draft.now)
+
+    def is_told(self, line: Line, position: Position) -> bool:
+        """Whether a job of a line at a position or behind it was told a start, or may take the place of one who was."""
+        last = self._came.get(line)
+        return self._wakes.is_told_behind(line, position) or (last is not None and position <= last)
+
+    # ----- one job
+
+    def might(self, draft: Draft, line: Line, state: JobState) -> bool:
+        """Whether a job could get another answer than the last one of its line."""
+        ledger = draft.ledger
+        self.forget_outdated(ledger)
+        self._wakes.look(ledger)
+        return self.may_start(ledger, state, draft.now) or self.may_make_room(
+            ledger, line, draft.now
+        )
+
+    def may_start(self, ledger: Ledger, state: JobState, now: float) -> bool:
+        """Whether a job might find a place that its queue admits."""
+        line = state.line
+        assert line is not None, f"{state.job} waits in no line"
+        may_fit = self._wakes.is_told(line) or self._wakes.may_fit(line, now)
+        return may_fit and not self._over.is_over(ledger, line) and self.is_new(ledger, state, now)
+
+    def is_new(self, ledger: Ledger, state: JobState, now: float) -> bool:
+        """Whether nobody alike has been looked for a place in vain."""
+        return not self._refused or self._key(ledger, state, now) not in self._refused
+
+    def may_make_room(self, ledger: Ledger, line: Line, now: float) -> bool:
+        """Whether others might give up enough room for a line, as far as that is quickly told."""
+        if line in self._retry_at:
+            moment = self._retry_at[line]
+            return moment is not None and moment <= now
+        if not self._fronts.has_any_of(ledger, line, now):
+            return False
+        is_over = self._over.is_over(ledger, line)
+        return self._freeable.may_make_room(ledger, line, is_over, self._wakes)
+
+    def is_behind_one_who_may_borrow(self, draft: Draft, state: JobState) -> bool:
+        """Whether somebody who stands before a job in its queue might start now, on more than the queue is owed."""
+        ledger = draft.ledger
+        fitting = self._wakes.fitting_in(ledger, state.queue)
+        if not fitting:
+            return False
+        waiting = ledger.lines.in_queue(state.queue)
+        ahead = takewhile(lambda each: each.position.job != state.job, waiting)
+        return any(
+            each.line.signature in fitting and self._might_borrow(draft, each) for each in ahead
+        )
+
+    def _might_borrow(self, draft: Draft, standing: Standing) -> bool:
+        """Whether a job might start now on more than its queue is owed."""
+        ledger, state = draft.ledger, draft.ledger.jobs[standing.position.job]
+        if ledger.accounts.is_due(state) or not eligible(ledger, state, draft.now):
+            return False
+        if not self._wakes.may_fit(standing.line, draft.now):
+            return False
+        if self._over.is_over(ledger, standing.line):
+            return False
+        return not ledger.accounts.admission(state, ledger.accounts.asked(state)).refused
+
+    # ----- what is remembered
+
+    def no_place(self, ledger: Ledger, state: JobState, now: float) -> None:
+        """A job and all that are alike have no place."""
+        self._refused.add(self._key(ledger, state, now))
+
+    def over(self, ledger: Ledger, line: Line) -> None:
+        """The quota has said no to every way of a line."""
+        self._over.refused(ledger, line)
+
+    def no_room(self, line: Line, retry_at: float | None) -> None:
+        """Nobody makes room for a line, until a moment at least."""
+        self._retry_at[line] = retry_at
+
+    def _key(self, ledger: Ledger, state: JobState, now: float) -> Hashable:
+        """What the answer of a search depends on beside the occupancy."""
+        return state.signature, self._passing.mask(ledger, state, now)
+
+
+def _lines_of_newcomers(draft: Draft) -> dict[Line, Position]:
+    """The lines, and the last of each, of those who began to wait just now.
+
+    Only where one of them may take the place of an estimated start.
+    """
+    ledger = draft.ledger
+    if all(booking.promised for booking in ledger.bookings.values()):
+        return {}
+    came = (ledger.jobs[fact.job] for fact in draft.facts if isinstance(fact, CAME))
+    return last_of_lines(state for state in came if state.phase is Phase.PENDING)
