@@ -39,6 +39,7 @@ class Awake:
     _refused holds what found no place (signature, and which reserved room it might use), true while room_version stays;
     _retry_at holds the lines for which no room can be made, true while that does not grow and until that moment in
     seconds (None: whenever); _quiet the queues in whose fronts nobody can have room made, in the same way.
+    _front_of_queue are those of whom a walk was told that somebody might make room for them.
     """
 
     def __init__(self, desk: Desk, *, forgets_rooms: bool) -> None:
@@ -54,6 +55,7 @@ class Awake:
         self._versions = (-1, -1)
         self._refused: set[Hashable] = set()
         self._retry_at: dict[Line, float | None] = {}
+        self._front_of_queue: dict[int, frozenset[Standing]] = {}
         self._quiet: dict[int, tuple[Hashable, float]] = {}
 
     def begin(self, draft: Draft) -> None:
@@ -98,6 +100,7 @@ class Awake:
     def _chosen(self, draft: Draft, queue: int) -> Sequence[Standing]:
         ledger = draft.ledger
         front = self._in_front(draft, queue)
+        self._front_of_queue[queue] = frozenset(front)
         fitting = self._wakes.fitting_in(ledger, queue)
         lines = {line for line in (*self._wakes.told, *self._came) if line.queue == queue}
         if not lines and not fitting:
@@ -128,7 +131,7 @@ class Awake:
         quiet = self._quiet.get(queue)
         if quiet is not None and quiet[0] == key and now < quiet[1]:
             return []
-        awake = [each for each in front if self.may_make_room(ledger, each.line, now)]
+        awake = [each for each in front if self._may_make_room(ledger, each.line, now)]
         if not awake:
             moments = (self._retry_at.get(each.line) for each in front)
             until = min((moment for moment in moments if moment is not None), default=inf)
@@ -138,12 +141,14 @@ class Awake:
     def still(self, draft: Draft, standing: Standing) -> bool:
         """Whether one of them still might."""
         ledger, line = draft.ledger, standing.line
-        self._wakes.look(ledger)
         if self._wakes.is_told(line) or line in self._came:
             return True
-        if self.may_start(ledger, ledger.jobs[standing.position.job], draft.now):
+        self._wakes.look(ledger)
+        if self._wakes.may_fit(line, draft.now) and self.may_start(
+            ledger, ledger.jobs[standing.position.job], draft.now
+        ):
             return True
-        if not self._fronts.has(ledger, standing, draft.now):
+        if standing not in self._front_of_queue.get(line.queue, ()):
             return False
         return self._desk.wants_more(ledger) or self.may_make_room(ledger, line, draft.now)
 
@@ -176,13 +181,15 @@ class Awake:
 
     def may_make_room(self, ledger: Ledger, line: Line, now: float) -> bool:
         """Whether others might give up enough room for a line, as far as that is quickly told."""
+        in_front = self._fronts.has_any_of(ledger, line, now)
+        return in_front and self._may_make_room(ledger, line, now)
+
+    def _may_make_room(self, ledger: Ledger, line: Line, now: float) -> bool:
+        """The same for a line of which somebody is in the front of its queue."""
         if line in self._retry_at:
             moment = self._retry_at[line]
             return moment is not None and moment <= now
-        if not self._fronts.has_any_of(ledger, line, now):
-            return False
-        is_over = self._over.is_over(ledger, line)
-        return self._freeable.may_make_room(ledger, line, is_over, self._wakes)
+        return self._freeable.may_make_room(ledger, line, self._wakes, self._over)
 
     def is_behind_one_who_may_borrow(self, draft: Draft, state: JobState) -> bool:
         """Whether somebody who stands before a job in its queue might start now, on more than the queue is owed."""

@@ -17,6 +17,7 @@ from itertools import accumulate
 from gantree.core.bounds import Bounds, Places
 from gantree.core.holds import outranked
 from gantree.core.ledger import BOOKING, CLAIM, Ledger
+from gantree.core.over import Over
 from gantree.core.rights import overrules
 from gantree.core.room import in_the_way, room_to_come
 from gantree.core.state import JobState
@@ -90,29 +91,40 @@ class Freeable:
                 self._in_vain.clear()
         return self._grown
 
-    def may_make_room(self, ledger: Ledger, line: Line, is_over: bool, wakes: Wakes) -> bool:
-        """Whether others might give up enough for a line; is_over: its quota says no."""
+    def may_make_room(self, ledger: Ledger, line: Line, wakes: Wakes, over: Over) -> bool:
+        """Whether others might give up enough for a line."""
         self.grown(ledger)
         head = ledger.lines[line][0].job
         if self._in_vain.get(line) == head:
             return False
         self._count(ledger)
-        known = self._answers.get(line)
-        if known is None or known[0] != (head, is_over):
-            known = ((head, is_over), self._judge(ledger, line, is_over, wakes))
-            self._answers[line] = known
-            if not known[1]:
-                self._in_vain[line] = head
-        return known[1]
+        may = self._judge(ledger, line, wakes, over)
+        if not may:
+            self._in_vain[line] = head
+        return may
 
-    def _judge(self, ledger: Ledger, line: Line, is_over: bool, wakes: Wakes) -> bool:
+    def _judge(self, ledger: Ledger, line: Line, wakes: Wakes, over: Over) -> bool:
         moves = ledger.policy.defragment == "apply"  # anybody might
         if not moves and not self._in_bounds(ledger, line, wakes):
             return False
-        if is_over and not self.may_stop(ledger, line):
-            return False
-        if moves:
-            return wakes.suffices(ledger, line, self.most(ledger, line))
+        is_over = over.is_over(ledger, line)
+        head = ledger.lines[line][0].job
+        known = self._answers.get(line)
+        if known is None or known[0] != (head, is_over):
+            may = (
+                self._might_move(ledger, line, wakes)
+                if moves
+                else self._might_leave(ledger, line, wakes)
+            )
+            if is_over and may:
+                may = self.may_stop(ledger, line)
+            known = self._answers[line] = ((head, is_over), may)
+        return known[1]
+
+    def _might_move(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
+        return wakes.suffices(ledger, line, self.most(ledger, line))
+
+    def _might_leave(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
         gpus = self.by(ledger, line)
         return gpus > 0 and wakes.suffices(ledger, line, gpus) and self.may_fit(ledger, line)
 
