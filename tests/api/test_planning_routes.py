@@ -74,9 +74,22 @@ def test_a_queue_takes_back_what_it_lent_and_everybody_is_told(daemon: Daemon) -
 
 
 def test_a_job_for_a_queue_that_is_not_there_is_refused_at_once(daemon: Daemon) -> None:
-    with pytest.raises(BadInput, match="there is no queue `vision`"):
+    with pytest.raises(BadInput, match=r"^job\.yaml: job lost: queue: there is no queue `vision`"):
         submit(daemon, "lost", "vision", 1)
     assert daemon.client.jobs() == []
+
+
+def test_jobs_of_a_queue_that_a_new_policy_lacks_are_told_of_at_the_start(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "state", CLUSTER, POLICY) as daemon:
+        submit(daemon, "left", "research", 1)
+        daemon.wait("left", "running")
+        daemon.kill()
+        daemon.policy_text = POLICY.replace("research", "vision")
+        daemon.start()
+        warning = "queue research is not in the policy, and has jobs that go on: left"
+        assert warning in daemon.output.read_text()
+        assert row(daemon, "research")["in_policy"] is False
+        assert "in_policy" not in row(daemon, "vision")
 
 
 def test_what_was_told_survives_kill_9(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from gantree.api.queue_view import queues_json
 from gantree.api.start_view import when_json
-from gantree.cli.queues import _owned
+from gantree.cli.queues import _cells, _owned
 from gantree.core.explain import why
+from gantree.core.scheduler import Scheduler
 from gantree.model.events import NodeLost
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy, QueueRule
@@ -17,13 +18,52 @@ def of(queue: str, name: str, members: int, gpus: int, **fields: object) -> Job:
     return replace(job(name, members, gpus), queue=queue, **fields)  # type: ignore[arg-type]  # as the test writes them
 
 
-def test_a_user_borrows_no_more_than_its_queue() -> None:
+def test_a_user_borrows_no_more_than_its_queue_and_what_its_own_jobs_are_not_owed() -> None:
     rules = (QueueRule("a", guarantee={"gpus": 8}), QueueRule("b"))
     stage = Stage(cluster(leaves=1, nodes=2), Policy(queues=rules, share_users=True))
     stage.submit(*(of("a", name, 1, 3, user=name) for name in ("ann", "bob")))
     assert borrowed(stage) == {}
     stage.submit(of("a", "more", 1, 4, user="ann"))
-    assert borrowed(stage) == {"a": 2, "ann in a": 2, "bob in a": 2}
+    assert borrowed(stage) == {"a": 2, "ann in a": 2}
+
+
+def test_what_a_guarantee_above_covers_is_not_borrowed() -> None:
+    rules = (
+        QueueRule("org", guarantee={"gpus": 8}),
+        *(QueueRule(f"org/{name}") for name in "ab"),
+        QueueRule("other"),
+    )
+    stage = Stage(cluster(leaves=1, nodes=3), Policy(queues=rules))
+    stage.submit(of("org/a", "first", 1, 6))
+    assert borrowed(stage) == {}
+    stage.submit(of("org/b", "second", 1, 6))
+    assert borrowed(stage) == {"org": 4, "org/b": 4}
+    stage.submit(of("other", "third", 1, 5))
+    assert borrowed(stage) == {"org": 4, "org/b": 4, "other": 5}
+
+
+def test_what_is_held_in_cells_of_its_own_is_not_borrowed() -> None:
+    """Whoever is counted has GPUs guaranteed; queues with cells have none in amounts."""
+    rules = (QueueRule("a", cells=(("node", 1),)), QueueRule("b", guarantee={"gpus": 8}))
+    stage = Stage(cluster(leaves=1, nodes=3), Policy(queues=rules))
+    stage.submit(of("a", "home", 1, 8))
+    assert stage.state("home").at_home
+    assert borrowed(stage) == {}
+    stage.submit(of("a", "guest", 1, 8))
+    assert borrowed(stage) == {"a": 8}
+
+
+def test_a_queue_that_the_policy_lacks_is_marked_with_its_users() -> None:
+    stage = Stage(cluster(), Policy(queues=(QueueRule("old"), QueueRule("new"))))
+    stage.submit(of("old", "left", 1, 1, user="ann"))
+    after = Scheduler(Policy(queues=(QueueRule("new"),), share_users=True))
+    after.recover(stage.facts)
+    rows = queues_json(after.ledger, 0)
+    lacking = [row["name"] for row in rows if not row.get("in_policy", True)]
+    assert lacking == ["old", "ann in old"]
+    cells = {row["name"]: _cells(row)[0].strip() for row in rows}
+    assert cells["old"] == "old (not in the policy)"
+    assert cells["new"] == "new"
 
 
 def borrowed(stage: Stage) -> dict[str, float]:

@@ -102,6 +102,32 @@ def test_a_refused_file_leaves_the_ones_before_it_handed_in_and_said(
     assert f"gantree: {bad}:2: " in outcome.err
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"priority": "urgnt"}, "priority: found `urgnt`; allowed: "),
+        ({"after": ["nope"]}, "after: there is no job nope"),
+        ({"topology": {"required": "laef"}}, "topology.required: "),
+    ],
+)
+def test_what_the_daemon_finds_wrong_is_told_with_file_and_job(
+    gantree: Gantree, job_file: JobFile, fields: dict[str, object], told: str
+) -> None:
+    file = job_file("wrong", 1, 0, **fields)
+    outcome = gantree("submit", file)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith(f"gantree: {file}: job wrong: {told}")
+
+
+def test_jobs_of_a_file_that_wait_for_each_other_are_told_so(
+    gantree: Gantree, job_file: JobFile
+) -> None:
+    a, b = job_file("a", 1, 0, after=["b"]), job_file("b", 1, 0, after=["a"])
+    a.write_text(f"{a.read_text()}\n---\n{b.read_text()}")
+    told = "job a: after: a and b wait for each other; remove one `after`"
+    assert gantree("submit", a).err == f"gantree: {a}: {told}\n"
+
+
 def test_a_job_that_can_never_start_is_taken_with_a_warning(
     gantree: Gantree, job_file: JobFile, complaints: Complaints
 ) -> None:

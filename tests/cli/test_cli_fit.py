@@ -142,3 +142,57 @@ def test_a_budget_that_nothing_keeps_to_is_exit_status_3(
     answer = gantree("fit", *words, "--json").json()
     assert complaints(answer, "fit") == []
     assert answer["jobs"][0]["why"]["gate"] == "LIMIT"
+
+
+def plain(words: list[Path | str], **more: object) -> list[Path | str]:
+    """The job of these words without anything but a gang on GPU models."""
+    role = {"role": "w", "members": 1, "each": {"gpus": 8}, "run": ["true"], **more}
+    Path(words[1]).write_text(json.dumps({"name": "j", "gang": [role]}))
+    return words
+
+
+def test_a_model_that_no_node_has_is_a_closed_way_with_the_likely_one(
+    gantree: Gantree, asked: Callable[..., list[Path | str]], complaints: Complaints
+) -> None:
+    outcome = gantree("fit", *plain(asked(), gpu=["H100", "A100-80GB"]))
+    lines = outcome.out.splitlines()
+    assert outcome.code == 0
+    assert [line.split()[:2] for line in lines[2:4]] == [["1", "A100-80GB"], ["-", "H100"]]
+    hint = "models here: H100-80GB, A100-80GB, T4-16GB. Did you mean `H100-80GB`?"
+    assert f"closed: no node has H100; {hint}" in lines
+    answer = gantree("fit", *plain(asked(), gpu=["H100", "A100-80GB"]), "--json").json()
+    assert complaints(answer, "fit") == []
+    assert [(way["gpu"], way["open"]) for way in answer["jobs"][0]["ways"]] == [
+        ("A100-80GB", True),
+        ("H100", False),
+    ]
+
+
+def test_where_no_node_has_any_of_the_models_no_way_is_open(
+    gantree: Gantree, asked: Callable[..., list[Path | str]], complaints: Complaints
+) -> None:
+    outcome = gantree("fit", *plain(asked(), gpu="H100"))
+    assert outcome.code == 3
+    assert [line.split()[0] for line in outcome.out.splitlines()[2:3]] == ["-"]
+    assert outcome.out.splitlines()[-1].startswith("Never fits: no node has H100; models here: ")
+    answer = gantree("fit", *plain(asked(), gpu="H100"), "--json").json()
+    assert complaints(answer, "fit") == []
+    (job,) = answer["jobs"]
+    assert (job["why"]["gate"], [way["open"] for way in job["ways"]]) == ("SHAPE", [False])
+
+
+def test_the_jobs_of_an_array_are_one_table(
+    gantree: Gantree, asked: Callable[..., list[Path | str]]
+) -> None:
+    words = asked(array="0-9")
+    lines = gantree("fit", *words).out.splitlines()
+    assert lines[0] == "llama (array of 10), each: 16 GPUs, chosen by cost"
+    assert sum(line.startswith("   GPU ") for line in lines) == 1
+    assert len(gantree("fit", *words, "--json").json()["jobs"]) == 10
+    both = json.dumps(JOB | {"array": "0-1"}) + "\n---\n" + json.dumps(JOB | {"name": "other"})
+    Path(words[1]).write_text(both)
+    told = [line for line in gantree("fit", *words).out.splitlines() if "chosen by" in line]
+    assert told == [
+        "llama (array of 2), each: 16 GPUs, chosen by cost",
+        "other: 16 GPUs, chosen by cost",
+    ]

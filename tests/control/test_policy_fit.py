@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.control.policy_fit import check_fit
+from gantree.control.policy_fit import check_fit, jobs_without_queue
 from gantree.core.ledger import Ledger
+from gantree.core.scheduler import Scheduler
 from gantree.model.errors import BadInput
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
@@ -27,17 +28,59 @@ def test_what_the_cluster_holds_is_taken() -> None:
 @pytest.mark.parametrize(
     ("queues", "words"),
     [
-        ((QueueRule("a", guarantee={"gpus": 20}), QueueRule("b", guarantee={"gpus": 20})), "40 GPUs .*a 20, b 20.* 32"),
-        ((QueueRule("a", guarantee={"gpus/A100-80GB": 1}),), "1 A100-80GB .* has 0"),
-        ((QueueRule("a", cells=(("leaf", 3),)),), "queue a: 3 cells of tier leaf do not fit"),
-        ((QueueRule("a", cells=(("laef", 1),)),), "did you mean 'leaf'"),
+        ((QueueRule("a", guarantee={"gpus": 20}), QueueRule("b", guarantee={"gpus": 20})),
+         "queue b: guarantee.gpus.any: GPUs guaranteed altogether: 40 \\(a 20, b 20\\), and cluster test has 32"),
+        ((QueueRule("a", guarantee={"gpus": 40}), QueueRule("a/b", guarantee={"gpus": 20})),
+         "queue a: guarantee.gpus.any: GPUs guaranteed altogether: 40 \\(a 40\\)"),
+        ((QueueRule("a"), QueueRule("a/b", guarantee={"gpus/H100-80GB": 33})),
+         "queue a/b: guarantee.gpus.H100-80GB: H100-80GB guaranteed altogether: 33 "),
+        ((QueueRule("a", guarantee={"devices/fpga": 1}),), "queue a: guarantee.devices.fpga: .* has 0"),
+        ((QueueRule("a", guarantee={"gpus/H100": 1}),),
+         "queue a: guarantee.gpus.H100: no node has this model; models here: H100-80GB. Did you mean"),
+        ((QueueRule("a", cells=(("leaf", 3),)),), "queue a: cells.leaf: 3 cells of tier leaf do not fit .*: 2"),
+        ((QueueRule("a", cells=(("leaf", 2),)), QueueRule("b", cells=(("node", 1),))),
+         "queue b: cells.node: 1 cell of tier node does not fit"),
+        ((QueueRule("a", cells=(("laef", 1),)),), "queue a: cells.laef: .* no such tier; .* Did you mean `leaf`?"),
     ],
 )  # fmt: skip
 def test_what_it_does_not_hold_is_refused_in_numbers(
     queues: tuple[QueueRule, ...], words: str
 ) -> None:
-    with pytest.raises(BadInput, match=f"policy: .*{words}"):
+    with pytest.raises(BadInput, match=f"^policy: {words}"):
         fit(*queues)
+
+
+def test_all_that_does_not_fit_is_told_at_once_in_the_order_of_the_policy() -> None:
+    with pytest.raises(BadInput) as caught:
+        fit(
+            QueueRule("a", guarantee={"gpus/H100": 40}),
+            QueueRule("b", cells=(("leaf", 9),)),
+            QueueRule("c", guarantee={"cpus": 1}),
+        )
+    fields = [line.split(": ")[1:3] for line in str(caught.value).splitlines()]
+    assert fields == [
+        ["queue a", "guarantee.gpus.H100"],
+        ["queue b", "cells.leaf"],
+        ["queue c", "guarantee.cpus"],
+    ]
+
+
+def test_jobs_of_a_queue_that_the_policy_lacks_are_found_until_they_end() -> None:
+    stage = Stage(SITE, Policy(queues=(QueueRule("old"), QueueRule("new"))))
+    stage.submit(*(replace(job(name), queue=name[:3]) for name in ("old-1", "old-2", "new-1")))
+    stage.started("old-1", "old-2", "new-1")
+    assert jobs_without_queue(stage.scheduler.ledger) == {}
+    assert lost_under(stage, QueueRule("new")) == {"old": ["old-1", "old-2"]}
+    stage.ended("old-1")
+    assert lost_under(stage, QueueRule("new")) == {"old": ["old-2"]}
+    assert lost_under(stage) == {}
+
+
+def lost_under(stage: Stage, *queues: QueueRule) -> dict[str, list[str]]:
+    """The jobs without a queue where these are the queues from now on."""
+    after = Scheduler(Policy(queues=queues))
+    after.recover(stage.facts)
+    return jobs_without_queue(after.ledger)
 
 
 def test_a_class_that_a_job_still_has_must_stay() -> None:

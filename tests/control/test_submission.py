@@ -15,7 +15,7 @@ from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.jobs import Checkpoint, Job
 from gantree.model.phases import Phase
-from gantree.policy.rules import Policy
+from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.recording import RecordingCluster
 
@@ -126,12 +126,57 @@ def test_what_comes_after_must_stand_below_and_must_not_have_failed(controller: 
 
 
 @pytest.mark.parametrize(
+    ("jobs", "told"),
+    [
+        ({"a": "b", "b": "a"}, "job a: after: a and b wait for each other; remove one `after`"),
+        ({"z": "", "a": "c", "b": "a", "c": "b"}, "job a: after: a, c and b wait for each other; remove one"),
+        ({"a": "bcd", "b": "", "c": "d", "d": "a"}, "job a: after: b stands below it; write it above"),
+        ({"a": "b", "b": "c", "c": "b"}, "job a: after: b stands below it"),
+        ({chr(97 + n): chr(97 + (n + 1) % 26) for n in range(26)},
+         "job a: after: a, b, c, d, e, f, ... and z wait for each other"),
+    ],
+)  # fmt: skip
+def test_jobs_that_wait_for_each_other_are_told_so(
+    controller: Controller, jobs: dict[str, str], told: str
+) -> None:
+    with pytest.raises(BadInput, match=f"^{told}"):
+        controller.submit([job(name, after=tuple(after)) for name, after in jobs.items()], None, {})
+
+
+def test_the_job_that_was_probably_meant_is_named(controller: Controller) -> None:
+    submit(controller, job("prepare"))
+    with pytest.raises(
+        BadInput, match=r"job x: after: there is no job prepair\. Did you mean `prepare`"
+    ):
+        controller.submit([job("x", after=("prepair",))], None, {})
+    with pytest.raises(BadInput, match=r"no job tokens\. Did you mean `token`"):
+        controller.submit([job("token"), job("x", after=("tokens",))], None, {})
+
+
+def test_a_job_that_names_no_queue_is_told_how_to_name_one(tmp_path: Path) -> None:
+    policy = Policy(queues=(QueueRule("research"), QueueRule("product")))
+    controller = Controller(SqliteJournal(tmp_path), policy, RecordingCluster, site=cluster())
+    controller.recover()
+    for queue, told in (
+        ("default", r"product\. A job that names no queue is one of `default`: name one with `queue:` or --queue$"),
+        ("produkt", r"queues are research, product\. Did you mean `product`\?$"),
+    ):  # fmt: skip
+        with pytest.raises(BadInput, match=f"^job a: queue: there is no queue `{queue}`; .*{told}"):
+            controller.submit([replace(job("a"), queue=queue)], None, {})
+    controller.close()
+
+
+@pytest.mark.parametrize(
     ("wrong", "error", "says"),
     [
-        (job("x", priority="bacth"), BadInput, "batch"),
-        (job("x", required="lief"), BadInput, "leaf"),
-        (job("x", after=("ghost",)), BadInput, "no job ghost"),
-        (replace(job("x"), roles=(replace(job("x").roles[0], workdir="here"),)), BadInput, "here"),
+        (job("x", priority="bacth"), BadInput, "^job x: priority: .*batch"),
+        (job("x", required="lief"), BadInput, "^job x: topology.required: .*leaf"),
+        (job("x", after=("ghost",)), BadInput, "^job x: after: there is no job ghost"),
+        (
+            replace(job("x"), roles=(replace(job("x").roles[0], workdir="here"),)),
+            BadInput,
+            "^job x: here",
+        ),
     ],
 )
 def test_what_is_known_to_be_wrong_is_refused_before_it_is_taken(
@@ -187,7 +232,9 @@ def test_overrides_replace_fields(controller: Controller) -> None:
 
 def test_a_role_that_runs_nothing_is_refused_at_once(controller: Controller) -> None:
     idle = replace(job("a").roles[0], run=())
-    with pytest.raises(BadInput, match="role worker has nothing to run; give it `run`"):
+    with pytest.raises(
+        BadInput, match=r"^job a: gang: role worker has nothing to run; give it `run`"
+    ):
         controller.submit([job("b"), replace(job("a"), roles=(idle,))], None, {})
     assert controller.ledger.jobs == {}
     with_image = replace(idle, image="registry/train:1")

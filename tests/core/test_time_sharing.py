@@ -214,3 +214,10 @@ def _are_rivals(one: JobState, other: JobState) -> bool:
 
 TestSharing = Sharing.TestCase
 TestSharing.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+
+
+def test_a_start_behind_gangs_that_take_turns_is_an_estimate() -> None:
+    """Whose turn it is not loses no time of its limit, so its end is nobody's promise."""
+    stage = started(stage_of(), notebook("turns", share=0.5, time_limit_s=100.0))
+    stage.submit(job("big", gpus=1, priority="notebook", time_limit_s=100.0))
+    assert not stage.scheduler.ledger.bookings["big"].promised

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from gantree.core.awake import Awake
 from gantree.core.draft import Draft
-from gantree.core.ledger import Ledger
+from gantree.core.holds import Passing, passed_by
+from gantree.core.ledger import BOOKING, Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.core.state import JobState
 from gantree.model.events import (
@@ -23,6 +24,7 @@ from gantree.model.events import (
     TimePassed,
 )
 from gantree.model.jobs import Job, TopologyWish
+from gantree.model.phases import Phase
 from gantree.policy.order import Line, Standing
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
@@ -51,7 +53,7 @@ class AsksEverybody(Awake):
     def is_new(self, ledger: Ledger, state: JobState, now: float) -> bool:
         return True
 
-    def may_make_room(self, ledger: Ledger, line: Line, now: float) -> bool:
+    def may_make_room(self, ledger: Ledger, standing: Standing, now: float) -> bool:
         return True
 
 
@@ -83,8 +85,8 @@ gangs = st.builds(
     st.sampled_from((True, True, True, False)),
 )
 acts = st.one_of(
-    st.tuples(st.just("submit"), gangs),
-    st.tuples(st.just("submit"), gangs),
+    st.tuples(st.just("submit"), st.lists(gangs, min_size=1, max_size=1)),
+    st.tuples(st.just("submit"), st.lists(gangs, min_size=1, max_size=8)),
     st.tuples(st.just("end"), st.integers(0, 9)),
     st.tuples(st.just("lose"), st.integers(0, 3)),
     st.tuples(st.just("wait"), st.sampled_from((1.0, 60.0, 700.0))),
@@ -110,7 +112,7 @@ def of(queue: str, members: int) -> Job:
     return replace(job("x", members=members, gpus=4), queue=queue, priority=100)
 
 
-TAKEN_BACK = [*(("submit", of("b", 1)) for _ in range(3)), ("submit", of("a", 2)), ("end", 0)]
+TAKEN_BACK = [("submit", [of("b", 1)] * 3), ("submit", [of("a", 2)]), ("end", 0)]
 """What one queue lent is taken back, and no priority has to do with it."""
 
 
@@ -122,23 +124,24 @@ def test_who_asks_only_those_that_could_get_another_answer_decides_as_who_asks_e
 ) -> None:
     quick, plain = Scheduler(policy), who_asks_everybody(policy)
     now, lost = 0.0, set[str]()
-    _both(quick, plain, ClusterObserved(id="site", observed_at=0.0, cluster=SITE))
+    _both(quick, plain, [ClusterObserved(id="site", observed_at=0.0, cluster=SITE)])
     for number, (act, what) in enumerate(life):
         if act == "wait":
             now += what
-        for event in _events(quick, act, what, number, now, lost):
-            _both(quick, plain, event)
+        _both(quick, plain, list(_events(quick, act, what, number, now, lost)))
 
 
-def _both(quick: Scheduler, plain: Scheduler, event: Event) -> None:
+def _both(quick: Scheduler, plain: Scheduler, events: Sequence[Event]) -> None:
     """Tell both, then both that what was placed has started; they decide the same."""
-    facts = quick.handle([event]).facts
-    assert facts == plain.handle([event]).facts
+    facts = quick.handle(events).facts
+    assert facts == plain.handle(events).facts
     for state in list(quick.ledger.holding.values()):
         if state.running_at is None and not state.leaving:
-            name = f"{event.id}/{state.job}"
             started = GangStarted(
-                id=name, observed_at=event.observed_at, job=state.job, attempt=state.attempt
+                id=f"{state.job}.{state.attempt}",
+                observed_at=events[-1].observed_at if events else state.placed_at or 0.0,
+                job=state.job,
+                attempt=state.attempt,
             )
             assert quick.handle([started]).facts == plain.handle([started]).facts
 
@@ -149,8 +152,9 @@ def _events(
     name = f"e{number}"
     holding = list(quick.ledger.holding.values())
     if act == "submit":
-        spec: Job = replace(what, name=f"j{number}")
-        yield JobSubmitted(id=name, observed_at=now, job=spec.name, spec=spec)
+        for each, gang in enumerate(what):
+            spec: Job = replace(gang, name=f"j{number}-{each}")
+            yield JobSubmitted(id=spec.name, observed_at=now, job=spec.name, spec=spec)
     elif act == "end" and holding:
         ending = list(quick.ledger.leaving.values()) or holding
         state = ending[what % len(ending)]
@@ -162,3 +166,21 @@ def _events(
         yield kind(id=name, observed_at=now, node=node)
     elif act == "wait":
         yield TimePassed(id=name, observed_at=now)
+
+
+@settings(max_examples=60, deadline=None)
+@given(policies, st.lists(acts, min_size=4, max_size=30))
+def test_a_mask_of_bookings_says_which_reserved_room_a_job_may_use(
+    policy: Policy, life: list[tuple[str, Any]]
+) -> None:
+    scheduler, passing, now, lost = Scheduler(policy), Passing(), 0.0, set[str]()
+    scheduler.handle([ClusterObserved(id="site", observed_at=0.0, cluster=SITE)])
+    for number, (act, what) in enumerate(life):
+        now += what if act == "wait" else 0.0
+        scheduler.handle(list(_events(scheduler, act, what, number, now, lost)))
+        ledger = scheduler.ledger
+        for state in ledger.jobs.values():
+            if state.phase is Phase.PENDING and state.job not in ledger.claims:
+                mask = passing.mask(ledger, state, now)
+                told = [BOOKING + job for n, job in enumerate(ledger.bookings) if mask >> n & 1]
+                assert tuple(told) == passed_by(ledger, state, now)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gantree.formats import read_cluster, read_job, read_policy
+from gantree.formats import read_cluster, read_job, read_policy, read_prices
 from gantree.formats.cluster_form import ClusterForm
 from gantree.formats.forms import Form
 from gantree.formats.job_form import JobForm
@@ -24,6 +24,7 @@ READERS: dict[str, Callable[[str, str], Any]] = {
     "cluster": read_cluster,
     "job": read_job,
     "policy": read_policy,
+    "prices": read_prices,
 }
 DOCUMENT = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
 
@@ -69,7 +70,8 @@ def test_the_reference_names_every_column_of_a_trace() -> None:
 )
 def test_every_example_file_is_read(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    kind = "cluster" if "\ntiers:" in text else "job" if "gang:" in text else "policy"
+    signs = {"cluster": "\ntiers:", "job": "gang:", "prices": "\ngpus:"}
+    kind = next((kind for kind, sign in signs.items() if sign in text), "policy")
     assert READERS[kind](text, str(path))
 
 

@@ -11,7 +11,6 @@ from gantree.planning.cells import (
     CellBook,
     HomePlan,
     at_home_in_place,
-    carried_out,
     home,
     keeps_cells,
     look,
@@ -159,6 +158,22 @@ def test_a_guest_on_room_that_its_queues_cell_could_have_is_home_without_moving(
     assert at_home_in_place(view, "a", "h") == (("gpus", 0, "n1/gpu0"),)
 
 
+def test_a_guest_is_home_without_moving_where_a_loose_cell_would_break_up_its_node() -> None:
+    occupancy = drawn("l0: n0 .... n1 ggg.")
+    book = CellBook.of(rules(a=(("node", 1), ("gpus", 1))), occupancy.fabric)
+    view = look(occupancy, book, {}, {}, {"g": 1.0})
+    assert at_home_in_place(view, "a", "g") == (("node", 0, "n1"),)
+
+
+def test_a_guest_in_a_bound_cell_of_another_queue_is_not_home_there() -> None:
+    occupancy = drawn("l0: n0 H.gg n1 ....")
+    book = CellBook.of(rules(a=(("gpus", 2),), b=(("node", 1),)), occupancy.fabric)
+    view = look(occupancy, book, {("b", "node", 0): "n0"}, {"H": "b"}, {"g": 1.0})
+    assert at_home_in_place(view, "a", "g") is None
+    plan = home(view.without("g"), "a", job("g", 1, 2))
+    assert plan is not None and plan.placement.members[0].node == "n1"
+
+
 def test_a_guest_is_not_home_where_its_place_would_break_up_what_others_are_promised() -> None:
     occupancy = drawn("l0: n0 .... n1 g...\nl1: n2 F... n3 ....")
     book = CellBook.of(rules(a=(("gpus", 4),), b=(("leaf", 1),)), occupancy.fabric)
@@ -241,41 +256,6 @@ def test_the_fewest_gpu_seconds_are_lost() -> None:
     assert whole is not None and whole.evict == ("i",)
 
 
-def test_a_later_job_gets_no_room_that_is_set_aside_for_a_guest_of_its_queue() -> None:
-    occupancy = drawn("l0: n0 gggg n1 .... n2 FFFF")
-    queues = rules(a=(("gpus", 3), ("node", 1)))
-    book = CellBook.of(queues, occupancy.fabric)
-    view = look(occupancy, book, {}, {}, {"g": 1.0})
-    first = home(view.without("g"), "a", job("g", 1, 4))
-    assert first is not None
-    after = carried_out(view, "a", "g", first)
-    assert home(after, "a", job("w", 1, 4)) is None
-    second = home(after, "a", job("w", 1, 3))
-    assert second is not None and {tier for tier, _, _ in second.bind} == {"gpus"}
-
-
-def test_a_cell_that_is_only_set_aside_is_bound_by_whoever_really_goes_there() -> None:
-    occupancy = drawn("l0: n0 gg.. n1 ....")
-    book = CellBook.of(rules(a=(("node", 1),)), occupancy.fabric)
-    view = look(occupancy, book, {}, {}, {"g": 1.0})
-    first = home(view.without("g"), "a", job("g", 1, 2))
-    assert first is not None
-    second = home(carried_out(view, "a", "g", first), "a", job("w", 1, 2))
-    assert second is not None and second.bind == first.bind
-
-
 def test_a_job_without_gpus_needs_no_cell() -> None:
     plan, _ = seen("l0: n0 ....", rules(a=(("node", 1),)), job("w", 1, 0))
     assert plan is None
-
-
-def test_a_guest_whose_place_at_home_is_set_aside_still_stands_where_it_stands() -> None:
-    occupancy = drawn("l0: n0 .... n1 ggg.")
-    book = CellBook.of(rules(a=(("node", 1),), b=(("node", 1),)), occupancy.fabric)
-    view = look(occupancy, book, {}, {}, {"g": 1.0})
-    first = home(view.without("g"), "a", job("g", 1, 3))
-    assert first is not None
-    after = carried_out(view, "a", "g", first)
-    assert picture_of(after.occupancy) == "l0: n0 ###. n1 ggg."
-    other = home(after, "b", job("w", 1, 4))
-    assert other is not None and other.evict == ("g",)

@@ -3,9 +3,9 @@
 The loop below is no scheduler of ours: it is the least that a core must do with `planning.cells`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gantree.model.jobs import Job
@@ -15,7 +15,6 @@ from gantree.planning.cells import (
     CellView,
     HomePlan,
     at_home_in_place,
-    carried_out,
     home,
     look,
     releasable,
@@ -184,27 +183,29 @@ def walk(site: Site, runs: list[Run], now_s: int) -> None:
 
 
 def _send_home(site: Site, runs: list[Run], queue: str, now_s: int) -> bool:
-    """Send the first job home that may go, in order of arrival; guests ahead of it keep a place at home set aside."""
-    set_aside = site.view()
+    """Send the first job home that may go, in order of arrival; a guest stays where that can be home, or moves."""
     for run in runs:
         if run.queue != queue or run.name in site.homes:
             continue
-        plan = home(set_aside.without(run.name), queue, run.spec)
-        if plan is None:
-            return False
-        if run.name not in site.occupancy.owners:
-            site.go_home(run.name, queue, plan)
-            run.started_s = now_s
-            for other in runs:
-                if other.name in plan.evict:
-                    other.started_s = None
-            return True
         stays = at_home_in_place(site.view(), queue, run.name)
-        if stays is not None and set_aside.homes == site.homes:
+        if stays is not None:
             site.bind(run.name, queue, stays)
             return True
-        set_aside = carried_out(set_aside, queue, run.name, plan)
+        plan = home(site.view().without(run.name), queue, run.spec)
+        if plan is not None:
+            _begin_at_home(site, runs, run, plan, now_s)
+        return plan is not None
     return False
+
+
+def _begin_at_home(site: Site, runs: list[Run], run: Run, plan: HomePlan, now_s: int) -> None:
+    """Start a job at home, from its beginning where it ran as a guest; those that leave for it wait again."""
+    site.occupancy.give_back(run.name)
+    site.go_home(run.name, run.queue, plan)
+    run.started_s = now_s
+    for other in runs:
+        if other.name in plan.evict:
+            other.started_s = None
 
 
 def shared(rules: tuple[QueueRule, ...], runs: list[Run]) -> None:
@@ -256,12 +257,29 @@ def workloads(draw: st.DrawFn) -> list[Run]:
     ]
 
 
+def owning(**cells: tuple[tuple[str, int], ...]) -> tuple[QueueRule, ...]:
+    return tuple(QueueRule(path, cells=cells.get(path, ())) for path in QUEUES)
+
+
+def gangs(*rows: tuple[str, int, int]) -> list[Run]:
+    """Gangs of three members with one GPU each: (queue, submit_s, duration_s)."""
+    return [Run(f"j{n}", queue, 3, 1, at_s, for_s) for n, (queue, at_s, for_s) in enumerate(rows)]
+
+
+@example(  # j1, a guest on three GPUs of a node: it is at home there, if the loose cell keeps off
+    owning(a=(("node", 1), (LOOSE, 1)), b=(("leaf", 1),)),
+    gangs(("a", 0, 1), ("a", 0, 3), ("a", 0, 2), ("b", 1, 2), ("b", 2, 1)),
+)
+@example(  # j3, a guest in a bound cell of queue a: it moves home when it may, not when it must
+    owning(a=(("node", 2),), b=(("leaf", 1),)),
+    gangs(("a", 0, 3), ("b", 0, 1), ("b", 0, 1), ("b", 0, 3), ("a", 2, 1)),
+)
 @given(owners_of_cells(), workloads())
 @settings(max_examples=40, deadline=None)
 def test_every_job_starts_no_later_than_in_a_private_cluster_of_its_queues_cells(
-    rules: tuple[QueueRule, ...], runs: list[Run]
+    rules: tuple[QueueRule, ...], jobs: list[Run]
 ) -> None:
-    empty = Site(rules)
+    empty, runs = Site(rules), [replace(run) for run in jobs]
     shared(rules, runs)
     for rule in rules:
         mine = [run for run in runs if run.queue == rule.path]

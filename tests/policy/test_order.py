@@ -190,3 +190,8 @@ def test_by_stretch_jobs_of_unknown_run_time_go_by_arrival() -> None:
     order = Order(Policy(order=("stretch",)))
     wide, narrow = Merits(200, 0, 5.0, gpus=64), Merits(200, 1, 6.0, gpus=1)
     assert order.key(wide) < order.key(narrow)
+
+
+def test_a_run_time_that_nobody_knows_goes_last_also_without_gpus() -> None:
+    """No number times infinity, which has no place in any order."""
+    assert key(("remaining_service",), Merits(200, 2, 0.0, gpus=0)) == (inf,)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any, Literal
@@ -24,8 +24,10 @@ from gantree.api.problems import MEDIA_TYPE, problem_of
 from gantree.api.questions import add_planning_routes
 from gantree.control.controller import Controller
 from gantree.control.loop import wait_until_set
+from gantree.control.submission import Receipt, about
 from gantree.formats import read_job
 from gantree.model.errors import BadFields, GantreeError, NotFound, Problem
+from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, HOLDING, Phase
 
 FACTS_AT_ONCE = 500
@@ -95,9 +97,7 @@ def _add_job_routes(app: FastAPI, backend: Backend) -> None:
     @app.post("/v1/jobs", status_code=201)
     async def submit(body: Submission) -> Json:
         jobs = await asyncio.to_thread(read_job, body.text, body.source)
-        receipt = await backend.ask(
-            lambda controller: controller.submit(jobs, body.base_dir, body.overrides, body.user)
-        )
+        receipt = await backend.ask(lambda controller: _taken(controller, jobs, body))
         backend.loop.wake()
         await backend.loop.advance(backend.controller)
         return {"jobs": views.plain(receipt.jobs), "warnings": list(receipt.warnings)}
@@ -141,6 +141,11 @@ def _add_question_routes(app: FastAPI, backend: Backend) -> None:
             if detail["phase"] in wanted or left_s <= 0 or backend.loop.stopping:
                 return detail
             await wait_until_set(ticket, left_s)
+
+
+def _taken(controller: Controller, jobs: Sequence[Job], body: Submission) -> Receipt:
+    with about(body.source):
+        return controller.submit(jobs, body.base_dir, body.overrides, body.user)
 
 
 def _detail(controller: Controller, word: str) -> Json:

@@ -28,6 +28,7 @@ from gantree.control.ports import Clock, ClusterPort, Emit
 from gantree.executors.local import LocalCluster
 from gantree.formats import read_cluster
 from gantree.formats.policies import PRESETS
+from gantree.formats.policy_places import NOWHERE, PolicyPlaces
 from gantree.journal.sqlite import FILE, SqliteJournal
 from gantree.model.cluster import Cluster
 from gantree.model.errors import JournalError
@@ -49,9 +50,15 @@ class _Server(uvicorn.Server):
 
 
 def run_daemon(
-    state_dir: Path, cluster_text: str | None, source: str, policy: Policy | None = None
+    state_dir: Path,
+    cluster_text: str | None,
+    source: str,
+    policy: Policy | None = None,
+    places: PolicyPlaces = NOWHERE,
 ) -> None:
     """Run until told to stop. cluster_text may be None where the state directory has seen a cluster before.
+
+    places are those of the policy's file, for errors.
 
     Prints one line when requests are answered, and one at the end. Raises BadInput for the cluster file or for
     a missing one, Conflict for a cluster that contradicts what runs, JournalError for a state directory that
@@ -66,7 +73,7 @@ def run_daemon(
     _refuse_orphaned_runs(state_dir)
     journal = SqliteJournal(state_dir)
     try:
-        asyncio.run(_live(state_dir, journal, site, policy or PRESETS["gantree"]))
+        asyncio.run(_live(state_dir, journal, site, policy or PRESETS["gantree"], places))
     finally:
         journal.close()
 
@@ -82,7 +89,11 @@ def _refuse_orphaned_runs(state_dir: Path) -> None:
 
 
 async def _live(
-    state_dir: Path, journal: SqliteJournal, site: Cluster | None, policy: Policy
+    state_dir: Path,
+    journal: SqliteJournal,
+    site: Cluster | None,
+    policy: Policy,
+    places: PolicyPlaces,
 ) -> None:
     loop = Loop()
 
@@ -92,7 +103,9 @@ async def _live(
         return LocalCluster(state_dir, described, emit, clock, gpu_ids=gpu_ids, mig_ids=mig_ids)
 
     def make_controller() -> Controller:
-        controller = Controller(journal, policy, make_cluster, site=site, wake=loop.wake)
+        controller = Controller(
+            journal, policy, make_cluster, site=site, wake=loop.wake, places=places
+        )
         controller.recover()
         gc.freeze()  # the site does not change: looking through it again would hold up a turn by 40 ms
         return controller

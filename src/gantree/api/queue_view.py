@@ -1,12 +1,13 @@
 """The queue tree with what is owed, used, borrowed and lent in it, as plain JSON values. No HTTP here."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any
 
 from gantree.core.accounts import Accounts
 from gantree.core.homes import lost_cells
 from gantree.core.ledger import Ledger
+from gantree.core.state import JobState
 from gantree.policy.cells import Cell, cells_of
 from gantree.policy.queues import ROOT
 from gantree.policy.rules import QueueRule
@@ -17,10 +18,15 @@ NO_RULE = QueueRule("")
 
 def queues_json(ledger: Ledger, now: float) -> list[Json]:
     """The whole cluster, then all queues, cohorts and users, each below what it is in."""
-    accounts = ledger.accounts
-    used_of_node, lost = _used(ledger), frozenset(lost_cells(ledger))
+    holding = ledger.holding.values()
+    used = _held_under(ledger, holding)
+    not_owed = _held_under(
+        ledger, (state for state in holding if not ledger.accounts.is_owed(state))
+    )
+    lost = frozenset(lost_cells(ledger))
     return [
-        _row(ledger, node, used_of_node.get(node, {}), lost, now) for node in _in_tree(accounts)
+        _row(ledger, node, used.get(node, {}), not_owed.get(node, {}), lost, now)
+        for node in _in_tree(ledger.accounts)
     ]
 
 
@@ -30,21 +36,26 @@ def _in_tree(accounts: Accounts, node: int = ROOT) -> Iterator[int]:
         yield from _in_tree(accounts, child)
 
 
-def _used(ledger: Ledger) -> dict[int, dict[str, float]]:
-    """What the gangs that hold a place hold, by node of the tree."""
-    used_of_node: dict[int, dict[str, float]] = {}
-    for state in ledger.holding.values():
+def _held_under(ledger: Ledger, states: Iterable[JobState]) -> dict[int, dict[str, float]]:
+    """What some of the gangs that hold a place hold, by node of the tree."""
+    held_under: dict[int, dict[str, float]] = {}
+    for state in states:
         assert state.placement is not None
         held = ledger.accounts.held(state.placement)
         for node in ledger.accounts.tree.path(state.queue):
-            used = used_of_node.setdefault(node, {})
+            under = held_under.setdefault(node, {})
             for resource, amount in held.items():
-                used[resource] = used.get(resource, 0.0) + amount
-    return used_of_node
+                under[resource] = under.get(resource, 0.0) + amount
+    return held_under
 
 
 def _row(
-    ledger: Ledger, node: int, used: Mapping[str, float], lost: frozenset[Cell], now: float
+    ledger: Ledger,
+    node: int,
+    used: Mapping[str, float],
+    not_owed: Mapping[str, float],
+    lost: frozenset[Cell],
+    now: float,
 ) -> Json:
     accounts = ledger.accounts
     tree, quota, shares = accounts.tree, accounts.quota, accounts.shares
@@ -62,13 +73,23 @@ def _row(
         "used_part": shares.used_part(node, now),
         "guarantee": _above_zero(quota.guaranteed(node)) if node != ROOT else {},
         "used": _above_zero(used),
-        "borrowed": _above_zero(_borrowed(accounts, node)) if node != ROOT else {},
+        "borrowed": _above_zero(_borrowed(accounts, node, not_owed)),
         "lent": _above_zero(quota.lent(node)) if node != ROOT else {},
         "limit": dict(_limit(accounts, node)),
         "running": quota.running(node),
         "waiting": quota.waiting(node),
         "cells": _cells(ledger, rule, lost),
+        **({} if _is_in_policy(accounts, node) else {"in_policy": False}),
     }
+
+
+def _is_in_policy(accounts: Accounts, node: int) -> bool:
+    """False for a queue that the policy had when jobs of it came, and has no more; and for its users."""
+    tree = accounts.tree
+    if tree.open or not tree.queue[node]:
+        return True
+    of_queue = node if tree.user[node] is None else tree.parent[node]
+    return tree.rule[of_queue] is not None
 
 
 def _kind(accounts: Accounts, node: int) -> str:
@@ -89,13 +110,18 @@ def _limit(accounts: Accounts, node: int) -> Mapping[str, float]:
     return rule.limit if accounts.tree.user[node] is None else rule.user_limit
 
 
-def _borrowed(accounts: Accounts, node: int) -> Mapping[str, float]:
-    """What is used above guarantees; a user has none, so of what it uses no more than its queue has borrowed."""
-    borrowed = accounts.quota.borrowed(node)
-    if accounts.tree.user[node] is None:
-        return borrowed
-    of_queue = accounts.quota.borrowed(accounts.tree.parent[node])
-    return {resource: min(amount, of_queue[resource]) for resource, amount in borrowed.items()}
+def _borrowed(accounts: Accounts, node: int, not_owed: Mapping[str, float]) -> Mapping[str, float]:
+    """What is used above the guarantees of a node and of all that it is in, by jobs that are not owed it.
+
+    A guarantee above covers the first ranks under it, wherever these are; who is at home in cells is owed them.
+    """
+    over = [accounts.quota.borrowed(each) for each in accounts.tree.path(node)[:-1]]
+    if not over:
+        return {}
+    return {
+        resource: min(not_owed.get(resource, 0.0), *(each[resource] for each in over))
+        for resource in over[0]
+    }
 
 
 def _above_zero(amounts: Mapping[str, float]) -> Json:

@@ -1,8 +1,8 @@
 """`gantree place`: where would these jobs go? Offline: files in, an answer out, nothing is started.
 
-Jobs are placed in the order of the command line and hold their place for the ones after them. With --policy
-their priority classes must be ones of it, and what it prefers of places counts; the order stays that of the command
-line.
+Jobs are placed in the order of the command line and hold their place for the ones after them. With --policy the
+cluster must hold what it guarantees, their priority classes must be ones of it, and what it prefers of places counts;
+the order stays that of the command line.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,22 +13,21 @@ import typer
 from gantree.cli.options import JsonOption, PolicyOption, new_app
 from gantree.cli.placement_lines import placement_lines
 from gantree.cli.placement_text import placement_json
-from gantree.cli.policies import policy_of
+from gantree.cli.placing import Placer
+from gantree.cli.policies import policy_on
 from gantree.cli.printing import print_json, ranges
 from gantree.cli.progress import progress
 from gantree.cli.ranks import ranks_json
 from gantree.cli.reading import read_text, source_of
 from gantree.cli.verdicts import refusal_lines
+from gantree.control.submission import about
 from gantree.formats import read_cluster, read_job
 from gantree.formats.refusals import refusal_json
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.elastic import placed_elastically
 from gantree.placement.rank_hints import MemberHint, hints_of
 from gantree.placement.rank_order import RankMap, rank_map
-from gantree.placement.taste import Taste
-from gantree.planning.taste import taste_of
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
@@ -60,12 +59,17 @@ def place(
     Exit status: 0 all placed, 3 some refused, 2 bad input.
     """
     fabric = Fabric.build(read_cluster(read_text(cluster), source_of(cluster)))
-    asked = [job for file in jobs for job in read_job(read_text(file), source_of(file))]
-    chosen = policy_of(policy)
+    asked = [
+        (source_of(file), job)
+        for file in jobs
+        for job in read_job(read_text(file), source_of(file))
+    ]
+    chosen = policy_on(policy, fabric)
     if policy is not None:
-        for job in asked:
-            chosen.priority_of(job.priority)
-    answers = _place_in_order(fabric, asked, taste_of(chosen), ranks)
+        for source, job in asked:
+            with about(f"{source}: job {job.name}"):
+                chosen.priority_of(job.priority)
+    answers = _place_in_order(fabric, [job for _, job in asked], Placer(chosen), ranks)
     if as_json:
         print_json({"placements": [_json(answer) for answer in answers]})
     else:
@@ -76,14 +80,14 @@ def place(
 
 
 def _place_in_order(
-    fabric: Fabric, jobs: Sequence[Job], taste: Taste, with_ranks: bool
+    fabric: Fabric, jobs: Sequence[Job], placer: Placer, with_ranks: bool
 ) -> list[Answer]:
     occupancy = Occupancy(fabric)
     answers: list[Answer] = []
     with progress("Placing") as advance:
         for number, job in enumerate(jobs):
             advance(number, len(jobs))
-            placed, verdict = placed_elastically(occupancy, job, taste)
+            placed, verdict = placer.place(occupancy, job)
             ranks = None
             if isinstance(verdict, Placement):
                 occupancy.take(f"{number}:{job.name}", verdict.members)  # names may repeat

@@ -1,11 +1,15 @@
-"""What --policy names: a preset or a file."""
+"""What --policy names: a preset or a file, and whether it suits a cluster."""
 
 from gantree.cli.reading import read_text, source_of
+from gantree.control.policy_fit import check_site
 from gantree.formats import read_policy
 from gantree.formats.policies import PRESET_NAMES, preset
+from gantree.formats.policy_places import PolicyPlaces, places_of
+from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.policy.rules import Policy
 from gantree.text.words import did_you_mean
+from gantree.topology.fabric import Fabric
 
 
 def policy_of(word: str | None) -> Policy:
@@ -13,10 +17,27 @@ def policy_of(word: str | None) -> Policy:
 
     Raises BadInput for a file that cannot be read and is no preset either, BadFields for what is wrong in it.
     """
-    if word is None:
-        return preset(PRESET_NAMES[0])
-    if word in PRESET_NAMES:
-        return preset(word)
+    return policy_and_places(word)[0]
+
+
+def policy_on(word: str | None, site: Cluster | Fabric) -> Policy:
+    """As `policy_of`, for a cluster. Raises BadInput for cells and guarantees that it cannot hold, too."""
+    policy, places = policy_and_places(word)
+    if policy.queues:
+        fabric = site if isinstance(site, Fabric) else Fabric.build(site)
+        check_site(policy, fabric, places)
+    return policy
+
+
+def policy_and_places(word: str | None) -> tuple[Policy, PolicyPlaces]:
+    """As `policy_of`, with where the file says what."""
+    name = PRESET_NAMES[0] if word is None else word
+    if name in PRESET_NAMES:
+        return preset(name), PolicyPlaces(f"preset {name}")
+    return _read(name)
+
+
+def _read(word: str) -> tuple[Policy, PolicyPlaces]:
     try:
         text = read_text(word)
     except BadInput as error:
@@ -24,4 +45,5 @@ def policy_of(word: str | None) -> Policy:
         raise BadInput(
             f"--policy: {error}; allowed: {allowed}. {did_you_mean(word, PRESET_NAMES)}".rstrip()
         ) from None
-    return read_policy(text, source_of(word))
+    policy = read_policy(text, source_of(word))
+    return policy, places_of(text, source_of(word))

@@ -31,9 +31,10 @@ def queues(
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     of_cluster = row["kind"] == "cluster"
+    gone = "" if row.get("in_policy", True) else " (not in the policy)"
     amounts = [_amounts(row[field]) for field in ("guarantee", "used", "borrowed", "lent", "limit")]
     return (
-        f"{'  ' * row['depth']}{row['name']}",
+        f"{'  ' * row['depth']}{row['name']}{gone}",
         "" if of_cluster else f"{row['weight']:g}",
         f"{row['used_part'] * 100:.1f} %",
         *amounts,

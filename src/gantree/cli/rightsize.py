@@ -1,11 +1,12 @@
 """`gantree fit`: on which GPU models and markets of a cluster a job may run: memory, speed, time, money. Offline.
 
-Nothing is placed: a way that is open may still have to wait for room. How ways are weighed is `planning.rightsize`.
+Nothing is placed: a way that is open may still have to wait for room. How ways are weighed is `planning.rightsize`;
+beside them stand, as closed ones, the models that a job lists and no node has.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -15,13 +16,15 @@ from gantree.cli.money import odd_prices
 from gantree.cli.options import JsonOption, new_app
 from gantree.cli.printing import columns, plural, print_json, span
 from gantree.cli.reading import read_text, source_of
+from gantree.control.models_here import models_here, models_not_here, no_node_has
 from gantree.formats import read_cluster, read_job, read_prices
 from gantree.model.jobs import Job
+from gantree.model.verdicts import Gate, Refused
 from gantree.planning.rightsize import Option, options, refused
 from gantree.policy.rules import Policy
 from gantree.topology.fabric import Fabric
 from gantree.topology.footprint import GIB, LEANEST, USUAL, Footprint, footprint_of, memory_of
-from gantree.topology.prices import LIST_PRICES
+from gantree.topology.prices import LIST_PRICES, PriceList
 
 app = new_app()
 
@@ -49,21 +52,61 @@ def fit(
     jobs = read_job(read_text(job), source_of(job))
     for odd in odd_prices(known, {machine.gpu for machine in fabric.machines}):
         warn(odd)
-    answers = [(each, options(each, fabric, known, Policy().restart_s)) for each in jobs]
+    answers = [_answer(each, fabric, known) for each in jobs]
     if as_json:
-        print_json({"jobs": [_json(each, ways) for each, ways in answers]})
+        print_json({"jobs": [_json(answer) for answer in answers]})
     else:
-        typer.echo("\n\n".join("\n".join(_lines(each, ways)) for each, ways in answers))
-    if any(refused(each, ways) is not None for each, ways in answers):
+        typer.echo("\n\n".join("\n".join(_lines(alike)) for alike in _alike(answers)))
+    if any(answer.refused is not None for answer in answers):
         raise typer.Exit(REFUSED)
+
+
+class Answer(NamedTuple):
+    """All ways of a job, open ones first, and why none of them is open; None where one is."""
+
+    job: Job
+    ways: tuple[Option, ...]
+    refused: Refused | None
+
+
+def _answer(job: Job, fabric: Fabric, prices: PriceList) -> Answer:
+    here = models_here(fabric)
+    missing = tuple(_not_here(job, model, here) for model in models_not_here(job, fabric))
+    lists = [role.shape.models for role in job.roles if role.shape.models]
+    if all(any(model in here for model in models) for models in lists):
+        ways = options(job, fabric, prices, Policy().restart_s)
+        return Answer(job, (*ways, *missing), refused(job, ways))
+    why = " ".join(way.why_not for way in missing)  # some role may run nowhere
+    return Answer(job, missing, Refused(Gate.SHAPE, f"Never fits: {why}", never=True))
+
+
+def _not_here(job: Job, model: str, here: Sequence[str]) -> Option:
+    why_not = no_node_has(model, model, here)
+    return Option(model, "on_demand", job, None, gate=Gate.SHAPE, why_not=why_not)
 
 
 # ----- for people
 
 
-def _lines(job: Job, ways: Sequence[Option]) -> Iterator[str]:
+def _alike(answers: Sequence[Answer]) -> Iterator[list[Answer]]:
+    """The answers to jobs of one array, which are the same, together; each of the others alone."""
+    groups: dict[tuple[str, str], list[Answer]] = {}
+    for answer in answers:
+        array = _array(answer.job)
+        groups.setdefault((array, "" if array else answer.job.name), []).append(answer)
+    yield from groups.values()
+
+
+def _array(job: Job) -> str:
+    """The name of the array that a job is of; "" for a job of none."""
+    return "" if job.array_index is None else job.name.removesuffix(f"-{job.array_index}")
+
+
+def _lines(alike: Sequence[Answer]) -> Iterator[str]:
+    job, ways, verdict = alike[0]
     usual, leanest = footprint_of(job, USUAL), footprint_of(job, LEANEST)
-    yield f"{job.name}: {plural(job.gpus, 'GPU')}, chosen by {job.choose}"
+    name = job.name if len(alike) == 1 else f"{_array(job)} (array of {len(alike)}), each"
+    yield f"{name}: {plural(job.gpus, 'GPU')}, chosen by {job.choose}"
     if usual is not None and leanest is not None:
         parts = ", ".join(f"{n} {digits(size / GIB)}" for n, size in usual.parts if size)
         yield f"each needs about {digits(usual.GiB)} GiB ({parts}), at least {digits(leanest.GiB)}"
@@ -73,7 +116,6 @@ def _lines(job: Job, ways: Sequence[Option]) -> Iterator[str]:
             yield f"closed: {way.why_not}"
     for note in dict.fromkeys(note for way in ways for note in way.notes):
         yield f"note: {note}"
-    verdict = refused(job, ways)
     if verdict is not None:
         yield verdict.sentence
 
@@ -108,8 +150,8 @@ def _memory(job: Job, model: str | None) -> str:
 # ----- for programs
 
 
-def _json(job: Job, ways: Sequence[Option]) -> dict[str, Any]:
-    verdict = refused(job, ways)
+def _json(answer: Answer) -> dict[str, Any]:
+    job, ways, verdict = answer
     return {
         "job": job.name,
         "gpus": job.gpus,

@@ -7,7 +7,7 @@ import typer
 
 from gantree.cli.errors import warn
 from gantree.cli.options import JsonOption, PolicyOption, new_app
-from gantree.cli.policies import policy_of
+from gantree.cli.policies import policy_on
 from gantree.cli.printing import print_json, span
 from gantree.cli.progress import progress
 from gantree.cli.reading import read_text, source_of
@@ -37,7 +37,7 @@ def simulate(
 ) -> None:
     """Replay a trace of jobs through the real scheduler."""
     site = read_cluster(read_text(cluster), source_of(cluster))
-    chosen = policy_of(policy)
+    chosen = policy_on(policy, site)
     _make(out)
     with progress("Simulating") as advance:
         result = replay(site, _rows(trace), chosen, progress=advance, limit=limit)

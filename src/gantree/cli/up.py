@@ -12,7 +12,7 @@ import typer
 from gantree.api.daemon import run_daemon
 from gantree.cli.clusters import this_machine_text, virtual_text
 from gantree.cli.options import PolicyOption, StateOption, new_app, state_dir
-from gantree.cli.policies import policy_of
+from gantree.cli.policies import policy_and_places
 from gantree.cli.reading import read_text, source_of
 from gantree.journal.sqlite import FILE as JOURNAL_FILE
 from gantree.model.errors import BadInput, Unreachable
@@ -40,7 +40,8 @@ def up(
         raise BadInput("--cluster and --virtual exclude each other")
     directory = state_dir(state)
     text, source = _site(cluster, virtual, directory)
-    run_daemon(directory, text, source, policy_of(policy))
+    chosen, places = policy_and_places(policy)
+    run_daemon(directory, text, source, chosen, places)
 
 
 def _site(cluster: str | None, virtual: str | None, directory: Path) -> tuple[str | None, str]:

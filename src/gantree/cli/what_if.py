@@ -17,7 +17,8 @@ from gantree.cli import what_if_live as live
 from gantree.cli.options import JsonOption, PolicyOption, StateOption, new_app
 from gantree.cli.placement_lines import placement_lines
 from gantree.cli.placement_text import placement_json
-from gantree.cli.policies import policy_of
+from gantree.cli.placing import Placer, Trials
+from gantree.cli.policies import policy_on
 from gantree.cli.printing import plural, print_json
 from gantree.cli.progress import progress
 from gantree.cli.reading import read_text, source_of
@@ -28,8 +29,6 @@ from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.elastic import resized
-from gantree.placement.what_if import WhatIf
-from gantree.planning.taste import taste_of
 from gantree.text.hostlists import BadHostlist, count_nodes, expand, folded
 from gantree.text.words import did_you_mean
 from gantree.topology.fabric import Fabric
@@ -140,7 +139,7 @@ def _from_files(
     out = [node for word in without or () for node in _nodes(word)]
     nodes = _known("--without", "a node of the cluster", out, fabric.index_of_node)
     gone = _known("--ended", "a job that holds something of the cluster", ended or (), holders)
-    trials = WhatIf(occupancy, taste_of(policy_of(policy)))
+    trials = Trials(occupancy, Placer(policy_on(policy, fabric)))
     found = _in_turn(trials, asked, nodes, gone, with_members or ())
     if as_json:
         print_json({"trials": [_json(trial) for trial in found]})
@@ -170,7 +169,7 @@ def _known(
 
 
 def _in_turn(
-    trials: WhatIf,
+    trials: Trials,
     jobs: Sequence[Job],
     nodes: Sequence[str],
     ended: Sequence[str],
@@ -190,7 +189,7 @@ def _in_turn(
 
 
 def _trial(
-    trials: WhatIf,
+    trials: Trials,
     jobs: Sequence[Job],
     nodes: Sequence[str],
     ended: Sequence[str],

@@ -11,13 +11,15 @@ from typing import Any
 from gantree.control.alarm import Alarm
 from gantree.control.clock import SteadyClock
 from gantree.control.intake import Intake
-from gantree.control.policy_fit import check_fit
+from gantree.control.policy_fit import check_fit, jobs_without_queue
 from gantree.control.ports import Clock, MakeCluster
 from gantree.control.recovery import site_on_record, to_settle, vanished
 from gantree.control.submission import (
     JobIds,
     Receipt,
+    about,
     check_commands,
+    check_queue,
     job_of,
     overridden,
     warnings_of,
@@ -30,6 +32,7 @@ from gantree.core.ledger import Ledger
 from gantree.core.moves import Defragmentation, defragmentation_plan
 from gantree.core.scheduler import Scheduler
 from gantree.core.state import JobState
+from gantree.formats.policy_places import NOWHERE, PolicyPlaces
 from gantree.journal.contract import Journal
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput, Conflict, NotFound
@@ -47,6 +50,8 @@ from gantree.planning.taste import taste_of
 from gantree.policy.rules import Policy
 
 RECONCILE_EVERY_S = 30.0
+JOBS_NAMED = 10
+"""So many jobs of a queue that is not in the policy are named at the start."""
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +68,9 @@ class Controller:
         site: Cluster | None = None,
         wake: Callable[[], None] = lambda: None,
         make_clock: Callable[[float], Clock] = SteadyClock,
+        places: PolicyPlaces = NOWHERE,
     ) -> None:
-        """site is the cluster as described now, None to go on with the one on record.
+        """site is the cluster as described now, None to go on with the one on record; places are the policy's.
 
         Raises BadInput if there is neither, and for a policy that does not suit it; JournalError if the journal cannot
         be read.
@@ -79,7 +85,7 @@ class Controller:
         known = site or on_record
         if known is None:
             raise BadInput("the first start on a state directory needs a cluster file")
-        check_fit(policy, known, folded.ledger)
+        check_fit(policy, known, folded.ledger, places)
         self._new_site = site if site != on_record else None
         self.cluster = make_cluster(known, self.intake.tell, self.clock)
         self.turns = Turns(journal, self.cluster, self.epoch, self._fold, folded)
@@ -104,6 +110,7 @@ class Controller:
             self._observe(self._new_site)
             self._drain()
         self.reconcile()
+        self._warn_of_lost_queues()
 
     def step(self) -> bool:
         """Look at the cluster and the clock once, and decide what there is to decide; say whether there was."""
@@ -147,13 +154,7 @@ class Controller:
         """
         if "name" in overrides and len(jobs) > 1:
             raise BadInput(f"{len(jobs)} jobs cannot all be named {overrides['name']}")
-        asked = [with_user(overridden(job, overrides), user) for job in jobs]
-        asked = [with_absolute_paths(job, base_dir) for job in asked]
-        for job in asked:
-            check_commands(job)
-            self.policy.priority_of(job.priority)
-            if problem := self.ledger.accounts.tree.problem(job.queue):
-                raise BadInput(f"job {job.name}: queue: {problem}")
+        asked = [self._checked(job, base_dir, overrides, user) for job in jobs]
         warnings = warnings_of(asked, self.ledger)
         chosen = self._ids.choose(asked)
         specs = with_predecessors(asked, chosen, self.ledger)
@@ -167,6 +168,18 @@ class Controller:
             ]
         )
         return Receipt(chosen, warnings)
+
+    def _checked(
+        self, job: Job, base_dir: str | None, overrides: Mapping[str, Any], user: str
+    ) -> Job:
+        """One job as it is handed in, with all that can be known to be wrong of it alone."""
+        asked = with_user(overridden(job, overrides), user)
+        with about(f"job {asked.name}"):
+            asked = with_absolute_paths(asked, base_dir)
+            check_commands(asked)
+            self.policy.priority_of(asked.priority)
+            check_queue(asked, self.ledger.accounts.tree)
+        return asked
 
     def cancel(self, word: str) -> str:
         """Ask for a job to be cancelled, by id or name; give its id. Asking twice is the same as once.
@@ -282,6 +295,12 @@ class Controller:
             )
         event_id = f"cluster-observed/{self.epoch}"
         self.intake.append([ClusterObserved(id=event_id, observed_at=self.clock(), cluster=site)])
+
+    def _warn_of_lost_queues(self) -> None:
+        for queue, jobs in jobs_without_queue(self.ledger).items():
+            more = f" and {len(jobs) - JOBS_NAMED} more" if len(jobs) > JOBS_NAMED else ""
+            named = ", ".join(jobs[:JOBS_NAMED]) + more
+            log.warning("queue %s is not in the policy, and has jobs that go on: %s", queue, named)
 
     def _id_is_taken(self, job: str) -> bool:
         """Ids on record, and those under which something ran that this journal knows nothing of."""

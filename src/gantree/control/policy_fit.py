@@ -1,55 +1,191 @@
 """Whether a policy suits the site and the jobs that it would rule from now on, before anything is decided by it.
 
-Where it does not, the daemon does not start: jobs that run go on running, and the message says what to change.
+Where it does not, the daemon does not start: jobs that run go on running, and the message says what to change. Commands
+that only ask what a policy would do on a cluster are refused in the same words.
 """
 
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from gantree.control.models_here import models_here, no_node_has
 from gantree.core.accounts import capacity_of
 from gantree.core.ledger import Ledger
+from gantree.formats.policy_places import NOWHERE, PolicyPlaces
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.model.phases import ENDED
+from gantree.placement.devices import INNER_TIERS
 from gantree.planning.cells_book import CellBook
 from gantree.policy.admission import in_words
+from gantree.policy.amounts import MODEL
 from gantree.policy.queues import ROOT, QueueTree
 from gantree.policy.quota import Quota
-from gantree.policy.rules import Policy
+from gantree.policy.rules import LOOSE, Amounts, Policy, QueueRule
+from gantree.text.words import did_you_mean
 from gantree.topology.fabric import Fabric
 
 
-def check_fit(policy: Policy, cluster: Cluster, ledger: Ledger) -> None:
+def check_fit(
+    policy: Policy, cluster: Cluster, ledger: Ledger, places: PolicyPlaces = NOWHERE
+) -> None:
     """Raise BadInput for cells and guarantees that the cluster cannot hold, and for classes of jobs that it lacks."""
-    _check_classes(policy, ledger)
+    _check_classes(policy, ledger, places)
     if not policy.queues:
         return
     recorded = ledger.fabric
     is_known = recorded is not None and recorded.cluster == cluster
     fabric = recorded if is_known and recorded is not None else Fabric.build(cluster)
-    if any(rule.cells for rule in policy.queues):
-        try:
-            CellBook.of(policy.queues, fabric)
-        except BadInput as error:
-            raise BadInput(f"policy: {error}") from None
-    _check_guarantees(policy, fabric)
+    check_site(policy, fabric, places)
 
 
-def _check_guarantees(policy: Policy, fabric: Fabric) -> None:
-    tree, capacity = QueueTree(policy.queues), capacity_of(fabric)
-    guaranteed = Quota(tree, capacity).guaranteed(ROOT)
-    for resource, amount in guaranteed.items():
+class Misfit(NamedTuple):
+    """What a cluster cannot hold: of which queue, in which of its fields, and why."""
+
+    queue: str
+    keys: tuple[str, ...]
+    why: str
+
+
+def check_site(policy: Policy, fabric: Fabric, places: PolicyPlaces = NOWHERE) -> None:
+    """Raise BadInput for cells and guarantees that a cluster cannot hold, a line each in the order of the policy."""
+    queues = policy.queues
+    wrong = [*_wrong_cells(queues, fabric), *_no_such(queues, fabric), *_too_much(queues, fabric)]
+    if wrong:
+        order = {rule.path: number for number, rule in enumerate(queues)}
+        wrong.sort(key=lambda misfit: order[misfit.queue])
+        told = (f"{places.of_queue(each.queue, *each.keys)}: {each.why}" for each in wrong)
+        raise BadInput("\n".join(told))
+
+
+def jobs_without_queue(ledger: Ledger) -> dict[str, list[str]]:
+    """The jobs that have not ended of each queue that the policy does not have; {} where it names no queues at all."""
+    tree, found = ledger.accounts.tree, dict[str, list[str]]()
+    for state in ledger.jobs.values():
+        if state.phase not in ENDED and not tree.open:
+            node = tree.queue_node(state.spec.queue)
+            if node is None or tree.rule[node] is None:
+                found.setdefault(state.spec.queue, []).append(state.job)
+    return found
+
+
+# ----- cells
+
+
+def _wrong_cells(queues: Sequence[QueueRule], fabric: Fabric) -> Iterator[Misfit]:
+    """The first cells that cannot be beside those listed before them."""
+    owned = [
+        QueueRule(rule.path, cells=((tier, count),))
+        for rule in queues
+        for tier, count in rule.cells
+    ]
+    fitting = bisect_left(
+        range(1, len(owned) + 1), True, key=lambda upto: not _can_be(owned[:upto], fabric)
+    )
+    if fitting < len(owned):
+        upto = owned[: fitting + 1]
+        ((tier, _),) = upto[-1].cells
+        yield Misfit(upto[-1].path, ("cells", tier), _why_not(upto, fabric))
+
+
+def _can_be(owned: Sequence[QueueRule], fabric: Fabric) -> bool:
+    try:
+        CellBook.of(owned, fabric)
+    except BadInput:
+        return False
+    return True
+
+
+def _why_not(owned: Sequence[QueueRule], fabric: Fabric) -> str:
+    """Why the last of these cells cannot be, where all before it can."""
+    name, ((tier, count),) = fabric.cluster.name, owned[-1].cells
+    tiers = dict.fromkeys((*fabric.tiers, *INNER_TIERS, LOOSE))
+    if tier not in tiers:
+        hint = did_you_mean(tier, tiers)
+        return f"cluster {name} has no such tier; tiers here: {', '.join(tiers)}. {hint}".rstrip()
+    try:
+        book = CellBook.of(owned, fabric, check=False)
+    except BadInput as error:
+        return str(error)
+    there = sum(int(level.whole.sum()) for level in book.levels if level.tier == tier)
+    cells = f"1 cell of tier {tier} does" if count == 1 else f"{count} cells of tier {tier} do"
+    return (
+        f"{cells} not fit cluster {name} beside the cells listed before (whole domains of that tier in all: {there}); "
+        "own fewer cells, or narrower ones"
+    )
+
+
+# ----- guarantees
+
+
+def _no_such(queues: Sequence[QueueRule], fabric: Fabric) -> Iterator[Misfit]:
+    """Guarantees of GPU models that no node has."""
+    here = models_here(fabric)
+    for rule in queues:
+        for resource, amount in rule.guarantee.items():
+            model = resource.removeprefix(MODEL)
+            if amount and resource.startswith(MODEL) and model not in here:
+                keys = ("guarantee", *_keys(resource))
+                yield Misfit(rule.path, keys, no_node_has("this model", model, here))
+
+
+def _too_much(queues: Sequence[QueueRule], fabric: Fabric) -> Iterator[Misfit]:
+    """What is guaranteed altogether beyond what there is, told of the queue with which it is."""
+    tree, capacity = QueueTree(queues), capacity_of(fabric)
+    quota = Quota(tree, capacity)
+    for resource, amount in quota.guaranteed(ROOT).items():
         there = capacity.get(resource, 0.0)
-        if amount > there:
-            queues = ", ".join(
-                f"{rule.path} {rule.guarantee[resource]:g}"
-                for rule in policy.queues
-                if rule.guarantee.get(resource)
-            )
-            raise BadInput(
-                f"policy: {amount:g} {in_words(resource)} are guaranteed altogether ({queues}), and cluster "
-                f"{fabric.cluster.name} has {there:g}; guarantee less, or start on a larger cluster"
-            )
+        if amount <= there or (resource.startswith(MODEL) and not there):
+            continue
+        shares = _shares(queues, tree, quota, resource)
+        told = ", ".join(f"{queue} {share:g}" for queue, share in shares.items())
+        why = (
+            f"{in_words(resource)} guaranteed altogether: {amount:g} ({told}), and cluster {fabric.cluster.name} "
+            f"has {there:g}; guarantee less, or take a larger cluster"
+        )
+        yield Misfit(_last_straw(shares, there), ("guarantee", *_keys(resource)), why)
 
 
-def _check_classes(policy: Policy, ledger: Ledger) -> None:
+def _shares(
+    queues: Sequence[QueueRule], tree: QueueTree, quota: Quota, resource: str
+) -> dict[str, float]:
+    """What the topmost queues that speak of a resource are guaranteed of it, in the order of the policy."""
+    shares: dict[str, float] = {}
+    for rule in queues:
+        node = tree.queue_node(rule.path)
+        above = any(rule.path.startswith(f"{queue}/") for queue in shares)
+        if node is not None and not above and _speaks_of(rule.guarantee, resource):
+            shares[rule.path] = quota.guaranteed(node)[resource]
+    return shares
+
+
+def _speaks_of(guarantee: Amounts, resource: str) -> bool:
+    """What is guaranteed of GPU models is guaranteed of GPUs, too."""
+    return any(
+        amount and (key == resource or (resource == LOOSE and key.startswith(MODEL)))
+        for key, amount in guarantee.items()
+    )
+
+
+def _last_straw(shares: dict[str, float], there: float) -> str:
+    """The first queue with which the shares are more than there is; the last, where only roundings are."""
+    total = accumulate(shares.values())
+    too_many = (queue for queue, upto in zip(shares, total, strict=True) if upto > there)
+    return next(too_many, list(shares)[-1])
+
+
+def _keys(resource: str) -> tuple[str, ...]:
+    """The fields of a resource in a policy file, below `guarantee`."""
+    if resource == LOOSE:
+        return (LOOSE, "any")
+    return tuple(resource.split("/", 1))
+
+
+# ----- classes
+
+
+def _check_classes(policy: Policy, ledger: Ledger, places: PolicyPlaces) -> None:
     for state in ledger.jobs.values():
         if state.phase in ENDED:
             continue
@@ -58,5 +194,5 @@ def _check_classes(policy: Policy, ledger: Ledger) -> None:
         except BadInput as error:
             way_out = "keep the class in `priorities`, or start with the policy as it was and cancel the job first"
             raise BadInput(
-                f"policy: {state.job} has not ended, and its {error} {way_out}"
+                f"{places.of('priorities')}: {state.job} has not ended, and its {error} {way_out}"
             ) from None

@@ -5,25 +5,35 @@ whatever can be known to be wrong (a priority class, a tier, a job that it comes
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import PurePosixPath
 from typing import Any
 
 from gantree.core.ledger import Ledger
-from gantree.model.errors import BadInput
+from gantree.model.errors import BadFields, BadInput, Unsupported
 from gantree.model.jobs import Job, Role
 from gantree.model.phases import ENDED, Phase
 from gantree.model.verdicts import Refused
 from gantree.placement.search import place, signature
+from gantree.policy.queues import QueueTree
+from gantree.text.words import did_you_mean
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """What a job may be called, here and in job files; it becomes a directory name."""
+NAMES_SHOWN = 8
+"""So many jobs that wait for each other are named."""
+NAMES_LOOKED_AT = 1000
+"""Among so many names, the latest, the one that was probably meant is looked for."""
 MAX_PRIORITY = 1_000_000_000
 """As in job files."""
 OVERRIDABLE = ("name", "queue", "priority")
 LONGEST_USER = 256
+NO_QUEUE = Job("any", ()).queue
+"""Where a job goes that names no queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,17 @@ class Receipt:
 
     jobs: tuple[Submitted, ...]
     warnings: tuple[str, ...]
+
+
+@contextmanager
+def about(where: str) -> Iterator[None]:
+    """Say before what is found wrong inside where it stands: a file, a job. BadFields say it already."""
+    try:
+        yield
+    except BadFields:
+        raise
+    except (BadInput, Unsupported) as error:
+        raise type(error)(f"{where}: {error}") from None
 
 
 def overridden(job: Job, overrides: Mapping[str, Any]) -> Job:
@@ -77,7 +98,17 @@ def check_commands(job: Job) -> None:
     """Raise BadInput for a role that says neither what it runs nor which image would know."""
     for role in job.roles:
         if not role.run and role.image is None:
-            raise BadInput(f"{job.name}: role {role.name} has nothing to run; give it `run`")
+            raise BadInput(f"gang: role {role.name} has nothing to run; give it `run`")
+
+
+def check_queue(job: Job, tree: QueueTree) -> None:
+    """Raise BadInput for a queue that the policy lacks, or that has queues of its own."""
+    problem = tree.problem(job.queue)
+    if problem and job.queue == NO_QUEUE:
+        stop = "" if problem.endswith("?") else "."
+        problem += f"{stop} A job that names no queue is one of `{NO_QUEUE}`: name one with `queue:` or --queue"
+    if problem:
+        raise BadInput(f"queue: {problem}")
 
 
 def with_absolute_paths(job: Job, base_dir: str | None) -> Job:
@@ -153,28 +184,56 @@ def with_predecessors(
     for job, submitted in zip(jobs, chosen, strict=True):
         below.remove(job.name)
         before: list[str] = []
-        for name in job.after:
-            if name in below and name not in above:
-                raise BadInput(
-                    f"{job.name} comes after {name}, which stands below it; write it above"
-                )
-            before += [above[name]] if name in above else _predecessors(job.name, name, ledger)
+        with about(f"job {job.name}: after"):
+            for name in job.after:
+                if name in below and name not in above:
+                    raise BadInput(_below(job, name, jobs))
+                before += [above[name]] if name in above else _predecessors(name, above, ledger)
         above[job.name] = submitted.job
         resolved.append(replace(job, after=tuple(dict.fromkeys(before))))
     return resolved
 
 
-def _predecessors(job: str, name: str, ledger: Ledger) -> tuple[str, ...]:
+def _below(job: Job, name: str, jobs: Sequence[Job]) -> str:
+    """What to say of a job of the file that comes after one that stands below it."""
+    circle = _circle(job.name, name, {each.name: each.after for each in jobs})
+    if len(circle) < 2:
+        return f"{name} stands below it; write it above"
+    *names, last = circle
+    shown = names if len(names) < NAMES_SHOWN else [*names[: NAMES_SHOWN - 2], "..."]
+    return f"{', '.join(shown)} and {last} wait for each other; remove one `after`"
+
+
+def _circle(first: str, after: str, after_of: Mapping[str, Sequence[str]]) -> list[str]:
+    """The shortest way from a job over one that it comes after back to itself: the names on it; [] for none."""
+    came_from = {after: first}
+    asked = deque([after])
+    while asked:
+        name = asked.popleft()
+        if name == first:
+            circle = [came_from[first]]
+            while circle[-1] != first:
+                circle.append(came_from[circle[-1]])
+            return circle[::-1]
+        for each in after_of.get(name, ()):
+            if each not in came_from:
+                came_from[each] = name
+                asked.append(each)
+    return []
+
+
+def _predecessors(name: str, above: Iterable[str], ledger: Ledger) -> tuple[str, ...]:
     """The older jobs that a name in `after` means: one, or all of the newest array of that name."""
     before = job_of(ledger, name)
     found = array_of(ledger, name) if before is None else (before,)
     if not found or before in ledger.rejected:
-        raise BadInput(f"{job} comes after {name}, and there is no job {name}")
+        hint = did_you_mean(name, [*ledger.newest_of_name, *above][-NAMES_LOOKED_AT:])
+        raise BadInput(f"there is no job {name}" + (f". {hint}" if hint else ""))
     for each in found:
         phase = ledger.jobs[each].phase
         if phase in ENDED and phase is not Phase.SUCCEEDED:
-            which = "which" if before else f"of which {each}"
-            raise BadInput(f"{job} comes after {name}, {which} has ended: {phase}")
+            which = f"{name}, which" if before else f"{name}, of which {each}"
+            raise BadInput(f"it comes after {which} has ended: {phase}")
     return found
 
 

@@ -112,10 +112,15 @@ class Accounts:
         What it has done already counts for nothing: an attempt may begin anew.
         """
         spec = state.spec
-        if spec.time_limit_s is not None:
+        if spec.time_limit_s is not None and not self.may_suspend(spec):
             return spec.time_limit_s + self.policy.grace_s, True
         guess_s = self.guess_s(state)
         return (inf if guess_s is None else _rounded_up(guess_s)), False
+
+    def may_suspend(self, spec: Job) -> bool:
+        """Whether a job may be suspended for others: then its limit does not say how long it holds its place."""
+        rules = self.policy.time_sharing
+        return rules is not None and rules.may_suspend(spec)
 
     def guess_s(self, state: JobState, ran_s: float = 0.0) -> float | None:
         """How long its whole run is guessed to be: by its user, else by what ran before. None: nobody knows."""

@@ -29,6 +29,7 @@ from gantree.core.over import Over
 from gantree.core.state import JobState
 from gantree.core.waiting import eligible
 from gantree.core.wakes import Wakes, last_of_lines
+from gantree.core.ways import answers
 from gantree.model.phases import Phase
 from gantree.policy.order import Line, Position, Standing
 
@@ -37,9 +38,10 @@ class Awake:
     """What is remembered of answers.
 
     _refused holds what found no place (signature, and which reserved room it might use), true while room_version stays;
-    _retry_at holds the lines for which no room can be made, true while that does not grow and until that moment in
-    seconds (None: whenever); _quiet the queues in whose fronts nobody can have room made, in the same way.
-    _front_of_queue are those of whom a walk was told that somebody might make room for them.
+    _retry_at holds from which position of a line on no room can be made, true while that does not grow and until that
+    moment in seconds (None: whenever; where gangs are spared for a time, each that is placed brings a new one); _quiet
+    the queues in whose fronts nobody can have room made, in the same way. _front_of_queue are those of whom a walk was
+    told that somebody might make room for them.
     """
 
     def __init__(self, desk: Desk, *, forgets_rooms: bool) -> None:
@@ -52,9 +54,9 @@ class Awake:
         self._freeable = Freeable()
         self._passing = Passing()
         self._came: dict[Line, Position] = {}
-        self._versions = (-1, -1)
+        self._versions = (-1, -1, -1)
         self._refused: set[Hashable] = set()
-        self._retry_at: dict[Line, float | None] = {}
+        self._retry_at: dict[Line, tuple[Position, float | None]] = {}
         self._front_of_queue: dict[int, frozenset[Standing]] = {}
         self._quiet: dict[int, tuple[Hashable, float]] = {}
 
@@ -70,19 +72,25 @@ class Awake:
         """A number that changes whenever room might be made for somebody for whom it could not before."""
         return self._freeable.grown(ledger)
 
+    def versions(self, ledger: Ledger) -> tuple[int, int, int]:
+        """Numbers of which one changes whenever somebody might get another answer, or be told another moment."""
+        timed = ledger.placings if ledger.policy.spares_for_a_time else 0
+        return ledger.room_version, self.grown(ledger), timed
+
     def forget_outdated(self, ledger: Ledger) -> None:
         """Forget what is no longer true."""
-        versions = (ledger.room_version, self.grown(ledger))
+        versions = self.versions(ledger)
         if versions[0] != self._versions[0]:
             self._refused.clear()
         if versions != self._versions:
             self._retry_at.clear()
+            self._quiet.clear()
         self._versions = versions
 
     def moments(self, ledger: Ledger) -> Iterable[float]:
         """Moments at which time alone could change an answer."""
         self.forget_outdated(ledger)
-        for line, moment in self._retry_at.items():
+        for line, (_, moment) in self._retry_at.items():
             if moment is not None and line in ledger.lines:
                 yield moment
 
@@ -131,12 +139,20 @@ class Awake:
         quiet = self._quiet.get(queue)
         if quiet is not None and quiet[0] == key and now < quiet[1]:
             return []
-        awake = [each for each in front if self._may_make_room(ledger, each.line, now)]
+        awake = [each for each in front if self._may_make_room(ledger, each, now)]
         if not awake:
-            moments = (self._retry_at.get(each.line) for each in front)
-            until = min((moment for moment in moments if moment is not None), default=inf)
-            self._quiet[queue] = (key, until)
+            self._quiet[queue] = (key, min(self._moments_of(ledger, front, now), default=inf))
         return awake
+
+    def _moments_of(self, ledger: Ledger, front: Iterable[Standing], now: float) -> Iterable[float]:
+        """Later moments at which somebody of a front is to be asked again."""
+        for each in front:
+            _, moment = self._retry_at.get(each.line, (None, None))
+            if moment is not None:
+                yield moment
+            not_before = ledger.jobs[each.position.job].not_before
+            if not_before > now:
+                yield not_before
 
     def still(self, draft: Draft, standing: Standing) -> bool:
         """Whether one of them still might."""
@@ -150,7 +166,7 @@ class Awake:
             return True
         if standing not in self._front_of_queue.get(line.queue, ()):
             return False
-        return self._desk.wants_more(ledger) or self.may_make_room(ledger, line, draft.now)
+        return self._desk.wants_more(ledger) or self.may_make_room(ledger, standing, draft.now)
 
     def is_told(self, line: Line, position: Position) -> bool:
         """Whether a job of a line at a position or behind it was told a start, or may take the place of one who was."""
@@ -165,7 +181,7 @@ class Awake:
         self.forget_outdated(ledger)
         self._wakes.look(ledger)
         return self.may_start(ledger, state, draft.now) or self.may_make_room(
-            ledger, line, draft.now
+            ledger, Standing(state.position, line), draft.now
         )
 
     def may_start(self, ledger: Ledger, state: JobState, now: float) -> bool:
@@ -179,17 +195,23 @@ class Awake:
         """Whether nobody alike has been looked for a place in vain."""
         return not self._refused or self._key(ledger, state, now) not in self._refused
 
-    def may_make_room(self, ledger: Ledger, line: Line, now: float) -> bool:
-        """Whether others might give up enough room for a line, as far as that is quickly told."""
-        in_front = self._fronts.has_any_of(ledger, line, now)
-        return in_front and self._may_make_room(ledger, line, now)
+    def may_make_room(self, ledger: Ledger, standing: Standing, now: float) -> bool:
+        """Whether others might give up enough room for a job, as far as that is quickly told."""
+        in_front = self._fronts.has_any_of(ledger, standing.line, now)
+        return in_front and self._may_make_room(ledger, standing, now)
 
-    def _may_make_room(self, ledger: Ledger, line: Line, now: float) -> bool:
-        """The same for a line of which somebody is in the front of its queue."""
-        if line in self._retry_at:
-            moment = self._retry_at[line]
-            return moment is not None and moment <= now
-        return self._freeable.may_make_room(ledger, line, self._wakes, self._over)
+    def _may_make_room(self, ledger: Ledger, standing: Standing, now: float) -> bool:
+        """The same for one of whose line somebody is in the front of its queue."""
+        asked = self._retry_at.get(standing.line)
+        if asked is not None and asked[0] <= standing.position:
+            return asked[1] is not None and asked[1] <= now
+        return self._freeable.may_make_room(ledger, standing.line, self._wakes, self._over)
+
+    def may_ever_start(self, ledger: Ledger, state: JobState) -> bool:
+        """Whether the empty cluster would hold a job, and its queue admit it, in some way."""
+        if not self._fronts.may_ever_fit(ledger, state):
+            return False
+        return not all(admission.never for _, admission in answers(ledger, state))
 
     def is_behind_one_who_may_borrow(self, draft: Draft, state: JobState) -> bool:
         """Whether somebody who stands before a job in its queue might start now, on more than the queue is owed."""
@@ -224,9 +246,9 @@ class Awake:
         """The quota has said no to every way of a line."""
         self._over.refused(ledger, line)
 
-    def no_room(self, line: Line, retry_at: float | None) -> None:
-        """Nobody makes room for a line, until a moment at least."""
-        self._retry_at[line] = retry_at
+    def no_room(self, line: Line, position: Position, retry_at: float | None) -> None:
+        """Nobody makes room for a job, nor for those behind it in its line, until a moment at least."""
+        self._retry_at[line] = (position, retry_at)
 
     def _key(self, ledger: Ledger, state: JobState, now: float) -> Hashable:
         """What the answer of a search depends on beside the occupancy."""

@@ -42,9 +42,8 @@ LATE_S = 5.0
 
 def running(ledger: Ledger, now: float, *, limits_only: bool) -> Iterator[Running]:
     """Everyone who holds room, with the end that is enforced, or, where not limits_only, the one that is probable."""
-    grace_s = ledger.policy.grace_s
     for state in ledger.holding.values():
-        latest = state.ends_at(grace_s)
+        latest = _ends_at(ledger, state)
         ends_at = latest if limits_only or state.leaving else _probable_end(ledger, state, now)
         yield Running(state.job, ends_at, latest <= ends_at)
     for job, claim in ledger.claims.items():
@@ -56,6 +55,13 @@ def running(ledger: Ledger, now: float, *, limits_only: bool) -> Iterator[Runnin
         ends_at = booking.starts_at + span_s
         place = booking.placement.members
         yield Running(BOOKING + job, ends_at, booking.promised and line.enforced, place)
+
+
+def _ends_at(ledger: Ledger, state: JobState) -> float:
+    """When a gang that holds a place is gone, by what is enforced; inf where that is nothing."""
+    if not state.leaving and ledger.accounts.may_suspend(state.spec):
+        return inf
+    return state.ends_at(ledger.policy.grace_s)
 
 
 def _probable_end(ledger: Ledger, state: JobState, now: float) -> float:
@@ -253,7 +259,7 @@ class Desk:
     def wants_more(self, ledger: Ledger) -> bool:
         """Whether the next that waits for room is to be told a start, if anybody can say."""
         enough = self._heads >= self._most or self._in_vain >= self._most
-        return len(ledger.bookings) < self._most and not enough and bool(ledger.holding)
+        return len(ledger.bookings) < self._most and not enough
 
     def consider(self, draft: Draft, state: JobState) -> None:
         """The next in the order still waits: tell it when it starts, if it is one of the first that wait for room."""

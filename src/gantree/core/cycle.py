@@ -29,6 +29,7 @@ from gantree.core.awake import Awake
 from gantree.core.bookings import Desk
 from gantree.core.draft import Draft
 from gantree.core.growth import Growth
+from gantree.core.guests import any_cells
 from gantree.core.holds import lifted, passed_by
 from gantree.core.homes import Homes
 from gantree.core.ledger import CLAIM, Ledger
@@ -68,7 +69,7 @@ class Cycle:
         self._homes = Homes(policy, taste)
         self._ways = Ways()
         self._growth = Growth(taste)
-        self._settled_at = -1
+        self._settled_at: tuple[object, ...] = ()
         self._closed: set[str] = set()
         self._boosted_until: float | None = None
 
@@ -103,14 +104,14 @@ class Cycle:
         """
         ledger = draft.ledger
         self._settle_claims(draft)
-        facts, before = len(draft.facts), (ledger.room_version, self._awake.grown(ledger))
+        facts, before = len(draft.facts), self._awake.versions(ledger)
         if not self._walk(draft) or self._desk.review(draft):
             return True
         if self._moves and len(draft.facts) > facts:
             return True
         if not ledger.lines.signatures:  # nobody waits
             return False
-        return before != (ledger.room_version, self._awake.grown(ledger))
+        return before != self._awake.versions(ledger)
 
     def _walk(self, draft: Draft) -> bool:
         """Ask every job that might start or make room, and tell the first that wait; False where it must begin again.
@@ -175,8 +176,10 @@ class Cycle:
         return in_order(draft.ledger, draft.now, ask, queues=queues, admits=admits)
 
     def _close_behind(self, ledger: Ledger, state: JobState) -> None:
-        """Where jobs of a queue go in turn, nobody passes one that still waits."""
-        if self._in_turn and state.phase is Phase.PENDING and state.job not in ledger.claims:
+        """Where jobs of a queue go in turn, nobody passes one that still waits, but for those that can never start."""
+        if not self._in_turn or state.phase is not Phase.PENDING or state.job in ledger.claims:
+            return
+        if self._awake.may_ever_start(ledger, state):
             self._closed.add(state.spec.queue)
 
     def _goes_first(self, draft: Draft, state: JobState) -> bool:
@@ -216,7 +219,7 @@ class Cycle:
                 self._awake.no_place(ledger, state, draft.now)
             elif all(one.refused for _, one in ways):
                 self._awake.over(ledger, line)
-        if self._awake.may_make_room(ledger, line, draft.now):
+        if self._awake.may_make_room(ledger, Standing(state.position, line), draft.now):
             moments: list[float | None] = []
             for way, admission in ways:
                 if not admission.never:
@@ -226,7 +229,7 @@ class Cycle:
                         return
                     moments.append(retry_at)
             later = [moment for moment in moments if moment is not None]
-            self._awake.no_room(line, min(later, default=None))
+            self._awake.no_room(line, state.position, min(later, default=None))
 
     def _place(self, draft: Draft, state: JobState, way: Job) -> bool:
         """Start a job if it has a place now that its queue admits."""
@@ -255,7 +258,7 @@ class Cycle:
     def _settle_claims(self, draft: Draft) -> None:
         """Start claimants whose room is free; drop claims whose victims have left in vain."""
         ledger = draft.ledger
-        if not ledger.claims or self._settled_at == ledger.room_version:
+        if not ledger.claims or self._settled_at == _unsettled(ledger):
             return
         waiting = [job for job in ledger.claims if ledger.jobs[job].phase is Phase.PENDING]
         for job in sorted(waiting, key=lambda name: ledger.jobs[name].position):
@@ -268,19 +271,25 @@ class Cycle:
                 claim.victims if placement is None else ledger.leaving
             ):
                 draft.record(ClaimDropped(at=draft.now, job=job, reason="the room was lost"))
-        self._settled_at = ledger.room_version
+        self._settled_at = _unsettled(ledger)
 
     def _claimed(self, ledger: Ledger, state: JobState) -> Placement | None:
         """The place of a claimant, if its room is free: the very one where it was decided, else the best."""
         claim = ledger.claims[state.job]
         with lifted(ledger, (CLAIM + state.job,)) as rooms:
-            exact = state.moving is not None or claim.at_home or _has_ways(ledger, state.spec)
-            if exact or len(claim.placement.members) != state.spec.members:
+            if self._is_exact(ledger, state) or len(claim.placement.members) != state.spec.members:
                 lost = not ledger.unusable.keys().isdisjoint(claim.placement.nodes)
                 return None if lost or rooms.missing(claim.placement.members) else claim.placement
             if not fits(rooms, state.spec):
                 return None
             return find(rooms, state.spec, self._taste)
+
+    def _is_exact(self, ledger: Ledger, state: JobState) -> bool:
+        """Whether a claimant may have the very place that it claims only: another one might not be admitted."""
+        if state.moving is not None or ledger.claims[state.job].at_home:
+            return True
+        keeps_clear = not state.spec.preemptible and any_cells(ledger)
+        return keeps_clear or _has_ways(ledger, state.spec)
 
     def _may_start(self, ledger: Ledger, state: JobState, placement: Placement) -> bool:
         """Whether nothing but room kept a claimant waiting: some who leave may do so for its quota."""
@@ -300,6 +309,11 @@ class Cycle:
             number += boost_of(self._policy, state.spec, draft.now)
             if number != state.priority:
                 draft.record(PriorityChanged(at=draft.now, job=state.job, priority=number))
+
+
+def _unsettled(ledger: Ledger) -> tuple[object, ...]:
+    """What is different whenever the room of a claim may be free, or lost, that was not before."""
+    return ledger.room_version, len(ledger.unusable), tuple(ledger.claims)
 
 
 def _has_ways(ledger: Ledger, spec: Job) -> bool:

@@ -4,6 +4,8 @@ Computed when somebody asks, from the state as it is, by the same searches that 
 A site's taste is not asked: it decides where a gang goes, never whether it fits.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gantree.core.bookings import reserved
@@ -12,7 +14,7 @@ from gantree.core.homes import lost_cells
 from gantree.core.ledger import Ledger
 from gantree.core.room import Wanted, room_to_come, whom_to_ask
 from gantree.core.state import JobState
-from gantree.core.waiting import ahead_of
+from gantree.core.waiting import ahead_of, eligible
 from gantree.core.ways import answers, no_way
 from gantree.model.errors import NotFound
 from gantree.model.jobs import Job
@@ -76,6 +78,7 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
         return Explanation(job, state.phase, _present(state))
     ahead = ahead_of(ledger, state, now)
     sentence, refused = _waits_for_other_than_room(ledger, state, now), None
+    sentence = sentence or _in_turn(ledger, state, ahead, now)
     in_the_way: tuple[tuple[str, str], ...] = ()
     if not sentence:
         refused, in_the_way = _refusal(ledger, state, now)
@@ -99,7 +102,7 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
     told = _told(ledger, state)
     if told is not None:
         return told
-    if _never_starts(ledger, state):
+    if _never_starts(ledger, state) or _in_turn(ledger, state, ahead_of(ledger, state, now), now):
         return None
     found = reserved(ledger, state, now, DEFAULT, can_promise=False)
     if found is None:
@@ -144,7 +147,8 @@ def _present(state: JobState) -> str:
     assert state.placement is not None
     domain, nodes = state.placement.domain, state.placement.gpus_of_node()
     where = f"{domain.tier} {domain.name}".strip()
-    held = f"Holds {state.gpus} GPUs on {len(nodes)} nodes in one {where}, attempt {state.attempt}"
+    on = f"on {len(nodes)} node{'' if len(nodes) == 1 else 's'} in one {where}"
+    held = f"Holds {_what_is_held(state.placement)} {on}, attempt {state.attempt}"
     if state.phase is Phase.SAVING:
         return f"{held}; was asked to save a checkpoint{_for_whom(state)} and will then stop."
     if state.phase is Phase.STOPPING:
@@ -152,6 +156,17 @@ def _present(state: JobState) -> str:
     if state.suspended:
         return f"{held}; suspended: it is another job's turn on the GPUs that they share."
     return f"{held}; {state.phase}."
+
+
+def _what_is_held(placement: Placement) -> str:
+    """GPUs that a gang holds, and parts of GPUs, in words."""
+    members = placement.members
+    whole = sum(len(member.gpus) for member in members)
+    parts = Counter(f"{member.share.compute:g} of a GPU" for member in members if member.share)
+    parts.update(f"an instance {part.profile}" for member in members for part in member.mig)
+    found = [f"{whole} GPU{'' if whole == 1 else 's'}"] if whole or not parts else []
+    found += [part if times == 1 else f"{times} times {part}" for part, times in parts.items()]
+    return " and ".join(found)
 
 
 def _for_whom(state: JobState) -> str:
@@ -176,6 +191,18 @@ def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> s
         return f"Waiting: its room is held, and {', '.join(leaving)} is leaving it."
     if ledger.occupancy is None:
         return "Waiting: no cluster is known yet."
+    return ""
+
+
+def _in_turn(ledger: Ledger, state: JobState, ahead: Sequence[str], now: float) -> str:
+    """The sentence for a job behind another one of a queue whose jobs go in turn; "" for others."""
+    if ledger.policy.backfill.overtake != "none":
+        return ""
+    for job in ahead:
+        other = ledger.jobs[job]
+        same_queue = other.spec.queue == state.spec.queue
+        if same_queue and eligible(ledger, other, now) and not _never_starts(ledger, other):
+            return f"Waiting: comes after {job} in its queue, where nobody is overtaken."
     return ""
 
 

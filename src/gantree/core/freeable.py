@@ -89,6 +89,8 @@ class Freeable:
                 self._causes = causes
                 self._grown += 1
                 self._in_vain.clear()
+            if ledger.policy.spares_for_a_time:  # then who was placed brings another moment to ask at
+                self._in_vain.clear()
         return self._grown
 
     def may_make_room(self, ledger: Ledger, line: Line, wakes: Wakes, over: Over) -> bool:

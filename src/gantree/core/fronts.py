@@ -44,10 +44,7 @@ class Fronts:
         waiting = ledger.lines.in_queue(queue)
         if len(waiting) <= FRONT:
             return FRONT
-        if self._fabric is not ledger.rooms().fabric:
-            self._fabric = ledger.rooms().fabric
-            self._ever_fits.clear()
-            self._sizes.clear()
+        self._follow(ledger)
         known = self._sizes.get(queue)
         changes = ledger.lines.changes_in(queue)
         if known is None or known[0] != changes or now >= known[1]:
@@ -61,14 +58,15 @@ class Fronts:
             state = ledger.jobs[standing.position.job]
             if state.not_before > now:
                 until = min(until, state.not_before)
-            found += eligible(ledger, state, now) and self._may_ever_fit(ledger, state)
+            found += eligible(ledger, state, now) and self.may_ever_fit(ledger, state)
             size += 1
             if found == FRONT:
                 break
         return until, size
 
-    def _may_ever_fit(self, ledger: Ledger, state: JobState) -> bool:
+    def may_ever_fit(self, ledger: Ledger, state: JobState) -> bool:
         """Whether the empty, healthy fabric holds a gang; of one with a choice of sizes or models that is not asked."""
+        self._follow(ledger)
         known = self._ever_fits.get(state.signature)
         if known is None:
             spec = state.spec
@@ -76,3 +74,10 @@ class Fronts:
             known = several or fits(ledger.rooms().emptied(), spec)
             self._ever_fits[state.signature] = known
         return known
+
+    def _follow(self, ledger: Ledger) -> None:
+        """Forget all where the fabric is another one."""
+        if self._fabric is not ledger.rooms().fabric:
+            self._fabric = ledger.rooms().fabric
+            self._ever_fits.clear()
+            self._sizes.clear()

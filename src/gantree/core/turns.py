@@ -10,10 +10,7 @@ from gantree.core.quantum import Gpu, Sharer, next_end, next_turns
 from gantree.core.state import JobState
 from gantree.model.facts import GangResumed, GangSuspended
 from gantree.model.phases import Phase
-from gantree.policy.rules import Policy, TimeSharing
-
-IN_TURNS = "time-slicing"
-"""The isolation of shares that may take turns."""
+from gantree.policy.rules import IN_TURNS, Policy, TimeSharing
 
 
 def shared_gpus(state: JobState, rules: TimeSharing | None) -> frozenset[Gpu]:

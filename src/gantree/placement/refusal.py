@@ -47,7 +47,8 @@ from gantree.placement.nearest import (
 from gantree.placement.on_empty import OnEmpty
 from gantree.placement.slots import slots_of
 from gantree.placement.wish import RoleWish, Wish
-from gantree.topology.fabric import BoolArray
+from gantree.text.words import did_you_mean
+from gantree.topology.fabric import BoolArray, Fabric
 from gantree.topology.occupancy import Occupancy
 
 Told = tuple[str, Shortage | None]
@@ -149,7 +150,7 @@ def _too_large(occupancy: Occupancy, wish: Wish, role: RoleWish) -> Refused | No
     if not admitted.any():
         asked = wanted(role) or f"label {MARKET_LABEL}={ON_DEMAND}"  # none that has no other labels
         sentence = f"Never fits: no node has {asked}, which role {role.name} asks for."
-        return Refused(Gate.SHAPE, sentence, never=True)
+        return Refused(Gate.SHAPE, sentence + _meant(occupancy.fabric, role), never=True)
     that_admits = f" with {wanted(role)}" if wanted(role) else ""
     held_back = admitted & occupancy.emptied().held_back_node
     spares, left = int(held_back.sum()), admitted & ~held_back
@@ -190,6 +191,13 @@ def _no_part(empty: Occupancy, role: RoleWish, nodes: BoolArray, that_admits: st
 
 
 # ----- ROOM
+
+
+def _meant(fabric: Fabric, role: RoleWish) -> str:
+    """What a role probably meant, of models that no node has; "" where nothing is near."""
+    there = sorted({machine.gpu for machine in fabric.machines if machine.gpu})
+    hints = [did_you_mean(model, there) for model in role.shape.models if model not in there]
+    return "".join(f" {hint}" for hint in hints[:1] if hint)
 
 
 def _none_usable(occupancy: Occupancy, where: Occupancy, wish: Wish) -> Told:

@@ -12,13 +12,17 @@ every unbound cell of every other queue keeps a domain of its own (`CellView.bin
 hold anything there. A job goes home where it fits into the private cluster: with the guests where they are, if that
 will do; else with the fewest of the least harmful ones gone. Cells of which the place uses nothing stay unbound.
 
+A guest whose turn it is to go home goes there at once: it stays where that can be made its home (`at_home_in_place`),
+and moves where it cannot. To keep a place for it and let it run on as a guest is not enough: what evicts it later
+makes it begin later than in the private cluster.
+
 Because the domains of unbound cells of one tier are alike, whether a job fits hardly depends on which ones were chosen;
 it does where a job asks several cells to be in one wider domain (`topology.required`), which no cell promises but which
 is tried, domain by domain.
 """
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,7 +43,6 @@ __all__ = [
     "HomePlan",
     "Rebind",
     "at_home_in_place",
-    "carried_out",
     "home",
     "keeps_cells",
     "look",
@@ -47,9 +50,6 @@ __all__ = [
     "promised_of_node",
     "releasable",
 ]
-
-AT_HOME = "at home:"
-"""Put before the name of a guest for which a place at home is set aside."""
 
 Rebind = tuple[str, int, str]
 """(tier, number, domain): this cell of the queue is to be bound to this domain."""
@@ -84,32 +84,6 @@ def home(view: CellView, queue: str, job: Job, taste: Taste = DEFAULT) -> HomePl
     return None
 
 
-def carried_out(view: CellView, queue: str, owner: str, plan: HomePlan) -> CellView:
-    """The view as if the plan had been carried out for this owner: what the next job of a walk is asked on.
-
-    A guest that stays where it is although it could go home is *set aside* so: its place at home counts as held, and
-    what it holds elsewhere stays with it and may be taken from it. A later job of its queue then gets no room that the
-    guest will need once it is evicted. The plan is one on a view without the guest; this view is with it.
-    """
-    occupancy = view.occupancy.copy()
-    stood = occupancy.owners.get(owner, ())
-    for guest in (*plan.evict, owner):
-        occupancy.give_back(guest)
-    at_home = f"{AT_HOME}{owner}" if stood else owner
-    occupancy.take(at_home, plan.placement.members)
-    occupancy.take_free(owner, stood)
-    cells: dict[tuple[str, str, int], str] = {
-        (queue, tier, number): domain for tier, number, domain in plan.bind
-    }
-    bound = {**view.bound_names, **cells}
-    homes = {**view.homes, at_home: queue}
-    after = look(occupancy, view.book, bound, homes, view.harm_of_owner)
-    bound_now = frozenset(Cell(*key) for key in cells)
-    return replace(
-        after, set_aside=view.set_aside | bound_now if stood else view.set_aside - bound_now
-    )
-
-
 def releasable(view: CellView) -> tuple[Cell, ...]:
     """Bound cells in whose domain no home job of their queue holds anything, and those that are no more."""
     mine: dict[str, list[int]] = {}
@@ -121,20 +95,22 @@ def releasable(view: CellView) -> tuple[Cell, ...]:
 
 
 def at_home_in_place(view: CellView, queue: str, owner: str) -> tuple[Rebind, ...] | None:
-    """The cells to bind for a guest of a queue to be at home where it stands; None where that may not be.
+    """The cells to bind for a guest of a queue to be at home where it stands; None where none were found.
 
     Every GPU that it holds must be in a bound cell of the queue, or in a domain to which an unbound one may be bound.
-    Cells that it fills best are bound first, of equals the wider.
+    Cells that it fills best are bound first, of equals the wider. Where that leaves something out (a loose GPU breaks
+    up the node that it is in), the widest cells are bound first, of equals those that it fills best.
     """
     gpus = view.gpus_of_owner.get(owner)
     if not gpus or owner in view.homes:
         return None
     mine = np.zeros(len(view.fixed_gpu), dtype=np.bool_)
     mine[list(gpus)] = True
-    if (mine & view.fixed_gpu).any():
-        return None
     open_gpu = mine & ~view.gpus_of(view.bound_of(queue))
-    return _cover(view, queue, open_gpu)
+    if (mine & view.fixed_gpu).any() or (open_gpu & ~view.clean_gpu).any():
+        return None
+    fullest = _cover(view, queue, open_gpu, widest_first=False)
+    return fullest if fullest is not None else _cover(view, queue, open_gpu, widest_first=True)
 
 
 def keeps_cells(view: CellView, members: Sequence[MemberPlacement]) -> bool:
@@ -224,7 +200,7 @@ def _bindings_used(
     assert len(used) == sum(int((view.gpus_of([one])[used]).sum()) for one in touched), (
         f"a place outside the cells {private}"
     )
-    already = {one.cell for one in view.bound} - view.set_aside
+    already = {one.cell for one in view.bound}
     return tuple(
         (one.cell.tier, one.cell.number, view.domain_name(one))
         for one in touched
@@ -235,12 +211,14 @@ def _bindings_used(
 # ----- guests that are at home where they are
 
 
-def _cover(view: CellView, queue: str, open_gpu: BoolArray) -> tuple[Rebind, ...] | None:
+def _cover(
+    view: CellView, queue: str, open_gpu: BoolArray, *, widest_first: bool
+) -> tuple[Rebind, ...] | None:
     """Unbound cells of a queue whose domains hold all these GPUs, such that all other cells keep a place."""
     left = list(view.unbound_of(queue))
     clean, chosen = view.clean_gpu.copy(), list[Rebind]()
     while open_gpu.any():
-        found = next(_fullest(view, left, clean, open_gpu), None)
+        found = next(_safe(view, left, clean, open_gpu, widest_first=widest_first), None)
         if found is None:
             return None
         left.remove(found.cell)
@@ -251,21 +229,26 @@ def _cover(view: CellView, queue: str, open_gpu: BoolArray) -> tuple[Rebind, ...
     return tuple(chosen)
 
 
-def _fullest(
-    view: CellView, left: Sequence[Cell], clean: BoolArray, open_gpu: BoolArray
+def _safe(
+    view: CellView,
+    left: Sequence[Cell],
+    clean: BoolArray,
+    open_gpu: BoolArray,
+    *,
+    widest_first: bool,
 ) -> Iterator[Binding]:
-    """Safe bindings of a cell to a domain with some of these GPUs, the fullest first, of equals the widest."""
+    """Bindings of a cell to a domain with some of these GPUs that leave every other cell a place, the best first."""
     if not left:
         return
     book, queue = view.book, left[0].queue
     still = [cell for cell in view.unbound if cell.queue != queue] + list(left)
     first_of_tier = {cell.tier: cell for cell in reversed(left)}
     options = [
-        (-inside / book.levels[place].gpus_of_domain[domain], place, domain)
-        for place, domain, inside in _holding(view, first_of_tier, clean, open_gpu)
+        (place if widest_first else 0, -inside / size, place, domain)
+        for place, domain, inside, size in _holding(view, first_of_tier, clean, open_gpu)
     ]
     none = [0] * len(book.levels)
-    for _, place, domain in sorted(options):
+    for _, _, place, domain in sorted(options):
         cell, rest = first_of_tier[book.levels[place].tier], clean.copy()
         rest[book.levels[place].gpus_in([domain])] = False
         counts = book.counts(one for one in still if one != cell)
@@ -275,10 +258,10 @@ def _fullest(
 
 def _holding(
     view: CellView, tiers: Container[str], clean: BoolArray, open_gpu: BoolArray
-) -> Iterator[tuple[int, int, int]]:
-    """(level, domain, how many) of the clean domains of some tiers that hold some of these GPUs."""
+) -> Iterator[tuple[int, int, int, int]]:
+    """(level, domain, how many, its size) of the clean domains of some tiers that hold some of these GPUs."""
     for place, level in enumerate(view.book.levels):
         if level.tier in tiers:
             inside, domains = level.count(open_gpu), level.clean(clean)
             for domain in domains[inside[domains] > 0].tolist():
-                yield place, domain, int(inside[domain])
+                yield place, domain, int(inside[domain]), int(level.gpus_of_domain[domain])

@@ -2,9 +2,13 @@
 
 What is outside of it is held by ELSEWHERE or not usable; nodes without GPUs are everybody's. Freeing more never makes a
 gang fit worse, so the shortest sufficient run of guests, in some order, is found by trying 1, 3, 7, ... and halving.
+
+What is left of a GPU outside that somebody holds a part of cannot be taken whole. So gangs that ask for parts are put
+there in thought, until one is found that is wholly inside, or none.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -12,7 +16,7 @@ import numpy as np
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.search import find, fits
-from gantree.placement.taste import Taste
+from gantree.placement.taste import DEFAULT, Taste
 from gantree.planning.cells_view import Binding, CellView
 from gantree.topology.fabric import BoolArray, FloatArray
 from gantree.topology.occupancy import Occupancy
@@ -47,7 +51,7 @@ class PrivateCluster:
     """Searches on a private cluster with fewer and fewer guests in it; what is outside is held by ELSEWHERE."""
 
     def __init__(self, view: CellView, mask: BoolArray) -> None:
-        """Wall in the GPUs of a mask, none of which is fixed."""
+        """Wall in the GPUs of a mask."""
         self._view = view
         self._mask = mask
         self._inside = np.bincount(
@@ -59,17 +63,43 @@ class PrivateCluster:
 
     def places(self, job: Job, orders: Iterable[FloatArray], taste: Taste) -> Iterator[Placement]:
         """For each order of GPUs a place with the shortest sufficient run of guests gone; one where none need go."""
-        if fits(self._walled, job):
-            place = find(self._walled, job, taste)
-            assert place is not None, f"{job.name} fits and has no place"
+        place = self._find(self._walled, job, taste)
+        if place is not None:
             yield place
             return
-        if not self.guests or not fits(self._without(self.guests), job):
+        if not self.guests or not self._fits(self._without(self.guests), job):
             return
         for rank_of_gpu in orders:
-            place = find(self._without(self._enough(job, self._ordered(rank_of_gpu))), job, taste)
+            emptier = self._without(self._enough(job, self._ordered(rank_of_gpu)))
+            place = self._find(emptier, job, taste)
             assert place is not None, f"{job.name} fits and has no place"
             yield place
+
+    def _fits(self, occupancy: Occupancy, job: Job) -> bool:
+        """Whether a job has a place inside."""
+        if any(role.shape.part for role in job.roles):
+            return self._find(occupancy, job, DEFAULT) is not None
+        return fits(occupancy, job)
+
+    def _find(self, occupancy: Occupancy, job: Job, taste: Taste) -> Placement | None:
+        """A place inside; parts of GPUs outside that would be in it are taken, for the next search, too."""
+        while (place := find(occupancy, job, taste)) is not None:
+            outside = [each for each in map(self._outside, place.members) if each is not None]
+            if not outside:
+                return place
+            occupancy.take(ELSEWHERE, outside)
+        return None
+
+    def _outside(self, member: MemberPlacement) -> MemberPlacement | None:
+        """The part of a GPU outside that a member holds; None for a member inside."""
+        book = self._view.book
+        first = int(book.first_gpu_of_node[book.fabric.index_of_node[member.node]])
+        if all(self._mask[first + gpu] for gpu in member.parts):
+            return None
+        role = f"{member.role} elsewhere"
+        return replace(
+            member, role=role, gpus=(), nics=(), cpus=0.0, memory_GiB=0.0, devices=(), numa=()
+        )
 
     def _ordered(self, rank_of_gpu: FloatArray) -> Sequence[str]:
         """Guests by the lowest rank among their GPUs, then by harm."""
@@ -86,7 +116,7 @@ class PrivateCluster:
         too_few, enough = self._bracket(job, guests)
         while enough - too_few > 1:
             middle = (too_few + enough) // 2
-            if fits(self._without(guests[:middle]), job):
+            if self._fits(self._without(guests[:middle]), job):
                 enough = middle
             else:
                 too_few = middle
@@ -97,7 +127,7 @@ class PrivateCluster:
         emptier, gone, step = self._walled.copy(), 0, 1
         while gone + step < len(guests):
             self._evict(emptier, guests[gone : gone + step])
-            if fits(emptier, job):
+            if self._fits(emptier, job):
                 return gone, gone + step
             gone, step = gone + step, 2 * step
         return gone, len(guests)

@@ -5,7 +5,7 @@ one of them has changed. What it works out for a queue (its packing) is kept.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,8 +35,7 @@ class CellView:
     homes is owner -> the queue in whose cells it is at home; harm_of_owner the guests, and what evicting each costs in
     GPU-seconds. fixed_gpu masks GPUs that are unusable or held by somebody who is no guest, cost_of_gpu is what
     evicting guests from each costs. bound are the cells whose domain is there, lost the cells that have no place now
-    (later queues of the policy first), unbound all others. clean_gpu masks what unbound cells may be bound to. Of the
-    bound, set_aside are those in which only a place for a guest is set aside (`cells.carried_out`).
+    (later queues of the policy first), unbound all others. clean_gpu masks what unbound cells may be bound to.
     """
 
     book: CellBook
@@ -51,7 +50,6 @@ class CellView:
     lost: tuple[Cell, ...]
     unbound: tuple[Cell, ...]
     clean_gpu: BoolArray
-    set_aside: frozenset[Cell] = frozenset()
     _private: dict[str, tuple[Binding, ...]] = field(default_factory=dict)
 
     def domain_name(self, binding: Binding) -> str:
@@ -77,8 +75,7 @@ class CellView:
         """The view as if an owner held nothing: what a guest's own way home is asked on."""
         occupancy = self.occupancy.copy()
         occupancy.give_back(owner)
-        view = look(occupancy, self.book, self.bound_names, self.homes, self.harm_of_owner)
-        return replace(view, set_aside=self.set_aside)
+        return look(occupancy, self.book, self.bound_names, self.homes, self.harm_of_owner)
 
     def bound_of(self, queue: str) -> tuple[Binding, ...]:
         """The bound cells of a queue."""

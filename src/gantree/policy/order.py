@@ -100,7 +100,8 @@ class Order:
             case "remaining":
                 return self._remaining_s(merits)
             case "remaining_service":
-                return self._remaining_s(merits) * merits.gpus
+                left_s = self._remaining_s(merits)
+                return inf if left_s == inf else left_s * merits.gpus
             case "stretch":
                 return merits.submitted_at + self._patience_s(merits)
         return numbers[key]

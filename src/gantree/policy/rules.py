@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from gantree.model.errors import BadInput
-from gantree.model.jobs import DEFAULT_GRACE_S, Shape
+from gantree.model.jobs import DEFAULT_GRACE_S, Job, Shape
 
 Amounts = Mapping[str, float]
 
@@ -111,12 +111,26 @@ class Preemption:
     gain: float = 0.0
 
 
+IN_TURNS = "time-slicing"
+"""The isolation of shares that may take turns."""
+
+
 @dataclass(frozen=True, slots=True)
 class TimeSharing:
     """Jobs of these classes that share a GPU take turns of quantum_s: one computes, the others are suspended."""
 
     classes: tuple[str, ...]
     quantum_s: float = 60.0
+
+    def may_suspend(self, job: Job) -> bool:
+        """Whether a job might take turns: of one of these classes, asking for shares alone, which may be in turns."""
+        if job.priority not in self.classes:
+            return False
+        shapes = [role.shape for role in job.roles]
+        return all(
+            not shape.gpus and shape.mig is None and shape.isolation in (None, IN_TURNS)
+            for shape in shapes
+        ) and any(shape.part for shape in shapes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +180,15 @@ class Policy:
     fragmentation_weight: float = 0.2
     exact_s: float = 0.0
     demand: tuple[tuple[Shape, float], ...] = ()
+
+    @property
+    def spares_for_a_time(self) -> bool:
+        """Whether time alone can make a gang one that may be stopped."""
+        return (
+            self.min_run_s > 0
+            or self.evictions_per_day is not None
+            or self.preemption.by == "order"
+        )
 
     def priority_of(self, priority: str | int) -> int:
         """Return the number of a class, or the number itself. Raises BadInput on an unknown class."""
