@@ -41,7 +41,9 @@ class Awake:
     _retry_at holds from which position of a line on no room can be made, true while that does not grow and until that
     moment in seconds (None: whenever; where gangs are spared for a time, each that is placed brings a new one); _quiet
     the queues in whose fronts nobody can have room made, in the same way. _front_of_queue are those of whom a walk was
-    told that somebody might make room for them.
+    told that somebody might make room for them. _settled is what was true when all had their answers, _settled_at how
+    many changes of queues there had been, when that was, and until when it holds: while it does, only queues that have
+    changed are looked at.
     """
 
     def __init__(self, desk: Desk, *, forgets_rooms: bool) -> None:
@@ -58,6 +60,9 @@ class Awake:
         self._refused: set[Hashable] = set()
         self._retry_at: dict[Line, tuple[Position, float | None]] = {}
         self._front_of_queue: dict[int, frozenset[Standing]] = {}
+        self._settled: tuple[object, ...] = ()
+        self._settled_at = (0, 0.0, 0.0)
+        self._sleeps = False
         self._quiet: dict[int, tuple[Hashable, float]] = {}
 
     def begin(self, draft: Draft) -> None:
@@ -67,6 +72,28 @@ class Awake:
             self._quiet.clear()
         self._came = _lines_of_newcomers(draft)
         self.forget_outdated(draft.ledger)
+        self._sleeps = self._is_settled(draft)
+
+    def settle(self, draft: Draft) -> None:
+        """Everybody has the answer of the moment, and nothing was decided since."""
+        ledger = draft.ledger
+        self._settled = self._state(ledger)
+        later = (moment for moment in self.moments(ledger) if moment > draft.now)
+        self._settled_at = (ledger.lines.changes, draft.now, min(later, default=inf))
+
+    def _is_settled(self, draft: Draft) -> bool:
+        """Whether none of those who waited at the last decision could get another answer than then."""
+        ledger, now = draft.ledger, draft.now
+        if self._forgets_rooms or self._settled != self._state(ledger):
+            return False
+        _, settled_at, until = self._settled_at
+        if now >= until or self._desk.wants_more(ledger):
+            return False
+        return not any(settled_at < moment <= now for moment in ledger.resting.values())
+
+    def _state(self, ledger: Ledger) -> tuple[object, ...]:
+        """What changes whenever somebody who waits might get another answer, time and other waiting jobs aside."""
+        return *self.versions(ledger), tuple(ledger.bookings), tuple(ledger.claims)
 
     def grown(self, ledger: Ledger) -> int:
         """A number that changes whenever room might be made for somebody for whom it could not before."""
@@ -98,10 +125,12 @@ class Awake:
 
     def those_of(self, draft: Draft, queue: int, *, due: bool = False) -> Sequence[Standing]:
         """Those of a queue who might get another answer as things are, or may be told a start; due: of what is owed."""
+        ledger = draft.ledger
+        if self._sleeps and ledger.lines.changes_in(queue) <= self._settled_at[0]:
+            return ()
         chosen = self._chosen(draft, queue)
         if not due:
             return chosen
-        ledger = draft.ledger
         is_due = ledger.accounts.is_due
         return [each for each in chosen if is_due(ledger.jobs[each.position.job])]
 
@@ -157,11 +186,11 @@ class Awake:
     def still(self, draft: Draft, standing: Standing) -> bool:
         """Whether one of them still might."""
         ledger, line = draft.ledger, standing.line
+        self._wakes.look(ledger)
         if self._wakes.is_told(line) or line in self._came:
             return True
-        self._wakes.look(ledger)
-        if self._wakes.may_fit(line, draft.now) and self.may_start(
-            ledger, ledger.jobs[standing.position.job], draft.now
+        if self._wakes.may_fit(line, draft.now) and self._is_open_to(
+            ledger, ledger.jobs[standing.position.job], line, draft.now
         ):
             return True
         if standing not in self._front_of_queue.get(line.queue, ()):
@@ -189,7 +218,11 @@ class Awake:
         line = state.line
         assert line is not None, f"{state.job} waits in no line"
         may_fit = self._wakes.is_told(line) or self._wakes.may_fit(line, now)
-        return may_fit and not self._over.is_over(ledger, line) and self.is_new(ledger, state, now)
+        return may_fit and self._is_open_to(ledger, state, line, now)
+
+    def _is_open_to(self, ledger: Ledger, state: JobState, line: Line, now: float) -> bool:
+        """Whether neither its quota nor a search for one alike has refused a job."""
+        return not self._over.is_over(ledger, line) and self.is_new(ledger, state, now)
 
     def is_new(self, ledger: Ledger, state: JobState, now: float) -> bool:
         """Whether nobody alike has been looked for a place in vain."""

@@ -85,6 +85,7 @@ class Cycle:
         while self._brings_up_answers(draft) or move_as_requested(draft, self._taste):
             walks += 1
             assert walks < MOST_WALKS, "jobs stop each other for ever"
+        self._awake.settle(draft)
         self._growth.grow(draft)
 
     def wake_at(self, ledger: Ledger, now: float) -> float | None:

@@ -89,7 +89,9 @@ class Freeable:
                 self._causes = causes
                 self._grown += 1
                 self._in_vain.clear()
-            if ledger.policy.spares_for_a_time:  # then who was placed brings another moment to ask at
+            if (
+                ledger.policy.spares_for_a_time
+            ):  # then who was placed brings another moment to ask at
                 self._in_vain.clear()
         return self._grown
 

@@ -70,6 +70,7 @@ class Passing:
     def __init__(self) -> None:
         self._at: tuple[object, ...] = ()
         self._bookings: list[tuple[str, Booking]] = []
+        self._queues: frozenset[str] = frozenset()
         self._by_time: dict[tuple[float, bool], int] = {}
         self._by_right: dict[Hashable, int] = {}
 
@@ -80,6 +81,7 @@ class Passing:
         if self._at != (ledger.applied, now):
             self._at = (ledger.applied, now)
             self._bookings = list(ledger.bookings.items())
+            self._queues = frozenset(ledger.jobs[job].spec.queue for job in ledger.bookings)
             self._by_time.clear()
             self._by_right.clear()
         line = state.line
@@ -98,8 +100,7 @@ class Passing:
     def _of_right(self, ledger: Ledger, state: JobState) -> int:
         """By right; jobs with no booking in their queue share the answer where only what is before shares counts."""
         shared = ledger.accounts.order.before_share
-        mine = any(ledger.jobs[job].spec.queue == state.spec.queue for job, _ in self._bookings)
-        if shared is None or mine:
+        if shared is None or state.spec.queue in self._queues:
             return _bits(outranks(ledger, state, job) for job, _ in self._bookings)
         key = (state.position.key[:shared], ledger.accounts.is_due(state))
         if key not in self._by_right:

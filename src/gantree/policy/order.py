@@ -131,7 +131,7 @@ class Standing(NamedTuple):
 class Lines:
     """Waiting jobs: for each queue all of them in order, and one line for all that are alike.
 
-    kinds grows whenever a signature comes or goes.
+    kinds grows whenever a signature comes or goes; changes whenever any queue does.
     """
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class Lines:
         self._lines_of_signature: dict[int, dict[Line, None]] = {}
         self._count_in_queue: dict[int, dict[int, int]] = {}
         self._changes_in_queue: dict[int, int] = {}
-        self.kinds = 0
+        self.kinds = self.changes = 0
 
     def __len__(self) -> int:
         return sum(len(standing) for standing in self._standing_in_queue.values())
@@ -187,12 +187,13 @@ class Lines:
         return self._count_in_queue.get(queue, {})
 
     def changes_in(self, queue: int) -> int:
-        """A number that grows whenever a job begins or ends to wait in a queue, or `touch` says so."""
+        """What `changes` was when a job last began or ended to wait in a queue, or `touch` said so."""
         return self._changes_in_queue.get(queue, 0)
 
     def touch(self, queue: int) -> None:
         """Something that a job of a queue waits for, other than room, has changed."""
-        self._changes_in_queue[queue] = self.changes_in(queue) + 1
+        self.changes += 1
+        self._changes_in_queue[queue] = self.changes
 
     def add(self, line: Line, position: Position) -> None:
         """Put a job in its line."""

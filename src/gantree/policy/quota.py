@@ -49,6 +49,7 @@ class Quota:
         self._freed_at: list[int] = []
         self._most_running: list[int | None] = []
         self._version = 0
+        self._version_of_node: dict[int, tuple[int, int]] = {}
         self._grow()
 
     @property
@@ -171,7 +172,11 @@ class Quota:
 
     def version_of(self, node: int) -> int:
         """Return a number that grows whenever something was given back that a job of this node may use."""
-        return max(self._freed_at[each] for each in self._path(node))
+        known = self._version_of_node.get(node)
+        if known is None or known[0] != self._version:
+            freed_at = max(self._freed_at[each] for each in self._path(node))
+            known = self._version_of_node[node] = (self._version, freed_at)
+        return known[1]
 
     def may_wait(self, node: int) -> Admission:
         """Return whether one more job of a node may wait."""
