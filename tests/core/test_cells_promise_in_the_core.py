@@ -79,7 +79,11 @@ def policy_of(rules: tuple[QueueRule, ...]) -> Policy:
     )
 
 
-@pytest.mark.parametrize("seed", range(40))
+EVICTED_AND_STOPPING = (3025, 5647)
+"""Seeds in which a later job would take the place at home of a gang that was evicted and still stops."""
+
+
+@pytest.mark.parametrize("seed", (*range(40), *EVICTED_AND_STOPPING))
 def test_no_job_ends_later_than_on_a_private_cluster_of_its_queues_cells(seed: int) -> None:
     lots = Random(seed)
     rules, jobs = owners_of_cells(lots), workload(lots)
@@ -90,8 +94,11 @@ def test_no_job_ends_later_than_on_a_private_cluster_of_its_queues_cells(seed: i
         if alone is None or not mine:
             continue
         private = simulate(alone, mine, policy_of((QueueRule(rule.path),)))
+        loose = dict(rule.cells)[LOOSE]
         for row in private.jobs:
             if row.first_start_s is None or row.end_s is None:
+                if loose and row.gpus > row.members:
+                    break  # here it may be at home: by luck, on loose GPUs that share a node
                 continue
             here = of_job[row.job_id]
             assert here.first_start_s is not None and here.end_s is not None, row.job_id

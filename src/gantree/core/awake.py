@@ -38,12 +38,12 @@ class Awake:
     """What is remembered of answers.
 
     _refused holds what found no place (signature, and which reserved room it might use), true while room_version stays;
-    _retry_at holds from which position of a line on no room can be made, true while that does not grow and until that
-    moment in seconds (None: whenever; where gangs are spared for a time, each that is placed brings a new one); _quiet
-    the queues in whose fronts nobody can have room made, in the same way. _front_of_queue are those of whom a walk was
-    told that somebody might make room for them. _settled is what was true when all had their answers, _settled_at how
-    many changes of queues there had been, when that was, and until when it holds: while it does, only queues that have
-    changed are looked at.
+    _retry_at holds from which position of a line on, and for which jobs that were told a start, no room can be made,
+    true while that does not grow and until that moment in seconds (None: whenever; where gangs are spared for a time,
+    each that is placed brings a new one); _quiet the queues in whose fronts nobody can have room made, in the same way.
+    _front_of_queue are those of whom a walk was told that somebody might make room for them. _settled is what was true
+    when all had their answers, _settled_at how many changes of queues there had been, when that was, and until when it
+    holds: while it does, only queues that have changed are looked at.
     """
 
     def __init__(self, desk: Desk, *, forgets_rooms: bool) -> None:
@@ -55,10 +55,11 @@ class Awake:
         self._fronts = Fronts()
         self._freeable = Freeable()
         self._passing = Passing()
-        self._came: dict[Line, Position] = {}
+        self._came: dict[str, JobState] = {}
+        self._came_of_line: dict[Line, Position] = {}
         self._versions = (-1, -1, -1)
         self._refused: set[Hashable] = set()
-        self._retry_at: dict[Line, tuple[Position, float | None]] = {}
+        self._retry_at: dict[Line | str, tuple[Position, float | None]] = {}
         self._front_of_queue: dict[int, frozenset[Standing]] = {}
         self._settled: tuple[object, ...] = ()
         self._settled_at = (0, 0.0, 0.0)
@@ -70,7 +71,8 @@ class Awake:
         if self._forgets_rooms:
             self._retry_at.clear()
             self._quiet.clear()
-        self._came = _lines_of_newcomers(draft)
+        self._came = _newcomers(draft)
+        self._came_of_line = last_of_lines(self._came.values())
         self.forget_outdated(draft.ledger)
         self._sleeps = self._is_settled(draft)
 
@@ -117,8 +119,9 @@ class Awake:
     def moments(self, ledger: Ledger) -> Iterable[float]:
         """Moments at which time alone could change an answer."""
         self.forget_outdated(ledger)
-        for line, (_, moment) in self._retry_at.items():
-            if moment is not None and line in ledger.lines:
+        for asked, (_, moment) in self._retry_at.items():
+            stands = asked in (ledger.bookings if isinstance(asked, str) else ledger.lines)
+            if moment is not None and stands:
                 yield moment
 
     # ----- whom a walk looks at
@@ -136,20 +139,23 @@ class Awake:
 
     def _chosen(self, draft: Draft, queue: int) -> Sequence[Standing]:
         ledger = draft.ledger
-        front = self._in_front(draft, queue)
-        self._front_of_queue[queue] = frozenset(front)
+        chosen: Sequence[Standing] = self._in_front(draft, queue)
+        self._front_of_queue[queue] = frozenset(chosen)
         fitting = self._wakes.fitting_in(ledger, queue)
-        lines = {line for line in (*self._wakes.told, *self._came) if line.queue == queue}
-        if not lines and not fitting:
-            return front
-        known: dict[tuple[int, bool], bool] = {}
-        chosen = [
-            each
-            for each in ledger.lines.in_queue(queue)
-            if (each.line.signature in fitting and self._is_open(ledger, each.line, known))
-            or each.line in lines
+        if fitting:
+            known: dict[tuple[int, bool], bool] = {}
+            found = [
+                each
+                for each in ledger.lines.in_queue(queue)
+                if each.line.signature in fitting and self._is_open(ledger, each.line, known)
+            ]
+            chosen = [*chosen, *found]
+        singled_out = [
+            Standing(state.position, state.line)
+            for state in map(ledger.jobs.__getitem__, (*ledger.bookings, *self._came))
+            if state.queue == queue and state.line is not None and state.phase is Phase.PENDING
         ]
-        return sorted({*front, *chosen}) if front else chosen
+        return sorted({*chosen, *singled_out})
 
     def _is_open(self, ledger: Ledger, line: Line, known: dict[tuple[int, bool], bool]) -> bool:
         """Whether no quota refuses a line as far as is known; known: for the lines of one queue."""
@@ -176,7 +182,7 @@ class Awake:
     def _moments_of(self, ledger: Ledger, front: Iterable[Standing], now: float) -> Iterable[float]:
         """Later moments at which somebody of a front is to be asked again."""
         for each in front:
-            _, moment = self._retry_at.get(each.line, (None, None))
+            _, moment = self._retry_at.get(_asked_as(ledger, each), (None, None))
             if moment is not None:
                 yield moment
             not_before = ledger.jobs[each.position.job].not_before
@@ -187,7 +193,7 @@ class Awake:
         """Whether one of them still might."""
         ledger, line = draft.ledger, standing.line
         self._wakes.look(ledger)
-        if self._wakes.is_told(line) or line in self._came:
+        if self._is_singled_out(ledger, standing.position.job):
             return True
         if self._wakes.may_fit(line, draft.now) and self._is_open_to(
             ledger, ledger.jobs[standing.position.job], line, draft.now
@@ -197,9 +203,13 @@ class Awake:
             return False
         return self._desk.wants_more(ledger) or self.may_make_room(ledger, standing, draft.now)
 
+    def _is_singled_out(self, ledger: Ledger, job: str) -> bool:
+        """Whether a job was told a start, or may take the place of one who was."""
+        return job in ledger.bookings or job in self._came
+
     def is_told(self, line: Line, position: Position) -> bool:
         """Whether a job of a line at a position or behind it was told a start, or may take the place of one who was."""
-        last = self._came.get(line)
+        last = self._came_of_line.get(line)
         return self._wakes.is_told_behind(line, position) or (last is not None and position <= last)
 
     # ----- one job
@@ -235,7 +245,7 @@ class Awake:
 
     def _may_make_room(self, ledger: Ledger, standing: Standing, now: float) -> bool:
         """The same for one of whose line somebody is in the front of its queue."""
-        asked = self._retry_at.get(standing.line)
+        asked = self._retry_at.get(_asked_as(ledger, standing))
         if asked is not None and asked[0] <= standing.position:
             return asked[1] is not None and asked[1] <= now
         return self._freeable.may_make_room(ledger, standing.line, self._wakes, self._over)
@@ -279,22 +289,25 @@ class Awake:
         """The quota has said no to every way of a line."""
         self._over.refused(ledger, line)
 
-    def no_room(self, line: Line, position: Position, retry_at: float | None) -> None:
+    def no_room(self, ledger: Ledger, standing: Standing, retry_at: float | None) -> None:
         """Nobody makes room for a job, nor for those behind it in its line, until a moment at least."""
-        self._retry_at[line] = (position, retry_at)
+        self._retry_at[_asked_as(ledger, standing)] = (standing.position, retry_at)
 
     def _key(self, ledger: Ledger, state: JobState, now: float) -> Hashable:
         """What the answer of a search depends on beside the occupancy."""
         return state.signature, self._passing.mask(ledger, state, now)
 
 
-def _lines_of_newcomers(draft: Draft) -> dict[Line, Position]:
-    """The lines, and the last of each, of those who began to wait just now.
-
-    Only where one of them may take the place of an estimated start.
-    """
+def _newcomers(draft: Draft) -> dict[str, JobState]:
+    """Those who began to wait just now; only where one of them may take the place of an estimated start."""
     ledger = draft.ledger
     if all(booking.promised for booking in ledger.bookings.values()):
         return {}
     came = (ledger.jobs[fact.job] for fact in draft.facts if isinstance(fact, CAME))
-    return last_of_lines(state for state in came if state.phase is Phase.PENDING)
+    return {state.job: state for state in came if state.phase is Phase.PENDING}
+
+
+def _asked_as(ledger: Ledger, standing: Standing) -> Line | str:
+    """Under what a job's answer is kept: its line, but for one that was told a start, which has to be kept to."""
+    job = standing.position.job
+    return job if job in ledger.bookings else standing.line

@@ -36,7 +36,7 @@ from gantree.core.ledger import CLAIM, Ledger
 from gantree.core.lifecycle import start
 from gantree.core.moves import move_as_requested
 from gantree.core.room import Wanted, make_room
-from gantree.core.state import JobState
+from gantree.core.state import Claim, JobState
 from gantree.core.waiting import eligible, in_order
 from gantree.core.ways import Ways
 from gantree.model.facts import ClaimDropped, PriorityChanged
@@ -121,8 +121,8 @@ class Cycle:
         where room might be made that could not be before: whoever goes first is asked first.
         """
         ledger = draft.ledger
-        self._awake.begin(draft)
         self._desk.open(ledger)
+        self._awake.begin(draft)
         grown = self._awake.grown(ledger)
         owed = [queue for queue in ledger.lines.queues if ledger.accounts.may_reclaim(queue)]
         return self._ask_owed(draft, owed, grown) and self._ask_all(draft, grown)
@@ -220,7 +220,8 @@ class Cycle:
                 self._awake.no_place(ledger, state, draft.now)
             elif all(one.refused for _, one in ways):
                 self._awake.over(ledger, line)
-        if self._awake.may_make_room(ledger, Standing(state.position, line), draft.now):
+        standing = Standing(state.position, line)
+        if self._awake.may_make_room(ledger, standing, draft.now):
             moments: list[float | None] = []
             for way, admission in ways:
                 if not admission.never:
@@ -230,7 +231,7 @@ class Cycle:
                         return
                     moments.append(retry_at)
             later = [moment for moment in moments if moment is not None]
-            self._awake.no_room(line, state.position, min(later, default=None))
+            self._awake.no_room(ledger, standing, min(later, default=None))
 
     def _place(self, draft: Draft, state: JobState, way: Job) -> bool:
         """Start a job if it has a place now that its queue admits."""
@@ -268,9 +269,7 @@ class Cycle:
             if placement is not None and self._may_start(ledger, state, placement):
                 draft.record(ClaimDropped(at=draft.now, job=job, reason="its room is free"))
                 start(draft, state, placement, at_home=claim.at_home)
-            elif ledger.leaving.keys().isdisjoint(
-                claim.victims if placement is None else ledger.leaving
-            ):
+            elif not (ledger.leaving if placement else _awaited(ledger, state, claim)):
                 draft.record(ClaimDropped(at=draft.now, job=job, reason="the room was lost"))
         self._settled_at = _unsettled(ledger)
 
@@ -310,6 +309,17 @@ class Cycle:
             number += boost_of(self._policy, state.spec, draft.now)
             if number != state.priority:
                 draft.record(PriorityChanged(at=draft.now, job=state.job, priority=number))
+
+
+def _awaited(ledger: Ledger, state: JobState, claim: Claim) -> list[str]:
+    """Who leaves the room of a claim; for a gang that moves also those of whom its claim does not tell."""
+    nodes = claim.placement.nodes.keys() if state.moving is not None else ()
+    return [
+        job
+        for job, other in ledger.leaving.items()
+        if job in claim.victims
+        or (other.placement is not None and not other.placement.nodes.keys().isdisjoint(nodes))
+    ]
 
 
 def _unsettled(ledger: Ledger) -> tuple[object, ...]:

@@ -1,18 +1,19 @@
-"""What others could give up at most, for a line that asks: two bounds before any plan is made.
+"""What others could give up at most, for a line that asks: bounds before any plan is made.
 
-The first counts GPUs, of gangs of lower priority, of gangs that borrow, of those that leave or hold room for others
-that gives way. The second lets all of these leave a copy of the occupancy, one for all lines that may have the same,
-and looks whether the line's gang fits then, once for each signature. Neither is ever too low: whoever might be told to
-leave counts with all it holds, whatever else forbids it. Room of a promised start is in neither, as it gives way to
-its own gang alone; lines with such a gang are asked without the second.
+For a whole class of lines GPUs are counted by node (`core.bounds`). For a line they are counted all together: of gangs
+of lower priority, of gangs that borrow, of those that leave or hold room for others that gives way. Then all of these
+leave a copy of the occupancy, one for all lines that may have the same, and it is looked whether the line's gang fits,
+once for each signature. No bound is ever too low: whoever might be told to leave counts with all it holds, whatever
+else forbids it. Room of a promised start is in none, as it gives way to its own gang alone; lines with such a gang are
+asked without the last.
 
-Counted anew when somebody has taken a place or begun to leave one, or starts were told.
+Counted anew when somebody has taken a place or begun to leave one, or starts were told. Who could get no room needs
+not be asked again until more might be given up (`Freeable.grown`).
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 
 from gantree.core.bounds import Bounds, Places
 from gantree.core.holds import outranked
@@ -49,16 +50,14 @@ class Freeable:
         self._grown = 0
         self._causes: tuple[object, ...] = ()
         self._versions: tuple[object, ...] = ()
-        self._most: dict[tuple[int, int], int] = {}
         self._in_vain: dict[Line, str] = {}
         self._places: Places | None = None
         self._bounds: Bounds | None = None
-        self._gpus_below: list[int] = [0]
-        self._known_gpus: dict[tuple[int, int], int] = {}
+        self._gpus_of_all = 0
         self._stay: list[JobState] = []
         self._priorities: list[int] = []
-        self._answers: dict[Line, tuple[tuple[str, bool], bool]] = {}
-        self._told: frozenset[Line | None] = frozenset()
+        self._answers: dict[Line, tuple[str, bool]] = {}
+        self._told: dict[Line | None, int] = {}
         self._kept_beside: dict[tuple[str, ...], frozenset[str]] = {}
         self._owed: dict[str, bool] = {}
         self._victims: dict[Hashable, _Victims] = {}
@@ -89,9 +88,7 @@ class Freeable:
                 self._causes = causes
                 self._grown += 1
                 self._in_vain.clear()
-            if (
-                ledger.policy.spares_for_a_time
-            ):  # then who was placed brings another moment to ask at
+            if ledger.policy.spares_for_a_time:  # who was placed brings a moment to ask at
                 self._in_vain.clear()
         return self._grown
 
@@ -108,29 +105,21 @@ class Freeable:
         return may
 
     def _judge(self, ledger: Ledger, line: Line, wakes: Wakes, over: Over) -> bool:
-        moves = ledger.policy.defragment == "apply"  # anybody might
-        if not moves and not self._in_bounds(ledger, line, wakes):
-            return False
-        is_over = over.is_over(ledger, line)
-        head = ledger.lines[line][0].job
-        known = self._answers.get(line)
-        if known is None or known[0] != (head, is_over):
-            may = (
-                self._might_move(ledger, line, wakes)
-                if moves
-                else self._might_leave(ledger, line, wakes)
-            )
-            if is_over and may:
-                may = self.may_stop(ledger, line)
-            known = self._answers[line] = ((head, is_over), may)
-        return known[1]
-
-    def _might_move(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
-        return wakes.suffices(ledger, line, self.most(ledger, line))
+        if ledger.policy.defragment == "apply":  # anybody might move
+            may = wakes.suffices(ledger, line, self._gpus_of_all)
+        else:
+            may = self._in_bounds(ledger, line, wakes) and self._might_leave(ledger, line, wakes)
+        return may and not (over.is_over(ledger, line) and not self.may_stop(ledger, line))
 
     def _might_leave(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
-        gpus = self.by(ledger, line)
-        return gpus > 0 and wakes.suffices(ledger, line, gpus) and self.may_fit(ledger, line)
+        """Whether a line might fit where all who might leave for it have left."""
+        head = ledger.lines[line][0].job
+        known = self._answers.get(line)
+        if known is None or known[0] != head:
+            gpus = self.by(ledger, line)
+            may = gpus > 0 and wakes.suffices(ledger, line, gpus) and self.may_fit(ledger, line)
+            known = self._answers[line] = (head, may)
+        return known[1]
 
     def _in_bounds(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
         """Whether a line might fit by counts of GPUs alone; one that was told a start has room of its own."""
@@ -147,32 +136,11 @@ class Freeable:
         head = ledger.jobs[ledger.lines[line][0].job]
         return self._bounds.may_fit(head, wakes.need(ledger, line.signature))
 
-    def most(self, ledger: Ledger, line: Line) -> int:
-        """GPUs that might become free at most for anybody of a queue and priority: a first, coarse bound."""
-        self._count(ledger)
-        key = (line.queue, line.priority)
-        known = self._most.get(key)
-        if known is None:
-            known = self._most[key] = self._at_most(ledger, *key)
-        return known
-
-    def _at_most(self, ledger: Ledger, queue: int, priority: int) -> int:
-        rules = ledger.policy.preemption
-        gpus = self._in_any_case + self._elastic + sum(self._estimates.values())
-        if rules.by == "order" or ledger.policy.defragment == "apply":
-            gpus += self._gpus_below[-1]
-        elif rules.by == "priority":
-            gpus += self._gpus_below[bisect_left(self._priorities, priority)]
-            if rules.gain:
-                gpus += self._known_gpus.get((queue, priority), 0)
-        if ledger.accounts.may_reclaim(queue):
-            gpus += self._lent(ledger, queue)
-        return gpus
-
     def by(self, ledger: Ledger, line: Line) -> int:
-        """GPUs that might become free for a line beside what is free now."""
+        """GPUs that might become free for a line beside what is free now; what is reserved for jobs of it, too."""
         self._count(ledger)
         gpus = self._in_any_case + self._elastic + self._stopped(ledger, line)
+        gpus += self._told.get(line, 0)
         if self._estimates:
             head = ledger.jobs[ledger.lines[line][0].job]
             gpus += sum(self._estimates[job] for job in self._passed(ledger, head))
@@ -321,12 +289,10 @@ class Freeable:
         stay = (s for s in ledger.holding.values() if not s.leaving and s.spec.preemptible)
         self._stay = sorted(stay, key=lambda state: state.priority)
         self._priorities = [state.priority for state in self._stay]
-        self._gpus_below = [0, *accumulate(state.touched_gpus for state in self._stay)]
-        for state in self._stay:
-            if state.spec.expected_s is not None:
-                key = (state.queue, state.priority)
-                self._known_gpus[key] = self._known_gpus.get(key, 0) + state.touched_gpus
-        self._told = frozenset(ledger.jobs[job].line for job in ledger.bookings)
+        self._told = {}
+        for job in ledger.bookings:
+            line = ledger.jobs[job].line
+            self._told[line] = self._told.get(line, 0) + _held(ledger, BOOKING + job)
         self._estimates = {
             job: _held(ledger, BOOKING + job)
             for job, booking in ledger.bookings.items()
@@ -335,12 +301,12 @@ class Freeable:
         claimed = sum(_held(ledger, CLAIM + job) for job in ledger.claims)
         self._in_any_case = claimed + sum(state.touched_gpus for state in ledger.leaving.values())
         self._elastic = sum(ledger.jobs[job].touched_gpus for job in ledger.accounts.elastic)
+        self._gpus_of_all = sum(state.touched_gpus for state in self._stay)
+        self._gpus_of_all += self._in_any_case + self._elastic + sum(self._estimates.values())
 
     def _forget(self) -> None:
         self._answers.clear()
-        self._most.clear()
         self._bounds = None
-        self._known_gpus.clear()
         self._of_others.clear()
         self._emptied.clear()
         self._fits.clear()

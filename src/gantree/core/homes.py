@@ -6,12 +6,23 @@ the order of the queue: what a private cluster of its cells would start now is s
 in the way they are told to leave, whatever they have run and however often they were told before: the guarantee
 outranks both. A guest whose place can be a cell of its own queue stays; another one moves.
 
-Which cells, and what keeps them safe, is `planning.cells`.
+A guest of the job's own queue leaves, too, and so does a claim, but not for a job that it could stop in turn: between
+the jobs of one queue its own order decides, and the two would stop each other for ever. Nor does the claim of one that
+goes before it and may be at home, too.
+
+Which cells, and what keeps them safe, is `planning.cells`; how they stand in the ledger is `core.guests`.
 """
 
+from collections.abc import Iterable
+from dataclasses import replace
+from math import inf
+
 from gantree.core.draft import Draft
+from gantree.core.guests import any_cells, book_of, seen, spares_cells
+from gantree.core.holds import lifted
 from gantree.core.ledger import BOOKING, CLAIM, Ledger
 from gantree.core.lifecycle import save_then_stop, start
+from gantree.core.rights import no_right
 from gantree.core.room import move
 from gantree.core.state import JobState
 from gantree.core.waiting import eligible, in_order
@@ -33,17 +44,21 @@ from gantree.planning.cells import (
     Rebind,
     at_home_in_place,
     home,
-    keeps_cells,
     look,
     releasable,
 )
 from gantree.policy.cells import Cell
+from gantree.policy.order import Position
 from gantree.policy.rules import Policy
 from gantree.topology.fabric import Fabric
 
 
 class Homes:
-    """The cells of a policy on the fabric of the moment. _idle_at is the state in which nobody could go home."""
+    """The cells of a policy on the fabric of the moment.
+
+    _idle_at is the state in which nobody could go home, until a moment at which time alone lets somebody ask again.
+    _ever_home tells of jobs, by queue, signature and size, whether the empty private cluster would hold them.
+    """
 
     def __init__(self, policy: Policy, taste: Taste) -> None:
         self._policy = policy
@@ -52,38 +67,88 @@ class Homes:
         self._book: CellBook | None = None
         self._queues = tuple(rule.path for rule in policy.queues if rule.cells)
         self._idle_at: tuple[int, ...] | None = None
+        self._idle_until = inf
+        self._ever_home: dict[tuple[str, int, int], bool] = {}
 
     def send(self, draft: Draft) -> None:
         """Release cells that nobody uses; send home who can go, in the order of each queue."""
         ledger = draft.ledger
-        state = _state(ledger)
-        if not self._queues or self._idle_at == state:
+        if not self._queues:
+            return
+        if self._idle_at == self._state(ledger) and draft.now < self._idle_until:
             return
         self._release(draft)
         for queue in self._queues:
             for job in self._away(ledger, queue, draft.now):
-                sent = self._send(draft, queue, ledger.jobs[job])
-                if not sent and self._policy.backfill.overtake == "none":
+                state = ledger.jobs[job]
+                if not self._send(draft, queue, state) and self._closes(ledger, queue, state):
                     break
-        self._idle_at = _state(ledger)
+        self._idle_at = self._state(ledger)
+        self._idle_until = self._next_backoff(ledger, draft.now)
 
     def spares_cells(self, ledger: Ledger, state: JobState, placement: Placement) -> bool:
-        """Whether a gang may be placed where it is nobody's guest: one that can never be told to leave keeps clear."""
-        if not self._queues or state.spec.preemptible:
-            return True
-        if state.spec.queue in self._queues:
-            return False
-        return keeps_cells(self._view(ledger, 0.0), placement.members)
+        """As `guests.spares_cells`, with the cells at hand."""
+        return spares_cells(ledger, state, placement, self._book_of(ledger))
 
-    # ----- one view, one job
+    # ----- what is remembered
 
-    def _view(self, ledger: Ledger, now: float, without: tuple[str, ...] = ()) -> CellView:
-        """How the cells stand when everybody has left who leaves, and these; claims and bookings are guests."""
+    def _book_of(self, ledger: Ledger) -> CellBook:
+        """The cells on the fabric of the moment."""
         rooms = ledger.rooms()
         if self._book is None or self._fabric is not rooms.fabric:
             self._fabric = rooms.fabric
-            self._book = CellBook.of(self._policy.queues, rooms.fabric, check=False)
-        return _seen(ledger, self._book, now, without)
+            self._book = book_of(ledger)
+            self._ever_home.clear()
+        return self._book
+
+    def _state(self, ledger: Ledger) -> tuple[int, ...]:
+        """What changes whenever a job may go home that could not before, but for time."""
+        lines, queue_of_node = ledger.lines, ledger.accounts.tree.queue
+        mine = (node for node, queue in enumerate(queue_of_node) if queue in self._queues)
+        changes = sum(lines.changes_in(node) for node in mine)
+        return (
+            ledger.room_version,
+            ledger.holders_version,
+            ledger.placings,
+            len(ledger.unusable),
+            changes,
+        )
+
+    def _next_backoff(self, ledger: Ledger, now: float) -> float:
+        """The next moment at which a job that waits to begin again may go home; inf if there is none."""
+        tree = ledger.accounts.tree
+        waiting = (
+            ledger.jobs[each.position.job].not_before
+            for node in ledger.lines.queues
+            if tree.queue[node] in self._queues
+            for each in ledger.lines.in_queue(node)
+        )
+        return min((moment for moment in waiting if moment > now), default=inf)
+
+    def _closes(self, ledger: Ledger, queue: str, state: JobState) -> bool:
+        """Whether nobody of the queue passes a job that cannot go home now: not where it never can."""
+        return self._policy.backfill.overtake == "none" and self._may_ever(ledger, queue, state)
+
+    def _may_ever(self, ledger: Ledger, queue: str, state: JobState) -> bool:
+        """Whether the empty private cluster of a queue would hold a job."""
+        book, spec = self._book_of(ledger), state.present
+        key = queue, state.signature, spec.members
+        if key not in self._ever_home:
+            empty = look(ledger.rooms().emptied(), book, {}, {}, {})
+            self._ever_home[key] = home(empty, queue, spec, self._taste) is not None
+        return self._ever_home[key]
+
+    # ----- one view, one job
+
+    def _view(
+        self,
+        ledger: Ledger,
+        now: float,
+        without: tuple[str, ...] = (),
+        kept: frozenset[str] = frozenset(),
+    ) -> CellView:
+        """How the cells stand when everybody has left who leaves, and these; claims and bookings are guests."""
+        return seen(ledger, self._book_of(ledger), now, without, kept)
 
     def _away(self, ledger: Ledger, queue: str, now: float) -> list[str]:
         """Jobs of a queue that are not at home, in the order of the queue: those that wait, and its guests."""
@@ -100,28 +165,63 @@ class Homes:
             for state in ledger.holding.values()
             if state.spec.queue == queue
             and not state.at_home
-            and not state.leaving
             and state.moving is None
+            and (not state.leaving or state.stop_cause is StopCause.PREEMPTED)
         ]
         return [job for _, _, job in sorted(away)]
 
     def _send(self, draft: Draft, queue: str, state: JobState) -> bool:
         """Send one job home; False where its queue's cells have no room for it."""
-        ledger, waits = draft.ledger, state.phase is Phase.PENDING
-        if not waits:
+        ledger = draft.ledger
+        if state.leaving:  # evicted, and soon to wait again: nobody overtakes it on the way home
+            return False
+        if state.phase is not Phase.PENDING:
             stays = at_home_in_place(self._view(ledger, draft.now), queue, state.job)
             if stays is not None:
                 self._bind(draft, queue, stays)
                 draft.record(GangAtHome(at=draft.now, job=state.job, attempt=state.attempt))
                 return True
-        without = () if waits else (state.job,)
-        plan = home(self._view(ledger, draft.now, without), queue, state.present, self._taste)
-        if plan is None:
-            return False
-        self._take_home(draft, queue, state, plan)
-        return True
+        plan = self._plan(draft, queue, state)
+        if plan is not None:
+            self._take_home(draft, queue, state, plan)
+        return plan is not None
+
+    def _plan(self, draft: Draft, queue: str, state: JobState) -> HomePlan | None:
+        """A place at home for a job; None where there is none, or none without somebody who could stop it in turn."""
+        ledger, now = draft.ledger, draft.now
+        without = () if state.phase is Phase.PENDING else (state.job,)
+        plan = home(self._view(ledger, now, without), queue, state.present, self._taste)
+        if plan is None or not self._kept(ledger, state, plan.evict, now):
+            return plan
+        claims = (CLAIM + job for job in ledger.claims)
+        kept = self._kept(ledger, state, (*claims, *ledger.holding), now)
+        plan = home(self._view(ledger, now, without, kept), queue, state.present, self._taste)
+        return plan if plan is not None and kept.isdisjoint(plan.evict) else None
+
+    def _kept(
+        self, ledger: Ledger, state: JobState, owners: Iterable[str], now: float
+    ) -> frozenset[str]:
+        """Those of some gangs and claims of its own queue that a job does not send away."""
+        kept: list[str] = []
+        for owner in owners:
+            other = ledger.jobs.get(owner.removeprefix(CLAIM))
+            if other is None or other is state or other.spec.queue != state.spec.queue:
+                continue
+            its = _as_if_it_waited(ledger, other, now)
+            first = owner.startswith(CLAIM) and self._goes_home_first(ledger, state, its, now)
+            if first or not no_right(ledger, its, state, now)[0]:
+                kept.append(owner)
+        return frozenset(kept)
+
+    def _goes_home_first(
+        self, ledger: Ledger, state: JobState, other: JobState, now: float
+    ) -> bool:
+        """Whether another job of the queue goes before one, and may go home as soon as it holds what it has claimed."""
+        before = ledger.accounts.goes_before(other, _as_if_it_waited(ledger, state, now))
+        return before and self._may_ever(ledger, state.spec.queue, other)
 
     def _take_home(self, draft: Draft, queue: str, state: JobState, plan: HomePlan) -> None:
+        """Bind the cells of a plan and start its job there; or claim the place, if guests have to leave it first."""
         ledger = draft.ledger
         self._bind(draft, queue, plan.bind)
         guests = [owner for owner in plan.evict if owner in ledger.holding]
@@ -130,18 +230,14 @@ class Homes:
                 self._drop_claim(draft, owner.removeprefix(CLAIM), state)
         if state.phase is not Phase.PENDING:
             move(draft, state, plan.placement, StopCause.MOVED, at_home=True)
-        elif not guests and not ledger.rooms().missing(plan.placement.members):
+        elif not guests and _is_free(ledger, plan.placement):
             start(draft, state, plan.placement, at_home=True)
-            return
         else:
-            leaving = tuple(ledger.leaving)
+            victims = (*guests, *ledger.leaving)
+            place = plan.placement
             draft.record(
                 RoomClaimed(
-                    at=draft.now,
-                    job=state.job,
-                    placement=plan.placement,
-                    victims=(*guests, *leaving),
-                    at_home=True,
+                    at=draft.now, job=state.job, placement=place, victims=victims, at_home=True
                 )
             )
         for owner in guests:
@@ -172,10 +268,15 @@ class Homes:
             )
 
     def _release(self, draft: Draft) -> None:
-        """Let go of cells in which nobody is at home."""
-        if not draft.ledger.bound:
+        """Let go of cells in which nobody is at home any more, not even to stop, nor has a claim."""
+        ledger = draft.ledger
+        if not ledger.bound:
             return
-        for cell in releasable(self._view(draft.ledger, draft.now)):
+        idle = releasable(self._view(ledger, draft.now))
+        if idle and ledger.leaving:
+            now = releasable(seen(ledger, self._book_of(ledger), draft.now, left=False))
+            idle = tuple(cell for cell in idle if cell in now)
+        for cell in idle:
             draft.record(
                 CellReleased(at=draft.now, queue=cell.queue, tier=cell.tier, number=cell.number)
             )
@@ -183,43 +284,20 @@ class Homes:
 
 def lost_cells(ledger: Ledger) -> tuple[Cell, ...]:
     """The cells of all queues that have no place now: nodes are out of use, or who may not be stopped is there."""
-    queues = ledger.policy.queues
-    if ledger.occupancy is None or not any(rule.cells for rule in queues):
+    if ledger.occupancy is None or not any_cells(ledger):
         return ()
-    book = CellBook.of(queues, ledger.rooms().fabric, check=False)
-    return _seen(ledger, book, 0.0).lost
+    return seen(ledger, book_of(ledger), 0.0).lost
 
 
-def _seen(ledger: Ledger, book: CellBook, now: float, without: tuple[str, ...] = ()) -> CellView:
-    """How the cells of a book stand when everybody has left who leaves, and these."""
-    later = ledger.rooms().copy()
-    for owner in (*ledger.leaving, *without):
-        later.give_back(owner)
-    for job, claim in ledger.claims.items():
-        later.take_free(CLAIM + job, claim.placement.members)
-    homes, harm = _by_right(ledger, now)
-    return look(later, book, ledger.bound, homes, harm)
+def _is_free(ledger: Ledger, placement: Placement) -> bool:
+    """Whether a place is free but for room that is reserved: a home job has that at once."""
+    with lifted(ledger, [BOOKING + job for job in ledger.bookings]) as rooms:
+        return not rooms.missing(placement.members)
 
 
-def _by_right(ledger: Ledger, now: float) -> tuple[dict[str, str], dict[str, float]]:
-    """owner -> queue of those at home, and owner -> harm in GPU-seconds of those who may be told to leave."""
-    homes: dict[str, str] = {}
-    harm: dict[str, float] = {}
-    for state in ledger.holding.values():
-        if state.at_home:
-            homes[state.job] = state.spec.queue
-        elif state.spec.preemptible:
-            restart_gpu_s = ledger.policy.restart_s * state.gpus
-            harm[state.job] = state.gpu_s_at_stake(now) + restart_gpu_s
-    for job, claim in ledger.claims.items():
-        if claim.at_home:
-            homes[CLAIM + job] = ledger.jobs[job].spec.queue
-        else:
-            harm[CLAIM + job] = 0.0
-    harm.update((BOOKING + job, 0.0) for job in ledger.bookings)
-    return homes, harm
-
-
-def _state(ledger: Ledger) -> tuple[int, ...]:
-    """What changes whenever a job may go home that could not before."""
-    return ledger.room_version, ledger.holders_version, ledger.placings, ledger.next_seq
+def _as_if_it_waited(ledger: Ledger, other: JobState, now: float) -> JobState:
+    """A job, standing where it would if it were a gang that had to wait again."""
+    if other.phase is Phase.PENDING:
+        return other
+    key = ledger.accounts.order.key(other.merits(now))
+    return replace(other, position=Position(key, other.seq, other.job))

@@ -67,7 +67,8 @@ class Ledger:
 
     room_version grows whenever a gang that was refused might now fit; holders_version whenever room might now be made
     for one: a gang begins to leave, or it does less harm to stop it now; placings whenever a gang takes a place. bound
-    is the domain of each cell that has one, by (queue, tier, number). applied counts facts.
+    is the domain of each cell that has one, by (queue, tier, number). resting are jobs that wait until a moment, in
+    seconds. applied counts facts.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -88,6 +89,7 @@ class Ledger:
     room_version: int = 0
     applied: int = 0
     holders_version: int = 0
+    resting: dict[str, float] = field(default_factory=dict)
     placings: int = 0
     leaving: dict[str, JobState] = field(default_factory=dict)
     _holders_of_priority: dict[int, int] = field(default_factory=dict)
@@ -146,6 +148,7 @@ class Ledger:
     def _leave_line(self, state: JobState) -> None:
         assert state.line is not None, f"{state.job} waits in no line"
         self.lines.remove(state.line, state.position)
+        self.resting.pop(state.job, None)
         self.accounts.wait_no_more(state)
 
     def _count_holder(self, state: JobState, change: int) -> None:
@@ -246,14 +249,24 @@ def _gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
 
 
 def _take(ledger: Ledger, job: str, placement: Placement) -> None:
-    """A gang takes its place, also where reservations that it cannot delay hold some of it."""
+    """A gang takes its place, also where room that it may use is held for others: they hold what is left of theirs."""
     rooms = ledger.rooms()
-    if ledger.bookings and rooms.missing(placement.members):
-        ledger.let_go(BOOKING + other for other in ledger.bookings)
+    if _shares_with_held(ledger, placement) or (
+        ledger.bookings and rooms.missing(placement.members)
+    ):
+        ledger.let_go([owner for owner, _ in ledger.held_places()])
         rooms.take(job, placement.members)
         ledger.hold()
     else:
         rooms.take(job, placement.members)
+
+
+def _shares_with_held(ledger: Ledger, placement: Placement) -> bool:
+    """Whether parts of GPUs are taken where room is held for others, who may keep the rest of these."""
+    if not any(member.parts for member in placement.members):
+        return False
+    nodes = placement.nodes
+    return any(not nodes.keys().isdisjoint(held.nodes) for _, held in ledger.held_places())
 
 
 def _gang_running(ledger: Ledger, fact: GangRunning) -> None:
@@ -419,6 +432,8 @@ def _job_requeued(ledger: Ledger, fact: JobRequeued) -> None:
     if fact.cause is StopCause.RESIZED:
         state.resized_at = fact.at
     state.not_before, state.failures = fact.not_before, fact.failures
+    if fact.not_before > fact.at:
+        ledger.resting[fact.job] = fact.not_before
     state.reason = f"requeued: {fact.cause}"
 
 

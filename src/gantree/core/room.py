@@ -9,10 +9,14 @@ From least harm to most, as the first that suffices:
     preempt       gangs that the waiting one may stop by priority or by order
 
 The last two are one plan, in which those that are reclaimed count as of less right. Nobody is asked before a proof
-that the gang then fits and its queue admits it. Room that is given up is held for its claimant from the moment it is
-free (`Ledger.hold`), so nothing slips in between. Room that somebody leaves anyway can be claimed too: otherwise a
-job further down the queue would take what is free now, and be preempted for it a moment later. Room of a promised start
-is nobody's to claim but its own gang's.
+that the gang then fits and its queue admits it, and that at its very place. Room that is given up is held for its
+claimant from the moment it is free (`Ledger.hold`), so nothing slips in between. Room that somebody leaves anyway can
+be claimed too: otherwise a job further down the queue would take what is free now, and be preempted for it a moment
+later. Room of a promised start is nobody's to claim but its own gang's.
+
+A gang that can never be told to leave takes nothing that cells of queues need (`core.guests`): where the plan would, it
+gets a place on nodes of which no cell needs anything, or waits. Where its own queue owns cells it runs in these only
+(`core.homes`), and nobody is asked.
 
 Which victims do least harm is `planning.preempt`; who may be asked at all, and whose claims give way to whom, is
 `core.rights`.
@@ -22,8 +26,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
+import numpy as np
+
 from gantree.core.draft import Draft
-from gantree.core.holds import outranks
+from gantree.core.guests import any_cells, book_of, owns_cells, seen, spares_cells
+from gantree.core.holds import lifted, outranks, passed_by
 from gantree.core.ledger import BOOKING, CLAIM, Ledger
 from gantree.core.lifecycle import save_then_stop, start
 from gantree.core.rights import harm_of, no_right, objection, overrules, standing, stoppable_at
@@ -35,6 +42,7 @@ from gantree.model.phases import StopCause
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.search import find
 from gantree.placement.taste import Taste
+from gantree.planning.cells import preferred_for_guests
 from gantree.planning.defragment import Movable, MovePlan, plan_defragment
 from gantree.planning.preempt import Forbidden, Plan, Victim, plan_preemption
 from gantree.planning.preempt_trial import Admits
@@ -192,15 +200,18 @@ def make_room(draft: Draft, wanted: Wanted, taste: Taste) -> tuple[bool, float |
     Returns whether that was possible; if not, the next moment, in seconds, at which one more gang may be stopped, or
     moving some may gain.
     """
-    later, moves_at = room_to_come(draft.ledger, wanted.state), inf
+    ledger, moves_at = draft.ledger, inf
+    if _only_at_home(ledger, wanted):
+        return False, None
+    later = room_to_come(ledger, wanted.state)
     if _admitted(wanted):
         if _shrink(draft, wanted, later, taste):
             return True, None
         moves_at = _move(draft, wanted, later, taste)
         if moves_at <= draft.now:
             return True, None
-    asked = whom_to_ask(draft.ledger, wanted, draft.now)
-    plan = plan_preemption(later, wanted.spec, asked.victims, taste, _admits(draft.ledger, wanted))
+    asked = whom_to_ask(ledger, wanted, draft.now)
+    plan = _planned(ledger, wanted, later, asked.victims, taste)
     if plan is None:
         moment = min(inf if asked.later is None else asked.later, moves_at)
         return False, None if moment == inf else moment
@@ -210,11 +221,53 @@ def make_room(draft: Draft, wanted: Wanted, taste: Taste) -> tuple[bool, float |
     return True, None
 
 
+def _only_at_home(ledger: Ledger, wanted: Wanted) -> bool:
+    """Whether a gang runs in the cells of its queue or not at all: elsewhere it might have to leave, and never does."""
+    return not wanted.state.spec.preemptible and owns_cells(ledger, wanted.state.spec.queue)
+
+
+def _planned(
+    ledger: Ledger, wanted: Wanted, later: Occupancy, victims: Sequence[Victim], taste: Taste
+) -> Plan | None:
+    """Whom to stop, such that the gang is admitted at its place; where it breaks up what cells need, another place."""
+    admits = _admits(ledger, wanted)
+    plan = plan_preemption(later, wanted.spec, victims, taste, admits)
+    if plan is None or _admitted_with(ledger, wanted, plan):
+        return plan
+    if wanted.state.spec.preemptible or not any_cells(ledger):
+        return None
+    plan = plan_preemption(_off_cells(ledger, later), wanted.spec, victims, taste, admits)
+    return plan if plan is not None and _admitted_with(ledger, wanted, plan) else None
+
+
+def _off_cells(ledger: Ledger, later: Occupancy) -> Occupancy:
+    """The same room, in which nodes that a cell needs something of are out of use."""
+    left, fabric = later.copy(), later.fabric
+    open_to_all = preferred_for_guests(seen(ledger, book_of(ledger), 0.0))
+    for node in np.flatnonzero(~open_to_all & left.usable_node).tolist():
+        left.mark(fabric.nodes[node].name, usable=False)
+    return left
+
+
+def _admitted_with(ledger: Ledger, wanted: Wanted, plan: Plan) -> bool:
+    gone = [victim.owner for victim in plan.victims]
+    return _admitted_at(ledger, wanted, plan.placement, gone)
+
+
+def _admitted_at(
+    ledger: Ledger, wanted: Wanted, placement: Placement, gone: Sequence[str] = ()
+) -> bool:
+    """Whether a gang may hold a place when these owners are gone: what it really holds is known only now."""
+    accounts, state = ledger.accounts, wanted.state
+    admission = accounts.admission(state, accounts.held(placement), gone)
+    return not admission.refused and spares_cells(ledger, state, placement)
+
+
 def _is_in_time(draft: Draft, wanted: Wanted, placement: Placement, owners: Sequence[str]) -> bool:
     """Whether the room is free before the start that the gang was promised, however long it takes those to leave."""
     ledger = draft.ledger
     booking, grace_s = ledger.bookings.get(wanted.state.job), ledger.policy.grace_s
-    if booking is None or not booking.promised:
+    if booking is None or not booking.promised or booking.starts_at <= draft.now:
         return True
     leaving = [ledger.jobs[job] for job in _holders(ledger, placement) if ledger.jobs[job].leaving]
     latest = [state.ends_at(grace_s) for state in leaving]
@@ -242,7 +295,7 @@ def _shrink(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> boo
     ledger, policy = draft.ledger, draft.ledger.policy
     gangs = list(_elastic(ledger, wanted, draft.now)) if policy.elastic else []
     plan = plan_shrink(later, wanted.spec, gangs, taste) if gangs else None
-    if plan is None or not plan.shrunk:
+    if plan is None or not plan.shrunk or not _admitted_at(ledger, wanted, plan.placement):
         return False
     if not _is_in_time(draft, wanted, plan.placement, [each.owner for each in plan.shrunk]):
         return False
@@ -293,7 +346,12 @@ def _move(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> float
 
 
 def claim_and_move(draft: Draft, wanted: Wanted, plan: MovePlan) -> bool:
-    """The wanted gang claims its place, everybody who moves gets one of its own; False where that would be too late."""
+    """The wanted gang claims its place, everybody who moves gets one of its own.
+
+    False where that would be too late, or its queue does not admit it there.
+    """
+    if not _admitted_at(draft.ledger, wanted, plan.placement):
+        return False
     if not _is_in_time(draft, wanted, plan.placement, [each.owner for each in plan.moves]):
         return False
     _claim(draft, wanted, plan.placement, tuple(each.owner for each in plan.moves))
@@ -319,6 +377,8 @@ def defragmentation(
 def _moves(
     ledger: Ledger, wanted: Wanted, later: Occupancy, now: float, taste: Taste, gain_gpu_s: float
 ) -> MovePlan | None:
+    if _only_at_home(ledger, wanted):
+        return None
     movable = [
         Movable(
             other.job,
@@ -334,7 +394,7 @@ def _moves(
         and other.job not in wanted.kept
         and stoppable_at(other, ledger.policy) <= now
     ]
-    return plan_defragment(
+    plan = plan_defragment(
         later,
         wanted.spec,
         movable,
@@ -342,6 +402,7 @@ def _moves(
         gain_gpu_s=gain_gpu_s,
         exact_s=ledger.policy.exact_s,
     )
+    return plan if plan is not None and plan.moves else None  # nobody need move: it is no plan
 
 
 def move(
@@ -376,10 +437,11 @@ def _stop_for(draft: Draft, wanted: Wanted, plan: Plan, taste: Taste) -> None:
     ledger, state = draft.ledger, wanted.state
     _drop_later_claims(draft, state, plan.placement)
     if not plan.victims:
-        placement = find(ledger.rooms(), wanted.spec, taste)
-        if placement is not None:
-            start(draft, state, placement)
-            return
+        with lifted(ledger, passed_by(ledger, state, draft.now)):
+            placement = _free_place(ledger, wanted, plan, taste)
+            if placement is not None:
+                start(draft, state, placement)
+                return
     victims = tuple(victim.owner for victim in plan.victims)
     reclaimed = _borrowers(ledger, wanted)
     _claim(draft, wanted, plan.placement, victims)
@@ -391,6 +453,15 @@ def _stop_for(draft: Draft, wanted: Wanted, plan: Plan, taste: Taste) -> None:
             GangPreempted(at=draft.now, job=owner, attempt=other.attempt, by=state.job, cause=cause)
         )
         save_then_stop(draft, other, StopCause.PREEMPTED, ledger.policy)
+
+
+def _free_place(ledger: Ledger, wanted: Wanted, plan: Plan, taste: Taste) -> Placement | None:
+    """A place that is free now and at which the gang is admitted: the best, else the planned one."""
+    rooms = ledger.rooms()
+    placement = find(rooms, wanted.spec, taste)
+    if placement is not None and _admitted_at(ledger, wanted, placement):
+        return placement
+    return None if rooms.missing(plan.placement.members) else plan.placement
 
 
 def _claim(draft: Draft, wanted: Wanted, placement: Placement, victims: Sequence[str]) -> None:

@@ -12,9 +12,10 @@ signature, not for each job: of ten thousand that wait, an event looks at the fe
 Everything here can be forgotten: a walk over all lines must decide the same, and a test holds it to that.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from gantree.core.holds import lifted
 from gantree.core.ledger import Ledger
@@ -64,6 +65,13 @@ class Need:
         return self.slots * (self.gpus if self.shape is not None else 1)
 
 
+class Held(NamedTuple):
+    """What is held for gangs that are not placed: members, and their GPUs; one without counts as one GPU."""
+
+    members: int
+    gpus: int
+
+
 class Wakes:
     """Needs by signature, on the fabric of the moment, and what is there for them.
 
@@ -82,6 +90,7 @@ class Wakes:
         self._freed_at = -1
         self._passes_until = 0.0
         self._lowest = inf
+        self._may_be_due: Callable[[int], bool] = lambda queue: True
         self._told: dict[Line, Position] = {}
 
     def look(self, ledger: Ledger) -> None:
@@ -93,17 +102,18 @@ class Wakes:
         if self._state == state:
             return
         self._state = state
+        self._may_be_due = ledger.accounts.may_reclaim
         self._told = last_of_lines(ledger.jobs[job] for job in ledger.bookings)
-        held_gpus, self._passes_until, self._lowest = _reserved(ledger)
+        held, self._passes_until, self._lowest = _reserved(ledger)
         if self._freed_at != ledger.room_version:
             self._freed_at = ledger.room_version
             self._fits_nowhere.clear()
         if len(ledger.lines.signatures) <= FEW:
             self._fitting = dict.fromkeys(ledger.lines.signatures, False)
         else:
-            self._fitting = self._compared(ledger, held_gpus)
+            self._fitting = self._compared(ledger, held)
 
-    def _compared(self, ledger: Ledger, held_gpus: int) -> dict[int, bool]:
+    def _compared(self, ledger: Ledger, held: Held) -> dict[int, bool]:
         """The signatures that may fit, as far as bounds and a search for each tell."""
         most_of_where: dict[int, int] = {}
         fitting, reserved = {}, []
@@ -114,7 +124,7 @@ class Wakes:
                 most = most_of_where[need.where] = _most(ledger.rooms(), need)
             if most >= need.slots and self._fits(ledger, signature):
                 fitting[signature] = False
-            elif held_gpus and most + _more(need, held_gpus) >= need.slots:
+            elif held.members and most + _more(need, held) >= need.slots:
                 reserved.append(signature)
         for signature in self._that_fit_where_reserved(ledger, reserved):
             fitting[signature] = True
@@ -142,7 +152,7 @@ class Wakes:
             return False
         if not only_reserved or now + line.span_s <= self._passes_until:
             return True
-        return line.priority >= self._lowest
+        return line.priority >= self._lowest or self._may_be_due(line.queue)
 
     def is_told(self, line: Line) -> bool:
         """Whether a job of a line was told a start."""
@@ -157,11 +167,6 @@ class Wakes:
         """The signatures of a queue that may fit."""
         self.look(ledger)
         return frozenset(ledger.lines.signatures_in(queue).keys() & self._fitting.keys())
-
-    @property
-    def told(self) -> Iterable[Line]:
-        """Lines of which a job was told a start."""
-        return self._told.keys()
 
     def suffices(self, ledger: Ledger, line: Line, freeable_gpus: int) -> bool:
         """Whether a line might fit if so many GPUs more were free; by GPUs alone, so never wrongly no."""
@@ -209,27 +214,24 @@ def _most(rooms: Occupancy, need: Need) -> int:
     return int(table.in_domain[need.tier].max())
 
 
-def _more(need: Need, held_gpus: int) -> int:
-    """How many slots more there might be if room that is held were free."""
+def _more(need: Need, held: Held) -> int:
+    """How many slots more there might be if room that is held were free: with the rest of its node each member's room
+    may make one more than it has GPUs for."""
     if need.shape is None:
-        return held_gpus
-    return held_gpus // need.gpus if need.gpus else need.slots
+        return held.gpus
+    return held.members + held.gpus // need.gpus if need.gpus else need.slots
 
 
-def _reserved(ledger: Ledger) -> tuple[int, float, float]:
-    """GPUs that are held for others, until when a gang may use such room, and from which priority on at any time.
+def _reserved(ledger: Ledger) -> tuple[Held, float, float]:
+    """What is held for others, until when a gang may use such room, and from which priority on at any time.
 
-    Who goes before a job whose start is only estimated may use its room. A member that holds no GPU counts as one, for
-    it may hold something else.
+    Who goes before a job whose start is only estimated may use its room.
     """
     owners = ledger.rooms().owners
-    held = sum(
-        max(1, len(member.gpus))
-        for owner, _ in ledger.held_places()
-        for member in owners.get(owner, ())
-    )
+    members = [m for owner, _ in ledger.held_places() for m in owners.get(owner, ())]
+    held = Held(len(members), sum(max(1, len(member.gpus)) for member in members))
     until = max((booking.starts_at for booking in ledger.bookings.values()), default=0.0)
     guessed = [ledger.jobs[j].priority for j, b in ledger.bookings.items() if not b.promised]
-    if guessed and ledger.policy.order[0] != "priority":
+    if guessed and (ledger.policy.order[0] != "priority" or ledger.policy.age_per_day):
         return held, until, -inf
     return held, until, min(guessed, default=inf)

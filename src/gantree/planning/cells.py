@@ -74,7 +74,7 @@ def home(view: CellView, queue: str, job: Job, taste: Taste = DEFAULT) -> HomePl
     `view.without(owner)`. A job without GPUs needs no cell, and gets None.
     """
     on_gpus = any(role.shape.gpus or role.shape.part for role in job.roles)
-    if not on_gpus or max(1, job.gpus) > view.most_free_gpus(queue):
+    if not on_gpus or job.gpus > view.most_free_gpus(queue):
         return None
     bound = view.bound_of(queue)
     for bindable in _choices(view, queue, job):
@@ -107,7 +107,7 @@ def at_home_in_place(view: CellView, queue: str, owner: str) -> tuple[Rebind, ..
     mine = np.zeros(len(view.fixed_gpu), dtype=np.bool_)
     mine[list(gpus)] = True
     open_gpu = mine & ~view.gpus_of(view.bound_of(queue))
-    if (mine & view.fixed_gpu).any() or (open_gpu & ~view.clean_gpu).any():
+    if (open_gpu & ~view.clean_gpu).any():
         return None
     fullest = _cover(view, queue, open_gpu, widest_first=False)
     return fullest if fullest is not None else _cover(view, queue, open_gpu, widest_first=True)
@@ -176,8 +176,8 @@ def _choices(view: CellView, queue: str, job: Job) -> Iterator[tuple[Binding, ..
 
 def _home_in(view: CellView, private: Sequence[Binding], job: Job, taste: Taste) -> HomePlan | None:
     """A place in the domains of these bindings, with as little harm to guests as was found."""
-    mask = view.gpus_of(private) & ~view.fixed_gpu
-    if job.gpus > int(mask.sum()):
+    mask = view.gpus_of(private)  # of a GPU that a home job holds a part of, the rest is free
+    if job.gpus > int((mask & ~view.fixed_gpu).sum()):
         return None
     trial = PrivateCluster(view, mask)
     plans = [

@@ -63,8 +63,9 @@ class PrivateCluster:
 
     def places(self, job: Job, orders: Iterable[FloatArray], taste: Taste) -> Iterator[Placement]:
         """For each order of GPUs a place with the shortest sufficient run of guests gone; one where none need go."""
-        place = self._find(self._walled, job, taste)
-        if place is not None:
+        if self._fits(self._walled, job):
+            place = self._find(self._walled, job, taste)
+            assert place is not None, f"{job.name} fits and has no place"
             yield place
             return
         if not self.guests or not self._fits(self._without(self.guests), job):

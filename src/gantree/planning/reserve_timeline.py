@@ -9,8 +9,7 @@ before which it does not, but an earlier one may exist.)
 
 A reservation made earlier is here as an owner with a place. It holds what of its place is free, and takes the rest as
 those who hold it leave, until it ends itself: no later gang is given room that is needed before it has ended its run.
-What cannot be held that way is the rest of a GPU of which somebody has a share now and the place has the whole: there
-`Occupancy.take_free` holds nothing, and a share of it may be given away.
+Of a GPU of which others have parts now and the place has more than is left, it holds the rest (`Occupancy.take_free`).
 """
 
 from bisect import bisect_right

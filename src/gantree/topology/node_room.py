@@ -3,7 +3,7 @@
 `occupancy` asks here before it takes; nothing here changes an occupancy.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeVar
@@ -130,6 +130,8 @@ class NodeRoom:
                 state = state.take_instance(part)
                 mig.append(part)
         share = member.share
+        if share is not None and (state.may_be_kept_from(share) or state.why_not_share(share)):
+            share = None
         return replace(
             member,
             gpus=gpus,
@@ -137,7 +139,7 @@ class NodeRoom:
             cpus=min(member.cpus, self.microcpus / 1_000_000),
             memory_GiB=min(member.memory_GiB, self.memory_KiB / (1 << 20)),
             mig=tuple(mig),
-            share=None if share is None or state.why_not_share(share) else share,
+            share=share,
             devices=tuple(
                 (name, free)
                 for name, count in member.devices
@@ -183,6 +185,24 @@ class NodeRoom:
             state = state.take_instance(part)
         if member.share is not None:
             yield from filter(None, [state.why_not_share(member.share)])
+
+
+def first_problem(
+    members: Sequence[MemberPlacement],
+    index_of_node: Mapping[str, int],
+    room_of_node: Callable[[int], NodeRoom],
+) -> str:
+    """What of these members, taken together, is not there or not free, in words; empty if all of it is."""
+    left_of_node: dict[int, NodeRoom] = {}
+    for member in members:
+        index = index_of_node.get(member.node)
+        if index is None:
+            return f"there is no node {member.node}"
+        left = left_of_node.get(index) or left_of_node.setdefault(index, room_of_node(index))
+        problem = left.use_up(member)
+        if problem:
+            return f"on {member.node} {problem}"
+    return ""
 
 
 def without(member: MemberPlacement, held: MemberPlacement | None) -> MemberPlacement:

@@ -12,6 +12,7 @@ An owner is a job id, a claim, or "site:<job>" for what the cluster file says is
 """
 
 from collections.abc import Hashable, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import pairwise
 
@@ -25,6 +26,7 @@ from gantree.topology.masks import gpus_of
 from gantree.topology.node_room import (
     MachineBook,
     NodeRoom,
+    first_problem,
     grown,
     mask_of_gpus,
     memory_KiB,
@@ -41,6 +43,7 @@ from gantree.topology.parts import (
     taken,
 )
 from gantree.topology.recount import check_books
+from gantree.topology.rests import held_by, rests_held, rests_of, those_in_parts
 from gantree.topology.site import site_members, site_states
 from gantree.topology.spares import Spares
 
@@ -206,44 +209,42 @@ class Occupancy:
 
     def missing(self, members: Sequence[MemberPlacement]) -> str:
         """What of these, taken together, is not there or not free, in words; empty if all of it is."""
-        room_of_node: dict[int, NodeRoom] = {}
-        for member in members:
-            index = self.fabric.index_of_node.get(member.node)
-            if index is None:
-                return f"there is no node {member.node}"
-            left = room_of_node.get(index) or room_of_node.setdefault(
-                index, self.room_of_node(index)
-            )
-            problem = left.use_up(member)
-            if problem:
-                return f"on {member.node} {problem}"
-        return ""
+        return first_problem(members, self.fabric.index_of_node, self.room_of_node)
 
     def take_free(self, owner: str, members: Sequence[MemberPlacement]) -> None:
-        """Give an owner what of these is free now and not yet its own."""
+        """Give an owner what of these is free now and not yet its own: all that it is to have on these nodes.
+
+        Of a GPU of which it lacks something while others hold parts of it, it keeps the rest, until the next call.
+        """
+        in_parts = those_in_parts(self, members)
+        if in_parts:
+            self.drop(owner, rests_held(self, owner, in_parts))
         for member in members:
-            held = self._held_by(owner, member)
+            held = held_by(self, owner, member)
             part = self.room_of_node(self._index(member.node)).part_of(without(member, held))
             if held is None:
                 self._hold(owner, (part,))
             else:
                 self._grow(owner, held, part)
+        for member in in_parts:
+            for rest in rests_of(self, without(member, held_by(self, owner, member))):
+                self._hold(owner, (rest,))
 
     def give_back(self, owner: str) -> None:
         """Free all that an owner holds; nothing happens if it holds nothing."""
         for member in self.owners.pop(owner, ()):
-            index = self.fabric.index_of_node[member.node]
-            holders = self._holders_on_node[index].copy()  # shared with copies of this occupancy
-            holders[owner] -= 1
-            if not holders[owner]:
-                del holders[owner]
-            self._holders_on_node[index] = holders
-            self._add(index, member, +1)
+            self._leave(owner, member)
+
+    def drop(self, owner: str, members: Sequence[MemberPlacement]) -> None:
+        """Free some of the members that an owner holds, each as it holds it."""
+        if members:
+            self.owners[owner] = tuple(m for m in self.owners[owner] if m not in members)
+        for member in members:
+            self._leave(owner, member)
 
     def copy(self) -> "Occupancy":
         """The same state, to be changed on its own; shape indexes are built again when asked for."""
-        twin = Occupancy.__new__(Occupancy)
-        twin.fabric = self.fabric
+        twin = copy(self)
         twin.free_mask_of_node = self.free_mask_of_node.copy()
         twin.free_nic_mask_of_node = self.free_nic_mask_of_node.copy()
         twin._free_gpus = self._free_gpus.copy()
@@ -258,10 +259,7 @@ class Occupancy:
         twin.owners = self.owners.copy()
         twin._holders_on_node = self._holders_on_node.copy()
         twin.indexes = {}
-        twin._emptied = self._emptied
         twin._log = ChangeLog(len(self.fabric.nodes))
-        twin._paths = self._paths
-        twin._book_of_node = self._book_of_node
         twin._hold_views()
         twin._spares = self._spares.copy()
         twin.held_back_node = self.held_back_node.copy()
@@ -453,7 +451,7 @@ class Occupancy:
         mask = state.free_mask()
         self._count_gpus(node, mask.bit_count() - self.free_mask_of_node[node].bit_count())
         self.free_mask_of_node[node] = mask
-        if not any(one.mig or one.tenants for one in state.gpus):
+        if not any(one.mig or one.tenants or one.kept for one in state.gpus):
             del self.parts_of_node[node]
 
     def _settle(self, node: int) -> None:
@@ -474,11 +472,14 @@ class Occupancy:
             for other in others.tolist():
                 self._touch(other)
 
-    def _held_by(self, owner: str, member: MemberPlacement) -> MemberPlacement | None:
-        for held in self.owners.get(owner, ()):
-            if (held.role, held.rank, held.node) == (member.role, member.rank, member.node):
-                return held
-        return None
+    def _leave(self, owner: str, member: MemberPlacement) -> None:
+        index = self.fabric.index_of_node[member.node]
+        holders = self._holders_on_node[index].copy()  # shared with copies of this occupancy
+        holders[owner] -= 1
+        if not holders[owner]:
+            del holders[owner]
+        self._holders_on_node[index] = holders
+        self._add(index, member, +1)
 
     def _grow(self, owner: str, held: MemberPlacement, part: MemberPlacement) -> None:
         whole = grown(held, part)

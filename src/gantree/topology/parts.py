@@ -14,6 +14,11 @@ backwards. A held instance is never destroyed. Giving an instance back leaves it
 "gpu" cuts each GPU alone, and switches MIG mode on or off on a GPU of which nothing is held; "node" is a manager that
 needs the whole node empty of all holders for any of it; "nobody" leaves instances and modes as they are.
 
+The rest of a GPU can be kept for somebody who is to have it, or more of it, when those leave who hold parts of it now
+(`NodeState.rest_of`): all compute that no tenant holds, or memory slices of a GPU in MIG mode, as instances that are
+held without ever being made. Who looks for room finds none there; what was found already, and who comes back, is not
+refused for compute that is kept, so in whatever order these are counted the outcome is the same.
+
 Here are states and what may follow them. Who holds what is kept in `occupancy`; which part a member gets, and what
 cutting costs, is decided in `placement`.
 """
@@ -31,6 +36,9 @@ from gantree.topology.mig import TABLES, MigInstance, MigTable, mig_table
 MILLIONTHS = 1_000_000
 """Compute of a GPU is counted in millionths of it, so that taking and giving back never drifts."""
 
+REST = "the rest"
+"""Isolation of a share, and profile of an instance of one memory slice, that are kept; role of who keeps them."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Instance:
@@ -45,18 +53,21 @@ class Instance:
 class GpuState:
     """One GPU: whole (one member holds all of it), or in MIG mode with instances (by start), or shared by tenants.
 
-    Holders have no names here, so that GPUs in like states are equal.
+    kept is compute, in millionths, that is kept beside tenants. Holders have no names here, so that GPUs in like
+    states are equal.
     """
 
     whole: bool = False
     mig: bool = False
     instances: tuple[Instance, ...] = ()
     tenants: tuple[SharePart, ...] = ()
+    kept: int = 0
 
     @property
     def held(self) -> bool:
-        """Whether anything of it is held."""
-        return self.whole or bool(self.tenants) or any(one.held for one in self.instances)
+        """Whether anything of it is held or kept."""
+        parts = self.whole or bool(self.tenants) or self.kept > 0
+        return parts or any(one.held for one in self.instances)
 
     @property
     def held_instances(self) -> tuple[MigInstance, ...]:
@@ -135,18 +146,21 @@ class NodeState:
         """With one MIG instance held. AssertionError where `why_not_instance` has words."""
         problem = self.why_not_instance(part)
         assert not problem, problem
-        state = self.gpus[part.gpu]
-        kept = kept_instances(self.rules.table, state.instances, part.profile, part.start)
+        state, profile = self.gpus[part.gpu], _profile_of(self.rules.table, part)
+        kept = kept_instances(self.rules.table, state.instances, profile, part.start)
         assert kept is not None
-        instances = tuple(sorted((*kept, Instance(part.start, part.profile, held=True))))
-        return self.with_gpu(part.gpu, GpuState(mig=True, instances=instances))
+        instances = tuple(sorted((*kept, Instance(part.start, profile, held=True))))
+        return self.with_gpu(part.gpu, replace(state, mig=True, instances=instances))
 
     def take_share(self, part: SharePart) -> "NodeState":
         """With one share held. AssertionError where `why_not_share` has words."""
         problem = self.why_not_share(part)
         assert not problem, problem
-        tenants = tuple(sorted((*self.gpus[part.gpu].tenants, part), key=_order_of_tenants))
-        return self.with_gpu(part.gpu, GpuState(tenants=tenants))
+        state = self.gpus[part.gpu]
+        if part.isolation == REST:
+            return self.with_gpu(part.gpu, replace(state, kept=state.kept + _millionths(part)))
+        tenants = tuple(sorted((*state.tenants, part), key=_order_of_tenants))
+        return self.with_gpu(part.gpu, replace(state, tenants=tenants))
 
     def why_not_instance(self, part: MigPart) -> str:
         """Why this MIG instance cannot be held now, in words; empty where it can."""
@@ -155,6 +169,38 @@ class NodeState:
     def why_not_share(self, part: SharePart) -> str:
         """Why this share cannot be held now, in words; empty where it can."""
         return next(self._against_share(part), "")
+
+    def may_be_kept_from(self, part: SharePart) -> bool:
+        """Whether compute that is kept leaves too little for a share."""
+        return part.isolation != REST and free_millionths(self.gpus[part.gpu]) < _millionths(part)
+
+    def rest_of(
+        self, gpu: int, instance: MigPart | None
+    ) -> tuple[SharePart | None, tuple[MigPart, ...]]:
+        """What is to be kept of a GPU for one who lacks all of it, or a share, or else this instance."""
+        state, table = self.gpus[gpu], self.rules.table
+        if state.whole:
+            return None, ()
+        if not state.mig or table is None:
+            free = free_millionths(state)
+            return (SharePart(gpu, free / MILLIONTHS, 0.0, REST) if free else None), ()
+        wanted = range(table.memory_slices)
+        if instance is not None:
+            wanted = table.slices(MigInstance(instance.profile, instance.start))
+        return None, tuple(self._rest_of_slices(table, gpu, wanted))
+
+    def _rest_of_slices(self, table: MigTable, gpu: int, wanted: range) -> Iterator[MigPart]:
+        """The idle instances on some memory slices, and, where GPUs are cut, one for each slice without any."""
+        after, there = self, [_slices_of(table, one) for one in self.gpus[gpu].instances]
+        for one, slices in zip(self.gpus[gpu].instances, there, strict=True):
+            if not one.held and slices.start < wanted.stop and wanted.start < slices.stop:
+                after = after.take_instance(MigPart(gpu, one.profile, one.start))
+                yield MigPart(gpu, one.profile, one.start)
+        for start in wanted if self.recut else ():
+            part = MigPart(gpu, REST, start)
+            if not any(start in slices for slices in there) and not after.why_not_instance(part):
+                after = after.take_instance(part)
+                yield part
 
     def _against_gpu(self, gpu: int) -> Iterator[str]:
         if not 0 <= gpu < len(self.gpus):
@@ -165,23 +211,26 @@ class NodeState:
     def _against_instance(self, part: MigPart) -> Iterator[str]:
         yield from self._against_gpu(part.gpu)
         state, name = self.gpus[part.gpu], f"instance {part.profile} at {part.start}"
-        table = self.rules.table
+        table, profile = self.rules.table, _profile_of(self.rules.table, part)
+        cuts = self.recut or part.profile == REST
         if table is None:
             yield f"GPU {part.gpu} ({self.rules.gpu}) has no MIG"
-        elif part.profile not in {profile.name for profile in table.profiles}:
+        elif profile not in {profile.name for profile in table.profiles}:
             yield f"{table.name} has no MIG profile {part.profile}"
-        elif part.start not in table.placements(part.profile):
+        elif part.start not in table.placements(profile):
             yield f"{name} of GPU {part.gpu}: it cannot start there"
         elif state.tenants:
             yield f"GPU {part.gpu} is shared"
-        elif kept_instances(table, state.instances, part.profile, part.start) is None:
+        elif kept_instances(table, state.instances, profile, part.start) is None:
             yield f"{name} of GPU {part.gpu} is not free"
-        elif not self.recut and Instance(part.start, part.profile) not in state.instances:
+        elif not cuts and Instance(part.start, profile) not in state.instances:
             yield f"{name} of GPU {part.gpu} is not there, and {_WHO_CUTS[self.rules.mig_by]}"
 
     def _against_share(self, part: SharePart) -> Iterator[str]:
         yield from self._against_gpu(part.gpu)
         state, rules, gpu = self.gpus[part.gpu], self.rules, f"GPU {part.gpu}"
+        if part.isolation == REST:
+            return
         if state.mig:
             yield f"{gpu} is in MIG mode"
         if part.isolation not in rules.shares:
@@ -192,7 +241,7 @@ class NodeState:
             yield f"{gpu} must be held alone"
         if rules.tenants is not None and len(state.tenants) >= rules.tenants:
             yield f"{gpu} has {len(state.tenants)} tenants, as many as it may have"
-        if free_millionths(state) < round(part.compute * MILLIONTHS):
+        if _left_by_tenants(state) < _millionths(part):
             yield f"{part.compute:g} of the compute of {gpu} are not free"
         free = free_share_KiB(rules, state)
         if free is not None and free < round(part.memory_GiB * (1 << 20)):
@@ -231,10 +280,12 @@ def given_back_whole(states: GpuStates, gpus: Sequence[int]) -> GpuStates:
 
 
 def given_back_instance(states: GpuStates, part: MigPart) -> GpuStates:
-    """States after a held instance became idle."""
-    state, held = states[part.gpu], Instance(part.start, part.profile, held=True)
-    assert held in state.instances, f"{part} is not held"
-    idle = tuple(replace(one, held=False) if one == held else one for one in state.instances)
+    """States after a held instance became idle, or is gone where it was kept only."""
+    state = states[part.gpu]
+    held = next((o for o in state.instances if o.start == part.start and o.held), None)
+    assert held is not None and part.profile in (held.profile, REST), f"{part} is not held"
+    after = () if part.profile == REST else (replace(held, held=False),)
+    idle = tuple(sorted((*(one for one in state.instances if one is not held), *after)))
     return (
         *states[: part.gpu],
         replace(state, instances=idle),
@@ -243,11 +294,17 @@ def given_back_instance(states: GpuStates, part: MigPart) -> GpuStates:
 
 
 def given_back_share(states: GpuStates, part: SharePart) -> GpuStates:
-    """States after a tenant left."""
-    tenants = list(states[part.gpu].tenants)
-    assert part in tenants, f"{part} is not held"
-    tenants.remove(part)
-    return (*states[: part.gpu], GpuState(tenants=tuple(tenants)), *states[part.gpu + 1 :])
+    """States after a tenant left, or compute is no longer kept."""
+    state = states[part.gpu]
+    if part.isolation == REST:
+        after = replace(state, kept=state.kept - _millionths(part))
+        assert after.kept >= 0, f"{part} is not kept"
+    else:
+        tenants = list(state.tenants)
+        assert part in tenants, f"{part} is not held"
+        tenants.remove(part)
+        after = replace(state, tenants=tuple(tenants))
+    return (*states[: part.gpu], after, *states[part.gpu + 1 :])
 
 
 def kept_instances(
@@ -284,8 +341,28 @@ def _kept(
 
 
 def free_millionths(state: GpuState) -> int:
-    """Compute of a shared or plain GPU that no tenant holds, in millionths."""
-    return MILLIONTHS - sum(round(tenant.compute * MILLIONTHS) for tenant in state.tenants)
+    """Compute of a shared or plain GPU that no tenant holds and that is not kept, in millionths."""
+    return max(0, _left_by_tenants(state) - state.kept)
+
+
+def _left_by_tenants(state: GpuState) -> int:
+    return MILLIONTHS - sum(map(_millionths, state.tenants))
+
+
+def _millionths(part: SharePart) -> int:
+    return round(part.compute * MILLIONTHS)
+
+
+def _profile_of(table: MigTable | None, part: MigPart) -> str:
+    """Profile of an instance; for a memory slice that is kept, one that takes as little else as any."""
+    if part.profile != REST or table is None:
+        return part.profile
+    of_one_slice = [one for one in table.profiles if one.memory_slices == 1 and not one.extra]
+    return min(of_one_slice, key=lambda one: one.media).name if of_one_slice else REST
+
+
+def _slices_of(table: MigTable, one: Instance) -> range:
+    return table.slices(MigInstance(one.profile, one.start))
 
 
 def free_share_KiB(rules: PartRules, state: GpuState) -> int | None:

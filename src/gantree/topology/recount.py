@@ -53,7 +53,7 @@ def _check_gpus(occupancy: "Occupancy", fresh: "Occupancy") -> None:
 
 
 def _held(states: GpuStates) -> list[tuple[object, ...]]:
-    return [(state.whole, state.held_instances, state.tenants) for state in states]
+    return [(state.whole, state.held_instances, state.tenants, state.kept) for state in states]
 
 
 def _check_instances(occupancy: "Occupancy", node: int, states: GpuStates) -> None:

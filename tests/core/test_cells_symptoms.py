@@ -1,0 +1,276 @@
+"""What went wrong with cells in whole schedulers, each as it showed itself."""
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import pytest
+
+from gantree.core.explain import why
+from gantree.model.cluster import Cluster
+from gantree.model.events import NodeLost
+from gantree.model.facts import ClaimDropped, GangPlaced, GangPreempted, RoomClaimed
+from gantree.model.jobs import Checkpoint, Job, Role, Shape
+from gantree.model.phases import Phase
+from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
+from gantree.testing.builders import cluster, job
+from gantree.testing.stage import Stage
+
+ONE_NODE = QueueRule("a", cells=(("node", 1),))
+TWO_NODES = QueueRule("a", cells=(("node", 2),))
+GUESTS = QueueRule("c")
+Defragment = Literal["off", "plan", "apply"]
+
+
+def site(nodes: int) -> Cluster:
+    return cluster(leaves=1, nodes=nodes, gpus=4)
+
+
+def of(queue: str, name: str, members: int = 1, gpus: int = 4, **fields: Any) -> Job:
+    return replace(job(name, members, gpus, **fields), queue=queue)
+
+
+def forever(queue: str, name: str, members: int, gpus: int = 4) -> Job:
+    """A job of a high class that may never be stopped."""
+    return replace(of(queue, name, members, gpus, priority="serving"), preemptible=False)
+
+
+def share(queue: str, name: str, part: float = 0.25) -> Job:
+    role = Role("worker", 1, Shape(gpu_share=part), run=("true",))
+    return Job(name, (role,), queue=queue)
+
+
+def submitted(stage: Stage, *jobs: Job) -> None:
+    """Hand jobs in one after the other; whatever has a place runs."""
+    for spec in jobs:
+        stage.submit(spec)
+        run(stage)
+
+
+def run(stage: Stage) -> None:
+    ledger = stage.scheduler.ledger
+    for name in [name for name, state in ledger.jobs.items() if state.phase is Phase.STARTING]:
+        stage.started(name)
+
+
+def play(stage: Stage, rounds: int = 20) -> None:
+    """Let time pass; one gang that was told to leave is gone after each step."""
+    for _ in range(rounds):
+        leaving = list(stage.scheduler.ledger.leaving)
+        if leaving:
+            stage.ended(leaving[0], 143)
+        stage.wait(10.0)
+        run(stage)
+
+
+def preemptions(stage: Stage) -> list[str]:
+    return [fact.job for fact in stage.facts if isinstance(fact, GangPreempted)]
+
+
+def attempts(stage: Stage, name: str) -> int:
+    return sum(isinstance(fact, GangPlaced) and fact.job == name for fact in stage.facts)
+
+
+# ----- a queue's own order
+
+
+@pytest.mark.parametrize("by", ["priority", "order"])
+def test_a_stopped_gang_does_not_go_home_into_what_it_was_stopped_for(
+    by: Literal["priority", "order"],
+) -> None:
+    stage = Stage(site(2), Policy(queues=(ONE_NODE,), preemption=Preemption(by=by)))
+    submitted(stage, of("a", "lo1"), of("a", "lo2"), of("a", "hi", 2, priority="serving"))
+    play(stage)
+    assert stage.phase("hi") is Phase.RUNNING
+    assert sorted(preemptions(stage)) == ["lo1", "lo2"]
+
+
+def test_a_gang_does_not_go_home_over_one_of_its_queue_that_would_stop_it_again() -> None:
+    stage = Stage(site(2), Policy(queues=(ONE_NODE,)))
+    submitted(stage, of("a", "hi", 2, priority="serving"), of("a", "lo"))
+    play(stage)
+    assert stage.phases() == {"hi": "running", "lo": "pending"}
+    assert preemptions(stage) == []
+
+
+def test_a_later_job_does_not_go_home_into_what_an_earlier_one_of_its_queue_has_claimed() -> None:
+    stage = Stage(site(2), Policy(queues=(ONE_NODE, GUESTS)))
+    submitted(stage, of("a", "runs"), of("c", "leaves"))
+    stage.cancel("leaves")
+    submitted(stage, of("a", "first"), of("a", "second"))
+    assert list(stage.scheduler.ledger.claims) == ["first"]
+    stage.tell(NodeLost, node="n0", reason="gone")
+    stage.ended("runs", 1)
+    assert list(stage.scheduler.ledger.claims) == ["first"]
+    stage.ended("leaves")
+    assert stage.phase("first") is Phase.STARTING and stage.state("first").at_home
+
+
+def test_a_gang_goes_home_over_one_of_its_queue_that_is_only_beyond_its_cells() -> None:
+    stage = Stage(site(2), Policy(queues=(ONE_NODE,)))
+    submitted(stage, of("a", "large", 2), of("a", "small"))
+    play(stage)
+    assert stage.phase("small") is Phase.RUNNING
+    assert preemptions(stage) == ["large"]
+
+
+def test_a_gang_that_never_fits_its_cells_keeps_nobody_from_going_home() -> None:
+    policy = Policy(order=("arrival",), queues=(ONE_NODE, GUESTS), backfill=Backfill("none"))
+    stage = Stage(site(2), policy)
+    submitted(stage, of("c", "guest", 2), of("a", "large", 2), of("a", "small"))
+    play(stage)
+    assert stage.phase("small") is Phase.RUNNING
+
+
+def test_a_gang_that_moves_home_waits_for_a_guest_that_takes_longer_to_leave() -> None:
+    leaf = QueueRule("b", cells=(("leaf", 1),))
+    stage = Stage(cluster(leaves=2, nodes=2, gpus=4), Policy(queues=(ONE_NODE, leaf, GUESTS)))
+    slow = of("c", "slow", 1, 1, checkpoint=Checkpoint(grace_s=100.0))
+    submitted(stage, of("b", "theirs"), of("a", "runs", 1, 3), slow)
+    stage.tell(NodeLost, node="n3", reason="gone")
+    submitted(stage, of("a", "moves"))
+    assert stage.nodes("moves") == ["n1"] and not stage.state("moves").at_home
+    stage.ended("runs")
+    stage.ended("moves", 143)
+    assert stage.phase("slow") is Phase.SAVING and stage.phase("moves") is Phase.PENDING
+    assert not any(isinstance(fact, ClaimDropped) for fact in stage.facts)
+    stage.saved("slow", 1)
+    stage.ended("slow", 143)
+    assert stage.nodes("moves") == ["n2"] and stage.state("moves").at_home
+
+
+# ----- gangs that may never be stopped
+
+
+@pytest.mark.parametrize("defragment", ["off", "plan", "apply"])
+def test_who_may_run_at_home_only_stops_nobody_for_a_place_elsewhere(
+    defragment: Defragment,
+) -> None:
+    policy = Policy(queues=(ONE_NODE, GUESTS), defragment=defragment)
+    stage = Stage(site(2), policy)
+    submitted(stage, of("c", "guest", 1, 2), forever("a", "never", 2))
+    play(stage)
+    assert stage.phases() == {"guest": "running", "never": "pending"}
+    assert preemptions(stage) == [] and attempts(stage, "guest") == 1
+
+
+@pytest.mark.parametrize("defragment", ["off", "plan", "apply"])
+def test_who_may_run_at_home_only_claims_no_idle_room_elsewhere(defragment: Defragment) -> None:
+    stage = Stage(site(3), Policy(queues=(ONE_NODE, GUESTS), defragment=defragment))
+    submitted(stage, *(of("c", f"guest{n}", 1, 2) for n in range(3)))
+    submitted(stage, forever("a", "never", 2))
+    play(stage)
+    submitted(stage, of("c", "small"))
+    assert stage.phase("small") is Phase.RUNNING
+    assert stage.scheduler.ledger.claims == {}
+    assert "its room is held" not in why(stage.scheduler.ledger, "never", stage.now).sentence
+
+
+def test_who_may_never_be_stopped_does_not_break_up_the_cells_of_another_queue() -> None:
+    other = QueueRule("b", cells=(("node", 2),))
+    stage = Stage(site(3), Policy(queues=(ONE_NODE, other, GUESTS)))
+    submitted(stage, *(of("c", f"guest{n}", 1, 2) for n in range(3)))
+    submitted(stage, forever("a", "never", 2), of("b", "home", 2, priority="serving"))
+    play(stage)
+    assert stage.phase("home") is Phase.RUNNING and stage.state("home").at_home
+
+
+@pytest.mark.parametrize("defragment", ["off", "apply"])
+def test_who_owns_nothing_and_may_never_be_stopped_gets_room_that_no_cell_needs(
+    defragment: Defragment,
+) -> None:
+    stage = Stage(site(3), Policy(queues=(TWO_NODES, GUESTS), defragment=defragment))
+    submitted(stage, *(of("c", f"guest{n}", 1, 4) for n in range(3)))
+    submitted(stage, forever("c", "stays", 1))
+    play(stage)
+    submitted(stage, of("a", "home", 2, priority="serving"))
+    play(stage)
+    assert stage.phase("stays") is Phase.RUNNING
+    assert stage.phase("home") is Phase.RUNNING and stage.state("home").at_home
+
+
+def test_who_may_never_be_stopped_stops_nobody_where_cells_need_every_node() -> None:
+    stage = Stage(site(2), Policy(queues=(TWO_NODES, GUESTS)))
+    submitted(stage, of("c", "guest0"), of("c", "guest1"), forever("c", "never", 1))
+    play(stage)
+    assert stage.phase("never") is Phase.PENDING
+    assert preemptions(stage) == []
+
+
+def test_who_may_never_be_stopped_goes_where_it_costs_more_but_breaks_up_no_cell() -> None:
+    leaf = QueueRule("a", cells=(("leaf", 1),))
+    stage = Stage(cluster(leaves=2, nodes=2, gpus=4), Policy(queues=(leaf, GUESTS)))
+    submitted(stage, forever("c", "early", 1), of("c", "long"))
+    assert stage.nodes("long") == ["n1"]
+    stage.wait(1000.0)
+    submitted(stage, of("c", "short0"), of("c", "short1"))
+    stage.wait(10.0)
+    submitted(stage, forever("c", "late", 1))
+    play(stage)
+    assert preemptions(stage) == ["long"] and stage.nodes("late") == ["n1"]
+
+
+# ----- parts of GPUs
+
+
+@pytest.mark.parametrize("cells", [(("gpus", 2),), (("gpu", 2),)])
+def test_a_part_of_a_gpu_at_home_is_not_one_of_a_gpu_elsewhere(
+    cells: tuple[tuple[str, int], ...],
+) -> None:
+    stage = Stage(
+        site(2), Policy(queues=(QueueRule("a", cells=cells), QueueRule("b", cells=cells)))
+    )
+    submitted(stage, share("b", "theirs"), share("a", "mine"))
+    assert stage.state("theirs").at_home and stage.state("mine").at_home
+
+
+def test_home_jobs_share_a_gpu_of_their_cell() -> None:
+    queues = (QueueRule("a", cells=(("gpus", 1),)), GUESTS)
+    stage = Stage(cluster(leaves=1, nodes=1, gpus=2), Policy(queues=queues))
+    names = [f"part{n}" for n in range(4)]
+    submitted(stage, of("c", "guest", 1, 1), *(share("a", name) for name in names))
+    assert all(stage.state(name).at_home for name in names)
+    submitted(stage, share("a", "fifth"))
+    assert not stage.state("fifth").at_home
+
+
+# ----- what wakes homes
+
+
+def test_a_home_job_is_sent_home_when_its_backoff_is_over() -> None:
+    stage = Stage(site(1), Policy(queues=(ONE_NODE, GUESTS), min_run_s=1e6))
+    submitted(stage, of("a", "home", 1, 4, restarts=3, backoff_s=5.0))
+    stage.ended("home", 1)
+    submitted(stage, of("c", "guest"))
+    assert stage.phase("guest") is Phase.RUNNING
+    stage.wait(1.0)
+    assert stage.scheduler.wake_at() == 5.0
+    stage.wait(4.0)
+    assert preemptions(stage) == ["guest"]
+
+
+def test_a_home_job_goes_home_when_the_one_before_it_is_cancelled() -> None:
+    policy = Policy(queues=(TWO_NODES, GUESTS), backfill=Backfill("none"), min_run_s=1e6)
+    stage = Stage(site(3), policy)
+    submitted(stage, of("a", "runs"), of("c", "guest", 2), of("a", "first", 2), of("a", "second"))
+    assert stage.phase("second") is Phase.PENDING
+    stage.cancel("first")
+    assert preemptions(stage) == ["guest"] and "second" in stage.scheduler.ledger.claims
+
+
+def test_a_home_job_starts_at_once_on_idle_room_that_is_only_reserved() -> None:
+    stage = Stage(site(3), Policy(queues=(TWO_NODES, GUESTS)))
+    submitted(stage, of("c", "guest"), of("c", "big", 3), of("a", "home1"), of("a", "home2"))
+    assert stage.phase("home1") is stage.phase("home2") is Phase.RUNNING
+    assert not any(isinstance(fact, RoomClaimed) for fact in stage.facts)
+
+
+def test_nobody_takes_the_place_at_home_of_a_gang_that_was_evicted_and_still_stops() -> None:
+    other = QueueRule("b", cells=(("node", 2),))
+    stage = Stage(site(3), Policy(queues=(ONE_NODE, other), backfill=Backfill("none")))
+    submitted(stage, of("a", "runs"), of("a", "first"), of("b", "theirs", 2), of("a", "second"))
+    assert stage.phase("first") is Phase.STOPPING
+    stage.ended("runs")
+    assert not stage.state("second").at_home
+    stage.ended("first", 143)
+    play(stage)
+    assert stage.phase("first") is Phase.RUNNING and stage.state("first").at_home
