@@ -274,3 +274,29 @@ def test_nobody_takes_the_place_at_home_of_a_gang_that_was_evicted_and_still_sto
     stage.ended("first", 143)
     play(stage)
     assert stage.phase("first") is Phase.RUNNING and stage.state("first").at_home
+
+
+def test_a_job_at_home_in_its_cells_is_not_taken_back_for_a_guarantee_in_counts() -> None:
+    """It was sent home again at once, by stopping the one it had been stopped for: for ever, at one moment."""
+    queues = (
+        QueueRule("research", guarantee={"gpus": 4}),
+        QueueRule("product", cells=(("node", 1),)),
+        QueueRule("interns"),
+    )
+    stage = Stage(cluster(leaves=1, nodes=2, gpus=4), Policy(queues=queues))
+    stage.submit(
+        replace(job("intern", gpus=4, priority="serving"), queue="interns"),
+        replace(job("release", gpus=4), queue="product"),
+    )
+    stage.started("intern", "release")
+    stage.submit(replace(job("study", gpus=4), queue="research"))
+    assert stage.phases() == {"intern": "stopping", "release": "running", "study": "pending"}
+
+
+def test_who_may_only_run_in_its_cells_is_told_no_start_outside() -> None:
+    """It was told one, which came in vain, and another one, for ever."""
+    stage = Stage(site(3), Policy(queues=(ONE_NODE, GUESTS)))
+    stage.submit(of("c", "guest", members=3, time_limit_s=100.0))
+    stage.started("guest")
+    stage.submit(forever("a", "stays", 2))
+    assert not stage.scheduler.ledger.bookings

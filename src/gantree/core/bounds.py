@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import numpy as np
 
 from gantree.core.ledger import BOOKING, CLAIM, Ledger
+from gantree.core.rights import borrowers
 from gantree.core.state import JobState
 from gantree.core.wakes import Need
 from gantree.model.placements import MemberPlacement
@@ -101,7 +102,7 @@ class Bounds:
     def _borrowers(self, queue: int) -> Names:
         """The gangs that run on what a queue is guaranteed."""
         if queue not in self._borrowers_of_queue:
-            found = self._ledger.accounts.quota.borrowers(queue)
+            found = borrowers(self._ledger, queue)
             self._borrowers_of_queue[queue] = tuple(job for job in found if job in self._may_leave)
         return self._borrowers_of_queue[queue]
 

@@ -19,7 +19,7 @@ from gantree.core.bounds import Bounds, Places
 from gantree.core.holds import outranked
 from gantree.core.ledger import BOOKING, CLAIM, Ledger
 from gantree.core.over import Over
-from gantree.core.rights import overrules
+from gantree.core.rights import borrowers, overrules
 from gantree.core.room import in_the_way, room_to_come
 from gantree.core.state import JobState
 from gantree.core.wakes import Wakes
@@ -238,8 +238,8 @@ class Freeable:
     def _lent(self, ledger: Ledger, queue: int) -> int:
         """GPUs of gangs that run on what a queue is guaranteed."""
         if queue not in self._of_others:
-            borrowers = ledger.accounts.quota.borrowers(queue)
-            self._of_others[queue] = sum(ledger.jobs[owner].touched_gpus for owner in borrowers)
+            gpus = sum(ledger.jobs[owner].touched_gpus for owner in borrowers(ledger, queue))
+            self._of_others[queue] = gpus
         return self._of_others[queue]
 
     def _is_owed(self, ledger: Ledger, line: Line) -> bool:
@@ -271,7 +271,7 @@ class Freeable:
         yield from self._below(ledger, line).jobs
         yield from ledger.accounts.elastic
         if self._borrowed(ledger, line):
-            yield from ledger.accounts.quota.borrowers(line.queue)
+            yield from borrowers(ledger, line.queue)
 
     def _count(self, ledger: Ledger) -> None:
         if self._applied == ledger.applied:

@@ -9,6 +9,7 @@ Where every GPU-second counts ("attained" without levels), a gang is stopped for
 difference is worth a new start: else two of them would stop each other all the time.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
 
@@ -79,6 +80,13 @@ def _gains(ledger: Ledger, state: JobState, other: JobState, now: float) -> bool
     mine_gpu_s = (mine_s - state.work_s(now)) * state.spec.gpus
     its_gpu_s = (its_s - other.work_s(now)) * other.spec.gpus
     return its_gpu_s - mine_gpu_s >= gain * harm_of(ledger, other, now)
+
+
+def borrowers(ledger: Ledger, queue: int) -> Iterator[str]:
+    """The gangs that run on what a queue is guaranteed; who is at home in cells of its own borrows nothing."""
+    for job in ledger.accounts.quota.borrowers(queue):
+        if not ledger.jobs[job].at_home:
+            yield job
 
 
 def harm_of(ledger: Ledger, other: JobState, now: float) -> float:

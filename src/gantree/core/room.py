@@ -33,7 +33,15 @@ from gantree.core.guests import any_cells, book_of, owns_cells, seen, spares_cel
 from gantree.core.holds import lifted, outranks, passed_by
 from gantree.core.ledger import BOOKING, CLAIM, Ledger
 from gantree.core.lifecycle import save_then_stop, start
-from gantree.core.rights import harm_of, no_right, objection, overrules, standing, stoppable_at
+from gantree.core.rights import (  # fmt: skip
+    borrowers,
+    harm_of,
+    no_right,
+    objection,
+    overrules,
+    standing,
+    stoppable_at,
+)
 from gantree.core.state import JobState
 from gantree.core.ways import as_it_runs
 from gantree.model.facts import ClaimDropped, GangMoving, GangPreempted, RoomClaimed
@@ -110,10 +118,9 @@ def whom_to_ask(ledger: Ledger, wanted: Wanted, now: float, *, everybody: bool =
 
 def _borrowers(ledger: Ledger, wanted: Wanted) -> frozenset[str]:
     """Jobs that run on what the gang's queue is guaranteed."""
-    accounts = ledger.accounts
-    if not wanted.admission.takes_back or not accounts.is_guaranteed(wanted.state.queue):
+    if not wanted.admission.takes_back or not ledger.accounts.is_guaranteed(wanted.state.queue):
         return frozenset()
-    return frozenset(accounts.quota.borrowers(wanted.state.queue))
+    return frozenset(borrowers(ledger, wanted.state.queue))
 
 
 def _concerns(ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: frozenset[str]) -> bool:
