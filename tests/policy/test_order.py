@@ -195,3 +195,18 @@ def test_by_stretch_jobs_of_unknown_run_time_go_by_arrival() -> None:
 def test_a_run_time_that_nobody_knows_goes_last_also_without_gpus() -> None:
     """No number times infinity, which has no place in any order."""
     assert key(("remaining_service",), Merits(200, 2, 0.0, gpus=0)) == (inf,)
+
+
+def test_lines_count_what_changes_in_each_queue() -> None:
+    lines, first, second = Lines(), Line(1, 7, 100), Line(2, 7, 100)
+    lines.add(first, Position((0.0,), 0, "a"))
+    kinds, of_first = lines.kinds, lines.changes_in(1)
+    lines.add(second, Position((0.0,), 1, "b"))
+    assert (lines.kinds, lines.changes_in(1)) == (kinds, of_first)
+    assert lines.changes_in(2) == lines.changes > of_first
+    lines.touch(1)
+    assert lines.changes_in(1) == lines.changes
+    lines.remove(second, Position((0.0,), 1, "b"))
+    assert lines.kinds == kinds
+    lines.remove(first, Position((0.0,), 0, "a"))
+    assert lines.kinds > kinds

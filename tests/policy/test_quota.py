@@ -384,3 +384,16 @@ def test_users_of_one_queue_take_nothing_back_from_each_other() -> None:
     accounts.take(cid, "of cid", gpus(12), 0)
     accounts.capacity = gpus(12)
     assert list(accounts.borrowers(ann)) == ["of cid"]
+
+
+def test_who_is_pushed_out_of_a_guarantee_by_one_of_better_rank_is_told_of() -> None:
+    accounts = quota(q("a", 8), q("b", 8), capacity=24)
+    take(accounts, "a", "late", 8, rank=2)
+    before = accounts.pushed_out()
+    take(accounts, "b", "beside", 8)
+    take(accounts, "a", "last", 4, rank=3)
+    assert accounts.pushed_out() == before  # the last borrows itself, and took nobody's guarantee
+    take(accounts, "a", "first", 4, rank=1)
+    assert not accounts.owed("late")
+    assert accounts.pushed_out() > before
+    assert accounts.pushed_out() == accounts.pushed_out()
