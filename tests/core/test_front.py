@@ -1,6 +1,6 @@
 """Who may ask others for room: the front of each queue, and what a stop is said to cost."""
 
-from gantree.core.fronts import FRONT
+from gantree.core.fronts import FRONT, Fronts
 from gantree.core.rights import harm_of
 from gantree.model.events import HoldRequested
 from gantree.model.jobs import Checkpoint
@@ -65,3 +65,15 @@ def test_a_newcomer_that_goes_first_takes_the_place_of_an_estimate_that_comes_af
     assert list(stage.scheduler.ledger.bookings) == ["later"]
     stage.submit(job("first", gpus=4, priority="serving"))
     assert list(stage.scheduler.ledger.bookings) == ["first"]
+
+
+def test_who_waits_to_start_again_is_of_the_front_once_that_is_over() -> None:
+    stage = Stage(cluster(leaves=1, nodes=1, gpus=4), Policy(backfill=Backfill("any")))
+    stage.submit(job("fails", gpus=4, restarts=1, backoff_s=5.0), job("next", gpus=4))
+    stage.started("fails")
+    stage.ended("fails", exit_code=1)
+    stage.submit(*(job(f"waits{n}", gpus=4) for n in range(2 * FRONT)))
+    fronts, ledger = Fronts(), stage.scheduler.ledger
+    queue = stage.state("fails").queue
+    assert len(fronts.of(ledger, queue, stage.now)) == FRONT + 1
+    assert len(fronts.of(ledger, queue, stage.now + 5.0)) == FRONT

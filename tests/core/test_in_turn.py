@@ -40,7 +40,10 @@ def test_who_waits_for_its_turn_is_told_for_whose() -> None:
 
 def test_a_job_that_comes_back_into_its_line_asks_for_itself() -> None:
     policy = Policy(
-        order=("attained",), preemption=Preemption(by="order"), backfill=Backfill("any")
+        order=("attained", "arrival"),
+        attained_levels=(1e6,),
+        preemption=Preemption(by="order"),
+        backfill=Backfill("any"),
     )
     stage = Stage(cluster(leaves=1, nodes=1, gpus=4), policy)
     alike = [job(name, gpus=4, restarts=3, backoff_s=5.0) for name in ("a", "b", "c")]
@@ -49,7 +52,7 @@ def test_a_job_that_comes_back_into_its_line_asks_for_itself() -> None:
     stage.ended("a", exit_code=1)
     stage.started("b")
     assert stage.scheduler.wake_at() == 5.0
-    stage.wait(100.0)
+    stage.wait(5.0)
     assert stage.state("b").preempted_by == "a"
 
 

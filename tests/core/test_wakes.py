@@ -107,16 +107,35 @@ policies = st.builds(
 )
 
 
-def of(queue: str, members: int) -> Job:
-    """A gang of whole nodes of a queue."""
-    return replace(job("x", members=members, gpus=4), queue=queue, priority=100)
+def of(queue: str, members: int, *, gpus: int = 4, priority: int = 100) -> Job:
+    """A gang of a queue, of whole nodes if not otherwise said."""
+    return replace(job("x", members=members, gpus=gpus), queue=queue, priority=priority)
+
+
+SHORT = replace(of("a", 1, priority=200), time_limit_s=100.0)
 
 
 TAKEN_BACK = [("submit", [of("b", 1)] * 3), ("submit", [of("a", 2)]), ("end", 0)]
 """What one queue lent is taken back, and no priority has to do with it."""
 
 
+APART = Preemption(across=False)
+PARTS_OF_A_NODE = [
+    ("submit", [*[of("a", 1, gpus=1)] * 3, of("a", 1, gpus=1, priority=200), SHORT]),
+    ("submit", [of("a", 2, priority=200)]),
+    ("submit", [of("a", 1, gpus=1)]),
+    ("submit", [of("a", 2, gpus=1)]),
+    (
+        "submit",
+        [of("a", 1, gpus=1), of("a", 1, gpus=1), of("a", 1, gpus=2), of("a", 1, gpus=3), SHORT],
+    ),
+    ("end", 1),
+]
+"""One GPU that is reserved stands between a gang and a whole node."""
+
+
 @settings(max_examples=60, deadline=None)
+@example(Policy(backfill=Backfill("promised", 1), preemption=APART), PARTS_OF_A_NODE)
 @example(Policy(queues=RULES, preemption=Preemption(by="none")), TAKEN_BACK)
 @given(policies, st.lists(acts, min_size=4, max_size=30))
 def test_who_asks_only_those_that_could_get_another_answer_decides_as_who_asks_everybody(
