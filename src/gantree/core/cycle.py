@@ -35,9 +35,10 @@ from gantree.core.homes import Homes
 from gantree.core.ledger import CLAIM, Ledger
 from gantree.core.lifecycle import start
 from gantree.core.moves import move_as_requested
-from gantree.core.room import Wanted, make_room
+from gantree.core.room import make_room
 from gantree.core.state import Claim, JobState
 from gantree.core.waiting import eligible, in_order
+from gantree.core.wanted import Wanted
 from gantree.core.ways import Ways
 from gantree.model.facts import ClaimDropped, PriorityChanged
 from gantree.model.jobs import Job

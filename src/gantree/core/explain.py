@@ -12,9 +12,9 @@ from gantree.core.bookings import reserved
 from gantree.core.holds import lifted, passed_by
 from gantree.core.homes import lost_cells
 from gantree.core.ledger import Ledger
-from gantree.core.room import Wanted, room_to_come, whom_to_ask
 from gantree.core.state import JobState
 from gantree.core.waiting import ahead_of, eligible
+from gantree.core.wanted import Wanted, room_to_come, whom_to_ask
 from gantree.core.ways import answers, no_way
 from gantree.model.errors import NotFound
 from gantree.model.jobs import Job
@@ -188,7 +188,8 @@ def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> s
         )
     if state.job in ledger.claims:
         leaving = [job for job in ledger.claims[state.job].victims if job in ledger.holding]
-        return f"Waiting: its room is held, and {', '.join(leaving)} is leaving it."
+        are = "is" if len(leaving) == 1 else "are"
+        return f"Waiting: its room is held, and {', '.join(leaving)} {are} leaving it."
     if ledger.occupancy is None:
         return "Waiting: no cluster is known yet."
     return ""

@@ -20,9 +20,9 @@ from gantree.core.holds import outranked
 from gantree.core.ledger import BOOKING, CLAIM, Ledger
 from gantree.core.over import Over
 from gantree.core.rights import borrowers, overrules
-from gantree.core.room import in_the_way, room_to_come
 from gantree.core.state import JobState
 from gantree.core.wakes import Wakes
+from gantree.core.wanted import in_the_way, room_to_come
 from gantree.core.ways import answers
 from gantree.placement.search import fits
 from gantree.planning.rightsize import chooses

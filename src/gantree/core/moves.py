@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from gantree.core.draft import Draft
 from gantree.core.ledger import Ledger
-from gantree.core.room import Wanted, claim_and_move, defragmentation, room_to_come
+from gantree.core.room import claim_and_move, defragmentation
 from gantree.core.state import JobState
 from gantree.core.waiting import eligible
+from gantree.core.wanted import Wanted, room_to_come
 from gantree.core.ways import answers
 from gantree.model.errors import NotFound
 from gantree.model.phases import Phase

@@ -1,0 +1,161 @@
+"""Who could give up room for a gang that wants it, by what right, and what would be free when they have left.
+
+What is done with that, from least harm to most, is `core.room`; the rights themselves are in `core.rights`.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import inf
+
+from gantree.core.holds import outranks
+from gantree.core.ledger import BOOKING, CLAIM, Ledger
+from gantree.core.rights import (
+    borrowers,
+    harm_of,
+    objection,
+    overrules,
+    standing,
+)
+from gantree.core.state import JobState
+from gantree.model.jobs import Job
+from gantree.model.placements import MemberPlacement, Placement
+from gantree.planning.preempt import Forbidden, Victim
+from gantree.policy.admission import Admission
+from gantree.topology.occupancy import Occupancy
+
+BORROWS, OWED = 0.0, 1.0
+"""By what right a gang stays, first of all: above what its queue is guaranteed, or within it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A gang that does not fit, as it asks for room: what its queue says to it, and where it may not look.
+
+    kept are gangs that stay because a start is reserved on their room which this gang may not put off.
+    """
+
+    state: JobState
+    spec: Job
+    admission: Admission
+    kept: frozenset[str]
+
+    @classmethod
+    def of(cls, ledger: Ledger, state: JobState, spec: Job, admission: Admission) -> "Wanted":
+        """The gang, with who must stay whatever it asks."""
+        reserved = [
+            booking.placement
+            for job, booking in ledger.bookings.items()
+            if not outranks(ledger, state, job)
+        ]
+        kept = in_the_way(ledger.holding.values(), reserved) if reserved else ()
+        return cls(state, spec, admission, frozenset(kept))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who may be stopped for a gang, who not and why, and when the next one may be (None: no such moment)."""
+
+    victims: tuple[Victim, ...]
+    forbidden: tuple[Forbidden, ...]
+    later: float | None
+
+
+def whom_to_ask(ledger: Ledger, wanted: Wanted, now: float, *, everybody: bool = False) -> Asked:
+    """The gangs that may be stopped for this one; where everybody, also all others, and why each may not."""
+    victims, forbidden, later = [], [], inf
+    reclaimed = borrowers_for(ledger, wanted)
+    for other in ledger.holding.values():
+        if other.leaving or other.moving is not None or other.job == wanted.state.job:
+            continue
+        if not everybody and not _concerns(ledger, wanted, other, reclaimed):
+            continue
+        because, moment = _objection(ledger, wanted, other, reclaimed, now)
+        if not because:
+            victims.append(_victim(ledger, wanted, other, reclaimed, now))
+        elif everybody:
+            victim = _victim(ledger, wanted, other, reclaimed, now)
+            forbidden.append(Forbidden(victim, because))
+        later = min(later, moment) if because else later
+    return Asked(tuple(victims), tuple(forbidden), None if later == inf else later)
+
+
+def borrowers_for(ledger: Ledger, wanted: Wanted) -> frozenset[str]:
+    """Jobs that run on what the gang's queue is guaranteed."""
+    if not wanted.admission.takes_back or not ledger.accounts.is_guaranteed(wanted.state.queue):
+        return frozenset()
+    return frozenset(borrowers(ledger, wanted.state.queue))
+
+
+def _concerns(ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: frozenset[str]) -> bool:
+    """Whether a gang might ever be stopped for this one, as far as that is quickly told."""
+    rules, state = ledger.policy.preemption, wanted.state
+    if other.job in reclaimed or rules.by == "order":
+        return True
+    if rules.by == "none":
+        return False
+    alike = other.priority == state.priority and other.queue == state.queue
+    return other.priority < state.priority or (alike and rules.gain > 0)
+
+
+def _objection(
+    ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: frozenset[str], now: float
+) -> tuple[str, float]:
+    """Why a gang may not be stopped ("" if it may), and from when on it may be (inf: never)."""
+    if not other.spec.preemptible:
+        return "non-preemptible", inf
+    if other.job in wanted.kept:
+        return "promise", inf
+    if other.job in reclaimed:
+        return "", now
+    return objection(ledger, wanted.state, other, now)
+
+
+def _victim(
+    ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: frozenset[str], now: float
+) -> Victim:
+    owed = BORROWS if other.job in reclaimed else OWED * ledger.accounts.is_owed(other)
+    if ledger.policy.preemption.by == "order":
+        right: tuple[float, ...] = (owed, *(-number for number in standing(ledger, other, now)))
+    else:
+        right = (owed, other.priority)
+    harm_gpu_s = harm_of(ledger, other, now)
+    return Victim(other.job, other.priority, harm_gpu_s, other.seq, right)
+
+
+def room_to_come(ledger: Ledger, state: JobState) -> Occupancy:
+    """The occupancy when everyone who leaves has left, with the claims whole that do not give way to the job.
+
+    The other claims do not count: they were made before it arrived. What it may pass itself is free; reserved starts
+    that it may not put off hold of the room that is left by then as much as they can.
+    """
+    later = ledger.rooms().copy()
+    passed = [job for job in ledger.bookings if outranks(ledger, state, job)]
+    claims = (CLAIM + job for job in ledger.claims)
+    for owner in (*ledger.leaving, *claims, *(BOOKING + job for job in passed)):
+        later.give_back(owner)
+    for job, claim in ledger.claims.items():
+        if not overrules(ledger, state, ledger.jobs[job]):
+            later.take_free(CLAIM + job, claim.placement.members)
+    for job, booking in ledger.bookings.items():
+        if job not in passed:
+            later.take_free(BOOKING + job, booking.placement.members)
+    return later
+
+
+def in_the_way(gangs: Iterable[JobState], places: Iterable[Placement]) -> Iterator[str]:
+    """Those of some gangs that use a GPU of one of these places, whole or in part."""
+    reserved: dict[str, set[int]] = {}
+    for place in places:
+        for member in place.members:
+            reserved.setdefault(member.node, set()).update(_devices(member))
+    for gang in gangs:
+        if gang.placement is not None and any(
+            member.node in reserved and not reserved[member.node].isdisjoint(_devices(member))
+            for member in gang.placement.members
+        ):
+            yield gang.job
+
+
+def _devices(member: MemberPlacement) -> tuple[int, ...]:
+    """The GPUs that a member uses, whole or in part; -1, the node itself, for one without any."""
+    return (*member.gpus, *member.parts) or (-1,)
