@@ -1,9 +1,10 @@
 """One walk over the waiting jobs: place what fits, make room for what may, and say nothing of the rest.
 
-The walk goes in the order of the policy. Every job is either placed, or given a claim on room that others are told to
-give up, or left waiting; a gang behind one that waits may still start, on room that is neither claimed nor reserved.
-Placing and making room happen in one walk and not in two, or a small job would be started on GPUs that the next step
-takes away again. For each job, the gates in their order:
+The walk goes in the order of the policy, over what is owed to queues first and then over everybody: what is borrowed may
+be taken back at once. Every job is either placed, or given a claim on room that others are told to give up, or left
+waiting; a gang behind one that waits may still start, on room that is neither claimed nor reserved. Placing and making
+room happen in one walk, or a small job would be started on GPUs that the next step takes away again. Where room may be
+made that could not be before, the walk begins anew. For each job, the gates in their order:
 
     held by hand, comes after others, backs off      it is not asked
     LIMIT, QUOTA      what its queue says (`policy.quota`); queues with cells are asked first (`core.homes`)
@@ -13,10 +14,8 @@ takes away again. For each job, the gates in their order:
 Then the first that still wait are told when they start (`core.bookings`), and elastic gangs grow into what is left
 (`core.growth`).
 
-What was refused need not be asked again until something has changed that could change the answer: within the walk room
-only shrinks, and between walks `core.wakes` tells which lines might fit now. Jobs that are alike share the answer
-(`policy.order`). All of that is memory of answers, never needed for correctness: a scheduler that forgets it decides
-the same.
+What was refused need not be asked again until something has changed that could change the answer: that is `core.awake`,
+which may be forgotten at any time.
 
 Room that is given up is held for its claimant; claims are settled before anything else is placed.
 """
