@@ -1,7 +1,7 @@
 """One walk over the waiting jobs: place what fits, make room for what may, and say nothing of the rest.
 
-The walk goes in the order of the policy, over what is owed to queues first and then over everybody: what is borrowed may
-be taken back at once. Every job is either placed, or given a claim on room that others are told to give up, or left
+The walk goes in the order of the policy, over what is owed to queues first and then over everybody: what is borrowed
+may be taken back at once. Every job is either placed, or given a claim on room that others are told to give up, or left
 waiting; a gang behind one that waits may still start, on room that is neither claimed nor reserved. Placing and making
 room happen in one walk, or a small job would be started on GPUs that the next step takes away again. Where room may be
 made that could not be before, the walk begins anew. For each job, the gates in their order:
