@@ -7,8 +7,8 @@ reserved room counts for those that may use it. Gangs of several roles, those on
 nodes are compared by GPUs alone.
 
 Bounds are counted once for each shape and tier when something was freed, taken or held, and compared for each
-signature, not for each job: of ten thousand that wait, an event looks at the few hundred signatures. Of those that pass, one gang
-each is searched a place for, once as the rooms are and once with all that is reserved.
+signature, not for each job: of ten thousand that wait, an event looks at the few hundred signatures. For one gang of
+each that passes a place is searched, once as the rooms are and once with all that is reserved.
 
 Everything here can be forgotten: a walk over all lines must decide the same, and a test holds it to that.
 """
