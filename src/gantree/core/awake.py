@@ -65,12 +65,18 @@ class Awake:
         self._settled_at = (0, 0.0, 0.0)
         self._sleeps = False
         self._quiet: dict[int, tuple[Hashable, float]] = {}
+        self._learned = 0
+        self._chosen_at: tuple[object, ...] = ()
+        self._chosen_of_queue: dict[int, Sequence[Standing]] = {}
+        self._open_at: tuple[object, ...] = ()
+        self._open_of_line: dict[Line, bool] = {}
 
     def begin(self, draft: Draft) -> None:
         """A walk begins."""
         if self._forgets_rooms:
             self._retry_at.clear()
             self._quiet.clear()
+        self._learned += 1
         self._came = _newcomers(draft)
         self._came_of_line = last_of_lines(self._came.values())
         self.forget_outdated(draft.ledger)
@@ -132,37 +138,84 @@ class Awake:
         if self._sleeps and ledger.lines.changes_in(queue) <= self._settled_at[0]:
             return ()
         chosen = self._chosen(draft, queue)
-        if not due:
+        if not due or not chosen:
             return chosen
-        is_due = ledger.accounts.is_due
-        return [each for each in chosen if is_due(ledger.jobs[each.position.job])]
+        is_due: dict[Line, bool] = {}
+        for each in chosen:
+            if each.line not in is_due:
+                state = ledger.jobs[each.position.job]
+                is_due[each.line] = ledger.accounts.is_due(state)
+        return [each for each in chosen if is_due[each.line]]
 
     def _chosen(self, draft: Draft, queue: int) -> Sequence[Standing]:
+        """Those of a queue who might get another answer; the same until anything is decided or learned."""
         ledger = draft.ledger
-        chosen: Sequence[Standing] = self._in_front(draft, queue)
-        self._front_of_queue[queue] = frozenset(chosen)
-        fitting = self._wakes.fitting_in(ledger, queue)
-        if fitting:
-            known: dict[tuple[int, bool], bool] = {}
-            found = [
-                each
-                for each in ledger.lines.in_queue(queue)
-                if each.line.signature in fitting and self._is_open(ledger, each.line, known)
-            ]
-            chosen = [*chosen, *found]
-        singled_out = [
-            Standing(state.position, state.line)
-            for state in map(ledger.jobs.__getitem__, (*ledger.bookings, *self._came))
-            if state.queue == queue and state.line is not None and state.phase is Phase.PENDING
-        ]
-        return sorted({*chosen, *singled_out})
+        at = ledger.applied, draft.now, self._learned, self._desk.wants_more(ledger)
+        if self._chosen_at != at:
+            self._chosen_at = at
+            self._chosen_of_queue.clear()
+        chosen = self._chosen_of_queue.get(queue)
+        if chosen is None:
+            chosen = self._chosen_of_queue[queue] = self._choose(draft, queue)
+        return chosen
 
-    def _is_open(self, ledger: Ledger, line: Line, known: dict[tuple[int, bool], bool]) -> bool:
-        """Whether no quota refuses a line as far as is known; known: for the lines of one queue."""
-        key = (line.signature, line.preemptible)
-        if key not in known:
-            known[key] = not self._over.is_over(ledger, line)
-        return known[key]
+    def _choose(self, draft: Draft, queue: int) -> Sequence[Standing]:
+        ledger = draft.ledger
+        front = self._in_front(draft, queue)
+        self._front_of_queue[queue] = frozenset(front)
+        chosen = {each.position.job: each for each in front}
+        open_lines = self._open_lines(draft, queue)
+        if open_lines:
+            for each in ledger.lines.in_queue(queue):
+                if each.line in open_lines:
+                    chosen[each.position.job] = each
+        for job in (*ledger.bookings, *self._came):
+            state = ledger.jobs[job]
+            if state.queue == queue and state.line is not None and state.phase is Phase.PENDING:
+                chosen[job] = Standing(state.position, state.line)
+        return sorted(chosen.values())
+
+    def _open_lines(self, draft: Draft, queue: int) -> frozenset[Line]:
+        """The lines of a queue of which somebody might find a place that its queue admits."""
+        ledger = draft.ledger
+        fitting = self._wakes.fitting_in(ledger, queue)
+        if not fitting:
+            return frozenset()
+        return frozenset(
+            line
+            for line in ledger.lines.lines_in(queue)
+            if line.signature in fitting and self._is_open(draft, line)
+        )
+
+    def _is_open(self, draft: Draft, line: Line) -> bool:
+        """Whether somebody of a line might find a place that its queue admits, as far as is known."""
+        ledger = draft.ledger
+        at = ledger.applied, draft.now, self._learned
+        if self._open_at != at:
+            self._open_at = at
+            self._open_of_line.clear()
+        known = self._open_of_line.get(line)
+        if known is None:
+            known = self._wakes.may_fit(line, draft.now) and not self._over.is_over(ledger, line)
+            known = known and not self._all_refused(ledger, line, draft.now)
+            self._open_of_line[line] = known
+        return known
+
+    def _all_refused(self, ledger: Ledger, line: Line, now: float) -> bool:
+        """Whether a search for one alike has refused all of a line.
+
+        Whoever stands before another in a line may use all reserved room that the other may; so where the first and the
+        last may use the same, all may.
+        """
+        if not self._refused:
+            return False
+        positions = ledger.lines[line]
+        first = self._key(ledger, ledger.jobs[positions[0].job], now)
+        if first not in self._refused:
+            return False
+        return len(positions) == 1 or first == self._key(
+            ledger, ledger.jobs[positions[-1].job], now
+        )
 
     def _in_front(self, draft: Draft, queue: int) -> list[Standing]:
         """Those at the front of a queue for whom room might be made, or who may be told a start."""
@@ -195,8 +248,8 @@ class Awake:
         self._wakes.look(ledger)
         if self._is_singled_out(ledger, standing.position.job):
             return True
-        if self._wakes.may_fit(line, draft.now) and self._is_open_to(
-            ledger, ledger.jobs[standing.position.job], line, draft.now
+        if self._is_open(draft, line) and self.is_new(
+            ledger, ledger.jobs[standing.position.job], draft.now
         ):
             return True
         if standing not in self._front_of_queue.get(line.queue, ()):
@@ -228,11 +281,7 @@ class Awake:
         line = state.line
         assert line is not None, f"{state.job} waits in no line"
         may_fit = self._wakes.is_told(line) or self._wakes.may_fit(line, now)
-        return may_fit and self._is_open_to(ledger, state, line, now)
-
-    def _is_open_to(self, ledger: Ledger, state: JobState, line: Line, now: float) -> bool:
-        """Whether neither its quota nor a search for one alike has refused a job."""
-        return not self._over.is_over(ledger, line) and self.is_new(ledger, state, now)
+        return may_fit and not self._over.is_over(ledger, line) and self.is_new(ledger, state, now)
 
     def is_new(self, ledger: Ledger, state: JobState, now: float) -> bool:
         """Whether nobody alike has been looked for a place in vain."""
@@ -283,14 +332,17 @@ class Awake:
 
     def no_place(self, ledger: Ledger, state: JobState, now: float) -> None:
         """A job and all that are alike have no place."""
+        self._learned += 1
         self._refused.add(self._key(ledger, state, now))
 
     def over(self, ledger: Ledger, line: Line) -> None:
         """The quota has said no to every way of a line."""
+        self._learned += 1
         self._over.refused(ledger, line)
 
     def no_room(self, ledger: Ledger, standing: Standing, retry_at: float | None) -> None:
         """Nobody makes room for a job, nor for those behind it in its line, until a moment at least."""
+        self._learned += 1
         self._retry_at[_asked_as(ledger, standing)] = (standing.position, retry_at)
 
     def _key(self, ledger: Ledger, state: JobState, now: float) -> Hashable:

@@ -138,6 +138,7 @@ class Lines:
         self._positions_of_line: dict[Line, list[Position]] = {}
         self._standing_in_queue: dict[int, list[Standing]] = {}
         self._lines_of_signature: dict[int, dict[Line, None]] = {}
+        self._lines_in_queue: dict[int, dict[Line, None]] = {}
         self._count_in_queue: dict[int, dict[int, int]] = {}
         self._changes_in_queue: dict[int, int] = {}
         self.kinds = self.changes = 0
@@ -164,6 +165,10 @@ class Lines:
     def in_queue(self, queue: int) -> Sequence[Standing]:
         """Everybody who waits in a queue, in order. Not to be kept: it changes."""
         return self._standing_in_queue.get(queue, ())
+
+    def lines_in(self, queue: int) -> Collection[Line]:
+        """The lines of a queue in which anybody stands, oldest line first. Not to be kept: it changes."""
+        return self._lines_in_queue.get(queue, {}).keys()
 
     def stands_before(self, line: Line, place: int) -> bool:
         """Whether the first of a line is among the first `place` of its queue."""
@@ -202,6 +207,7 @@ class Lines:
         insort(self._positions_of_line.setdefault(line, []), position)
         insort(self._standing_in_queue.setdefault(line.queue, []), Standing(position, line))
         self._lines_of_signature.setdefault(line.signature, {})[line] = None
+        self._lines_in_queue.setdefault(line.queue, {})[line] = None
         counts = self._count_in_queue.setdefault(line.queue, {})
         counts[line.signature] = counts.get(line.signature, 0) + 1
 
@@ -215,6 +221,7 @@ class Lines:
         if not counts[line.signature]:
             del counts[line.signature]
         if line not in self._positions_of_line:
+            del self._lines_in_queue[line.queue][line]
             del self._lines_of_signature[line.signature][line]
             if not self._lines_of_signature[line.signature]:
                 del self._lines_of_signature[line.signature]
