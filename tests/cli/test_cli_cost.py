@@ -231,7 +231,7 @@ def member(node: str, gpus: list[Any]) -> dict[str, Any]:
         ({"job": "train", "members": [member("n0", [8])]}, "numbers below 8"),
         ({"job": "train", "members": [member("n0", ["x"])]}, "numbers below 8"),
         ({"job": "train", "members": [member("n0", [1, 1])]}, "GPU 1 of n0 again"),
-        ({"job": "train", "members": [member("n0", [1])]}, "has 1 GPUs there, its file asks 32"),
+        ({"job": "train", "members": [member("n0", [1])]}, "has 1 GPU there, its file asks 32"),
         ({"job": "train", "members": 7}, "a list"),
     ],
 )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gantree.cli.options import PRESETS
+from gantree.cli.what_if_live import _cost
 from gantree.formats.policies import PRESET_NAMES
 from gantree.testing.daemon import Daemon
 
@@ -90,13 +91,21 @@ def test_queues_are_a_table_of_the_tree(gantree: Gantree, complaints: Complaints
     assert (research["used"]["gpus"], research["weight"]) == (4, 3)
 
 
+@pytest.mark.parametrize(
+    ("run_s", "words"), [(0.3, "runs less than a second, "), (61, "runs 1m1s, ")]
+)
+def test_a_run_that_is_learned_to_be_short_is_not_told_as_none(run_s: float, words: str) -> None:
+    nothing = dict.fromkeys(("step_s", "step_ratio", "comm_ratio", "cost_USD"))
+    assert _cost({**nothing, "run_s": run_s, "gpu_hours": 0.1}).startswith(words)
+
+
 def test_what_if_answers_for_a_job_of_the_daemon(gantree: Gantree, complaints: Complaints) -> None:
     told = gantree("what-if", "wide", "--members", 1, "--queue", "product", "--relax", "none")
     assert told.code == 0
     lines = told.out.splitlines()
     assert lines[0] == "as it is:" and "promised" in lines[1]
     assert "relaxed to anywhere:" in lines
-    small = lines.index("with 1 members:")
+    small = lines.index("with 1 member:")
     assert lines[small + 1] == "  starts at once: 4 GPUs on 1 node of node l0/n1"
     assert "4 GPU-hours; 27.52 USD at list prices" in lines[small + 2]
     elsewhere = lines.index("in queue product:")

@@ -61,5 +61,17 @@ def test_what_the_cluster_cannot_hold_is_told_by_line_and_field(
 def test_a_policy_that_the_cluster_holds_is_taken(told: Callable[..., Any], tmp_path: Path) -> None:
     good = POLICY.replace("H100: 4", "H100-80GB: 4").replace("node: 5", "node: 1")
     for command in ("place", "what-if", "simulate"):
-        (tmp_path / "p.yaml").write_text(good.replace("gpus: 20", "gpus: 12"))
+        (tmp_path / "p.yaml").write_text(good.replace("gpus: 20", "gpus: 8"))
         assert told(command).code == 0
+
+
+def test_cells_and_guarantees_are_held_against_the_cluster_together(
+    told: Callable[..., Any], tmp_path: Path
+) -> None:
+    good = POLICY.replace("H100: 4", "H100-80GB: 4").replace("node: 5", "node: 1")
+    (tmp_path / "p.yaml").write_text(good.replace("gpus: 20", "gpus: 12"))
+    assert told("place").err == (
+        f"gantree: {tmp_path}/p.yaml:8: queues[2].guarantee.gpus: GPUs guaranteed altogether: 20 (product 4, "
+        "research/nlp 4 in cells, rest 12), and cluster two-leaves has 16; guarantee less, own fewer cells, or take "
+        "a larger cluster\n"
+    )

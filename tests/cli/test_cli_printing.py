@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gantree.cli.printing import columns, json_text, plural, ranges, span
+from gantree.cli.printing import columns, json_text, ranges, span
 from gantree.cli.verdicts import relaxation_text
+from gantree.text.words import plural
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 documents = st.recursive(

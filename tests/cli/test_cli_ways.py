@@ -1,4 +1,4 @@
-"""`gantree place` and `gantree what-if` try the ways of a job as the daemon does, and refuse where none is open."""
+"""`place`, `what-if`, `ranks` and `cost` try the ways of a job as the daemon does, and refuse where none is open."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -104,3 +104,29 @@ def test_ranks_are_those_of_the_way_that_it_got(
         "s0",
         "h0",
     ]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_ranked_and_priced_is_the_place_that_the_job_gets(
+    gantree: Gantree, words: Callable[..., list[Path]], case: str
+) -> None:
+    job, nodes = CASES[case]
+    placed, ranked, priced = (
+        gantree(command, *words(job, 1), "--json") for command in ("place", "ranks", "cost")
+    )
+    (place,) = placed.json()["placements"]
+    if nodes[0] is None:
+        assert (ranked.code, priced.code) == (3, 3)
+        assert ranked.json()["why"] == priced.json()["why"] == place["why"]
+        return
+    assert {seat["node"] for seat in ranked.json()["ranks"]} == {nodes[0]}
+    assert priced.json()["domain"] == place["domain"] == {"tier": "node", "name": nodes[0]}
+
+
+def test_an_elastic_gang_is_ranked_and_priced_at_the_size_that_it_gets(
+    gantree: Gantree, words: Callable[..., list[Path]]
+) -> None:
+    role = {"role": "w", "members": 4, "each": {"gpus": 8}, "gpu": BOTH, "run": ["true"]}
+    job = of(BOTH, elastic={"min": 1, "max": 4}, gang=[role])
+    assert len(gantree("ranks", *words(job, 1), "--json").json()["members"]) == 2
+    assert gantree("cost", *words(job, 1), "--json").json()["gpus"] == 16

@@ -5,10 +5,11 @@ from typing import Any
 
 from rich.console import Console
 
+from gantree.cli.node_parts import holders_by_node, parts_json
 from gantree.cli.topo_picture import picture
 from gantree.formats import read_cluster
 from gantree.model.cluster import Allocation, Cluster, DomainFacts, Machine, NicFacts, Node, Torus
-from gantree.model.placements import MemberPlacement
+from gantree.model.placements import MemberPlacement, SharePart
 from gantree.topology.catalog import plain
 from gantree.topology.conditions import Conditions
 from gantree.topology.fabric import Fabric
@@ -239,3 +240,16 @@ def test_gpus_held_in_parts_are_not_free_and_their_instances_and_shares_are_told
         "    ├── b  site:half  1 share",
         "    └── c  site:board  1 fpga",
     ]
+
+
+def test_what_is_kept_of_a_shared_gpu_is_told_beside_the_shares_and_is_none() -> None:
+    site = replace(read_cluster(PARTED, "parted.yaml"), allocations=())
+    occupancy = Occupancy(Fabric.build(site))
+    occupancy.take("a", [MemberPlacement("w", 0, "n2", share=SharePart(3, 0.25, 20, "mps"))])
+    occupancy.take_free("claim:b", [MemberPlacement("w", 0, "n2", (3,))])
+    lines = drawn(occupancy.fabric, occupancy)
+    assert "│   └── n2  a4  .../  GPU 3: 0.25 mps a + 0.75 kept b" in lines
+    assert lines[-2:] == ["    ├── a  a  1 share", "    └── b  claim:b  what is left of 1 GPU"]
+    holders = holders_by_node(occupancy)["n2"]
+    told = parts_json(occupancy, occupancy.fabric.index_of_node["n2"], holders)["shares"]["held"]
+    assert [(one["holder"], one["isolation"]) for one in told] == [("a", "mps"), ("claim:b", None)]

@@ -23,6 +23,9 @@ def test_what_the_cluster_holds_is_taken() -> None:
     fit()
     fit(QueueRule("a", guarantee={"gpus": 16}), QueueRule("b", guarantee={"gpus/H100-80GB": 16}))
     fit(QueueRule("a", cells=(("leaf", 1),)), QueueRule("b", cells=(("node", 2),)))
+    fit(QueueRule("a", cells=(("leaf", 1),)), QueueRule("b", guarantee={"gpus": 16}))
+    above, owner = QueueRule("a", guarantee={"gpus": 32}), QueueRule("a/b", cells=(("leaf", 1),))
+    fit(above, owner, QueueRule("a/c", guarantee={"gpus": 16}))  # what is above holds for both
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,11 @@ def test_what_the_cluster_holds_is_taken() -> None:
         ((QueueRule("a", cells=(("leaf", 3),)),), "queue a: cells.leaf: 3 cells of tier leaf do not fit .*: 2"),
         ((QueueRule("a", cells=(("leaf", 2),)), QueueRule("b", cells=(("node", 1),))),
          "queue b: cells.node: 1 cell of tier node does not fit"),
+        ((QueueRule("a", guarantee={"gpus": 20}), QueueRule("b", cells=(("gpus", 4), ("leaf", 1)))),
+         "queue b: cells.gpus: GPUs guaranteed altogether: 40 \\(a 20, b 20 in cells\\), and cluster test has 32; "
+         "guarantee less, own fewer cells, or"),
+        ((QueueRule("a", cells=(("leaf", 1),)), QueueRule("b", guarantee={"gpus/H100-80GB": 17})),
+         "queue b: guarantee.gpus.any: GPUs guaranteed altogether: 33 \\(a 16 in cells, b 17\\)"),
         ((QueueRule("a", cells=(("laef", 1),)),), "queue a: cells.laef: .* no such tier; .* Did you mean `leaf`?"),
     ],
 )  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pytest
 
-from gantree.core.explain import why
+from gantree.core.explain import when, why
 from gantree.model.cluster import Cluster
 from gantree.model.events import NodeLost
 from gantree.model.facts import ClaimDropped, GangPlaced, GangPreempted, RoomClaimed
@@ -90,6 +90,33 @@ def test_a_gang_does_not_go_home_over_one_of_its_queue_that_would_stop_it_again(
     play(stage)
     assert stage.phases() == {"hi": "running", "lo": "pending"}
     assert preemptions(stage) == []
+
+
+@pytest.mark.parametrize(
+    ("queue", "name", "never", "words"),
+    [
+        (ONE_NODE, "large", True, "(node: 1), and these would not hold it if they were empty"),
+        (ONE_NODE, "second", False, "(node: 1), and these have no room for it now"),
+        (
+            replace(ONE_NODE, limit={"gpus": 8}),
+            "second",
+            False,
+            "(node: 1), and these have no room",
+        ),
+    ],
+)
+def test_who_runs_at_home_or_not_at_all_is_not_told_that_it_fits_elsewhere(
+    queue: QueueRule, name: str, never: bool, words: str
+) -> None:
+    other = QueueRule("b", guarantee={"gpus": 4})
+    stage = Stage(site(4), Policy(queues=(queue, other, GUESTS)))
+    submitted(stage, forever("a", "first", 1), forever("a", "second", 1), forever("a", "large", 2))
+    ledger = stage.scheduler.ledger
+    explained = why(ledger, name, stage.now)
+    assert explained.sentence.startswith("Waiting: is never preempted, so it runs in the cells of")
+    assert words in explained.sentence
+    assert explained.refused is not None and explained.refused.never == never
+    assert when(ledger, name, stage.now) is None
 
 
 def test_a_later_job_does_not_go_home_into_what_an_earlier_one_of_its_queue_has_claimed() -> None:
@@ -300,3 +327,12 @@ def test_who_may_only_run_in_its_cells_is_told_no_start_outside() -> None:
     stage.started("guest")
     stage.submit(forever("a", "stays", 2))
     assert not stage.scheduler.ledger.bookings
+
+
+@pytest.mark.parametrize("queue", ["a", "c"])
+def test_a_gang_that_runs_at_home_only_keeps_nobody_alike_from_starting_elsewhere(
+    queue: str,
+) -> None:
+    stage = Stage(site(3), Policy(queues=(ONE_NODE, GUESTS)))
+    submitted(stage, replace(of("a", "large", 2), preemptible=False), of(queue, "alike", 2))
+    assert stage.phase("alike") is Phase.RUNNING

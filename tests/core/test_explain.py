@@ -1,11 +1,15 @@
 """What people are told about a job."""
 
+from dataclasses import replace
+
 import pytest
 
 from gantree.core.explain import why
 from gantree.model.errors import NotFound
 from gantree.model.jobs import Checkpoint
+from gantree.model.phases import Phase
 from gantree.model.verdicts import Gate
+from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 
@@ -66,6 +70,27 @@ def test_whatever_else_a_job_waits_for_is_said(stage: Stage, name: str, words: s
     stage.submit(job("urgent", members=3, gpus=8, priority="production"))
     stage.submit(job("late", after=("train",)))
     assert words in why(stage.scheduler.ledger, name, 0).sentence
+
+
+def test_who_waits_for_quota_is_told_whose_minimum_run_time_it_waits_for_and_how_long() -> None:
+    """The second of the queue is enough: the first has longer to go, and the third is nobody whom it may stop."""
+    rule = QueueRule("a", limit={"gpus": 24})
+    stage = Stage(cluster(leaves=2, nodes=2), Policy(queues=(rule,), min_run_s=600))
+    stage.submit(replace(job("second", gpus=8, priority="research"), queue="a"))
+    stage.started("second")
+    stage.wait(200)
+    for name, priority in (("first", "research"), ("third", "serving")):
+        stage.submit(replace(job(name, gpus=8, priority=priority), queue="a"))
+        stage.started(name)
+    stage.submit(replace(job("late", gpus=8, priority="serving"), queue="a"))
+    explained = why(stage.scheduler.ledger, "late", stage.now)
+    assert explained.sentence == (
+        "Waiting: queue a uses 24 of its limit of 24 GPUs. "
+        "second may be stopped for it in 400 s, after the minimum run time."
+    )
+    assert explained.in_the_way == (("second", "min_run"),)
+    stage.wait(400)
+    assert stage.phase("second") is Phase.STOPPING
 
 
 def test_an_ended_job_is_told_how(stage: Stage) -> None:

@@ -59,7 +59,7 @@ def test_a_queue_that_is_full_says_so_and_the_rejected_job_leaves_no_trace() -> 
     nodes = len(stage.scheduler.ledger.accounts.tree)
     stage.submit(replace(in_queue("third", "a"), user="ann"))
     assert why(stage.scheduler.ledger, "third", 0.0).sentence == (
-        "Rejected: queue a uses 1 of its limit of 1 waiting jobs."
+        "Rejected: queue a uses 1 of its limit of 1 waiting job."
     )
     assert len(stage.scheduler.ledger.accounts.tree) == nodes
 
@@ -106,7 +106,7 @@ def test_cells_that_do_not_fit_the_cluster_are_refused_before_anything_starts() 
         queues=(QueueRule("a", cells=(("node", 1),)), QueueRule("b", cells=(("node", 1),)))
     )
     site = cluster(leaves=1, nodes=1, gpus=8)
-    with pytest.raises(BadInput, match="queue b: 1 cells of tier node do not fit cluster test"):
+    with pytest.raises(BadInput, match="queue b: 1 cell of tier node does not fit cluster test"):
         Scheduler(policy).conflicts(site)
     with pytest.raises(BadInput, match="queue b"):
         simulate(site, (), policy)

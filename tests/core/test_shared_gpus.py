@@ -1,12 +1,16 @@
 """Room on GPUs that several share: what a gang waits for is not lost to others while tenants leave one by one."""
 
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gantree.model.facts import GangPlaced, GangPreempted
 from gantree.model.jobs import Job, Role, Shape
-from gantree.policy.rules import Policy, Preemption
+from gantree.policy.rules import OrderKey, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.lives import Life
 from gantree.testing.stage import Stage
@@ -131,3 +135,82 @@ def test_what_passes_a_reservation_on_its_gpu_leaves_the_rest_of_it_kept() -> No
     assert life.stage.phases()["endless"] == "pending"
     placed = [fact.job for fact in life.stage.facts if isinstance(fact, GangPlaced)]
     assert placed == ["short", "long", "passes"]
+
+
+@pytest.mark.parametrize("last", [sharing("b", 0.75), whole("b"), instance("b", "7g.80gb")])
+def test_shares_instances_and_whole_gpus_are_promised_one_gpu_after_each_other(
+    last: Job,
+) -> None:
+    """What was held for the instance left the GPU in MIG mode: `b` fitted, and then had no place."""
+    life = Life(ONE_GPU, Policy(preemption=Preemption("none"), grace_s=0.0))
+    wishes = [
+        sharing("a", 0.5),
+        instance("m", "3g.40gb"),
+        replace(last, priority="batch"),
+    ]
+    for spec in wishes:
+        life.submit(replace(spec, time_limit_s=50.0), runs_s=50.0)
+    bookings = life.stage.scheduler.ledger.bookings
+    assert {job: booking.starts_at for job, booking in bookings.items()} == {
+        "m": 50,
+        "b": 100,
+    }
+    life.until(100)
+    assert (life.jobs["m"].placed_at, life.jobs["b"].placed_at) == (50, 100)
+
+
+def test_a_share_has_the_gpu_whose_last_instance_was_given_back() -> None:
+    stage = Stage(ONE_GPU)
+    stage.submit(instance("a", "1g.10gb"))
+    stage.started("a")
+    stage.submit(sharing("b", 0.5))
+    assert stage.phases()["b"] == "pending"
+    stage.ended("a")
+    placement = stage.state("b").placement
+    assert placement is not None and [change.mode for change in placement.changes] == [False]
+
+
+ORDERS: list[tuple[OrderKey, ...]] = [
+    ("priority", "share", "arrival"),
+    ("share", "remaining_service"),
+    ("remaining_service",),
+    ("attained", "share"),
+]
+
+
+def any_job(lots: Random, name: str) -> Job:
+    """A gang of shares, of instances or of whole GPUs."""
+    kinds = (
+        Shape(gpus=lots.choice([1, 2])),
+        Shape(gpu_share=lots.choice([0.25, 0.5, 0.7, 1.0])),
+        Shape(mig=lots.choice(["1g.10gb", "3g.40gb", "7g.80gb"])),
+    )
+    role = Role("w", lots.choice([1, 1, 2]), lots.choice(kinds), run=("true",))
+    return Job(
+        name,
+        (role,),
+        queue=lots.choice("ab"),
+        priority=lots.choice(["research", "batch", "serving"]),
+        time_limit_s=lots.choice([None, 50.0, 100.0]),
+        expected_s=lots.choice([None, 40.0, 90.0]),
+    )
+
+
+@given(st.integers(0, 1 << 30))
+@settings(max_examples=20, deadline=None)
+def test_whatever_parts_of_gpus_come_and_go_a_recovered_scheduler_decides_the_same(
+    seed: int,
+) -> None:
+    """`Stage` recovers after every event."""
+    lots = Random(seed)
+    rules = (
+        QueueRule("a", guarantee=lots.choice([{}, {"gpus": 1.0}])),
+        QueueRule("b", weight=3),
+    )
+    preemption = Preemption(lots.choice(["priority", "order", "none"]))
+    policy = Policy(order=lots.choice(ORDERS), queues=rules, preemption=preemption)
+    life = Life(cluster(leaves=1, nodes=lots.choice([1, 2]), gpus=2), policy)
+    for number in range(12):
+        runs_s, leaves_s = lots.choice([30.0, 80.0]), lots.choice([0.0, 5.0])
+        life.submit(any_job(lots, f"j{number}"), runs_s=runs_s, leaves_s=leaves_s)
+        life.until(life.now + lots.choice([0.0, 7.0, 40.0]))

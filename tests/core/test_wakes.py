@@ -27,6 +27,7 @@ from gantree.model.jobs import Job, TopologyWish
 from gantree.model.phases import Phase
 from gantree.policy.order import Line, Standing
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
+from gantree.policy.walk import Looked
 from gantree.testing.builders import cluster, job
 
 SITE = cluster(leaves=2, nodes=2, gpus=4)
@@ -41,8 +42,8 @@ RULES = (
 class AsksEverybody(Awake):
     """Trusts no bound and no memory."""
 
-    def those_of(self, draft: Draft, queue: int, *, due: bool = False) -> Sequence[Standing]:
-        return tuple(draft.ledger.lines.in_queue(queue))
+    def those_of(self, draft: Draft, queue: int, *, due: bool = False) -> Looked:
+        return Looked(tuple(draft.ledger.lines.in_queue(queue)))
 
     def still(self, draft: Draft, standing: Standing) -> bool:
         return True
@@ -134,7 +135,50 @@ PARTS_OF_A_NODE = [
 """One GPU that is reserved stands between a gang and a whole node."""
 
 
+LATE = [
+    ("submit", [of("a", 1, gpus=1)] * 2),
+    ("submit", [replace(of("a", 3), time_limit_s=100.0)]),
+    ("wait", 60.0),
+    ("submit", [of("a", 1, gpus=1)]),
+    ("submit", [of("a", 1, gpus=2)]),
+    ("wait", 60.0),
+    ("submit", [of("a", 1, gpus=1)]),
+    ("submit", [of("a", 1, gpus=1)]),
+    ("wait", 60.0),
+]
+"""A promised start has passed: who was told it need not be in time any more."""
+
+
+RESTS = [
+    ("submit", [of("c", 3, gpus=2, priority=300)]),
+    ("submit", [replace(of("a", 1, priority=200), preemptible=False)]),
+    ("lose", 0),
+    ("submit", [of("a", 2)]),
+    ("end", 8),
+    ("wait", 700.0),
+]
+"""While a gang may not start another takes the room that is free: it might be stopped when the time is up."""
+
+
+NO_LONGER_DUE = [
+    ("submit", [of("b", 2, priority=200)]),
+    (
+        "submit",
+        [
+            of("c", 1, gpus=2),
+            replace(of("b", 3, gpus=1, priority=300), topology=TopologyWish(required="leaf")),
+            of("a", 2),
+        ],
+    ),
+    ("submit", [of("a", 1, gpus=1, priority=200)]),
+]
+"""What is claimed is no longer owed, so it does not count against the quota of who goes before."""
+
+
 @settings(max_examples=60, deadline=None)
+@example(Policy(backfill=Backfill("promised", 1), preemption=APART), LATE)
+@example(Policy(queues=RULES, backfill=Backfill("any", 1), preemption=Preemption(gain=1.0)), RESTS)
+@example(Policy(queues=RULES, preemption=Preemption(by="none")), NO_LONGER_DUE)
 @example(Policy(backfill=Backfill("promised", 1), preemption=APART), PARTS_OF_A_NODE)
 @example(Policy(queues=RULES, preemption=Preemption(by="none")), TAKEN_BACK)
 @given(policies, st.lists(acts, min_size=4, max_size=30))

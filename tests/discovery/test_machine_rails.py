@@ -123,7 +123,7 @@ def test_the_rate_of_most_nodes_is_taken_where_the_machine_tells_none() -> None:
     [
         (["mlx5_0:0 mlx5_1:1"] * 2, []),
         (["mlx5_0:0"] * 3, ["2 NICs are near to its GPUs, but the fabric shows 1 on 3 of 3 nodes"]),
-        (["mlx5_0:0 mlx5_1:1", "mlx5_0:0"], ["shows 1 NICs, not 2, on 1 of 2 nodes (n1)"]),
+        (["mlx5_0:0 mlx5_1:1", "mlx5_0:0"], ["shows 1 NIC, not 2, on 1 of 2 nodes (n1)"]),
         (["mlx5_0:0"] * 2 + ["mlx5_0:0 mlx5_1:1"],
          ["shows 1 on 2 of 3 nodes", "shows 2 NICs, not 1, on 1 of 3 nodes (n2)"]),
     ],

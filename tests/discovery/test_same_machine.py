@@ -275,7 +275,7 @@ def test_nameless_nics_are_the_named_ones_in_their_order_if_there_are_as_many() 
         assert "in the same order" in "\n".join(found.inferred)
     few = joined([("a", nameless), ("b", with_nics(1, "mlx5_0", link="NODE"))])
     assert few.nics == ("NIC0", "NIC1")
-    assert "b: its 1 NICs are left out" in "\n".join(few.warnings)
+    assert "b: its 1 NIC is left out" in "\n".join(few.warnings)
 
 
 def test_notes_of_all_sources_are_kept_with_their_sources() -> None:

@@ -149,7 +149,7 @@ def test_a_swapped_pair_of_cables_is_told() -> None:
 
 def test_two_nics_of_a_host_on_one_rail_are_told() -> None:
     reading = read_graph(drawn("l0: n0/mlx5_0 n0/mlx5_2 n1/mlx5_0", "l1: n0/mlx5_1 n1/mlx5_1"))
-    assert any("1 hosts have two or more NICs on one rail: n0" in told for told in reading.warnings)
+    assert any("1 host has two or more NICs on one rail: n0" in told for told in reading.warnings)
 
 
 def test_hosts_with_all_nics_on_one_leaf_have_no_rails() -> None:
@@ -164,7 +164,7 @@ def test_a_manager_on_a_spine_makes_it_no_leaf() -> None:
     assert places(reading)["ufm"] == "s0..s1/s0"
     assert places(reading)["a0"] == "s0..s1/l0"
     assert any(told.startswith("s0 stand above the leaves") for told in reading.inferred)
-    assert any("1 hosts hang on a switch above the leaves" in told for told in reading.warnings)
+    assert any("1 host on a switch above the leaves" in told for told in reading.warnings)
 
 
 def test_a_manager_on_a_core_switch_joins_no_pods() -> None:
@@ -187,7 +187,7 @@ def test_a_server_with_legs_in_two_units_joins_them_not() -> None:
     ]
     reading = read_graph(drawn(*lines))
     assert {node.at[1] for node in reading.nodes} == {"leaf-x-0", "leaf-x-1"}
-    assert any(told.startswith("1 hosts hang on several leaf domains") for told in reading.warnings)
+    assert any(told.startswith("1 host on several leaf domains") for told in reading.warnings)
 
 
 def test_a_host_is_where_most_of_its_nics_are_and_at_a_tie_where_the_fewest_hosts_are() -> None:
@@ -247,7 +247,7 @@ def test_cables_that_lead_nowhere_join_nothing_and_are_counted() -> None:
     reading = read_graph(replace(graph, nics=nics, cables=(*graph.cables, Cable(("x", "y")))))
     assert places(reading) == {"n0": "s0/l0", "n1": "l1/l1", "n2": "n2/n2", "n3": "n3/n3"}
     for told in ("2 cables are down", "1 cables join a switch with itself", "1 cables join two hosts",
-                 "2 switches lead to no host: idle, other", "2 hosts hang on no switch"):  # fmt: skip
+                 "2 switches lead to no host: idle, other", "2 hosts on no switch"):  # fmt: skip
         assert any(told in warning for warning in reading.warnings), told
     assert uplinks(reading) == {"leaf s0/l0": 50.0}
 
@@ -257,7 +257,7 @@ def test_a_cable_without_a_rate_makes_no_capacity_up() -> None:
     cables = tuple(replace(c, GBps=None) if n == 1 else c for n, c in enumerate(graph.cables))
     reading = read_graph(replace(graph, cables=cables))
     assert uplinks(reading) == {"leaf s0/l1": 50.0}
-    assert any("capacity of 1 domains is not known" in told for told in reading.warnings)
+    assert any("capacity of 1 domain is not known" in told for told in reading.warnings)
 
 
 def test_switches_without_a_name_of_their_own_are_known_by_their_ids() -> None:

@@ -302,6 +302,8 @@ def test_a_weight_of_nothing_is_no_missing_weight() -> None:
         ("preempt: {by: age}\n", 1, "preempt.by", "priority, order, none"),
         ("preempt:\n  who: {serving: [bach]}\n", 2, "preempt.who.serving[0]", "`batch`?"),
         ("preempt:\n  who: {serve: [batch]}\n", 2, "preempt.who.serve", "a class of priorities"),
+        ("priorities: {serving: 4, batch: 2, own: 1}\npreempt: {who: {mine: [batch]}}\n", 2, "preempt.who.mine",
+         "(research, batch, production, serving, own)"),
         ("evictions: {per_job_per_day: many}\n", 1, "evictions.per_job_per_day", "unlimited"),
         ("defragment: on\n", 1, "defragment", "off, plan, apply"),
         ("time_sharing: {classes: [notebook]}\n", 1, "time_sharing.classes[0]", "a class of"),

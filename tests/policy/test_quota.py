@@ -3,11 +3,13 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gantree.formats.policies import read_policy
 from gantree.model.verdicts import Gate
+from gantree.policy.admission import Admission
 from gantree.policy.queues import ROOT, QueueTree
 from gantree.policy.quota import Quota
 from gantree.policy.rules import Amounts, QueueRule
@@ -346,6 +348,20 @@ def test_one_job_cannot_be_counted_twice_or_given_back_twice() -> None:
     with pytest.raises(AssertionError, match="j is not counted"):
         accounts.give_back("j")
     assert accounts.used(ROOT) == {"gpus": 0}
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"used": 1.0, "gate": Gate.QUOTA}, "uses 1 GPU and can have 0 more now, 1 is asked for"),
+        ({"most": 1.0, "gate": Gate.LIMIT}, "uses 0 of its limit of 1 GPU"),
+        ({"asked": 3.0, "never": True}, "may use 2 GPUs at most, 3 are asked for"),
+        ({"resource": "running jobs", "most": 1.0, "gate": Gate.LIMIT}, "uses 0 of its limit of 1 running job"),
+    ],
+)  # fmt: skip
+def test_one_is_singular_in_a_refusal(told: dict[str, Any], words: str) -> None:
+    least: dict[str, Any] = {"resource": "gpus", "asked": 1.0, "short_by": 1.0}
+    assert Admission("refused", name="queue a", **(least | told)).words == f"queue a {words}"
 
 
 def test_the_example_in_the_page_about_queues_goes_as_told() -> None:

@@ -127,7 +127,7 @@ def test_a_pod_or_a_node_that_is_not_there_is_told(written: Path) -> None:
     (written / "order").write_text(ORDER.replace("p4", "p9"))
     with pytest.raises(BadInput, match=r"order:3: pod p9 is not in"):
         read_workload(written / "pods", written / "order", 7)
-    with pytest.raises(BadInput, match="no rank for node b and 1 others, seed 8"):
+    with pytest.raises(BadInput, match="no rank for node b and 1 other, seed 8"):
         read_ranks(written / "ranks", 8, read_nodes(written / "nodes"))
 
 

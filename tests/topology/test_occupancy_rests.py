@@ -209,3 +209,33 @@ def _hold(occupancy: Occupancy, places: dict[str, tuple[MemberPlacement, ...]]) 
     for claim, members in places.items():
         occupancy.take_free(claim, members)
         in_full(occupancy)
+
+
+@pytest.mark.parametrize("held", [GPU, share(0.5), instance("1g.10gb", 0), instance("3g.40gb", 4)])
+@pytest.mark.parametrize("idle", [(), (instance("1g.10gb", 5),), (instance("7g.80gb", 0),)])
+def test_nothing_is_cut_for_room_that_is_only_held(
+    held: MemberPlacement, idle: tuple[MemberPlacement, ...]
+) -> None:
+    """It stayed in MIG mode, or out of it, when the room was let go: who shares a GPU could not come back."""
+    occupancy = occupied(*idle)
+    occupancy.give_back("a")
+    before = occupancy.state_of_node(0)
+    for _ in range(2):
+        occupancy.take_free("claim", [held])
+        occupancy.take_free("other", [instance("1g.10gb", 1), instance("1g.10gb", 2)])
+        occupancy.check()
+        occupancy.give_back("claim")
+        occupancy.give_back("other")
+        assert occupancy.state_of_node(0) == before
+
+
+def test_what_is_cut_beside_held_room_stays_cut_when_that_is_let_go() -> None:
+    occupancy = occupied(instance("3g.40gb", 0), instance("1g.10gb", 4))
+    for owner in "ab":
+        occupancy.give_back(owner)
+    occupancy.take_free("claim", [instance("2g.20gb", 0)])
+    occupancy.take("c", [instance("2g.20gb", 4)])
+    occupancy.give_back("claim")
+    occupancy.check()
+    idle = [(one.profile, one.start) for one in occupancy.state_of_node(0).gpus[0].instances]
+    assert idle == [("3g.40gb", 0), ("2g.20gb", 4)]

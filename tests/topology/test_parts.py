@@ -132,7 +132,8 @@ def test_shares_are_not_had_where_a_node_gives_none_or_a_gpu_is_in_mig_mode() ->
     assert "not to be shared by mps" in state(PLAIN, shares=("time-slicing",)).why_not_share(
         share(1)
     )
-    assert "in MIG mode" in state(cut()).why_not_share(share(0.1))
+    for held in (state(cut("1g.10gb@0!")), state(cut(), recut=False, mig_by="nobody")):
+        assert "in MIG mode" in held.why_not_share(share(0.1))
     assert "held whole" in state(WHOLE).why_not_share(share(0.1))
 
 
@@ -140,6 +141,12 @@ def test_a_whole_gpu_leaves_mig_mode_and_comes_back_plain() -> None:
     node = state(cut("1g.10gb@0"), PLAIN).take_whole((0,))
     assert node.gpus == (WHOLE, PLAIN)
     assert given_back_whole(node.gpus, (0,)) == (PLAIN, PLAIN)
+
+
+def test_a_gpu_of_which_nothing_is_held_leaves_mig_mode_for_a_share() -> None:
+    node = state(cut("1g.10gb@0")).take_share(share(0.5))
+    assert node.gpus == (GpuState(tenants=(share(0.5),)),)
+    assert given_back_share(node.gpus, share(0.5)) == (PLAIN,)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from gantree.model.errors import JournalError
 from gantree.policy.rules import Policy
 from gantree.telemetry.mig import mig_instances
 from gantree.telemetry.nvml import uuids
+from gantree.text.words import plural
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LAST_ANSWERS_S = 1
@@ -157,7 +158,7 @@ def _site(controller: Controller) -> str:
         return "no cluster"
     site = fabric.cluster
     gpus = sum(site.machines[node.machine].gpus for node in site.nodes)
-    return f"cluster {site.name}, {len(site.nodes)} nodes, {gpus} GPUs"
+    return f"cluster {site.name}, {plural(len(site.nodes), 'node')}, {plural(gpus, 'GPU')}"
 
 
 def _left_running(gangs: int) -> str:

@@ -13,6 +13,7 @@ from gantree.cli.errors import warn
 from gantree.cli.money import odd_prices, prices_json
 from gantree.cli.options import JsonOption, new_app
 from gantree.cli.placement_text import read_placements
+from gantree.cli.placing import placed_alone
 from gantree.cli.printing import print_json
 from gantree.cli.reading import read_text, source_of
 from gantree.cli.verdicts import refusal_lines
@@ -21,9 +22,9 @@ from gantree.formats.job_form import bytes_of
 from gantree.formats.refusals import refusal_json
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Job
-from gantree.model.placements import MemberPlacement
+from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.search import place
+from gantree.text.words import plural
 from gantree.topology.calibration import Calibration
 from gantree.topology.collectives import ADMITTED
 from gantree.topology.conditions import Conditions
@@ -39,7 +40,6 @@ from gantree.topology.cost import (
     step_time,
 )
 from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
 from gantree.topology.prices import LIST_PRICES
 
 app = new_app()
@@ -100,7 +100,7 @@ def cost(
     measured = read_calibration(read_text(links), source_of(links)) if links else None
     known = read_prices(read_text(prices), source_of(prices)) if prices else LIST_PRICES
     size_bytes = bytes_of(size, "--bytes")
-    members = _members(fabric, asked, placement)
+    as_placed, members = _members(fabric, asked, placement)
     if isinstance(members, Refused):
         _refuse(asked, members, as_json)
         raise typer.Exit(REFUSED)
@@ -108,7 +108,7 @@ def cost(
     pricer = Pricer(fabric, measured, conditions)
     ranks = ranks_of(fabric, members)
     price = pricer.price(collective, size_bytes, ranks, algorithm)
-    step = _step(pricer, asked, ranks, source_of(job))
+    step = _step(pricer, as_placed, ranks, source_of(job))
     rests = rests_on(pricer, conditions, ranks)
     own_gpus = {machine.gpu for machine in fabric.machines}
     warnings = [*array, *odd_prices(known, own_gpus), *rests.warnings]
@@ -160,11 +160,11 @@ def _alike(first: Job, job: Job) -> bool:
 
 def _members(
     fabric: Fabric, job: Job, placement: str | None
-) -> tuple[MemberPlacement, ...] | Refused:
-    """Where the job runs: as the file says, or as it would be placed now."""
+) -> tuple[Job, tuple[MemberPlacement, ...] | Refused]:
+    """Where the job runs, and what it is there: as the file says, or as it would be placed now."""
     if placement is None:
-        verdict = place(Occupancy(fabric), job)
-        return verdict if isinstance(verdict, Refused) else verdict.members
+        as_placed, verdict = placed_alone(fabric, job)
+        return as_placed, verdict.members if isinstance(verdict, Placement) else verdict
     source = source_of(placement)
     placed = read_placements(read_text(placement), source, fabric)
     if job.name not in placed:
@@ -173,8 +173,10 @@ def _members(
     members = placed[job.name]
     gpus = sum(len(member.gpus) for member in members)
     if gpus != job.gpus:
-        raise BadInput(f"{source}: job {job.name} has {gpus} GPUs there, its file asks {job.gpus}")
-    return members
+        raise BadInput(
+            f"{source}: job {job.name} has {plural(gpus, 'GPU')} there, its file asks {job.gpus}"
+        )
+    return job, members
 
 
 def _step(pricer: Pricer, job: Job, ranks: Ranks, source: str) -> Step | None:

@@ -5,7 +5,8 @@ from typing import Any
 
 from gantree.cli.figures import rate_text, size_text, time_text
 from gantree.cli.money import price_lines
-from gantree.cli.printing import columns, plural
+from gantree.cli.printing import columns
+from gantree.text.words import plural
 from gantree.topology.cost import FlowCost, Price, Step
 
 

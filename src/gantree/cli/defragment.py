@@ -8,7 +8,8 @@ import typer
 from gantree.cli.daemon import JobArgument, client
 from gantree.cli.errors import FAILURE
 from gantree.cli.options import JsonOption, StateOption, new_app
-from gantree.cli.printing import plural, print_json, span
+from gantree.cli.printing import print_json, span
+from gantree.text.words import plural
 
 app = new_app()
 

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from gantree.cli.printing import columns, plural
+from gantree.cli.printing import columns
+from gantree.text.words import plural
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.gpus import GpuTopology
 

@@ -6,12 +6,14 @@ GPUs that a member holds whole are drawn by `topo_picture`; here stands what a G
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gantree.cli.printing import plural
 from gantree.model.cluster import Node
-from gantree.model.placements import MemberPlacement
+from gantree.model.placements import MemberPlacement, SharePart
+from gantree.text.words import plural
 from gantree.topology.occupancy import Occupancy
-from gantree.topology.parts import GpuState
+from gantree.topology.parts import REST, GpuState
 
+KEPT = "kept"
+"""What is left of a shared GPU, held beside the shares of others for who is to have more of it: no share runs there."""
 USUAL = Node("", "")
 """What a cluster file says of a node by saying nothing."""
 Holders = tuple[tuple[str, MemberPlacement], ...]
@@ -55,11 +57,15 @@ def _words_of_gpu(
         for one in state.instances
     ]
     words += [
-        f"{member.share.compute:g} {member.share.isolation} {letter_of_holder[owner]}"
+        f"{member.share.compute:g} {_how(member.share)} {letter_of_holder[owner]}"
         for owner, member in holders
         if member.share is not None and member.share.gpu == gpu
     ]
     return words or (["MIG mode, no instances"] if state.mig else [])
+
+
+def _how(share: SharePart) -> str:
+    return KEPT if share.isolation == REST else share.isolation
 
 
 def _unusual(node: Node) -> Iterator[str]:
@@ -74,7 +80,8 @@ def _unusual(node: Node) -> Iterator[str]:
 def parts_held(members: tuple[MemberPlacement, ...]) -> Iterator[str]:
     """Count the instances, shares and other devices that a holder has, for the legend."""
     instances = sum(len(member.mig) for member in members)
-    shares = sum(member.share is not None for member in members)
+    kept = sum(member.share is not None and member.share.isolation == REST for member in members)
+    shares = sum(member.share is not None for member in members) - kept
     devices: dict[str, int] = {}
     for member in members:
         for name, count in member.devices:
@@ -83,6 +90,8 @@ def parts_held(members: tuple[MemberPlacement, ...]) -> Iterator[str]:
         yield plural(instances, "MIG instance")
     if shares:
         yield plural(shares, "share")
+    if kept:
+        yield f"what is left of {plural(kept, 'GPU')}"
     yield from (f"{count} {name}" for name, count in devices.items())
 
 
@@ -123,7 +132,7 @@ def _share_json(owner: str, member: MemberPlacement) -> dict[str, Any]:
         "gpu": share.gpu,
         "compute": share.compute,
         "memory_GiB": share.memory_GiB,
-        "isolation": share.isolation,
+        "isolation": None if share.isolation == REST else share.isolation,
         "alone": share.alone,
         "holder": owner,
     }

@@ -6,9 +6,10 @@ As JSON it is in `placement_text`.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from gantree.cli.printing import plural, ranges, span
+from gantree.cli.printing import ranges, span
 from gantree.model.jobs import Job
 from gantree.model.placements import GpuChange, MemberPlacement, MigPart, Placement
+from gantree.text.words import plural
 
 
 def placement_lines(

@@ -3,6 +3,7 @@
 Queues are not asked: files say nothing of who else waits.
 """
 
+from gantree.cli.policies import policy_of
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
@@ -12,6 +13,7 @@ from gantree.placement.what_if import WhatIf
 from gantree.planning.rightsize import chooses, options, refused
 from gantree.planning.taste import taste_of
 from gantree.policy.rules import Policy
+from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
 
@@ -41,6 +43,11 @@ class Placer:
             best = best or verdict
         assert best is not None, f"no way of {job.name} is open, and none is refused"
         return job, best
+
+
+def placed_alone(fabric: Fabric, job: Job) -> tuple[Job, Placement | Refused]:
+    """As `Placer.place`, on the empty cluster under the default policy."""
+    return Placer(policy_of(None)).place(Occupancy(fabric), job)
 
 
 class Trials(WhatIf):

@@ -67,8 +67,3 @@ def span(seconds: float) -> str:
         elif parts:
             break
     return "".join(parts[:2])
-
-
-def plural(count: int, noun: str) -> str:
-    """ "1 GPU", "8 GPUs"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

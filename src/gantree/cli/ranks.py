@@ -15,7 +15,8 @@ import typer
 from gantree.cli.cost import PlacementOption
 from gantree.cli.options import JsonOption, new_app
 from gantree.cli.placement_text import read_placements
-from gantree.cli.printing import columns, plural, print_json, ranges
+from gantree.cli.placing import placed_alone
+from gantree.cli.printing import columns, print_json, ranges
 from gantree.cli.rank_files import write_rank_files
 from gantree.cli.reading import read_text, source_of
 from gantree.cli.verdicts import refusal_lines
@@ -28,9 +29,8 @@ from gantree.model.verdicts import Refused
 from gantree.placement.rank_crossings import AxisCrossings
 from gantree.placement.rank_hints import MemberHint, hints_of
 from gantree.placement.rank_order import RankMap, rank_map
-from gantree.placement.search import place
+from gantree.text.words import plural
 from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
 from gantree.topology.prediction import predict
 
 app = new_app()
@@ -55,12 +55,12 @@ def ranks(
     """
     fabric = Fabric.build(read_cluster(read_text(cluster), source_of(cluster)))
     asked = _one_job(job)
-    placed = _placed(fabric, asked, placement)
+    as_placed, placed = _placed(fabric, asked, placement)
     if isinstance(placed, Refused):
         _refuse(asked, placed, as_json)
         raise typer.Exit(REFUSED)
-    found = rank_map(fabric, asked, placed)
-    hints = hints_of(fabric, asked, placed, found)
+    found = rank_map(fabric, as_placed, placed)
+    hints = hints_of(fabric, as_placed, placed, found)
     answer = {"job": asked.name, "placed": True, **ranks_json(found, hints)}
     if out is not None:
         write_rank_files(out, fabric, placed, hints, answer)
@@ -79,10 +79,10 @@ def _one_job(name: str) -> Job:
     return jobs[0]
 
 
-def _placed(fabric: Fabric, job: Job, file: str | None) -> Placement | Refused:
-    """Where the job runs: as the file says, or as it would be placed now."""
+def _placed(fabric: Fabric, job: Job, file: str | None) -> tuple[Job, Placement | Refused]:
+    """Where the job runs, and what it is there: as the file says, or as it would be placed now."""
     if file is None:
-        return place(Occupancy(fabric), job)
+        return placed_alone(fabric, job)
     source = source_of(file)
     members = read_placements(read_text(file), source, fabric).get(job.name)
     if members is None:
@@ -97,7 +97,7 @@ def _placed(fabric: Fabric, job: Job, file: str | None) -> Placement | Refused:
     in_order = tuple(by_member[key] for key in asked)
     nodes = [fabric.index_of_node[member.node] for member in in_order]
     domain = fabric.domain(*fabric.narrowest_domain(nodes))
-    return Placement(in_order, domain, predict(fabric, in_order, job))
+    return job, Placement(in_order, domain, predict(fabric, in_order, job))
 
 
 def _refuse(job: Job, refused: Refused, as_json: bool) -> None:

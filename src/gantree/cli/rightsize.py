@@ -14,7 +14,7 @@ from gantree.cli.errors import warn
 from gantree.cli.figures import digits, dollars
 from gantree.cli.money import odd_prices
 from gantree.cli.options import JsonOption, new_app
-from gantree.cli.printing import columns, plural, print_json, span
+from gantree.cli.printing import columns, print_json, span
 from gantree.cli.reading import read_text, source_of
 from gantree.control.models_here import models_here, models_not_here, no_node_has
 from gantree.formats import read_cluster, read_job, read_prices
@@ -22,6 +22,7 @@ from gantree.model.jobs import Job
 from gantree.model.verdicts import Gate, Refused
 from gantree.planning.rightsize import Option, options, refused
 from gantree.policy.rules import Policy
+from gantree.text.words import plural
 from gantree.topology.fabric import Fabric
 from gantree.topology.footprint import GIB, LEANEST, USUAL, Footprint, footprint_of, memory_of
 from gantree.topology.prices import LIST_PRICES, PriceList

@@ -15,6 +15,7 @@ from gantree.formats import TraceJob, read_cluster, read_trace
 from gantree.model.errors import BadInput, NotFound
 from gantree.sim import files
 from gantree.sim.run import simulate as replay
+from gantree.text.words import plural
 
 app = new_app()
 
@@ -49,7 +50,9 @@ def simulate(
         typer.echo(_text(summary, out))
     if summary["finished"] < summary["jobs"]:
         left = summary["jobs"] - summary["finished"]
-        warn(f"{left} of {summary['jobs']} jobs did not finish; {out / 'jobs.csv'} says why")
+        warn(
+            f"{left} of {plural(summary['jobs'], 'job')} did not finish; {out / 'jobs.csv'} says why"
+        )
 
 
 def _rows(trace: Path) -> list[TraceJob]:

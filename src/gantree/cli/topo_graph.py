@@ -8,10 +8,10 @@ import typer
 
 from gantree.cli.graph_texts import dot, graphml, node_link_json
 from gantree.cli.options import StateOption, new_app
-from gantree.cli.printing import plural
 from gantree.cli.progress import busy
 from gantree.cli.topo_site import ClusterArgument, DetectOption, chosen_site, write_output
 from gantree.placement.devices import inner_domains
+from gantree.text.words import plural
 from gantree.topology.conditions import Conditions
 from gantree.topology.graph import build_graph, vertices_of
 

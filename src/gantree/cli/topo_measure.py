@@ -12,7 +12,7 @@ import typer
 from gantree import formats
 from gantree.cli.errors import warn
 from gantree.cli.options import JsonOption, new_app
-from gantree.cli.printing import columns, plural, print_json
+from gantree.cli.printing import columns, print_json
 from gantree.cli.progress import progress
 from gantree.cli.reading import read_text, source_of
 from gantree.model.cluster import Cluster, Machine
@@ -24,7 +24,7 @@ from gantree.telemetry.measuring.measure import calibration_of, chosen_backend, 
 from gantree.telemetry.measuring.plan import NODE, UNKNOWN
 from gantree.telemetry.measuring.request import Task
 from gantree.text.hostlists import BadHostlist, count_nodes, expand
-from gantree.text.words import did_you_mean, shortened
+from gantree.text.words import did_you_mean, plural, shortened
 from gantree.topology.calibration import Calibration
 
 app = new_app()
@@ -122,7 +122,11 @@ def topo_measure(
         return
     if wanted is not None and launch and set(found.nodes) != wanted:
         raise BadInput(f"--nodes {nodes}: those that took part are {', '.join(found.nodes)}")
-    host = f"{len(found.nodes)} nodes from {found.nodes[0]}" if launch else socket.gethostname()
+    host = (
+        f"{plural(len(found.nodes), 'node')} from {found.nodes[0]}"
+        if launch
+        else socket.gethostname()
+    )
     calibration, warnings = calibration_of(found, host)
     _answer(calibration, warnings, output, as_json)
 

@@ -19,6 +19,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from gantree.cli.node_parts import Holders, holders_by_node, part_notes, parts_held
+from gantree.text.words import plural
 from gantree.topology.conditions import Conditions
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
@@ -263,7 +264,7 @@ def _draw_legend(tree: Tree, scene: _Scene) -> None:
             legend.add(Text.assemble((letter, _style(letter)), f"  {owner}  {', '.join(held)}"))
     others = sum(letter == MANY for letter in scene.letter_of_holder.values())
     if others:
-        legend.add(Text(f"{MANY}  {others} others"))
+        legend.add(Text(f"{MANY}  {plural(others, 'other')}"))
 
 
 def _draw_partitions(tree: Tree, scene: _Scene) -> None:
@@ -275,7 +276,7 @@ def _draw_partitions(tree: Tree, scene: _Scene) -> None:
             nodes = [int(node) for node in partition.nodes_of_domain(number)]
             drawn.add(Text(f"{domain}  {_nodes(len(nodes))}, {_room(scene, nodes)}"))
         if len(domains) > LISTED:
-            drawn.add(Text(f"{len(domains) - LISTED} others"))
+            drawn.add(Text(f"{plural(len(domains) - LISTED, 'other')}"))
 
 
 def _draw_tori(tree: Tree, fabric: Fabric) -> None:

@@ -19,7 +19,7 @@ from gantree.cli.placement_lines import placement_lines
 from gantree.cli.placement_text import placement_json
 from gantree.cli.placing import Placer, Trials
 from gantree.cli.policies import policy_on
-from gantree.cli.printing import plural, print_json
+from gantree.cli.printing import print_json
 from gantree.cli.progress import progress
 from gantree.cli.reading import read_text, source_of
 from gantree.formats import read_cluster, read_job
@@ -30,7 +30,7 @@ from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.elastic import resized
 from gantree.text.hostlists import BadHostlist, count_nodes, expand, folded
-from gantree.text.words import did_you_mean
+from gantree.text.words import did_you_mean, plural
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 

@@ -12,10 +12,11 @@ import typer
 
 from gantree.cli.daemon import client
 from gantree.cli.options import class_or_number
-from gantree.cli.printing import plural, print_json, span
+from gantree.cli.printing import print_json, span
 from gantree.cli.start_text import names, start_line
 from gantree.formats.fields import duration_above_zero
 from gantree.model.errors import BadInput
+from gantree.text.words import plural
 
 NEVER_NOW = 3
 
@@ -110,12 +111,14 @@ def _lines(told: Mapping[str, Any], now: float) -> Iterator[str]:
 
 def _change(change: Mapping[str, Any]) -> str:
     words = {
-        "topology.required": "relaxed to {}", "members": "with {} members", "gpu": "on {}", "priority": "priority {}",
+        "topology.required": "relaxed to {}", "members": "with {}", "gpu": "on {}", "priority": "priority {}",
         "time_limit": "time limit {}", "queue": "in queue {}",
     }  # fmt: skip
     shown = dict(change)
     if "time_limit" in shown:
         shown["time_limit"] = span(shown["time_limit"])
+    if "members" in shown:
+        shown["members"] = plural(shown["members"], "member")
     told = [
         words[field].format("anywhere" if value is None else value)
         for field, value in shown.items()
@@ -141,7 +144,8 @@ def _cost(each: Mapping[str, Any]) -> str:
     elif each["comm_ratio"] is not None:
         parts.append(f"communication{_beside(each['comm_ratio'])}")
     if each["run_s"] is not None:
-        parts.append(f"runs {span(each['run_s'])}, {each['gpu_hours']:.3g} GPU-hours")
+        run = span(each["run_s"]) if each["run_s"] >= 1 else "less than a second"
+        parts.append(f"runs {run}, {each['gpu_hours']:.3g} GPU-hours")
     if each["cost_USD"] is not None:
         parts.append(f"{each['cost_USD']:.2f} USD at list prices")
     return "; ".join(parts)

@@ -5,7 +5,9 @@ that only ask what a policy would do on a cluster are refused in the same words.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -23,7 +25,7 @@ from gantree.policy.amounts import MODEL
 from gantree.policy.queues import ROOT, QueueTree
 from gantree.policy.quota import Quota
 from gantree.policy.rules import LOOSE, Amounts, Policy, QueueRule
-from gantree.text.words import did_you_mean
+from gantree.text.words import counted, did_you_mean
 from gantree.topology.fabric import Fabric
 
 
@@ -51,7 +53,9 @@ class Misfit(NamedTuple):
 def check_site(policy: Policy, fabric: Fabric, places: PolicyPlaces = NOWHERE) -> None:
     """Raise BadInput for cells and guarantees that a cluster cannot hold, a line each in the order of the policy."""
     queues = policy.queues
-    wrong = [*_wrong_cells(queues, fabric), *_no_such(queues, fabric), *_too_much(queues, fabric)]
+    wrong = list(_wrong_cells(queues, fabric))
+    owed = queues if wrong else _with_cells(queues, fabric)
+    wrong += [*_no_such(queues, fabric), *_too_much(owed, fabric)]
     if wrong:
         order = {rule.path: number for number, rule in enumerate(queues)}
         wrong.sort(key=lambda misfit: order[misfit.queue])
@@ -109,7 +113,7 @@ def _why_not(owned: Sequence[QueueRule], fabric: Fabric) -> str:
     except BadInput as error:
         return str(error)
     there = sum(int(level.whole.sum()) for level in book.levels if level.tier == tier)
-    cells = f"1 cell of tier {tier} does" if count == 1 else f"{count} cells of tier {tier} do"
+    cells = counted(count, f"cell of tier {tier} does", f"cells of tier {tier} do")
     return (
         f"{cells} not fit cluster {name} beside the cells listed before (whole domains of that tier in all: {there}); "
         "own fewer cells, or narrower ones"
@@ -139,12 +143,40 @@ def _too_much(queues: Sequence[QueueRule], fabric: Fabric) -> Iterator[Misfit]:
         if amount <= there or (resource.startswith(MODEL) and not there):
             continue
         shares = _shares(queues, tree, quota, resource)
-        told = ", ".join(f"{queue} {share:g}" for queue, share in shares.items())
+        tier = {rule.path: rule.cells[0][0] for rule in queues if rule.cells and resource == LOOSE}
+        fewer = "" if tier.keys().isdisjoint(shares) else "own fewer cells, "
         why = (
-            f"{in_words(resource)} guaranteed altogether: {amount:g} ({told}), and cluster {fabric.cluster.name} "
-            f"has {there:g}; guarantee less, or take a larger cluster"
+            f"{in_words(resource)} guaranteed altogether: {amount:g} ({_listed(shares, tier)}), and cluster "
+            f"{fabric.cluster.name} has {there:g}; guarantee less, {fewer}or take a larger cluster"
         )
-        yield Misfit(_last_straw(shares, there), ("guarantee", *_keys(resource)), why)
+        queue = _last_straw(shares, there)
+        keys = ("cells", tier[queue]) if queue in tier else ("guarantee", *_keys(resource))
+        yield Misfit(queue, keys, why)
+
+
+def _listed(shares: Mapping[str, float], owners: Container[str]) -> str:
+    """What each queue is guaranteed; of those that own cells, that it is in cells."""
+    return ", ".join(
+        f"{queue} {share:g}{' in cells' if queue in owners else ''}"
+        for queue, share in shares.items()
+    )
+
+
+def _with_cells(queues: Sequence[QueueRule], fabric: Fabric) -> Sequence[QueueRule]:
+    """The queues, each guaranteed the GPUs of its cells, too: a cell has those of the smallest domain it can be."""
+    book = CellBook.of(queues, fabric, check=False)
+    gpus_of_tier = {
+        level.tier: int(level.gpus_of_domain[level.whole].min()) for level in book.levels
+    }
+    gpus_of_queue = Counter[str]()
+    for cell in book.cells:
+        gpus_of_queue[cell.queue] += gpus_of_tier[cell.tier]
+    return [
+        replace(rule, guarantee={**rule.guarantee, LOOSE: gpus + rule.guarantee.get(LOOSE, 0.0)})
+        if (gpus := gpus_of_queue[rule.path])
+        else rule
+        for rule in queues
+    ]
 
 
 def _shares(

@@ -23,6 +23,7 @@ from gantree.core.bookings import CAME, Desk
 from gantree.core.draft import Draft
 from gantree.core.freeable import Freeable
 from gantree.core.fronts import Fronts
+from gantree.core.guests import any_cells, only_at_home
 from gantree.core.holds import Passing
 from gantree.core.ledger import Ledger
 from gantree.core.over import Over
@@ -32,6 +33,7 @@ from gantree.core.wakes import Wakes, last_of_lines
 from gantree.core.ways import answers
 from gantree.model.phases import Phase
 from gantree.policy.order import Line, Position, Standing
+from gantree.policy.walk import Looked
 
 
 class Awake:
@@ -66,8 +68,8 @@ class Awake:
         self._sleeps = False
         self._quiet: dict[int, tuple[Hashable, float]] = {}
         self._learned = 0
-        self._chosen_at: tuple[object, ...] = ()
-        self._chosen_of_queue: dict[int, Sequence[Standing]] = {}
+        self._looked_at: tuple[object, ...] = ()
+        self._looked_at_in: dict[int, Looked] = {}
         self._open_at: tuple[object, ...] = ()
         self._open_of_line: dict[Line, bool] = {}
 
@@ -132,62 +134,59 @@ class Awake:
 
     # ----- whom a walk looks at
 
-    def those_of(self, draft: Draft, queue: int, *, due: bool = False) -> Sequence[Standing]:
+    def those_of(self, draft: Draft, queue: int, *, due: bool = False) -> Looked:
         """Those of a queue who might get another answer as things are, or may be told a start; due: of what is owed."""
         ledger = draft.ledger
         if self._sleeps and ledger.lines.changes_in(queue) <= self._settled_at[0]:
-            return ()
-        chosen = self._chosen(draft, queue)
-        if not due or not chosen:
-            return chosen
-        is_due: dict[Line, bool] = {}
-        for each in chosen:
-            if each.line not in is_due:
-                state = ledger.jobs[each.position.job]
-                is_due[each.line] = ledger.accounts.is_due(state)
-        return [each for each in chosen if is_due[each.line]]
+            return Looked()
+        looked = self._looked(draft, queue)
+        if not due:
+            return looked
+        is_due = {
+            line: ledger.accounts.is_due(ledger.jobs[ledger.lines[line][0].job])
+            for line in dict.fromkeys((*looked.lines, *(each.line for each in looked.alone)))
+        }
+        alone = [each for each in looked.alone if is_due[each.line]]
+        return Looked(alone, [line for line in looked.lines if is_due[line]])
 
-    def _chosen(self, draft: Draft, queue: int) -> Sequence[Standing]:
+    def _looked(self, draft: Draft, queue: int) -> Looked:
         """Those of a queue who might get another answer; the same until anything is decided or learned."""
         ledger = draft.ledger
         at = ledger.applied, draft.now, self._learned, self._desk.wants_more(ledger)
-        if self._chosen_at != at:
-            self._chosen_at = at
-            self._chosen_of_queue.clear()
-        chosen = self._chosen_of_queue.get(queue)
-        if chosen is None:
-            chosen = self._chosen_of_queue[queue] = self._choose(draft, queue)
-        return chosen
+        if self._looked_at != at:
+            self._looked_at = at
+            self._looked_at_in.clear()
+        looked = self._looked_at_in.get(queue)
+        if looked is None:
+            alone = self._alone(draft, queue)
+            looked = self._looked_at_in[queue] = Looked(alone, self._open_lines(draft, queue))
+        return looked
 
-    def _choose(self, draft: Draft, queue: int) -> Sequence[Standing]:
+    def _alone(self, draft: Draft, queue: int) -> Sequence[Standing]:
+        """The front of a queue, and those of whose lines the others are not looked at for the same cause."""
         ledger = draft.ledger
         front = self._in_front(draft, queue)
         self._front_of_queue[queue] = frozenset(front)
-        chosen = {each.position.job: each for each in front}
-        open_lines = self._open_lines(draft, queue)
-        if open_lines:
-            for each in ledger.lines.in_queue(queue):
-                if each.line in open_lines:
-                    chosen[each.position.job] = each
-        for job in (*ledger.bookings, *self._came):
-            state = ledger.jobs[job]
-            if state.queue == queue and state.line is not None and state.phase is Phase.PENDING:
-                chosen[job] = Standing(state.position, state.line)
-        return sorted(chosen.values())
+        singled_out = [
+            Standing(state.position, state.line)
+            for state in map(ledger.jobs.__getitem__, (*ledger.bookings, *self._came))
+            if state.queue == queue and state.line is not None and state.phase is Phase.PENDING
+        ]
+        return sorted({*front, *singled_out}) if singled_out else front
 
-    def _open_lines(self, draft: Draft, queue: int) -> frozenset[Line]:
+    def _open_lines(self, draft: Draft, queue: int) -> Sequence[Line]:
         """The lines of a queue of which somebody might find a place that its queue admits."""
         ledger = draft.ledger
         fitting = self._wakes.fitting_in(ledger, queue)
         if not fitting:
-            return frozenset()
-        return frozenset(
+            return ()
+        return [
             line
             for line in ledger.lines.lines_in(queue)
-            if line.signature in fitting and self._is_open(draft, line)
-        )
+            if line.signature in fitting and self.is_open(draft, line)
+        ]
 
-    def _is_open(self, draft: Draft, line: Line) -> bool:
+    def is_open(self, draft: Draft, line: Line) -> bool:
         """Whether somebody of a line might find a place that its queue admits, as far as is known."""
         ledger = draft.ledger
         at = ledger.applied, draft.now, self._learned
@@ -196,8 +195,12 @@ class Awake:
             self._open_of_line.clear()
         known = self._open_of_line.get(line)
         if known is None:
-            known = self._wakes.may_fit(line, draft.now) and not self._over.is_over(ledger, line)
-            known = known and not self._all_refused(ledger, line, draft.now)
+            known = (
+                line in ledger.lines
+                and self._wakes.may_fit(line, draft.now)
+                and not self._over.is_over(ledger, line)
+                and not self._all_refused(ledger, line, draft.now)
+            )
             self._open_of_line[line] = known
         return known
 
@@ -248,7 +251,7 @@ class Awake:
         self._wakes.look(ledger)
         if self._is_singled_out(ledger, standing.position.job):
             return True
-        if self._is_open(draft, line) and self.is_new(
+        if self.is_open(draft, line) and self.is_new(
             ledger, ledger.jobs[standing.position.job], draft.now
         ):
             return True
@@ -297,7 +300,7 @@ class Awake:
         asked = self._retry_at.get(_asked_as(ledger, standing))
         if asked is not None and asked[0] <= standing.position:
             return asked[1] is not None and asked[1] <= now
-        return self._freeable.may_make_room(ledger, standing.line, self._wakes, self._over)
+        return self._freeable.may_make_room(ledger, standing.line, self._wakes, self._over, now)
 
     def may_ever_start(self, ledger: Ledger, state: JobState) -> bool:
         """Whether the empty cluster would hold a job, and its queue admit it, in some way."""
@@ -346,8 +349,9 @@ class Awake:
         self._retry_at[_asked_as(ledger, standing)] = (standing.position, retry_at)
 
     def _key(self, ledger: Ledger, state: JobState, now: float) -> Hashable:
-        """What the answer of a search depends on beside the occupancy."""
-        return state.signature, self._passing.mask(ledger, state, now)
+        """What the answer of a search depends on beside the occupancy: who may never leave keeps clear of cells."""
+        kept_to = "" if state.spec.preemptible else _kept_to(ledger, state)
+        return state.signature, self._passing.mask(ledger, state, now), kept_to
 
 
 def _newcomers(draft: Draft) -> dict[str, JobState]:
@@ -357,6 +361,13 @@ def _newcomers(draft: Draft) -> dict[str, JobState]:
         return {}
     came = (ledger.jobs[fact.job] for fact in draft.facts if isinstance(fact, CAME))
     return {state.job: state for state in came if state.phase is Phase.PENDING}
+
+
+def _kept_to(ledger: Ledger, state: JobState) -> str:
+    """Which part of the cluster a gang that is never preempted may have."""
+    if not any_cells(ledger):
+        return ""
+    return "its cells" if only_at_home(ledger, state) else "what no cell needs"
 
 
 def _asked_as(ledger: Ledger, standing: Standing) -> Line | str:

@@ -16,7 +16,7 @@ from math import inf
 from operator import attrgetter
 
 from gantree.core.draft import Draft
-from gantree.core.guests import owns_cells
+from gantree.core.guests import only_at_home
 from gantree.core.ledger import BOOKING, CLAIM, Ledger
 from gantree.core.state import Booking, JobState
 from gantree.core.ways import answers
@@ -308,7 +308,7 @@ def waits_for_room(ledger: Ledger, state: JobState) -> bool:
     A limit of its own is no such thing: while its queue uses that up, room that were held for it would be idle. Nor is
     room that a gang may not take: one that can never be told to leave stays in the cells of its queue.
     """
-    if not state.spec.preemptible and owns_cells(ledger, state.spec.queue):
+    if only_at_home(ledger, state):
         return False
     as_written = ledger.accounts.admission(state, ledger.accounts.asked(state))
     if not _lacks_room(as_written):

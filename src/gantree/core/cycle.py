@@ -20,7 +20,7 @@ which may be forgotten at any time.
 Room that is given up is held for its claimant; claims are settled before anything else is placed.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from functools import partial
 from math import inf
 
@@ -50,7 +50,7 @@ from gantree.planning.rightsize import chooses
 from gantree.policy.boosts import boost_of, next_expiry
 from gantree.policy.order import Line, Position, Standing
 from gantree.policy.rules import Policy
-from gantree.policy.walk import Ask
+from gantree.policy.walk import Ask, Looked
 
 MOST_WALKS = 10_000
 """Walks of one decision. Each begins again only for a fact that the one before recorded, so this is never reached."""
@@ -342,9 +342,13 @@ class _Admits:
         """Changes whenever somebody may be who was not before."""
         return self._awake.grown(self._draft.ledger)
 
-    def those_of(self, queue: int) -> Sequence[Standing]:
+    def those_of(self, queue: int) -> Looked:
         """Those of a queue who are to be looked at."""
         return self._awake.those_of(self._draft, queue, due=self._due)
+
+    def is_open(self, line: Line) -> bool:
+        """Whether somebody of a line might start."""
+        return self._awake.is_open(self._draft, line)
 
     def still(self, standing: Standing) -> bool:
         """Whether one of these still is."""

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gantree.core.bookings import reserved
+from gantree.core.guests import only_at_home
 from gantree.core.holds import lifted, passed_by
-from gantree.core.homes import lost_cells
+from gantree.core.homes import lost_cells, never_at_home, refused_at_home
 from gantree.core.ledger import Ledger
+from gantree.core.rights import MIN_RUN, stoppable_at
 from gantree.core.state import JobState
 from gantree.core.waiting import ahead_of, eligible
 from gantree.core.wanted import Wanted, room_to_come, whom_to_ask
@@ -26,6 +28,7 @@ from gantree.placement.search import fits, place
 from gantree.placement.taste import DEFAULT
 from gantree.planning.preempt import why_not
 from gantree.policy.admission import Admission
+from gantree.text.words import plural
 from gantree.topology.occupancy import Occupancy
 
 AHEAD_SHOWN = 10
@@ -102,6 +105,8 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
     told = _told(ledger, state)
     if told is not None:
         return told
+    if only_at_home(ledger, state):  # who runs elsewhere is not what it waits for
+        return None
     if _never_starts(ledger, state) or _in_turn(ledger, state, ahead_of(ledger, state, now), now):
         return None
     found = reserved(ledger, state, now, DEFAULT, can_promise=False)
@@ -112,6 +117,8 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
 
 def _never_starts(ledger: Ledger, state: JobState) -> bool:
     """Whether a waiting job starts in none of its ways, whoever ends."""
+    if only_at_home(ledger, state):
+        return never_at_home(ledger, state)
     if no_way(ledger, state.spec) is not None:
         return True
     for way, admission in answers(ledger, state):
@@ -147,7 +154,7 @@ def _present(state: JobState) -> str:
     assert state.placement is not None
     domain, nodes = state.placement.domain, state.placement.gpus_of_node()
     where = f"{domain.tier} {domain.name}".strip()
-    on = f"on {len(nodes)} node{'' if len(nodes) == 1 else 's'} in one {where}"
+    on = f"on {plural(len(nodes), 'node')} in one {where}"
     held = f"Holds {_what_is_held(state.placement)} {on}, attempt {state.attempt}"
     if state.phase is Phase.SAVING:
         return f"{held}; was asked to save a checkpoint{_for_whom(state)} and will then stop."
@@ -164,7 +171,7 @@ def _what_is_held(placement: Placement) -> str:
     whole = sum(len(member.gpus) for member in members)
     parts = Counter(f"{member.share.compute:g} of a GPU" for member in members if member.share)
     parts.update(f"an instance {part.profile}" for member in members for part in member.mig)
-    found = [f"{whole} GPU{'' if whole == 1 else 's'}"] if whole or not parts else []
+    found = [plural(whole, "GPU")] if whole or not parts else []
     found += [part if times == 1 else f"{times} times {part}" for part, times in parts.items()]
     return " and ".join(found)
 
@@ -225,13 +232,15 @@ def _refusal(
     ledger: Ledger, state: JobState, now: float
 ) -> tuple[Refused | None, tuple[tuple[str, str], ...]]:
     """The verdict on the gang now, None if it would start; and who would have to end for it."""
+    if only_at_home(ledger, state):
+        return refused_at_home(ledger, state, now), ()
     closed = no_way(ledger, state.spec)
     if closed is not None:
         return closed, ()
     ways = answers(ledger, state)
     admitted = [each for each in ways if not each[1].refused]
     if not admitted:
-        return _refused_by_queue(ways[0][1]), ()
+        return _beyond_quota(ledger, state, ways[0][1], now)
     with lifted(ledger, passed_by(ledger, state, now)) as rooms:
         verdicts = [_verdict(ledger, state, rooms, way) for way, _ in admitted]
     if None in verdicts:
@@ -239,6 +248,40 @@ def _refusal(
     (_, admission), verdict = admitted[0], verdicts[0]
     assert verdict is not None
     return _beyond_room(ledger, state, admission, verdict, now)
+
+
+def _beyond_quota(
+    ledger: Ledger, state: JobState, admission: Admission, now: float
+) -> tuple[Refused, tuple[tuple[str, str], ...]]:
+    """The verdict on a gang that its queue refuses; and who would make way for it but for a minimum run time."""
+    refused = _refused_by_queue(admission)
+    young = () if admission.never else _too_young(ledger, state, admission, now)
+    if not young:
+        return refused, ()
+    wait_s = max(stoppable_at(ledger.jobs[job], ledger.policy) for job in young) - now
+    may = f"{', '.join(young)} may be stopped for it in {wait_s:.0f} s, after the minimum run time"
+    told = replace(refused, sentence=f"{refused.sentence} {may}.")
+    return told, tuple((job, MIN_RUN) for job in young)
+
+
+def _too_young(
+    ledger: Ledger, state: JobState, admission: Admission, now: float
+) -> tuple[str, ...]:
+    """Those whom only a minimum run time protects, as many as must end for the gang's queue to admit it, if that is so.
+
+    Who has the least of it left comes first; () where it would be refused all the same.
+    """
+    accounts = ledger.accounts
+    asked = whom_to_ask(
+        ledger, Wanted.of(ledger, state, state.spec, admission), now, everybody=True
+    )
+    gone = [victim.owner for victim in asked.victims]
+    young = [each.victim.owner for each in asked.forbidden if each.because == MIN_RUN]
+    young.sort(key=lambda job: stoppable_at(ledger.jobs[job], ledger.policy))
+    for count in range(len(young) + 1):
+        if not accounts.admission(state, accounts.asked(state), [*gone, *young[:count]]).refused:
+            return tuple(young[:count])
+    return ()
 
 
 def _beyond_room(

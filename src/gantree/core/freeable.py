@@ -21,6 +21,7 @@ from gantree.core.ledger import BOOKING, CLAIM, Ledger
 from gantree.core.over import Over
 from gantree.core.rights import borrowers, overrules
 from gantree.core.state import JobState
+from gantree.core.waiting import eligible
 from gantree.core.wakes import Wakes
 from gantree.core.wanted import in_the_way, room_to_come
 from gantree.core.ways import answers
@@ -92,15 +93,20 @@ class Freeable:
                 self._in_vain.clear()
         return self._grown
 
-    def may_make_room(self, ledger: Ledger, line: Line, wakes: Wakes, over: Over) -> bool:
-        """Whether others might give up enough for a line."""
+    def may_make_room(
+        self, ledger: Ledger, line: Line, wakes: Wakes, over: Over, now: float
+    ) -> bool:
+        """Whether others might give up enough for a line.
+
+        A no is kept if its first may start: who takes free room takes it from one that may not, and might be stopped.
+        """
         self.grown(ledger)
         head = ledger.lines[line][0].job
         if self._in_vain.get(line) == head:
             return False
         self._count(ledger)
         may = self._judge(ledger, line, wakes, over)
-        if not may:
+        if not may and eligible(ledger, ledger.jobs[head], now):
             self._in_vain[line] = head
         return may
 

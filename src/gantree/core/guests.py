@@ -19,6 +19,11 @@ def owns_cells(ledger: Ledger, queue: str) -> bool:
     return any(rule.cells for rule in ledger.policy.queues if rule.path == queue)
 
 
+def only_at_home(ledger: Ledger, state: JobState) -> bool:
+    """Whether a gang runs in the cells of its queue or not at all: elsewhere it might have to leave, and never does."""
+    return not state.spec.preemptible and owns_cells(ledger, state.spec.queue)
+
+
 def any_cells(ledger: Ledger) -> bool:
     """Whether any queue owns cells."""
     return any(rule.cells for rule in ledger.policy.queues)

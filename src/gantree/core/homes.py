@@ -36,7 +36,8 @@ from gantree.model.facts import (
 )
 from gantree.model.phases import Phase, StopCause
 from gantree.model.placements import Placement
-from gantree.placement.taste import Taste
+from gantree.model.verdicts import Gate, Refused
+from gantree.placement.taste import DEFAULT, Taste
 from gantree.planning.cells import (
     CellBook,
     CellView,
@@ -127,9 +128,9 @@ class Homes:
 
     def _closes(self, ledger: Ledger, queue: str, state: JobState) -> bool:
         """Whether nobody of the queue passes a job that cannot go home now: not where it never can."""
-        return self._policy.backfill.overtake == "none" and self._may_ever(ledger, queue, state)
+        return self._policy.backfill.overtake == "none" and self.may_ever(ledger, queue, state)
 
-    def _may_ever(self, ledger: Ledger, queue: str, state: JobState) -> bool:
+    def may_ever(self, ledger: Ledger, queue: str, state: JobState) -> bool:
         """Whether the empty private cluster of a queue would hold a job."""
         book, spec = self._book_of(ledger), state.present
         key = queue, state.signature, spec.members
@@ -181,14 +182,13 @@ class Homes:
                 self._bind(draft, queue, stays)
                 draft.record(GangAtHome(at=draft.now, job=state.job, attempt=state.attempt))
                 return True
-        plan = self._plan(draft, queue, state)
+        plan = self.plan(ledger, queue, state, draft.now)
         if plan is not None:
             self._take_home(draft, queue, state, plan)
         return plan is not None
 
-    def _plan(self, draft: Draft, queue: str, state: JobState) -> HomePlan | None:
+    def plan(self, ledger: Ledger, queue: str, state: JobState, now: float) -> HomePlan | None:
         """A place at home for a job; None where there is none, or none without somebody who could stop it in turn."""
-        ledger, now = draft.ledger, draft.now
         without = () if state.phase is Phase.PENDING else (state.job,)
         plan = home(self._view(ledger, now, without), queue, state.present, self._taste)
         if plan is None or not self._kept(ledger, state, plan.evict, now):
@@ -218,7 +218,7 @@ class Homes:
     ) -> bool:
         """Whether another job of the queue goes before one, and may go home as soon as it holds what it has claimed."""
         before = ledger.accounts.goes_before(other, _as_if_it_waited(ledger, state, now))
-        return before and self._may_ever(ledger, state.spec.queue, other)
+        return before and self.may_ever(ledger, state.spec.queue, other)
 
     def _take_home(self, draft: Draft, queue: str, state: JobState, plan: HomePlan) -> None:
         """Bind the cells of a plan and start its job there; or claim the place, if guests have to leave it first."""
@@ -287,6 +287,24 @@ def lost_cells(ledger: Ledger) -> tuple[Cell, ...]:
     if ledger.occupancy is None or not any_cells(ledger):
         return ()
     return seen(ledger, book_of(ledger), 0.0).lost
+
+
+def refused_at_home(ledger: Ledger, state: JobState, now: float) -> Refused | None:
+    """Why a gang that runs at home only does not start there; None where it would."""
+    queue, homes = state.spec.queue, Homes(ledger.policy, DEFAULT)
+    if homes.plan(ledger, queue, state, now) is not None:
+        return None
+    owned = next(rule.cells for rule in ledger.policy.queues if rule.path == queue)
+    cells = ", ".join(f"{tier}: {count}" for tier, count in owned)
+    never = not homes.may_ever(ledger, queue, state)
+    why = "would not hold it if they were empty" if never else "have no room for it now"
+    told = f"is never preempted, so it runs in the cells of its queue only ({cells}), and these"
+    return Refused(Gate.QUOTA, f"Waiting: {told} {why}.", never=never)
+
+
+def never_at_home(ledger: Ledger, state: JobState) -> bool:
+    """Whether the cells of its queue would not hold a job if they were empty."""
+    return not Homes(ledger.policy, DEFAULT).may_ever(ledger, state.spec.queue, state)
 
 
 def _is_free(ledger: Ledger, placement: Placement) -> bool:

@@ -61,6 +61,7 @@ from gantree.model.placements import Placement
 from gantree.placement.wish import read_wish
 from gantree.policy.boosts import boost_of
 from gantree.policy.rules import Policy
+from gantree.text.words import plural
 
 FAILURES = frozenset({StopCause.RANK_FAILED, StopCause.START_FAILED, StopCause.MEMBER_LOST})
 GOES_ON = frozenset({StopCause.PREEMPTED, StopCause.RESIZED, StopCause.MOVED})
@@ -368,7 +369,7 @@ def _restart_or_fail(draft: Draft, state: JobState, cause: StopCause, code: int)
     if failures > restarts.limit:
         why = state.reason or f"{cause} (exit code {code})"
         if restarts.limit:
-            why += f", after {restarts.limit} restarts"
+            why += f", after {plural(restarts.limit, 'restart')}"
         end_job(draft, state, Phase.FAILED, code, why)
         return
     doublings = min(max(0, failures - 1), MOST_DOUBLINGS)

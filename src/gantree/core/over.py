@@ -2,10 +2,10 @@
 
 More is refused wherever less was: so a queue remembers the amounts that it was refused, and whoever asks as much of
 everything that quotas count has the same answer. Where somebody has a claim, whose room counts for some and not for
-others, the answer is kept for its own line alone.
+others, the answer is kept for its own line alone, and while the same claims are for what is owed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from gantree.core.ledger import Ledger
 from gantree.planning.rightsize import chooses
@@ -20,7 +20,7 @@ class Over:
     """Refusals by quota. Each counts with the version of the queue's quota at its time."""
 
     def __init__(self) -> None:
-        self._version_of_line: dict[Line, int] = {}
+        self._version_of_line: dict[Line, tuple[object, ...]] = {}
         self._refused: dict[tuple[int, bool], tuple[int, list[Vector]]] = {}
         self._asked_of_signature: dict[int, Vector | None] = {}
 
@@ -30,7 +30,7 @@ class Over:
         if known is None and line not in self._version_of_line:
             return False
         version = ledger.accounts.quota.version_of(line.queue)
-        if self._version_of_line.get(line) == version:
+        if self._version_of_line.get(line) == (version, *_claims(ledger)):
             return True
         if known is None or known[0] != version or ledger.claims:
             return False
@@ -40,7 +40,7 @@ class Over:
     def refused(self, ledger: Ledger, line: Line) -> None:
         """The quota has said no to every way of a line."""
         version = ledger.accounts.quota.version_of(line.queue)
-        self._version_of_line[line] = version
+        self._version_of_line[line] = (version, *_claims(ledger))
         asked = None if ledger.claims else self._asked(ledger, line)
         if asked is None:
             return
@@ -59,6 +59,11 @@ class Over:
             told = tuple(asked.get(what, 0.0) for what in ledger.accounts.quota.resources)
             self._asked_of_signature[line.signature] = None if several else told
         return self._asked_of_signature[line.signature]
+
+
+def _claims(ledger: Ledger) -> Iterator[tuple[str, bool]]:
+    """Who has a claim, and whether it is for what is owed: only then it counts for all."""
+    return ((job, ledger.accounts.is_due(ledger.jobs[job])) for job in ledger.claims)
 
 
 def _as_much(asked: Vector, refused: Vector) -> bool:

@@ -18,6 +18,8 @@ from gantree.core.state import JobState
 from gantree.policy.order import DAY_S, Merits
 from gantree.policy.rules import Policy
 
+MIN_RUN = "min_run"
+"""Why a gang may not be stopped that has not run for the minimum time yet."""
 SETTLED_S = 1e-3
 """Seconds after a crossing at which it is certainly seen, whatever was lost in rounding."""
 
@@ -37,7 +39,7 @@ def objection(ledger: Ledger, state: JobState, other: JobState, now: float) -> t
         return because, max(moment, stoppable)
     assert other.placed_at is not None
     young = now < other.placed_at + ledger.policy.min_run_s
-    return ("min_run" if young else "budget"), stoppable
+    return (MIN_RUN if young else "budget"), stoppable
 
 
 def no_right(ledger: Ledger, state: JobState, other: JobState, now: float) -> tuple[str, float]:

@@ -28,7 +28,7 @@ from math import inf
 import numpy as np
 
 from gantree.core.draft import Draft
-from gantree.core.guests import any_cells, book_of, owns_cells, seen, spares_cells
+from gantree.core.guests import any_cells, book_of, only_at_home, seen, spares_cells
 from gantree.core.holds import lifted, passed_by
 from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import save_then_stop, start
@@ -63,7 +63,7 @@ def make_room(draft: Draft, wanted: Wanted, taste: Taste) -> tuple[bool, float |
     moving some may gain.
     """
     ledger, moves_at = draft.ledger, inf
-    if _only_at_home(ledger, wanted):
+    if only_at_home(ledger, wanted.state):
         return False, None
     later = room_to_come(ledger, wanted.state)
     if _admitted(wanted):
@@ -78,14 +78,9 @@ def make_room(draft: Draft, wanted: Wanted, taste: Taste) -> tuple[bool, float |
         moment = min(inf if asked.later is None else asked.later, moves_at)
         return False, None if moment == inf else moment
     if not _is_in_time(draft, wanted, plan.placement, [victim.owner for victim in plan.victims]):
-        return False, None
+        return False, ledger.bookings[wanted.state.job].starts_at
     _stop_for(draft, wanted, plan, taste)
     return True, None
-
-
-def _only_at_home(ledger: Ledger, wanted: Wanted) -> bool:
-    """Whether a gang runs in the cells of its queue or not at all: elsewhere it might have to leave, and never does."""
-    return not wanted.state.spec.preemptible and owns_cells(ledger, wanted.state.spec.queue)
 
 
 def _planned(
@@ -239,7 +234,7 @@ def defragmentation(
 def _moves(
     ledger: Ledger, wanted: Wanted, later: Occupancy, now: float, taste: Taste, gain_gpu_s: float
 ) -> MovePlan | None:
-    if _only_at_home(ledger, wanted):
+    if only_at_home(ledger, wanted.state):
         return None
     movable = [
         Movable(

@@ -9,6 +9,7 @@ from gantree.formats.forms import only_document, read_form, refuse
 from gantree.model.cluster import Link
 from gantree.model.errors import Problem
 from gantree.text.document import read_documents
+from gantree.text.words import plural
 from gantree.topology.calibration import Calibration, MeasuredRow
 
 MAX_CALIBRATION_FILE_BYTES = 4 * 1024 * 1024
@@ -21,7 +22,7 @@ def read_calibration(text: str, source: str) -> Calibration:
     document = only_document(CalibrationForm, documents, problems)
     form = read_form(CalibrationForm, document, problems) if document else None
     problems += [
-        row.problem("nodes", f"`{row.nodes}`", f"at most its {row.ranks} ranks")
+        row.problem("nodes", f"`{row.nodes}`", f"at most its {plural(row.ranks, 'rank')}")
         for row in (form.rows if form else ())
         if row.nodes > row.ranks and not {"nodes", "ranks"} & row.lost
     ]

@@ -24,7 +24,7 @@ from gantree.model.cluster import Machine
 from gantree.model.errors import Problem
 from gantree.model.placements import FABRIC_TIER
 from gantree.text.hostlists import BadHostlist, count_nodes, expand
-from gantree.text.words import did_you_mean
+from gantree.text.words import did_you_mean, plural
 
 MachineOfNode = Mapping[str, Machine | None]
 """The machine of each node; None where it could not be read."""
@@ -225,11 +225,11 @@ def _member_problems(
             yield _unknown_node(torus, "nodes", name, machine_of_node)
         machine = machine_of_node.get(name)
         if axes_are_right and machine is not None and each not in (1, machine.gpus):
-            found = f"{each} GPUs of a node ({name} has {machine.gpus})"
+            found = f"{plural(each, 'GPU')} of a node ({name} has {machine.gpus})"
             yield torus.problem("host", found, f"{machine.gpus} in all, or 1 along each axis")
     points = prod(torus.dims) // each
     if axes_are_right and points != len(names):
-        found = f"{len(names)} nodes"
+        found = f"{plural(len(names), 'node')}"
         yield torus.problem("nodes", found, f"{points}, as many as dims / host")
 
 

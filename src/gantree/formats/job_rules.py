@@ -18,7 +18,7 @@ from gantree.formats.job_form import (
 )
 from gantree.formats.topology_rules import topology_problems
 from gantree.model.errors import Problem
-from gantree.text.words import NAME_PATTERN, did_you_mean
+from gantree.text.words import NAME_PATTERN, did_you_mean, plural
 from gantree.topology.gpu_models import gpu_model
 from gantree.topology.mig import mig_table
 
@@ -153,7 +153,7 @@ def _elastic_problems(form: JobForm) -> Iterator[Problem]:
         members = sum(role.members for role in form.gang)
         if not elastic.min <= members <= elastic.max:
             field = "min" if members < elastic.min else "max"
-            allowed = f"min and max around the {members} members of the gang"
+            allowed = f"min and max around the {plural(members, 'member')} of the gang"
             yield elastic.problem(field, f"`{getattr(elastic, field)}`", allowed)
 
 

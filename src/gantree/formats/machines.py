@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence, Sized
 from gantree.formats.cluster_form import MAX_GPUS_OF_A_MACHINE, MAX_NICS_OF_A_MACHINE, MachineForm
 from gantree.model.cluster import Machine, Nic
 from gantree.model.errors import Problem
+from gantree.text.words import plural
 from gantree.topology import catalog
 
 MAX_KEY = 900
@@ -60,9 +61,9 @@ def machine_problems(form: MachineForm) -> list[Problem]:
 def _shape_problems(form: MachineForm, field: str, matrix: Sequence[Sized]) -> list[Problem]:
     """Return where a matrix has not a row and a column for each GPU."""
     if len(matrix) != form.gpus:
-        allowed = f"{form.gpus} rows, one for each GPU"
-        return [form.problem(field, f"{len(matrix)} rows", allowed)]
-    allowed = f"{form.gpus} columns, one for each GPU"
+        allowed = f"{plural(form.gpus, 'row')}, one for each GPU"
+        return [form.problem(field, f"{plural(len(matrix), 'row')}", allowed)]
+    allowed = f"{plural(form.gpus, 'column')}, one for each GPU"
     return [
         form.problem(field, f"{len(row)} columns", allowed, at=(a,))
         for a, row in enumerate(matrix)

@@ -18,7 +18,7 @@ LAST_KEY = "arrival"
 
 def policy_problems(form: RulesForm, known: Mapping[str, int]) -> list[Problem]:
     """Return everything wrong between the fields of a policy. known are the priority classes that it adds to."""
-    classes = [*known, *form.priorities]
+    classes = list(dict.fromkeys((*known, *form.priorities)))
     return [
         *_order_problems(form),
         *_level_problems(form),

@@ -9,7 +9,7 @@ from math import prod
 from gantree.formats.job_form import JobForm, RoleForm
 from gantree.formats.topology_form import ANY_BOX, SlicesForm, TopologyForm
 from gantree.model.errors import Problem
-from gantree.text.words import did_you_mean
+from gantree.text.words import did_you_mean, plural
 
 
 def topology_problems(form: JobForm) -> Iterator[Problem]:
@@ -78,7 +78,7 @@ def _box_problems(form: JobForm) -> Iterator[Problem]:
     elif box and size != gpus and role.members % size:
         found += f", of size {size}"
         allowed = (
-            f"a box of {gpus} GPUs ({role.members} x {role.each.gpus}), or of nodes over which "
+            f"a box of {plural(gpus, 'GPU')} ({role.members} x {role.each.gpus}), or of nodes over which "
             f"{role.members} members are spread evenly"
         )
     else:

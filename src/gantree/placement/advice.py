@@ -134,7 +134,9 @@ def _in_words(key: str, value: PatchValue) -> str:
         return f"with slices in one {tiers} each" if tiers else "without slices"
     if key == SPREAD:
         if isinstance(value, Spread):
-            return f"with up to {value.at_most} members in one {value.tier}"
+            return (
+                f"with up to {value.at_most} member{'s' * (value.at_most != 1)} in one {value.tier}"
+            )
         return "if not spread"
     assert key == APART, f"{key} is no patch of these"
     others = [name for wish in _several(value) if isinstance(wish, Apart) for name in wish.jobs]

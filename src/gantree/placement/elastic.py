@@ -24,6 +24,7 @@ from gantree.placement.search import find, fits, place
 from gantree.placement.shrunk import shrunk
 from gantree.placement.sizes import Priced, best_of, resized, sizes_of
 from gantree.placement.taste import DEFAULT, Taste
+from gantree.text.words import plural
 from gantree.topology.occupancy import Occupancy
 
 __all__ = [
@@ -73,7 +74,7 @@ def _refused_at(occupancy: Occupancy, smallest: Job, taste: Taste) -> Refused:
     if refused.gate is Gate.SHAPE:
         return refused
     verdict, colon, why = refused.sentence.partition(":")
-    members = f"{smallest.members} member{'s' * (smallest.members != 1)}"
+    members = f"{plural(smallest.members, 'member')}"
     return replace(refused, sentence=f"{verdict}, even with {members}{colon}{why}")
 
 

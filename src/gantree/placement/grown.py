@@ -27,6 +27,7 @@ from gantree.placement.locality import fetch_s_of_node
 from gantree.placement.members import placement_of
 from gantree.placement.problem import Problem
 from gantree.placement.wish import RoleWish, Wish
+from gantree.text.words import plural
 from gantree.topology.fabric import BoolArray, IntArray
 from gantree.topology.masks import gpus_of, mask_of
 from gantree.topology.occupancy import Occupancy
@@ -43,7 +44,7 @@ def grown(occupancy: Occupancy, job: Job, placement: Placement, members: int) ->
     asked, more = standing.asked(members), members - standing.size
     if more < 0:
         raise BadInput(
-            f"job {job.name}: {members} members; it has {standing.size}: `shrunk` takes some away"
+            f"job {job.name}: {plural(members, 'member')}; it has {standing.size}: `shrunk` takes some away"
         )
     if not more:
         return placement

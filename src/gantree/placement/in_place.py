@@ -14,6 +14,7 @@ from gantree.model.placements import GpuChange, MemberPlacement, Placement
 from gantree.placement.preferred import wishes
 from gantree.placement.sizes import resized
 from gantree.placement.wish import RoleWish, Wish
+from gantree.text.words import plural
 from gantree.topology.cost import predict
 from gantree.topology.fabric import Fabric
 
@@ -65,7 +66,7 @@ class Standing:
         elastic, name = self.job.elastic, self.job.name
         if elastic is not None and not elastic.min <= members <= elastic.max:
             allowed = f"{elastic.min} to {elastic.max}, as elastic says"
-            raise BadInput(f"job {name}: {members} members; allowed: {allowed}")
+            raise BadInput(f"job {name}: {plural(members, 'member')}; allowed: {allowed}")
         return resized(self.job, members)
 
     def wishes(self, asked: Job) -> Iterator[Wish]:
@@ -75,7 +76,9 @@ class Standing:
         """
         *stricter, plain = wishes(self.fabric, asked)
         if plain.contradiction:
-            raise BadInput(f"job {asked.name}: {asked.members} members: {plain.contradiction}")
+            raise BadInput(
+                f"job {asked.name}: {plural(asked.members, 'member')}: {plain.contradiction}"
+            )
         yield from (wish for wish in (*stricter, plain) if self._keeps(wish))
 
     def _keeps(self, wish: Wish) -> bool:

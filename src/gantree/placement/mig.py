@@ -171,7 +171,8 @@ def until_cut_s(before: NodeState, after: NodeState) -> float:
 @lru_cache(maxsize=1 << 14)
 def _changes(before: NodeState, after: NodeState) -> tuple[_Change, ...]:
     changes: list[_Change] = []
-    for gpu, (old, new) in enumerate(zip(before.gpus, after.gpus, strict=True)):
+    for gpu, (was, now) in enumerate(zip(before.gpus, after.gpus, strict=True)):
+        old, new = was.really, now.really
         there = {MigPart(gpu, one.profile, one.start) for one in old.instances}
         stays = {MigPart(gpu, one.profile, one.start) for one in new.instances}
         destroy = tuple(sorted(there - stays, key=_by_start))

@@ -232,7 +232,7 @@ class Packing:
 def _gpu_with(state: NodeState, shape: Shape, left: int) -> int | None:
     """The first GPU that has so much left and takes the share; None where tenants share those in another way."""
     sharing = sharing_of(state.rules)
-    for number, gpu in enumerate(state.gpus):
+    for number, gpu in enumerate(state.for_shares()):
         if milli_left(sharing, gpu) == left and share_on(state, shape, number) is not None:
             return number
     return None

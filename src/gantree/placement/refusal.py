@@ -47,7 +47,7 @@ from gantree.placement.nearest import (
 from gantree.placement.on_empty import OnEmpty
 from gantree.placement.slots import slots_of
 from gantree.placement.wish import RoleWish, Wish
-from gantree.text.words import did_you_mean
+from gantree.text.words import did_you_mean, plural
 from gantree.topology.fabric import BoolArray, Fabric
 from gantree.topology.occupancy import Occupancy
 
@@ -328,7 +328,7 @@ def _not_spread(where: Occupancy, wish: Wish) -> Told | None:
             tier, most, room = room_when_spread(where, wish, role)
             if room < role.members:
                 told = (
-                    f"needs room for {role.members} members of role {role.name}, at most {most} in one "
+                    f"needs room for {plural(role.members, 'member')} of role {role.name}, at most {most} in one "
                     f"{where.fabric.tiers[tier]}; so spread there is room for {room}"
                 )
                 return told, Shortage("members", role.members - room)
@@ -339,13 +339,13 @@ def _scattered(where: Occupancy, wish: Wish) -> Told:
     """What is free lies in pieces too small for members, which nothing else binds together."""
     asked, room = sum(role.members for role in wish.roles), members_with_room(where, wish)
     if not any(role.shape.gpus for role in wish.roles):
-        told = f"needs room for {asked} members, each on one node"
+        told = f"needs room for {plural(asked, 'member')}, each on one node"
         short = Shortage("members", asked - room) if room < asked else None
         return (
             f"{told}; there is {f'room for {room} of them' if short else 'not for all roles side by side'}",
             short,
         )
-    told = f"needs GPUs for {asked} members, each on one node; {_there_is(where)}"
+    told = f"needs GPUs for {plural(asked, 'member')}, each on one node; {_there_is(where)}"
     if room >= asked:
         return f"{told}, but not for all roles side by side", None
     return f"{told}, in pieces for {room} of them", Shortage("members", asked - room)
@@ -354,7 +354,7 @@ def _scattered(where: Occupancy, wish: Wish) -> Told:
 def _not_in_one(where: Occupancy, wish: Wish, nearest: Roomiest) -> Told:
     """What must be in one domain is free in no one domain."""
     members, gpus = asked_together(wish)
-    what = _gpus(gpus) if gpus else f"{members} member{'s' * (members > 1)}"
+    what = _gpus(gpus) if gpus else f"{plural(members, 'member')}"
     told = (
         f"needs {what} in one {domain_word(where.fabric, wish)}; {_there_is(where)}, "
         f"the roomiest, {nearest.tier} {nearest.name}, has {nearest.free_gpus}"
@@ -362,7 +362,7 @@ def _not_in_one(where: Occupancy, wish: Wish, nearest: Roomiest) -> Told:
     if nearest.free_gpus < gpus:
         return told, Shortage("gpus", gpus - nearest.free_gpus)
     if nearest.members < members:
-        told = f"{told}, in pieces for {nearest.members} members"
+        told = f"{told}, in pieces for {plural(nearest.members, 'member')}"
         return told, Shortage("members", members - nearest.members)
     spread = ", spread" if any(role.is_limited for role in wish.roles) else ""
     return f"{told}, but not in the slices{spread} or for the roles asked", None
@@ -376,4 +376,4 @@ def _there_is(where: Occupancy) -> str:
 
 
 def _gpus(count: int) -> str:
-    return f"{count} GPU{'s' * (count != 1)}"
+    return f"{plural(count, 'GPU')}"

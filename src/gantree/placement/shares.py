@@ -8,7 +8,8 @@ GPU itself, is in `placement.mig`; what is held of a GPU in `topology.parts`.
     amounts     gpu_share of the compute and gpu_memory_GiB of the memory. Who names one of the two gets as large a part
                 of the other. Together the tenants of a GPU hold no more than it has.
     way         All tenants of a GPU share it the same way: the GPU is under MPS or it is not. The first tenant decides;
-                where it admits several, the way that the node names first. A GPU in MIG mode is not shared.
+                where it admits several, the way that the node names first. A GPU in MIG mode is shared where nothing of
+                it is held and MIG mode may be switched off; of equal GPUs those that are out of it come first.
     tenants     At most as many as the node says, and under MPS as many clients as its server takes.
     apart       Ranks that talk to each other never share a GPU: NCCL refuses two ranks on one ("Duplicate GPU
                 detected", ncclInvalidUsage).
@@ -173,7 +174,7 @@ def count(state: NodeState, shape: Shape, apart: bool, within: int = -1) -> int:
         return 0
     on_each = (
         share.members_on(sharing, gpu)
-        for number, gpu in enumerate(state.gpus)
+        for number, gpu in enumerate(state.for_shares())
         if within >> number & 1
     )
     return sum(min(members, 1) if apart else members for members in on_each)
@@ -195,7 +196,7 @@ def choose(
         gpu = tightest(state, sharing, share, closed)
         if gpu is None:
             return None
-        part = share.part(gpu, state.gpus[gpu])
+        part = share.part(gpu, state.for_shares()[gpu])
         parts.append(part)
         state = state.take_share(part)
         if apart:
@@ -207,9 +208,10 @@ def share_on(state: NodeState, shape: Shape, gpu: int) -> SharePart | None:
     """The part of one member that is to have this GPU; None where it has no room. The member is no rank of a gang."""
     sharing = sharing_of(state.rules)
     share = Share.of(sharing, shape, apart=False)
-    if share is None or not share.members_on(sharing, state.gpus[gpu]):
+    here = state.for_shares()[gpu]
+    if share is None or not share.members_on(sharing, here):
         return None
-    return share.part(gpu, state.gpus[gpu])
+    return share.part(gpu, here)
 
 
 def tightest(
@@ -217,11 +219,11 @@ def tightest(
 ) -> int | None:
     """The GPU with room for one more on which least is left, the first of equal ones; None without room."""
     fitting = [
-        number
-        for number, gpu in enumerate(state.gpus)
+        (milli_left(sharing, gpu), state.gpus[number].mig, number)
+        for number, gpu in enumerate(state.for_shares())
         if number not in closed and share.members_on(sharing, gpu)
     ]
-    return min(fitting, key=lambda gpu: milli_left(sharing, state.gpus[gpu]), default=None)
+    return min(fitting)[-1] if fitting else None
 
 
 def milli_left(sharing: Sharing, gpu: GpuState) -> int:

@@ -22,6 +22,7 @@ from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.dealing import Deal, Dealt, digits
 from gantree.placement.in_place import Standing, units_of
 from gantree.placement.wish import RoleWish
+from gantree.text.words import plural
 from gantree.topology.cost import GIB, pricer_of
 from gantree.topology.fabric import Fabric, IntArray
 from gantree.topology.occupancy import Occupancy
@@ -40,7 +41,7 @@ def shrunk(occupancy: Occupancy, job: Job, placement: Placement, members: int) -
     asked = standing.asked(members)
     if members > standing.size:
         raise BadInput(
-            f"job {job.name}: {members} members; it has {standing.size}: `grown` adds some"
+            f"job {job.name}: {plural(members, 'member')}; it has {standing.size}: `grown` adds some"
         )
     if members == standing.size:
         return placement

@@ -25,6 +25,7 @@ from gantree.model.errors import BadInput
 from gantree.model.jobs import Elastic, Job, Traffic
 from gantree.model.placements import Placement
 from gantree.placement.wish import slices_of
+from gantree.text.words import plural
 from gantree.topology.traffic import micro_batches, ways_of
 
 ALIKE = 0.01
@@ -50,7 +51,8 @@ def resized(job: Job, members: int) -> Job:
     role, before = job.roles[0], job.roles[0].members
     if len(job.roles) != 1 or members < 1:
         raise BadInput(
-            f"job {job.name}: {members} members: only a gang of one role has another size, of 1 member or more"
+            f"job {job.name}: {plural(members, 'member')}: only a gang of one role has another size, "
+            "of 1 member or more"
         )
     if members == before:
         return job
@@ -71,7 +73,7 @@ def _ways(job: Job, axis: str, ways: int, members: int) -> tuple[str, int]:
         return axis, ways
     if ways * members % before:
         raise BadInput(
-            f"job {job.name}: {members} members: data {ways} of {before} members would become "
+            f"job {job.name}: {plural(members, 'member')}: data {ways} of {plural(before, 'member')} would become "
             f"{ways * members / before:g} ways; allowed: sizes at which they are whole"
         )
     return axis, ways * members // before

@@ -23,6 +23,7 @@ from gantree.placement.torus_largest import Room, largest_below, legal_shapes, r
 from gantree.placement.torus_members import placement_of_cut
 from gantree.placement.torus_room import cells_for
 from gantree.placement.wish import Wish
+from gantree.text.words import counted, plural
 from gantree.topology.fabric import IntArray
 from gantree.topology.occupancy import Occupancy
 from gantree.topology.torus_pieces import Pieces, pieces_of
@@ -104,15 +105,13 @@ def _illegal(occupancy: Occupancy, ask: Ask, wish: Wish) -> Refused:
     told = _why_illegal(kinds, ask)
     if ways and ask.box:
         shapes = dict.fromkeys(by_name(way.shape) for _, way in ways)
-        told += f"; boxes of {ask.gpus} GPUs: {', '.join(shapes)}"
+        told += f"; boxes of {plural(ask.gpus, 'GPU')}: {', '.join(shapes)}"
     return _refused(occupancy, ask, wish, ways, _Cause(Gate.SHAPE, told, None, never=True))
 
 
 def _why_illegal(kinds: tuple[Pieces, ...], ask: Ask) -> str:
     if not ask.box:
-        return (
-            f"no torus is cut into boxes for {_members(ask)} ({ask.gpus} GPUs){_sizes(kinds, ask)}"
-        )
+        return f"no torus is cut into boxes for {_members(ask)} ({plural(ask.gpus, 'GPU')}){_sizes(kinds, ask)}"
     box = by_name(ask.box)
     if any(pieces.like.is_legal(ask.box) for pieces in kinds):
         return f"a box of {box} is not made of {_members(ask)}"
@@ -155,9 +154,9 @@ def _eligible(occupancy: Occupancy, ask: Ask, ways: Ways) -> IntArray:
 def _lack_of_room(occupancy: Occupancy, ask: Ask, nodes: IntArray) -> _Cause | None:
     """The first resource of which less is free on these nodes than the gang asks."""
     shape = SlotShape.of(ask.role.shape, ask.role.shape.models)
-    for name, word, counted, unit in RESOURCES:
-        asked = getattr(shape, counted) * ask.role.members
-        free = int(getattr(occupancy, f"free_{counted}_of_node")[nodes].sum())
+    for name, word, column, unit in RESOURCES:
+        asked = getattr(shape, column) * ask.role.members
+        free = int(getattr(occupancy, f"free_{column}_of_node")[nodes].sum())
         if asked > free:
             return _lack(ask, name, word, asked / unit, free / unit)
     for name, count in ask.role.shape.devices:
@@ -178,14 +177,14 @@ def _lack(ask: Ask, name: str, word: str, asked: float, free: float) -> _Cause:
 def _no_free_box(occupancy: Occupancy, ask: Ask, nodes: IntArray) -> _Cause:
     """All of it is free, but in no box."""
     free = int(occupancy.free_gpus_of_node[nodes].sum())
-    told = f"needs {_a_box(ask)} that is free on one torus; {free} GPUs are free on tori"
+    told = f"needs {_a_box(ask)} that is free on one torus; {counted(free, 'GPU is', 'GPUs are')} free on tori"
     return _Cause(Gate.CONTIGUITY, told, None)
 
 
 def _never_together(ask: Ask, nodes: IntArray) -> _Cause:
     told = (
-        f"needs {_a_box(ask)} on one torus; the empty tori have {len(nodes)} nodes that could hold its members, "
-        f"but nowhere such a box of them"
+        f"needs {_a_box(ask)} on one torus; the empty tori have {plural(len(nodes), 'node')} that could hold its "
+        "members, but nowhere such a box of them"
     )
     return _Cause(Gate.CONTIGUITY, told, None, never=True)
 
@@ -258,12 +257,12 @@ def by_name(shape: Shape) -> str:
 
 
 def _a_box(ask: Ask) -> str:
-    return f"a box of {by_name(ask.box)}" if ask.box else f"any box of {ask.gpus} GPUs"
+    return f"a box of {by_name(ask.box)}" if ask.box else f"any box of {plural(ask.gpus, 'GPU')}"
 
 
 def _members(ask: Ask) -> str:
     members, gpus = ask.role.members, ask.role.shape.gpus
-    return f"{members} member{'s' * (members != 1)} of {gpus} GPU{'s' * (gpus != 1)}"
+    return f"{plural(members, 'member')} of {plural(gpus, 'GPU')}"
 
 
 def _wanted(ask: Ask) -> str:
@@ -282,7 +281,7 @@ def _advice(relaxations: tuple[Relaxation, ...]) -> str:
         if key == BOX and isinstance(value, tuple):
             words.append(f"as a box of {'x'.join(map(str, value))}")
         else:
-            words.append(f"with {value} members")
+            words.append(f"with {value} member{'s' * (value != 1)}")
     return f" Fits now {' and '.join(words)}."
 
 

@@ -22,6 +22,7 @@ from math import lcm
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.jobs import Apart, Job, Role, Shape, Slices, Spread, TopologyWish
 from gantree.placement.inside import ALL, INNER_TIERS, Layers
+from gantree.text.words import plural
 from gantree.topology.fabric import Fabric
 
 ANY_NUMBER = 1 << 40
@@ -266,7 +267,7 @@ def _contradiction(role: Role, bounds: _Bounds) -> str:
     for run in bounds.runs:
         if role.members % run:
             return (
-                f"role {role.name} has {role.members} members, "
+                f"role {role.name} has {plural(role.members, 'member')}, "
                 f"which do not divide into slices of {run}"
             )
     most, whole_at = bounds.most_in_domain, max(bounds.whole_at, bounds.gang_whole_at)

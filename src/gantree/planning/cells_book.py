@@ -16,6 +16,7 @@ from gantree.model.placements import MemberPlacement
 from gantree.placement.devices import INNER_TIERS, inner_domains
 from gantree.policy.cells import NOT_IN_ANY, Cell, Level, cells_of, levels_of, pack
 from gantree.policy.rules import LOOSE, QueueRule
+from gantree.text.words import counted
 from gantree.topology.fabric import Fabric, IntArray
 
 MOST_KEPT_PER_GPU = 4
@@ -122,8 +123,9 @@ class CellBook:
         place = self.place_of_tier(cell.tier)
         assert place is not None, f"{cell} has no level"
         there = int(self.levels[place].whole.sum())
+        cells = f"cell of tier {cell.tier} does", f"cells of tier {cell.tier} do"
         raise BadInput(
-            f"queue {cell.queue}: {cell.number + 1} cells of tier {cell.tier} do not fit cluster "
+            f"queue {cell.queue}: {counted(cell.number + 1, *cells)} not fit cluster "
             f"{self.fabric.cluster.name} beside the cells listed before them ({there} such domains there in all); "
             "own fewer cells, or narrower ones"
         )

@@ -30,6 +30,7 @@ from gantree.placement.taste import DEFAULT, Taste
 from gantree.placement.wish import read_wish
 from gantree.topology.node_room import NodeRoom, mask_of_gpus
 from gantree.topology.occupancy import Occupancy
+from gantree.topology.parts import REST
 
 Members = tuple[MemberPlacement, ...]
 
@@ -215,11 +216,11 @@ class Timeline:
         return [one for one in self._leaving[: self._gone] if one.owner in needed]
 
     def _hold_as_now(self, placement: Placement) -> list[tuple[str, Members]]:
-        """Let places that stand on these nodes hold what they hold now; return what they held instead."""
+        """Let places that stand on these nodes hold what they hold now, but no rests; return what they held instead."""
         nodes = dict.fromkeys(member.node for member in placement.members)
         there = [owner for owner, place in self._standing.items() if place.on(nodes)]
         changed = [(owner, self._room.owners.get(owner, ())) for owner in there]
-        self._hold_all_instead([(owner, self._held_now[owner]) for owner in there])
+        self._hold_all_instead([(owner, _but_rests(self._held_now[owner])) for owner in there])
         return changed
 
     def _hold_all_instead(self, holds: Iterable[tuple[str, Members]]) -> None:
@@ -232,8 +233,7 @@ class Timeline:
 
     def _hold_instead(self, owner: str, members: Members) -> None:
         self._room.give_back(owner)
-        if members:
-            self._room.take(owner, members)
+        self._room.take_free(owner, members)
 
     def _too_near(self, job: Job, placement: Placement) -> Iterator[str]:
         """Those who are gone from whom the gang must be apart, and who held something in a domain of the place."""
@@ -267,6 +267,11 @@ class _Place:
         if len(nodes) < len(mine):
             return [member for node in nodes for member in mine.get(node, ())]
         return [member for node, here in mine.items() if node in nodes for member in here]
+
+
+def _but_rests(members: Members) -> Members:
+    """Without the rests that are kept: a place that was found has room beside what these are kept for."""
+    return tuple(member for member in members if member.role != REST)
 
 
 def _by_node(members: Members) -> dict[str, list[MemberPlacement]]:

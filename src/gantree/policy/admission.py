@@ -7,6 +7,7 @@ from gantree.model.verdicts import Gate
 
 RUNNING, WAITING = "running jobs", "waiting jobs"
 """The resources of refusals by a number of jobs."""
+_COUNTED = frozenset({"GPUs", "CPUs", "NICs", RUNNING, WAITING})
 _IN_WORDS = {"gpus": "GPUs", "cpus": "CPUs", "nics": "NICs", "memory_GiB": "GiB of memory"}
 
 
@@ -49,19 +50,23 @@ class Admission:
         """A part of a sentence for people, without a full stop; "" where it is not refused."""
         if not self.refused:
             return ""
-        what = in_words(self.resource)
         if self.must_be_owed:
             return (
-                f"{self.name} would borrow {_figure(self.short_by)} of {_figure(self.asked)} {what}, "
+                f"{self.name} would borrow {_figure(self.short_by)} of {self._much(self.asked)}, "
                 "and a job that is never preempted must stay within the guarantee"
             )
-        asked, fits = _figure(self.asked), _figure(max(0.0, self.asked - self.short_by))
+        fits = max(0.0, self.asked - self.short_by)
+        asked = f"{_figure(self.asked)} {'is' if self.asked == 1 else 'are'} asked for"
         if self.never:
-            return f"{self.name} may use {fits} {what} at most, {asked} are asked for"
-        used = f"{self.name} uses {_figure(self.used)}"
+            return f"{self.name} may use {self._much(fits)} at most, {asked}"
         if self.gate is Gate.LIMIT:
-            return f"{used} of its limit of {_figure(self.most)} {what}"
-        return f"{used} {what} and can have {fits} more now, {asked} are asked for"
+            return f"{self.name} uses {_figure(self.used)} of its limit of {self._much(self.most)}"
+        return f"{self.name} uses {self._much(self.used)} and can have {_figure(fits)} more now, {asked}"
+
+    def _much(self, amount: float) -> str:
+        what = in_words(self.resource)
+        one = amount == 1 and what in _COUNTED
+        return f"{_figure(amount)} {what.removesuffix('s') if one else what}"
 
 
 OWED = Admission("owed")

@@ -5,15 +5,16 @@ one with the smaller share; among equals the one whose next job goes first. Insi
 placed while the walk goes on changes shares, but only on the path of the queue it was placed in; so each queue keeps a
 heap of its children, and after every job that was looked at only its path is put in order again.
 
-Most jobs of a long queue need not be looked at: `admits` says which might get another answer. It is asked for a queue
-when the walk begins, and again of each job when that would be next in its queue, so that what is placed meanwhile
-counts.
+Most jobs of a long queue need not be looked at: `admits` says which might get another answer, some by themselves, the
+others
+by their line. It is asked for a queue when the walk begins, and again of each job when that would be next in its queue,
+so that what is placed meanwhile counts; a line in which nobody is to be looked at any more is left out as one.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gantree.policy.order import Line, Lines, Position, Standing
 
@@ -63,29 +64,43 @@ def walk(
             closed.add(head.line)
 
 
+class Looked(NamedTuple):
+    """Whom a walk looks at in a queue: some by themselves, in order, and all of some lines."""
+
+    alone: Sequence[Standing] = ()
+    lines: Collection[Line] = ()
+
+
 class Admits(Protocol):
     """Who is to be looked at. version changes whenever somebody may be who was not before."""
 
     @property
     def version(self) -> int: ...
 
-    def those_of(self, queue: int) -> Sequence[Standing]:
-        """Those of a queue who are to be looked at as things are, in order; some too many do no harm."""
+    def those_of(self, queue: int) -> Looked:
+        """Those of a queue who are to be looked at as things are; some too many do no harm."""
+
+    def is_open(self, line: Line) -> bool:
+        """Whether somebody of a line of which all were to be looked at still is."""
 
     def still(self, standing: Standing) -> bool:
         """Whether one of these still is."""
 
 
 class _Row:
-    """The jobs of one queue, one after the other; head is the next that is to be looked at, None at the end."""
+    """The jobs of one queue, one after the other; head is the next that is to be looked at, None at the end.
+
+    _heads holds of each line of which all are looked at the next position.
+    """
 
     def __init__(
         self, queue: int, lines: Lines, closed: set[Line], admits: "Admits | None"
     ) -> None:
         self._queue, self._lines, self._closed, self._admits = queue, lines, closed, admits
         self.head: Standing | None = None
-        self._next = 0
-        self._all: Sequence[Standing] = ()
+        self._alone: Sequence[Standing] = ()
+        self._at = 0
+        self._heads: list[Standing] = []
         self._version = 0
         self._read()
         self.go_on()
@@ -99,22 +114,47 @@ class _Row:
         """Go to the next."""
         if self._admits is not None and self._version != self._admits.version:
             self._read()
-            if self.head is not None:
-                self._next = bisect_right(self._all, self.head)
-        self.head = None
-        while self._next < len(self._all):
-            each = self._all[self._next]
-            self._next += 1
-            if self._stands(each):
+        last, self.head = self.head, None
+        while (each := self._next()) is not None:
+            if each != last and self._stands(each):
                 self.head = each
                 break
 
     def _read(self) -> None:
-        if self._admits is None:
-            self._all = tuple(self._lines.in_queue(self._queue))
-        else:
+        """Ask who is to be looked at, of those behind the head."""
+        looked = Looked(tuple(self._lines.in_queue(self._queue)))
+        if self._admits is not None:
             self._version = self._admits.version
-            self._all = self._admits.those_of(self._queue)
+            looked = self._admits.those_of(self._queue)
+        self._alone = looked.alone
+        self._at = 0 if self.head is None else bisect_right(self._alone, self.head)
+        last = None if self.head is None else self.head.position
+        self._heads = [head for line in looked.lines if (head := self._behind(line, last))]
+        heapify(self._heads)
+
+    def _next(self) -> Standing | None:
+        """The next in order, be it by itself or of a line; one that is both comes twice in a row."""
+        while self._heads and not self._is_open(self._heads[0].line):
+            heappop(self._heads)
+        alone = self._alone[self._at] if self._at < len(self._alone) else None
+        if self._heads and (alone is None or self._heads[0] < alone):
+            head = heappop(self._heads)
+            behind = self._behind(head.line, head.position)
+            if behind is not None:
+                heappush(self._heads, behind)
+            return head
+        self._at += alone is not None
+        return alone
+
+    def _behind(self, line: Line, position: Position | None) -> Standing | None:
+        """The first of a line, or the next behind a position."""
+        positions = self._lines[line]
+        place = 0 if position is None else bisect_right(positions, position)
+        return Standing(positions[place], line) if place < len(positions) else None
+
+    def _is_open(self, line: Line) -> bool:
+        assert self._admits is not None, "only whom it names is looked at by lines"
+        return line not in self._closed and self._admits.is_open(line)
 
     def _stands(self, standing: Standing) -> bool:
         return standing.line not in self._closed and (

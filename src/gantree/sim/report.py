@@ -51,7 +51,7 @@ def page(result: Result) -> str:
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{title}</title><style>{STYLE}</style></head><body>
-<h1>{title}: {len(result.jobs):,} jobs on {result.gpus:,} GPUs</h1>
+<h1>{title}: {_size(result)}</h1>
 {_summary_table(result)}
 <h2>GPUs held by gangs</h2>
 {_chart(result.samples, lambda sample: sample.held_gpus, result.gpus, "GPUs held")}
@@ -60,6 +60,11 @@ def page(result: Result) -> str:
 {_unfinished_table(result)}
 </body></html>
 """
+
+
+def _size(result: Result) -> str:
+    jobs = len(result.jobs)
+    return f"{jobs:,} job{'s' * (jobs != 1)} on {result.gpus:,} GPU{'s' * (result.gpus != 1)}"
 
 
 def _summary_table(result: Result) -> str:

@@ -10,6 +10,7 @@ from math import isfinite
 from gantree.formats.traces import TraceJob
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Checkpoint, Elastic, Job, Role, Shape
+from gantree.text.words import counted
 
 ROLE = "worker"
 
@@ -57,5 +58,6 @@ def check_trace(trace: Iterable[TraceJob]) -> None:
         most = row.members if row.elastic_max is None else row.elastic_max
         if not 1 <= least <= row.members <= most:
             raise BadInput(
-                f"trace: job {row.job_id}: {row.members} members are not between {least} and {most}"
+                f"trace: job {row.job_id}: {counted(row.members, 'member is', 'members are')} not between "
+                f"{least} and {most}"
             )

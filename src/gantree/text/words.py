@@ -1,4 +1,4 @@
-"""What a name may look like, and the word that someone probably meant. Shared by YAML and CSV."""
+"""What a name may look like, the word that someone probably meant, and counts with nouns. Shared by all floors."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -14,6 +14,16 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     folded = {name.lower(): name for name in allowed}
     near = get_close_matches(word.lower()[:100], folded, n=1, cutoff=0.6)
     return f"Did you mean `{folded[near[0]]}`?" if near else ""
+
+
+def plural(count: int, noun: str) -> str:
+    """ "1 GPU", "8 GPUs"."""
+    return counted(count, noun, f"{noun}s")
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """Return a count with its noun, and what follows it: "1 node is", "2 nodes are"."""
+    return f"{count} {one if count == 1 else many}"
 
 
 def shortened(text: str, most: int = 60) -> str:

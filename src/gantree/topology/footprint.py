@@ -32,6 +32,7 @@ from typing import Literal
 
 from gantree.model.errors import BadInput
 from gantree.model.jobs import SHARDED, Job, Role, Shape, Transformer
+from gantree.text.words import plural
 from gantree.topology.gpu_models import gpu_model
 from gantree.topology.traffic import Ways, micro_batches, ways_of
 
@@ -284,4 +285,4 @@ def _otherwise(job: Job) -> Iterator[tuple[str, Job]]:
             roles = tuple(replace(role, members=role.members * factor) for role in job.roles)
             larger = replace(job, roles=roles)
             deeper = replace(larger, parallelism=tuple((ways | {"pipeline": stages}).items()))
-            yield f"pipeline {stages} on {larger.gpus} GPUs", deeper
+            yield f"pipeline {stages} on {plural(larger.gpus, 'GPU')}", deeper

@@ -18,6 +18,7 @@ from itertools import combinations
 
 from gantree.model.cluster import NO_LINK, Machine, Nic
 from gantree.model.errors import BadInput
+from gantree.text.words import plural
 from gantree.topology.gpu_models import GpuModel, gpu_model
 from gantree.topology.inside import Host
 from gantree.topology.link_classes import bonded_links
@@ -68,7 +69,7 @@ def _check(machine: Machine, bus_ids: BusIds | None) -> None:
     ):
         raise BadInput(
             f"machine {machine.name}: {len(bus_ids.gpus)} bus ids of GPUs and {len(bus_ids.nics)} of NICs; it has "
-            f"{machine.gpus} GPUs and {len(machine.nics)} NICs"
+            f"{plural(machine.gpus, 'GPU')} and {plural(len(machine.nics), 'NIC')}"
         )
     for name in (machine.name, *(nic.name for nic in machine.nics)):
         if (

@@ -38,6 +38,7 @@ from gantree.topology.parts import (
     GpuStates,
     NodeState,
     given_back,
+    over,
     rules_of,
     states_of_mask,
     taken,
@@ -203,8 +204,7 @@ class Occupancy:
         if self._take_whole(members):
             self._enter(owner, members)
             return
-        missing = self.missing(members)
-        assert not missing, f"{owner}: {missing}"
+        assert not (missing := self.missing(members)), f"{owner}: {missing}"
         self._hold(owner, members)
 
     def missing(self, members: Sequence[MemberPlacement]) -> str:
@@ -219,6 +219,7 @@ class Occupancy:
         in_parts = those_in_parts(self, members)
         if in_parts:
             self.drop(owner, rests_held(self, owner, in_parts))
+        uncut = {i: self.state_of_node(i).gpus for i in (self._index(m.node) for m in in_parts)}
         for member in members:
             held = held_by(self, owner, member)
             part = self.room_of_node(self._index(member.node)).part_of(without(member, held))
@@ -229,6 +230,9 @@ class Occupancy:
         for member in in_parts:
             for rest in rests_of(self, without(member, held_by(self, owner, member))):
                 self._hold(owner, (rest,))
+        for node, states in uncut.items():
+            self.parts_of_node[node] = over(states, self.state_of_node(node).gpus)
+            self._follow_parts(node)
 
     def give_back(self, owner: str) -> None:
         """Free all that an owner holds; nothing happens if it holds nothing."""
@@ -451,7 +455,7 @@ class Occupancy:
         mask = state.free_mask()
         self._count_gpus(node, mask.bit_count() - self.free_mask_of_node[node].bit_count())
         self.free_mask_of_node[node] = mask
-        if not any(one.mig or one.tenants or one.kept for one in state.gpus):
+        if not any(one.mig or one.tenants or one.kept or one.cut for one in state.gpus):
             del self.parts_of_node[node]
 
     def _settle(self, node: int) -> None:
@@ -459,8 +463,7 @@ class Occupancy:
         if node in self.parts_of_node:
             self._follow_parts(node)
         if self._spares.most_of_tier:
-            empty = not self._holders_on_node.get(node)
-            self._follow_spares(self._spares.emptied(node, empty))
+            self._follow_spares(self._spares.emptied(node, not self._holders_on_node.get(node)))
 
     def _follow_spares(self, ranges: Sequence[range]) -> None:
         """Say which nodes are held back where the spares of some ranges of nodes were chosen anew."""

@@ -19,6 +19,9 @@ The rest of a GPU can be kept for somebody who is to have it, or more of it, whe
 held without ever being made. Who looks for room finds none there; what was found already, and who comes back, is not
 refused for compute that is kept, so in whatever order these are counted the outcome is the same.
 
+Nothing is cut or switched for room that is only held for a gang to come: there a GPU stands as if it were, and how it
+really is cut is remembered beneath (`GpuState.cut`), to be seen again when the room is let go.
+
 Here are states and what may follow them. Who holds what is kept in `occupancy`; which part a member gets, and what
 cutting costs, is decided in `placement`.
 """
@@ -30,6 +33,7 @@ from functools import lru_cache
 from gantree.model.cluster import Machine, Mig, Node
 from gantree.model.errors import BadInput
 from gantree.model.placements import MemberPlacement, MigPart, SharePart
+from gantree.text.words import plural
 from gantree.topology.gpu_models import gpu_model
 from gantree.topology.mig import TABLES, MigInstance, MigTable, mig_table
 
@@ -53,8 +57,9 @@ class Instance:
 class GpuState:
     """One GPU: whole (one member holds all of it), or in MIG mode with instances (by start), or shared by tenants.
 
-    kept is compute, in millionths, that is kept beside tenants. Holders have no names here, so that GPUs in like
-    states are equal.
+    kept is compute, in millionths, that is kept beside tenants. cut is how it really is cut, all instances as if idle,
+    where room held for those to come stands otherwise; None: as it stands. Holders have no names here, so that GPUs in
+    like states are equal.
     """
 
     whole: bool = False
@@ -62,6 +67,13 @@ class GpuState:
     instances: tuple[Instance, ...] = ()
     tenants: tuple[SharePart, ...] = ()
     kept: int = 0
+    cut: "GpuState | None" = None
+
+    @property
+    def really(self) -> "GpuState":
+        """How it is cut, whoever holds what: MIG mode and instances, all as if idle."""
+        idle = tuple(replace(one, held=False) for one in self.instances)
+        return self.cut or GpuState(mig=self.mig, instances=idle)
 
     @property
     def held(self) -> bool:
@@ -131,6 +143,12 @@ class NodeState:
                 mask |= 1 << gpu
         return mask
 
+    def for_shares(self) -> GpuStates:
+        """The GPUs as who shares them finds them: out of MIG mode where nothing is held and it may be switched off."""
+        if not self.recut or not any(one.mig for one in self.gpus):
+            return self.gpus
+        return tuple(PLAIN if one.mig and not one.held else one for one in self.gpus)
+
     def with_gpu(self, gpu: int, state: GpuState) -> "NodeState":
         """The same node with another state of one GPU."""
         return replace(self, gpus=(*self.gpus[:gpu], state, *self.gpus[gpu + 1 :]))
@@ -150,17 +168,19 @@ class NodeState:
         kept = kept_instances(self.rules.table, state.instances, profile, part.start)
         assert kept is not None
         instances = tuple(sorted((*kept, Instance(part.start, profile, held=True))))
-        return self.with_gpu(part.gpu, replace(state, mig=True, instances=instances))
+        cut = state.cut and _cut_for(self.rules.table, state, Instance(part.start, profile))
+        return self.with_gpu(part.gpu, replace(state, mig=True, instances=instances, cut=cut))
 
     def take_share(self, part: SharePart) -> "NodeState":
-        """With one share held. AssertionError where `why_not_share` has words."""
+        """With one share held, MIG mode off. AssertionError where `why_not_share` has words."""
         problem = self.why_not_share(part)
         assert not problem, problem
         state = self.gpus[part.gpu]
         if part.isolation == REST:
             return self.with_gpu(part.gpu, replace(state, kept=state.kept + _millionths(part)))
+        state = self.for_shares()[part.gpu]
         tenants = tuple(sorted((*state.tenants, part), key=_order_of_tenants))
-        return self.with_gpu(part.gpu, replace(state, tenants=tenants))
+        return self.with_gpu(part.gpu, replace(state, tenants=tenants, cut=None))
 
     def why_not_instance(self, part: MigPart) -> str:
         """Why this MIG instance cannot be held now, in words; empty where it can."""
@@ -228,9 +248,9 @@ class NodeState:
 
     def _against_share(self, part: SharePart) -> Iterator[str]:
         yield from self._against_gpu(part.gpu)
-        state, rules, gpu = self.gpus[part.gpu], self.rules, f"GPU {part.gpu}"
         if part.isolation == REST:
             return
+        state, rules, gpu = self.for_shares()[part.gpu], self.rules, f"GPU {part.gpu}"
         if state.mig:
             yield f"{gpu} is in MIG mode"
         if part.isolation not in rules.shares:
@@ -267,7 +287,13 @@ def given_back(state: NodeState, member: MemberPlacement) -> GpuStates:
     states = given_back_whole(state.gpus, member.gpus)
     for part in member.mig:
         states = given_back_instance(states, part)
-    return states if member.share is None else given_back_share(states, member.share)
+    states = states if member.share is None else given_back_share(states, member.share)
+    if any(states[gpu].cut for gpu in member.parts):
+        table = state.rules.table
+        states = tuple(
+            as_cut(table, one) if n in member.parts else one for n, one in enumerate(states)
+        )
+    return states
 
 
 def given_back_whole(states: GpuStates, gpus: Sequence[int]) -> GpuStates:
@@ -275,7 +301,7 @@ def given_back_whole(states: GpuStates, gpus: Sequence[int]) -> GpuStates:
     changed = list(states)
     for gpu in gpus:
         assert changed[gpu].whole, f"GPU {gpu} is not held whole"
-        changed[gpu] = PLAIN
+        changed[gpu] = changed[gpu].cut or PLAIN
     return tuple(changed)
 
 
@@ -305,6 +331,50 @@ def given_back_share(states: GpuStates, part: SharePart) -> GpuStates:
         tenants.remove(part)
         after = replace(state, tenants=tuple(tenants))
     return (*states[: part.gpu], after, *states[part.gpu + 1 :])
+
+
+# ----- how GPUs really are cut
+
+
+def over(before: GpuStates, after: GpuStates) -> GpuStates:
+    """The states after room was held for those to come: nothing is cut for it, and how it was cut is remembered."""
+    return tuple(
+        now if now is was else _beneath(now, was.really)
+        for was, now in zip(before, after, strict=True)
+    )
+
+
+def as_cut(table: MigTable | None, state: GpuState) -> GpuState:
+    """A GPU of which less is held than before: its idle instances are those that it has and that have room."""
+    if state.cut is None or table is None or not state.held:
+        return state.cut or state
+    there, shared = [one for one in state.instances if one.held], state.tenants or state.kept
+    for one in () if shared else state.cut.instances:
+        beside = [MigInstance(other.profile, other.start) for other in there]
+        if one.start in table.fits(beside, one.profile):
+            there.append(one)
+    mig = bool(there) or (state.cut.mig and not shared)
+    return _beneath(replace(state, mig=mig, instances=tuple(sorted(there))), state.cut)
+
+
+def _beneath(state: GpuState, cut: GpuState) -> GpuState:
+    """A state of a GPU that really is cut so."""
+    plain = replace(state, cut=None)
+    return plain if plain.really == cut else replace(state, cut=cut)
+
+
+def _cut_for(table: MigTable | None, state: GpuState, made: Instance) -> GpuState:
+    """How a GPU is cut once an instance was really made beside what is held of it."""
+    assert state.cut is not None
+    there = tuple(
+        replace(one, held=replace(one, held=True) in state.instances)
+        for one in state.cut.instances
+        if one != made
+    )
+    kept = kept_instances(table, there, made.profile, made.start)
+    assert kept is not None, f"{made} has no room"
+    idle = [replace(one, held=False) for one in kept]
+    return GpuState(mig=True, instances=tuple(sorted((*idle, made))))
 
 
 def kept_instances(
@@ -395,7 +465,7 @@ def states_of_site(machine: Machine, node: Node) -> GpuStates | None:
     for cut in node.mig:
         where = f"node {node.name}: mig: GPU {cut.gpu}"
         if not 0 <= cut.gpu < machine.gpus:
-            raise BadInput(f"{where}: machine {machine.name} has {machine.gpus} GPUs")
+            raise BadInput(f"{where}: machine {machine.name} has {plural(machine.gpus, 'GPU')}")
         table = mig_table(machine.gpu)
         if table is None:
             raise BadInput(f"{where}: {machine.gpu or 'its GPU model'} has no MIG")

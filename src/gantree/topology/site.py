@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gantree.model.cluster import Allocation, Cluster, Mig
 from gantree.model.errors import BadInput
 from gantree.model.placements import MemberPlacement
+from gantree.text.words import plural
 from gantree.topology.fabric import Fabric
 from gantree.topology.parts import GpuStates, states_of_site
 
@@ -102,7 +103,7 @@ def _nearest_nics(occupancy: "Occupancy", node: int, allocation: Allocation) -> 
     if len(nics) < allocation.nics:
         raise BadInput(
             f"allocation of {allocation.job} on {allocation.node}: "
-            f"{allocation.nics} NICs asked, {len(nics)} free"
+            f"{plural(allocation.nics, 'NIC')} asked, {len(nics)} free"
         )
     nics.sort(key=lambda nic: (nic.name not in whole, not near.intersection(nic.near)))
     return tuple(nic.name for nic in nics[: allocation.nics])

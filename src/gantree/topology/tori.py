@@ -25,6 +25,7 @@ import numpy as np
 
 from gantree.model.cluster import Torus
 from gantree.model.errors import BadInput
+from gantree.text.words import plural
 from gantree.topology.fabric import Fabric, IntArray
 from gantree.topology.tpu_slices import Shape, SliceRule, factored, slice_rule
 
@@ -209,11 +210,15 @@ def _check(torus: Torus) -> None:
         )
     for size, each in zip(torus.dims, torus.host, strict=True):
         if size < 1 or each < 1 or size % each:
-            raise BadInput(f"torus {torus.name}: {size} GPUs along an axis, hosts of {each}")
+            raise BadInput(
+                f"torus {torus.name}: {plural(size, 'GPU')} along an axis, hosts of {each}"
+            )
     _check_cubes(torus)
     points = prod(torus.dims) // prod(torus.host)
     if points != len(torus.nodes) or len(set(torus.nodes)) != points:
-        raise BadInput(f"torus {torus.name}: {len(torus.nodes)} nodes on {points} points")
+        raise BadInput(
+            f"torus {torus.name}: {plural(len(torus.nodes), 'node')} on {plural(points, 'point')}"
+        )
 
 
 def _check_cubes(torus: Torus) -> None:

@@ -31,6 +31,7 @@ import numpy as np
 
 from gantree.model.errors import BadInput
 from gantree.model.jobs import AXES, AxisTraffic, Job, Transformer
+from gantree.text.words import plural
 from gantree.topology.fabric import IntArray
 
 EXPERT_DATA = "expert-data"
@@ -82,7 +83,7 @@ def ways_of(job: Job, ranks: int) -> Ways:
     if others * data != ranks:
         raise BadInput(
             f"job {job.name}: parallelism of tensor {tensor} x context {context} x data {data} x pipeline {pipeline} "
-            f"is {others * data} ranks, the gang has {ranks} GPUs (expert ways lie within data)"
+            f"is {plural(others * data, 'rank')}, the gang has {plural(ranks, 'GPU')} (expert ways lie within data)"
         )
     expert = told.get("expert", 1)
     if data % expert:

@@ -10,6 +10,7 @@ from string import ascii_lowercase
 
 import numpy as np
 
+from gantree.text.words import plural
 from gantree.topology.conditions import Conditions
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
@@ -244,7 +245,7 @@ def _node(
     words = [
         f"{node.name} ({node.machine})",
         ", ".join(f"{tier} {name}" for tier, name in outer),
-        f"{free} of {len(holder_of_gpu)} GPUs free" if holder_of_gpu else "no GPUs",
+        f"{free} of {plural(len(holder_of_gpu), 'GPU')} free" if holder_of_gpu else "no GPUs",
         "" if usable else "out of use",
         f"health {percent(health)}" if health < 1 else "",
         f"load {percent(load)}" if load > 0 else "",

@@ -91,7 +91,10 @@ def _legend(scene: Scene, width: float) -> tuple[str, float]:
     """Return the signs and the holders in columns, and the height that they take."""
     entries = [(sign.shape, sign.meaning) for sign in SIGNS]
     entries += [
-        (swatch(number), f"{holder.code}: {holder.name}, {holder.gpus:,} GPUs")
+        (
+            swatch(number),
+            f"{holder.code}: {holder.name}, {holder.gpus:,} GPU{'s' * (holder.gpus != 1)}",
+        )
         for number, holder in enumerate(scene.holders)
     ]
     columns = max(1, int(width // _LEGEND_COLUMN))
@@ -148,7 +151,10 @@ class _Pen:
 
     def _frame(self, box: Box, view: DomainView, depth: int) -> Iterator[str]:
         font, own = self.scale.domain_font, view.name.rpartition("/")[2]
-        words = [f"{view.tier} {view.name}", f"{view.free_gpus:,} of {view.gpus:,} GPUs free"]
+        words = [
+            f"{view.tier} {view.name}",
+            f"{view.free_gpus:,} of {view.gpus:,} GPU{'s' * (view.gpus != 1)} free",
+        ]
         words += [f"health {percent(view.health)}"] if view.health < 1 else []
         words += [f"load {percent(view.load)}"] if view.load > 0 else []
         classes = f"d d{depth % 2}" + (

@@ -24,7 +24,7 @@ import numpy as np
 from gantree.model.errors import BadInput, NotFound
 from gantree.placement.share_prices import WHOLE_MILLI
 from gantree.text.records import Report
-from gantree.text.words import shortened
+from gantree.text.words import plural, shortened
 from gantree.topology.fabric import IntArray
 
 MAX_BYTES = 256 << 20
@@ -143,7 +143,7 @@ def read_ranks(path: Path, seed: int, nodes: Nodes) -> IntArray:
     }
     missing = [name for name in nodes.names if name not in rank_of_name]
     if missing:
-        others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
+        others = f" and {plural(len(missing) - 1, 'other')}" if len(missing) > 1 else ""
         raise BadInput(f"{path}: no rank for node {shortened(missing[0])}{others}, seed {seed}")
     return np.array([rank_of_name[name] for name in nodes.names], dtype=np.int64)
 

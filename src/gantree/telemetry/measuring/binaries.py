@@ -16,6 +16,7 @@ from gantree.model.errors import BadInput, Unreachable
 from gantree.telemetry.measuring.plan import Together
 from gantree.telemetry.measuring.processes import running, wait
 from gantree.telemetry.measuring.request import Advance, Found, Task
+from gantree.text.words import plural
 from gantree.topology.calibration import MeasuredRow
 from gantree.topology.discovery.logs.nccl_log import COLLECTIVE_OF_TEST
 from gantree.topology.discovery.logs.nccl_tests import NcclRun, parse
@@ -103,7 +104,9 @@ def _timed(
         test = parse(log.read_text(encoding="utf-8", errors="replace"), _program(name), name)
     run = test.runs[-1]
     if run.ranks not in (None, count):
-        raise Unreachable(f"{path}: it ran on {run.ranks} GPUs, not on the {count} it was given")
+        raise Unreachable(
+            f"{path}: it ran on {plural(run.ranks, 'GPU')}, not on the {count} it was given"
+        )
     warnings = tuple(f"{name} within {group.within}: {words}" for words in test.warnings)
     return _Timing(_rows(run, name, count, group.within), run.library, warnings)
 

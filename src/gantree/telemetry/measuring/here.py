@@ -9,6 +9,7 @@ from gantree.telemetry import nvml
 from gantree.telemetry.measuring.launch import HOW, Launch
 from gantree.telemetry.measuring.measure import visible_gpus
 from gantree.telemetry.measuring.plan import Together, gpu_sets, processes_of_host
+from gantree.text.words import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def gpus_here(wished: int | None, machine: Machine | None, env: Mapping[str, str
         return Gpus(wished or 0, (), _among(known, range(wished or 0)))
     visible = visible_gpus(uuids, env)
     if wished is not None and wished > len(visible):
-        raise BadInput(f"--gpus {wished}: {len(visible)} GPUs may be used here")
+        raise BadInput(f"--gpus {wished}: {plural(len(visible), 'GPU')} may be used here")
     used = visible if wished is None else visible[:wished]
     return Gpus(len(used), tuple(uuids[gpu] for gpu in used), _among(links, used))
 

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 from gantree.model.cluster import Machine
 from gantree.model.errors import BadInput
+from gantree.text.words import counted
 from gantree.topology.catalog import machine as catalog_machine
 from gantree.topology.catalog import plain
 from gantree.topology.discovery.fabrics import SeenNode
-from gantree.topology.discovery.merging import counted, some
+from gantree.topology.discovery.merging import some
 
 _WAY_OUT = "say of which nodes: NODES=MODEL after --machine, NODES=FILE for a print"
 

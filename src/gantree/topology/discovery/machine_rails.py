@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gantree.model.cluster import Machine, Nic
+from gantree.text.words import counted, plural
 from gantree.topology.discovery.fabrics import SeenNic, SeenNode
 from gantree.topology.discovery.merging import some
 
@@ -224,13 +225,15 @@ def _other_counts(machine: Machine, nodes: Sequence[SeenNode]) -> list[str]:
     warnings = []
     if usual != near:
         warnings.append(
-            f"machine {machine.name}: {near} NICs are near to its GPUs, but the fabric shows {usual} on "
-            f"{counts[usual]} of {len(shown)} nodes: the others are on another fabric, or it is another machine"
+            f"machine {machine.name}: {counted(near, 'NIC is', 'NICs are')} near to its GPUs, but the fabric shows "
+            f"{usual} on {counts[usual]} of {plural(len(shown), 'node')}: the others are on another fabric, "
+            "or it is another machine"
         )
     if others:
         kinds = " or ".join(str(count) for count in sorted(counts) if count != usual)
         warnings.append(
-            f"machine {machine.name}: the fabric shows {kinds} NICs, not {usual}, on {len(others)} of {len(shown)} "
-            f"nodes ({some(others)}); leave out those that are no compute nodes (--leave-out)"
+            f"machine {machine.name}: the fabric shows {kinds} NIC{'s' * (kinds != '1')}, not {usual}, on "
+            f"{len(others)} of {plural(len(shown), 'node')} ({some(others)}); leave out those that are no compute "
+            "nodes (--leave-out)"
         )
     return warnings

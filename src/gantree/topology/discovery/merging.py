@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields, replace
 
 from gantree.model.cluster import DomainFacts, Link
 from gantree.model.errors import BadInput
+from gantree.text.words import counted
 from gantree.topology.discovery.fabrics import FabricReading, SeenNode
 
 NODE = "node"
@@ -72,11 +73,6 @@ def some(names: Iterable[str]) -> str:
     listed = list(names)
     more = len(listed) - MOST_NAMED
     return ", ".join(listed[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def counted(count: int, one: str, many: str) -> str:
-    """Return a count with its noun, and what follows it: "1 node is", "2 nodes are"."""
-    return f"{count} {one if count == 1 else many}"
 
 
 def _with(base: FabricReading, source: Source, base_file: str) -> FabricReading:

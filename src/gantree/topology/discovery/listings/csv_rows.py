@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gantree.model.errors import BadFields, BadInput, Problem
 from gantree.text.records import MAX_PROBLEMS, Report
-from gantree.text.words import shortened
+from gantree.text.words import plural, shortened
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 MAX_COLUMNS = 256
@@ -49,7 +49,7 @@ def read_sheet(text: str, source: str) -> Sheet:
     for row in rows:
         if len(row.cells) != len(header.cells) and len(report.problems) < MAX_PROBLEMS:
             wanted = f"{len(header.cells)}, as in the header (line {header.line})"
-            report.add(row.line, "row", f"{len(row.cells)} cells", wanted)
+            report.add(row.line, "row", f"{plural(len(row.cells), 'cell')}", wanted)
     if len(rows) > MAX_ROWS:
         report.add(None, "document", "more rows", f"at most {MAX_ROWS}")
     report.check()

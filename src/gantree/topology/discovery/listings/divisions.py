@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from gantree.text.words import counted
 from gantree.topology.discovery.fabrics import FabricReading, SeenNode
-from gantree.topology.discovery.merging import counted, some
+from gantree.topology.discovery.merging import some
 
 Path = tuple[str, ...]
 

@@ -18,14 +18,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gantree.text.records import MAX_PROBLEMS, Report
-from gantree.text.words import NAME_PATTERN, did_you_mean, shortened
+from gantree.text.words import NAME_PATTERN, counted, did_you_mean, shortened
 from gantree.topology.discovery.fabrics import FabricReading, SeenNode
 from gantree.topology.discovery.gpu_names import model_written
 from gantree.topology.discovery.listings.csv_rows import Row, Sheet, read_sheet
 from gantree.topology.discovery.listings.divisions import Path, whole_paths
 from gantree.topology.discovery.listings.label_keys import RESERVED_TIERS
 from gantree.topology.discovery.listings.slurm_names import ALLOWED_NAMES, Names, is_name
-from gantree.topology.discovery.merging import counted, some
+from gantree.topology.discovery.merging import some
 
 NODE_TITLES = ("node", "nodes", "name", "names", "host", "hostname")
 HARDWARE = ("machine", "gpus", "gpu", "cpus", "memory_GiB", "address")

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from gantree.model.cluster import DomainFacts
 from gantree.model.errors import BadInput
 from gantree.text.records import MAX_PROBLEMS, Record, Report, json_records, yaml_records
-from gantree.text.words import shortened
+from gantree.text.words import counted, plural, shortened
 from gantree.topology.discovery.fabrics import FabricReading, SeenNode, ragged
 from gantree.topology.discovery.listings.divisions import (
     Beside,
@@ -56,7 +56,6 @@ from gantree.topology.discovery.merging import (
     MOST_NAMED,
     NODE,
     Source,
-    counted,
     merged,
     some,
 )
@@ -208,7 +207,7 @@ def _chosen(told: _Told) -> tuple[Family, list[Family], list[str], list[str]]:
         chosen = max(known, key=lambda family: len(_having(nodes, family)))
         count = len(_having(nodes, chosen))
         said.append(
-            f"labels of {chosen.name} make the tree ({count} of {len(nodes)} nodes): {_keys(chosen)}"
+            f"labels of {chosen.name} make the tree ({count} of {plural(len(nodes), 'node')}): {_keys(chosen)}"
         )
         return chosen, [*(other for other in known if other is not chosen), PLACES], said, lost
     places = Family(PLACES.name, tuple(level for level in PLACES.levels if _covered(nodes, level)))

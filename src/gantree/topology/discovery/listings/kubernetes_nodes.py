@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from gantree.text.document import Truth
 from gantree.text.records import Record
-from gantree.text.words import shortened
+from gantree.text.words import plural, shortened
 from gantree.topology.discovery.listings.label_keys import labels_of
 from gantree.topology.discovery.machines.nvidia_names import model_name
 
@@ -146,7 +146,10 @@ def _by_discovery(
     if count and (counted is None or (shared and counted == count * int(shares))):
         return count, notes
     if count and counted and counted != count and not shared:
-        notes = [*notes, f"the device plugin counts {counted} GPUs, GPU Feature Discovery {count}"]
+        notes = [
+            *notes,
+            f"the device plugin counts {plural(counted, 'GPU')}, GPU Feature Discovery {count}",
+        ]
     return (counted if counted is None or counted <= MAX_GPUS else None), notes
 
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from gantree.model.errors import BadInput
 from gantree.text.records import MAX_PROBLEMS, Report
-from gantree.text.words import did_you_mean, shortened
+from gantree.text.words import counted, did_you_mean, shortened
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.listings.divisions import Layout, divided
 from gantree.topology.discovery.listings.slurm_names import Names, is_name
@@ -36,7 +36,6 @@ from gantree.topology.discovery.listings.slurm_topologies import (
     part_of_rings,
 )
 from gantree.topology.discovery.listings.switch_tree import Switch, tree_of
-from gantree.topology.discovery.merging import counted
 
 _PAIR = re.compile(r'\s*([A-Za-z0-9_.]+)\s*=\s*("[^"]*"|[^\s"]\S*)(?=\s|$)', re.ASCII)
 _REAL_NAME = re.compile(r"\s*#\s*([^\s=]+)=(.*\S)\s*")
@@ -150,7 +149,8 @@ def _reading(part: Part, real: Mapping[str, str], speeds: bool) -> FabricReading
     layout: Layout = part.layout
     said = list(layout.inferred)
     if real:
-        said.append(f"{len(real)} domains have the names that comments give (`# id=name`)")
+        have = counted(len(real), "domain has the name", "domains have the names")
+        said.append(f"{have} that comments give (`# id=name`)")
     if speeds:
         said.append("LinkSpeed is passed over: it has no unit, and Slurm does not use it")
     reading = replace(layout, inferred=tuple(said)).reading(part.warnings)

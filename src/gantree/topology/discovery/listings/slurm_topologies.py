@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from gantree.model.cluster import Torus
 from gantree.text.records import Report
+from gantree.text.words import counted, plural
 from gantree.topology.discovery.listings.divisions import Layout, Path
 from gantree.topology.discovery.listings.slurm_names import is_name
 from gantree.topology.discovery.merging import some
@@ -162,7 +163,7 @@ def _said_of_sizes(sizes: Sequence[int], counts: Mapping[int, int]) -> Iterable[
     for size, count in counts.items():
         yield (
             f"tier `{BLOCK}{size}` is each run of {count} consecutive blocks, as Slurm aggregates them for planning "
-            f"({sizes[0]} nodes counted a block); no switch is told for it"
+            f"({plural(sizes[0], 'node')} counted a block); no switch is told for it"
         )
     if not sizes:
         yield "no block sizes are told: blocks are not taken together"
@@ -172,7 +173,8 @@ def _block_warnings(groups: Sequence[Group], sizes: Sequence[int]) -> Iterable[s
     base = sizes[0] if sizes else 0
     small = [group.name for group in groups if 0 < len(group.nodes) < base]
     if small:
-        yield f"{len(small)} blocks have fewer than the {base} nodes of the base size: {some(small)}"
+        have = counted(len(small), "block has", "blocks have")
+        yield f"{have} fewer than the {base} nodes of the base size: {some(small)}"
 
 
 def _said_of_places(groups: Sequence[Group]) -> Iterable[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from gantree.model.errors import BadInput
 from gantree.text.document import Truth
 from gantree.text.records import Record, Report, yaml_records
-from gantree.text.words import did_you_mean, shortened
+from gantree.text.words import counted, did_you_mean, plural, shortened
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.listings.divisions import Beside, Layout, with_partitions
 from gantree.topology.discovery.listings.slurm_names import MAX_NAMES, Names
@@ -28,7 +28,7 @@ from gantree.topology.discovery.listings.slurm_topologies import (
     part_of_tori,
 )
 from gantree.topology.discovery.listings.switch_tree import Switch, tree_of
-from gantree.topology.discovery.merging import counted, some
+from gantree.topology.discovery.merging import some
 
 KINDS = ("tree", "block", "ring", "torus3d", "flat")
 _AXES = ("x", "y", "z")
@@ -212,7 +212,9 @@ def _cells(record: Record, dims: Size3, names: Names) -> tuple[str | None, ...]:
         if nodes and len(nodes) != size:
             x, y, z = dims
             record.problem(
-                "nodes", counted(len(nodes), "node", "nodes"), f"{size} nodes for {x} x {y} x {z}"
+                "nodes",
+                counted(len(nodes), "node", "nodes"),
+                f"{plural(size, 'node')} for {x} x {y} x {z}",
             )
         return nodes or (None,) * size
     cells: list[str | None] = [None] * size
@@ -230,7 +232,9 @@ def _fill_region(cells: list[str | None], dims: Size3, region: Record, names: Na
     nodes = _listed(region, "nodes", names)
     if len(nodes) != size[0] * size[1] * size[2]:
         region.problem(
-            "nodes", counted(len(nodes), "node", "nodes"), f"{size[0] * size[1] * size[2]} nodes"
+            "nodes",
+            counted(len(nodes), "node", "nodes"),
+            plural(size[0] * size[1] * size[2], "node"),
         )
         return
     for number, node in enumerate(nodes):

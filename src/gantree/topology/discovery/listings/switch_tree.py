@@ -19,10 +19,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gantree.text.records import MAX_PROBLEMS, Report
-from gantree.text.words import did_you_mean
+from gantree.text.words import counted, did_you_mean
 from gantree.topology.discovery.fabrics import ragged
 from gantree.topology.discovery.listings.divisions import Layout, Path, lone_domains
-from gantree.topology.discovery.merging import counted, some
+from gantree.topology.discovery.merging import some
 
 TIERS = ("leaf", "spine", "core")
 """Names of tiers from the narrowest outwards; `ragged` counts on with tier4, tier5..."""

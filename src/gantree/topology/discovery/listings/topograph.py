@@ -23,7 +23,7 @@ from itertools import islice
 from gantree.model.errors import BadInput
 from gantree.text.document import Table
 from gantree.text.records import MAX_PROBLEMS, Record, Report, json_records, yaml_records
-from gantree.text.words import did_you_mean, shortened
+from gantree.text.words import counted, did_you_mean, shortened
 from gantree.topology.discovery.fabrics import FabricReading, SeenNode, ragged
 from gantree.topology.discovery.listings.divisions import (
     Layout,
@@ -40,7 +40,7 @@ from gantree.topology.discovery.listings.label_keys import (
 from gantree.topology.discovery.listings.slurm_names import ALLOWED_NAMES, Names, is_name
 from gantree.topology.discovery.listings.switch_tree import HINT_NAMES, TIERS, Switch, tree_of
 from gantree.topology.discovery.machines.nvidia_names import model_name
-from gantree.topology.discovery.merging import counted, some
+from gantree.topology.discovery.merging import some
 
 NVLINK, NVLINK_SUB = "nvlink", "nvlink-sub"
 _SECTIONS = ("switches", "blocks", "capacity_blocks", "nodes", "instances")

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from math import ceil, floor, inf
 
 from gantree.model.errors import BadFields, BadInput, Problem
-from gantree.text.words import shortened
+from gantree.text.words import counted, plural, shortened
 from gantree.topology.discovery.logs.nccl_log import (
     BYTES_OF_TYPE,
     COLLECTIVE_OF_TEST,
@@ -199,10 +199,12 @@ class _Reading:
         of_a_process = self._table.gpus_of_a_process
         if by_rows is not None:
             self.inferred.append(
-                f"{self._where}: {by_rows} ranks, from busbw / algbw or size / count"
+                f"{self._where}: {plural(by_rows, 'rank')}, from busbw / algbw or size / count"
             )
         elif of_a_process is not None:
-            self.inferred.append(f"{self._where}: {of_a_process} ranks, if it was one process")
+            self.inferred.append(
+                f"{self._where}: {plural(of_a_process, 'rank')}, if it was one process"
+            )
         else:
             self.warnings.append(f"{self._where}: nothing tells how many ranks took part")
         return by_rows or of_a_process, []
@@ -216,13 +218,15 @@ class _Reading:
                 f"{self._where}: ranks were split into groups; ranks are those of one"
             )
         elif len(named) < ranks:
-            self.inferred.append(f"{self._where}: {ranks} ranks, from the last one that is named")
+            self.inferred.append(
+                f"{self._where}: {plural(ranks, 'rank')}, from the last one that is named"
+            )
             self.warnings.append(
                 f"{self._where}: {ranks - len(named)} of {ranks} ranks are not named"
             )
         if by_rows not in (None, ranks):
             self.warnings.append(
-                f"{self._where}: {ranks} ranks are named, but its rows are of {by_rows}"
+                f"{self._where}: {counted(ranks, 'rank is', 'ranks are')} named, but its rows are of {by_rows}"
             )
         return ranks
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gantree.model.errors import BadInput
+from gantree.text.words import counted
 from gantree.topology.discovery.gpus import GpuTopology
 
 _NAMELESS = re.compile(r"NIC[0-9]+")
@@ -180,7 +181,7 @@ def _same_order(
     """Match nameless NICs with named ones by their order, if there are as many."""
     if len(devices) != len(nics.devices):
         warnings.append(
-            f"{part.source}: its {len(devices)} NICs are left out: they cannot be matched by name "
+            f"{part.source}: its {counted(len(devices), 'NIC is', 'NICs are')} left out: no match by name "
             f"with the {len(nics.devices)} of the readings before"
         )
         return (None,) * len(devices)

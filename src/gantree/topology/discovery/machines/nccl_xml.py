@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from gantree.text.records import Report
+from gantree.text.words import counted, plural
 from gantree.topology.catalog import SELF
 from gantree.topology.discovery.gpus import GpuTopology
 from gantree.topology.discovery.machines.nccl_elements import (
@@ -174,7 +175,8 @@ class _Links:
                 bonded[min(a, b), max(a, b)] = f"{family}{width}"
                 if there != back:
                     self.warnings.append(
-                        f"GPU{a} tells of {there} links to GPU{b}, GPU{b} of {back} to GPU{a}; taken as {width}"
+                        f"GPU{a} tells of {plural(there, 'link')} to GPU{b}, GPU{b} of {back} to GPU{a}; "
+                        f"taken as {width}"
                     )
         bonded.update(self._bridged_pairs(bonded))
         self._note_hops(bonded)
@@ -195,7 +197,7 @@ class _Links:
                 ):  # a GPU that this file leaves out, or nothing that is known
                     lost[a] += link.count
         self.warnings += [
-            f"GPU{a}: {links} links end in GPUs that the file does not have"
+            f"GPU{a}: {counted(links, 'link ends', 'links end')} in GPUs that the file does not have"
             for a, links in sorted(lost.items())
         ]
         return counts
@@ -245,7 +247,7 @@ class _Links:
         into = self.links_into_switches
         if any(into):
             self.warnings += [
-                f"GPU{a} has {links} links into NVSwitches, others have {max(into)}"
+                f"GPU{a} has {plural(links, 'link')} into NVSwitches, others have {max(into)}"
                 for a, links in enumerate(into)
                 if links < max(into)
             ]

@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from gantree.model.errors import Problem
+from gantree.text.words import plural
 from gantree.topology.catalog import SELF, bonded_links
 from gantree.topology.discovery.gpus import GpuTopology
 from gantree.topology.discovery.machines.cpu_lists import ranges as cpu_ranges
@@ -205,7 +206,8 @@ def _warnings(grid: Grid, found: GpuTopology, fragments: Iterable[Row]) -> list[
     cut_in = {row.device: len(row.cells) for row in grid.rows if row.cut}
     for row in grid.rows:
         if row.device in cut_in:
-            told = f"line {row.line}: row {row.device} ends after {len(row.cells)} of {len(grid.devices)} cells"
+            of = plural(len(grid.devices), "cell")
+            told = f"line {row.line}: row {row.device} ends after {len(row.cells)} of {of}"
             warnings.append(told + (", the last of them a fragment" if row in fragments else ""))
     warnings += [
         f"line {row.line}: row {row.device} has more cells than the header has columns; affinities are not read"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from lxml import etree
 
 from gantree.model.errors import BadInput, Problem
-from gantree.text.words import shortened
+from gantree.text.words import plural, shortened
 from gantree.text.xml_text import read_xml
 from gantree.topology.catalog import SELF
 from gantree.topology.discovery.gpus import GpuTopology
@@ -208,7 +208,7 @@ def _clique(gpu: _Gpu) -> str | None:
 
 def _contradictions(gpus: Sequence[_Gpu], attached: int | None, source: str) -> Iterator[Problem]:
     if attached is not None and attached < len(gpus):
-        found = f"{attached}, but the log describes {len(gpus)} GPUs"
+        found = f"{attached}, but the log describes {plural(len(gpus), 'GPU')}"
         yield Problem(source, None, "attached_gpus", found, "the number of GPUs, or more")
     for field, values in (
         ("uuid", [gpu.uuid for gpu in gpus]),

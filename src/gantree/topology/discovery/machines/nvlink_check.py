@@ -8,6 +8,7 @@ down, and a k that is neither leaves links that lead out of the machine, or nowh
 from collections.abc import Iterator
 
 from gantree.model.errors import BadInput
+from gantree.text.words import plural
 from gantree.topology.catalog import bonded_links
 from gantree.topology.discovery.gpus import GpuTopology
 from gantree.topology.discovery.machines.nvlink_status import NvlinkStatus
@@ -25,7 +26,7 @@ def nvlink_warnings(source: str, status: NvlinkStatus, machine: GpuTopology) -> 
         told = [width for width in widths if width]
         if active is None:
             continue
-        up = f"{active} of {links} links active" if links else f"{active} links active"
+        up = f"{active} of {links} links active" if links else f"{plural(active, 'link')} active"
         if told and max(told) > active:
             yield f"GPU{gpu}: {up} ({source}), but its widest link is NV{max(told)}"
         elif told and active not in (max(told), sum(told)) and None not in machine.links[gpu]:
@@ -44,7 +45,7 @@ def _gpu(source: str, number: int, uuid: str | None, machine: GpuTopology) -> in
     if number >= machine.gpus or (uuid and known):
         name = f"GPU {number}" + (f" ({uuid})" if uuid else "")
         raise BadInput(
-            f"{source}: {name} is none of the {machine.gpus} GPUs of the other readings; "
+            f"{source}: {name} is none of the {plural(machine.gpus, 'GPU')} of the other readings; "
             "give readings of one machine"
         )
     return number

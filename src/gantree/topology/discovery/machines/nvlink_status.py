@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gantree.model.errors import BadInput, Problem
-from gantree.text.words import shortened
+from gantree.text.words import counted, shortened
 from gantree.topology.discovery.machines.lookalikes import named_instead
 from gantree.topology.discovery.machines.refusing import refuse
 
@@ -195,7 +195,8 @@ def _inferred(gpus: Mapping[int, _Seen], whole: Mapping[int, bool]) -> Iterator[
 def _warnings(gpus: Mapping[int, _Seen], whole: Mapping[int, bool]) -> Iterator[str]:
     for number, gpu in gpus.items():
         if not whole[number] and gpu.links:
-            yield f"GPU{number}: {len(gpu.links)} links are given, others are missing; they are not counted"
+            given = counted(len(gpu.links), "link is", "links are")
+            yield f"GPU{number}: {given} given, others are missing; they are not counted"
         elif not whole[number]:
             only = "only error counters are given" if gpu.counters else "no link is given"
             yield f"GPU{number}: {only}, so its active links are not known"
@@ -216,4 +217,4 @@ def _fewer_than_others(gpus: Mapping[int, _Seen], whole: Mapping[int, bool]) -> 
     for number, gpu in gpus.items():
         if whole[number] and _active(gpu) < best[gpu.product]:
             found, most = _active(gpu), best[gpu.product]
-            yield f"GPU{number}: {found} links are active, others of its model have {most}"
+            yield f"GPU{number}: {counted(found, 'link is', 'links are')} active, others of its model have {most}"

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from gantree.model.errors import BadInput, Problem
+from gantree.text.words import plural
 from gantree.topology.catalog import SELF
 from gantree.topology.discovery.gpus import GpuTopology
 from gantree.topology.discovery.machines.lookalikes import PEER_STATUS
@@ -45,9 +46,7 @@ def parse(text: str, source: str) -> GpuTopology:
     gpus = len(grids[0].gpus)
     other = next((grid for grid in grids if len(grid.gpus) != gpus), None)
     if other:
-        sizes = (
-            f"a matrix of {len(other.gpus)} GPUs after one of {gpus} in line {grids[0].header_line}"
-        )
+        sizes = f"a matrix of {plural(len(other.gpus), 'GPU')} after one of {gpus} in line {grids[0].header_line}"
         raise BadInput(f"{source}:{other.header_line}: {sizes}; give prints of one machine")
     told = [_usable(_told(grid), grid.p2p_option) for grid in grids]
     numbers = range(gpus)
@@ -151,7 +150,7 @@ def _warnings(
         yield from missing_rows(grid)
         for row in grid.rows:
             if row.cut:
-                cells = f"{len(row.cells)} of {len(grid.devices)} cells"
+                cells = f"{len(row.cells)} of {plural(len(grid.devices), 'cell')}"
                 yield f"line {row.line}: row {row.device} ends after {cells}"
     pairs = [(a, b) for a in range(len(peer)) for b in range(a + 1, len(peer))]
     differ = [

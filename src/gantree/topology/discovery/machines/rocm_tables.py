@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from gantree.model.errors import BadInput
 from gantree.text.records import Record, Report, json_records
-from gantree.text.words import shortened
+from gantree.text.words import plural, shortened
 from gantree.topology.discovery.machines.lookalikes import named_instead
 from gantree.topology.discovery.machines.nvidia_names import sysfs_bus_id
 
@@ -210,7 +210,7 @@ def _row_problem(
     if name in line_of_row:
         return f"a second one (the first: line {line_of_row[name]})", "one"
     if len(words) > len(grid.columns):
-        return f"{len(words)} cells", f"{len(grid.columns)}, one per column"
+        return f"{plural(len(words), 'cell')}", f"{len(grid.columns)}, one per column"
     return None
 
 

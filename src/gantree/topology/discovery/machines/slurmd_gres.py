@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gantree.model.errors import BadInput, Problem
-from gantree.text.words import shortened
+from gantree.text.words import plural, shortened
 from gantree.topology.catalog import SELF
 from gantree.topology.discovery.gpus import CpuSet, GpuTopology
 from gantree.topology.discovery.machines.cpu_lists import ranges
@@ -75,7 +75,9 @@ def parse(text: str, source: str) -> GpuTopology:
     refuse(problems)
     told = _COUNTED.search(text)
     if told and int(told[1]) != node.gpus:
-        node.warnings.append(f"slurmd detected {told[1]} GPUs, and {node.gpus} are described")
+        node.warnings.append(
+            f"slurmd detected {plural(int(told[1]), 'GPU')}, and {node.gpus} are described"
+        )
     return _topology(node)
 
 
@@ -190,7 +192,9 @@ def _place_mig(node: _Node, rows: Sequence[_Row]) -> None:
     for number, (_, parts) in zip(left, sorted(by_minor.items()), strict=False):
         node.mig[number] = parts
         node.gpus = max(node.gpus, number + 1)
-        node.warnings.append(f"GPU{number} is cut by MIG into {len(parts)} instances; no links")
+        node.warnings.append(
+            f"GPU{number} is cut by MIG into {plural(len(parts), 'instance')}; no links"
+        )
 
 
 def _bad_vector(row: _Row, source: str, allowed: str) -> Problem:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gantree.model.errors import BadFields, BadInput, Problem
-from gantree.text.words import shortened
+from gantree.text.words import counted, shortened
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.networks.infiniband import (
     SHARP,
@@ -295,8 +295,8 @@ def _missing(dump: _Dump, one_ended: int, routers: int) -> list[str]:
     warnings = []
     if dump.unread:
         warnings.append(
-            f"{len(dump.unread)} lines are none of ibnetdiscover's and were passed over, the first is "
-            f"line {dump.unread[0]}"
+            f"{counted(len(dump.unread), 'line is', 'lines are')} none of ibnetdiscover's and passed over, the first "
+            f"is line {dump.unread[0]}"
         )
     if one_ended:
         warnings.append(f"{one_ended} cables are told at one end only: the print was cut")

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gantree.model.cluster import DomainFacts
+from gantree.text.words import counted, plural
 from gantree.topology.discovery.fabrics import FabricReading, SeenNic, SeenNode
 from gantree.topology.discovery.networks.rails import Rails, find_rails
 from gantree.topology.discovery.networks.switch_domains import (
@@ -271,10 +272,10 @@ def _place_warnings(
             "one domain of the next wider tier"
         )
     for told, hosts in _odd_hosts(wiring, levels.of_switch, places).items():
-        warnings.append(f"{len(hosts)} hosts {told}: {examples(hosts)}")
+        warnings.append(f"{plural(len(hosts), 'host')} {told}: {examples(hosts)}")
     if unrated:
         warnings.append(
-            f"the up-link capacity of {unrated} domains is not known: cables without a rate"
+            f"the up-link capacity of {plural(unrated, 'domain')} is not known: cables without a rate"
         )
     return (
         warnings
@@ -289,15 +290,11 @@ def _odd_hosts(
     odd: dict[str, list[str]] = defaultdict(list)
     for host, place in zip(wiring.hosts, places, strict=True):
         if place.switch is None:
-            odd["hang on no switch; each is a domain of its own"].append(host)
+            odd["on no switch, each a domain of its own"].append(host)
         elif levels[place.switch] > 1:
-            odd["hang on a switch above the leaves; they share a leaf domain with no other"].append(
-                host
-            )
+            odd["on a switch above the leaves, in a leaf domain with no other"].append(host)
         elif place.straddles:
-            odd["hang on several leaf domains, and are placed where most of their NICs are"].append(
-                host
-            )
+            odd["on several leaf domains, placed where most of the NICs are"].append(host)
     return odd
 
 
@@ -313,10 +310,13 @@ def _rail_warnings(graph: SwitchGraph, wiring: Wiring, rails: Rails) -> list[str
     warnings = []
     if rails.doubled:
         hosts = examples(wiring.hosts[host] for host in rails.doubled)
-        warnings.append(f"{len(rails.doubled)} hosts have two or more NICs on one rail: {hosts}")
+        warnings.append(
+            f"{counted(len(rails.doubled), 'host has', 'hosts have')} two or more NICs on one rail: {hosts}"
+        )
     if rails.strays:
         nics = examples(f"{graph.nics[nic].host} {graph.nics[nic].name}" for nic in rails.strays)
         warnings.append(
-            f"{len(rails.strays)} NICs hang on the rail of others, a swapped cable perhaps: {nics}"
+            f"{counted(len(rails.strays), 'NIC hangs', 'NICs hang')} on the rail of others, a swapped cable "
+            f"perhaps: {nics}"
         )
     return warnings
