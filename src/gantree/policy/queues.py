@@ -47,6 +47,7 @@ class QueueTree:
         self._node_of_cohort: dict[tuple[int, str], int] = {}
         self._node_of_user: dict[tuple[int, str], int] = {}
         self._known: tuple[str, ...] = tuple(rule.path for rule in rules)
+        self._divided = frozenset(path.rpartition("/")[0] for path in self._known)
         self._add(-1, 0.0, "the cluster", None, "")
         for rule in rules:
             self._add_queue(rule)
@@ -82,12 +83,11 @@ class QueueTree:
         node = self._node_of_queue.get(queue)
         if node is None or self.rule[node] is None:
             return self._unknown(queue)
-        inner = [
-            path[len(queue) + 1 :]
-            for path in self._known
-            if path.startswith(f"{queue}/") and "/" not in path[len(queue) + 1 :]
-        ]
-        return f"`{queue}` has queues of its own: {_listed(inner)}" if inner else ""
+        if queue not in self._divided:
+            return ""
+        inner = [path.rpartition("/") for path in self._known]
+        names = [name for above, _, name in inner if above == queue]
+        return f"`{queue}` has queues of its own: {_listed(names)}"
 
     def label(self, node: int) -> str:
         """Return what people call a node: "queue research", "cohort all", "ann in research", "the cluster"."""
@@ -126,8 +126,7 @@ class QueueTree:
         return f"there is no queue `{queue}`; queues are {_listed(self._admitting())}{ending}"
 
     def _admitting(self) -> list[str]:
-        parents = {path.rpartition("/")[0] for path in self._known}
-        return [path for path in self._known if path not in parents]
+        return [path for path in self._known if path not in self._divided]
 
     def _counts_users(self, node: int) -> bool:
         rule = self.rule[node]
