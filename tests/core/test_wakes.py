@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -23,11 +24,12 @@ from gantree.model.events import (
     NodeReturned,
     TimePassed,
 )
+from gantree.model.facts import Fact
 from gantree.model.jobs import Job, TopologyWish
 from gantree.model.phases import Phase
 from gantree.policy.order import Line, Standing
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
-from gantree.policy.walk import Looked
+from gantree.policy.walk import Looked, Walk
 from gantree.testing.builders import cluster, job
 
 SITE = cluster(leaves=2, nodes=2, gpus=4)
@@ -175,6 +177,23 @@ NO_LONGER_DUE = [
 """What is claimed is no longer owed, so it does not count against the quota of who goes before."""
 
 
+ONE_IS_OWED = (QueueRule("a"), QueueRule("b"), QueueRule("c", guarantee={"gpus": 4}))
+PUSHED_OUT = [
+    ("submit", [of("b", 1, priority=300)]),
+    ("submit", [of("b", 1, gpus=3, priority=300)] * 2),
+    ("submit", [of("c", 1)]),
+    (
+        "submit",
+        [
+            of("b", 1, priority=300),
+            of("c", 2, gpus=1, priority=260),
+            of("a", 1, priority=250),
+        ],
+    ),
+]
+"""The second of three starts and takes from another what it was owed, which the first may stop then, and the third."""
+
+
 @settings(max_examples=60, deadline=None)
 @example(Policy(backfill=Backfill("promised", 1), preemption=APART), LATE)
 @example(Policy(queues=RULES, backfill=Backfill("any", 1), preemption=Preemption(gain=1.0)), RESTS)
@@ -192,6 +211,27 @@ def test_who_asks_only_those_that_could_get_another_answer_decides_as_who_asks_e
         if act == "wait":
             now += what
         _both(quick, plain, list(_events(quick, act, what, number, now, lost)))
+
+
+@settings(max_examples=30, deadline=None)
+@example(Policy(queues=ONE_IS_OWED, backfill=Backfill("any", 1)), PUSHED_OUT)
+@given(policies, st.lists(acts, min_size=4, max_size=30))
+def test_a_walk_that_goes_on_where_nobody_was_passed_decides_as_one_that_begins_anew(
+    policy: Policy, life: list[tuple[str, Any]]
+) -> None:
+    facts = _facts_of(policy, life)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Walk, "has_passed_any", lambda walk, of=None: True)
+        assert facts == _facts_of(policy, life)
+
+
+def _facts_of(policy: Policy, life: list[tuple[str, Any]]) -> list[Fact]:
+    scheduler, now, lost, facts = Scheduler(policy), 0.0, set[str](), list[Fact]()
+    scheduler.handle([ClusterObserved(id="site", observed_at=0.0, cluster=SITE)])
+    for number, (act, what) in enumerate(life):
+        now += what if act == "wait" else 0.0
+        facts += scheduler.handle(list(_events(scheduler, act, what, number, now, lost))).facts
+    return facts
 
 
 def _both(quick: Scheduler, plain: Scheduler, events: Sequence[Event]) -> None:

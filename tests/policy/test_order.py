@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gantree.policy.order import Line, Lines, Merits, Order, Position
 from gantree.policy.rules import OrderKey, Policy
-from gantree.policy.walk import walk
+from gantree.policy.walk import Walk
 
 waiting_jobs = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=20)
 Placed = tuple[Line, Position]
@@ -39,7 +39,7 @@ def test_a_walk_goes_in_order_whatever_the_lines(
     for line, position in placed:
         if position.seq in gone:
             lines.remove(line, position)
-    walked = list(walk(lines, lambda _, __: True))
+    walked = list(Walk(lines, lambda _, __: True))
     assert walked == sorted(left, key=lambda pair: pair[1])
     assert len(lines) == len(left)
 
@@ -50,7 +50,7 @@ def test_a_line_that_is_closed_is_left_out_and_the_others_go_on(
 ) -> None:
     placed = standing(jobs)
     lines = lines_of(placed)
-    walked = [line for line, _ in walk(lines, lambda line, _: line.signature != closed)]
+    walked = [line for line, _ in Walk(lines, lambda line, _: line.signature != closed)]
     in_order = [line for line, _ in sorted(placed, key=lambda pair: pair[1])]
     assert walked == [line for line in in_order if line.signature != closed]
 
@@ -58,7 +58,7 @@ def test_a_line_that_is_closed_is_left_out_and_the_others_go_on(
 @given(waiting_jobs)
 def test_jobs_may_leave_while_the_walk_goes_on(jobs: list[tuple[int, int]]) -> None:
     lines = lines_of(standing(jobs))
-    for line, first in walk(lines, lambda _, __: True):
+    for line, first in Walk(lines, lambda _, __: True):
         lines.remove(line, first)
     assert len(lines) == 0
 
@@ -116,7 +116,7 @@ def test_a_fair_walk_goes_to_the_queue_with_the_smallest_share_at_every_step(
     lines, share_of = lines_of(placed), dict(enumerate(map(float, shares)))
     walked = []
     held = dict(share_of)
-    for line, position in walk(lines, lambda _, __: True, PARENT, held.__getitem__, 1):
+    for line, position in Walk(lines, lambda _, __: True, PARENT, held.__getitem__, 1):
         walked.append(position.job)
         for above in path(line.queue):
             held[above] += grows

@@ -20,7 +20,7 @@ which may be forgotten at any time.
 Room that is given up is held for its claimant; claims are settled before anything else is placed.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable
 from functools import partial
 from math import inf
 
@@ -50,7 +50,7 @@ from gantree.planning.rightsize import chooses
 from gantree.policy.boosts import boost_of, next_expiry
 from gantree.policy.order import Line, Position, Standing
 from gantree.policy.rules import Policy
-from gantree.policy.walk import Ask, Looked
+from gantree.policy.walk import Ask, Looked, Walk
 
 MOST_WALKS = 10_000
 """Walks of one decision. Each begins again only for a fact that the one before recorded, so this is never reached."""
@@ -118,14 +118,15 @@ class Cycle:
         """Ask every job that might start or make room, and tell the first that wait; False where it must begin again.
 
         It must where one who was told a start has started, so that the next is told one before others pass it; and
-        where room might be made that could not be before: whoever goes first is asked first.
+        where room might be made that could not be before, and somebody waits who would have been asked for it: whoever
+        goes first is asked first.
         """
         ledger = draft.ledger
         self._desk.open(ledger)
         self._awake.begin(draft)
         grown = self._awake.grown(ledger)
         owed = [queue for queue in ledger.lines.queues if ledger.accounts.may_reclaim(queue)]
-        return self._ask_owed(draft, owed, grown) and self._ask_all(draft, grown)
+        return self._ask_owed(draft, owed, grown) and self._ask_all(draft, owed, grown)
 
     def _ask_owed(self, draft: Draft, queues: Collection[int], grown: int) -> bool:
         """Ask those whose queues are owed what they want; False where the walk must begin again.
@@ -135,8 +136,8 @@ class Cycle:
         if not queues:
             return True
         ledger = draft.ledger
-        ask = partial(self._might, draft)
-        for line, position in self._in_order(draft, ask, queues):
+        walk = self._in_order(draft, partial(self._might, draft), queues)
+        for line, position in walk:
             state = ledger.jobs[position.job]
             if not eligible(ledger, state, draft.now):
                 continue
@@ -145,14 +146,22 @@ class Cycle:
                 self._ask(draft, line, state)
             self._close_behind(ledger, state)
             starts = state.phase is not Phase.PENDING
-            if (starts and was_told) or self._awake.grown(ledger) != grown:
+            if starts and was_told:
                 return False
+            if self._awake.grown(ledger) != grown:
+                if not starts or walk.has_passed_any(partial(_is_due, ledger)):
+                    return False
+                grown = self._awake.grown(ledger)
         return True
 
-    def _ask_all(self, draft: Draft, grown: int) -> bool:
-        """Ask everybody, and tell the first that wait; False where the walk must begin again."""
-        ledger = draft.ledger
-        for line, position in self._in_order(draft, partial(self._goes_on, draft)):
+    def _ask_all(self, draft: Draft, owed: Collection[int], grown: int) -> bool:
+        """Ask everybody, and tell the first that wait; False where the walk must begin again.
+
+        owed: the queues that were asked first, for what they are owed.
+        """
+        ledger, nobody_is_due = draft.ledger, False
+        walk = self._in_order(draft, partial(self._goes_on, draft))
+        for line, position in walk:
             state = ledger.jobs[position.job]
             if not eligible(ledger, state, draft.now):
                 continue
@@ -160,17 +169,19 @@ class Cycle:
             if self._awake.might(draft, line, state):
                 self._ask(draft, line, state)
             self._close_behind(ledger, state)
-            if state.phase is Phase.PENDING:
+            starts = state.phase is not Phase.PENDING
+            if not starts:
                 self._desk.consider(draft, state)
             elif was_told:
                 return False
             if self._awake.grown(ledger) != grown:
-                return False
+                nobody_is_due = nobody_is_due or not _is_any_due(ledger, owed)
+                if not (starts and nobody_is_due) or walk.has_passed_any():
+                    return False
+                grown = self._awake.grown(ledger)
         return True
 
-    def _in_order(
-        self, draft: Draft, ask: Ask, queues: Collection[int] | None = None
-    ) -> Iterator[tuple[Line, Position]]:
+    def _in_order(self, draft: Draft, ask: Ask, queues: Collection[int] | None = None) -> Walk:
         """The walk over all queues, or over what is owed to some."""
         self._closed.clear()
         admits = None if self._in_turn else _Admits(self._awake, draft, due=queues is not None)
@@ -320,6 +331,16 @@ def _awaited(ledger: Ledger, state: JobState, claim: Claim) -> list[str]:
         if job in claim.victims
         or (other.placement is not None and not other.placement.nodes.keys().isdisjoint(nodes))
     ]
+
+
+def _is_due(ledger: Ledger, line: Line) -> bool:
+    """Whether the jobs of a line are owed what they ask for."""
+    return ledger.accounts.is_due(ledger.jobs[ledger.lines[line][0].job])
+
+
+def _is_any_due(ledger: Ledger, queues: Iterable[int]) -> bool:
+    """Whether anybody of these queues waits for what it is owed."""
+    return any(_is_due(ledger, line) for queue in queues for line in ledger.lines.lines_in(queue))
 
 
 def _unsettled(ledger: Ledger) -> tuple[object, ...]:

@@ -1,13 +1,12 @@
 """Who waits, in which order, and for what other than room."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import takewhile
 
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
 from gantree.model.phases import Phase
-from gantree.policy.order import Line, Position
-from gantree.policy.walk import Admits, Ask, walk
+from gantree.policy.walk import Admits, Ask, Walk
 
 
 def in_order(
@@ -17,11 +16,11 @@ def in_order(
     *,
     queues: Iterable[int] | None = None,
     admits: Admits | None = None,
-) -> Iterator[tuple[Line, Position]]:
-    """The waiting jobs, or those of some queues, in the order of the policy at a moment; as `policy.walk.walk`."""
+) -> Walk:
+    """The waiting jobs, or those of some queues, in the order of the policy at a moment."""
     accounts = ledger.accounts
     before = accounts.order.before_share
-    return walk(
+    return Walk(
         ledger.lines,
         ask or (lambda line, position: True),
         accounts.tree.parent,

@@ -27,41 +27,54 @@ Entry = tuple[tuple[float, ...], float, Position, int, int]
 """(best keys before "share", share, best position, whether it stands for the queue's own jobs, node) of a child."""
 
 
-def walk(
-    lines: Lines,
-    ask: Ask,
-    parent_of_queue: Sequence[int] = (),
-    share: Share | None = None,
-    before_share: int = 0,
-    *,
-    queues: Iterable[int] | None = None,
-    admits: "Admits | None" = None,
-) -> Iterator[tuple[Line, Position]]:
-    """Yield (line, position) in order; a line ends where `ask`, asked before each position, says no.
+class Walk:
+    """One walk: iterating it gives (line, position) in order; a line ends where `ask`, asked before each, says no.
 
-    The job that was yielded last may be removed from its line before the walk goes on. share(queue) is asked as the
+    The job that was given last may be removed from its line before the walk goes on. share(queue) is asked as the
     walk goes; without it all jobs are compared by position alone. queues: of these alone.
     """
-    closed: set[Line] = set()
-    rows = {
-        queue: row
-        for queue in (lines.queues if queues is None else queues)
-        if (row := _Row(queue, lines, closed, admits)).head is not None
-    }
-    steps = (
-        _by_position(rows)
-        if share is None
-        else _Fair(rows, parent_of_queue, share, before_share).walk()
-    )
-    for row in steps:
-        head = row.head
-        assert head is not None, "a queue without jobs is next"
-        if not row.head_stands:  # something was placed since
-            continue
-        if ask(head.line, head.position):
-            yield head.line, head.position
-        else:
-            closed.add(head.line)
+
+    def __init__(
+        self,
+        lines: Lines,
+        ask: Ask,
+        parent_of_queue: Sequence[int] = (),
+        share: Share | None = None,
+        before_share: int = 0,
+        *,
+        queues: Iterable[int] | None = None,
+        admits: "Admits | None" = None,
+    ) -> None:
+        self._lines, self._ask, self._parent = lines, ask, parent_of_queue
+        self._share, self._before = share, before_share
+        self._queues = tuple(lines.queues if queues is None else queues)
+        self._admits = admits
+        self._rows: dict[int, _Row] = {}
+
+    def __iter__(self) -> Iterator[tuple[Line, Position]]:
+        closed: set[Line] = set()
+        self._rows = {
+            queue: _Row(queue, self._lines, closed, self._admits) for queue in self._queues
+        }
+        rows = {queue: row for queue, row in self._rows.items() if row.head is not None}
+        steps = (
+            _by_position(rows)
+            if self._share is None
+            else _Fair(rows, self._parent, self._share, self._before).walk()
+        )
+        for row in steps:
+            head = row.head
+            assert head is not None, "a queue without jobs is next"
+            if not row.head_stands:  # something was placed since
+                continue
+            if self._ask(head.line, head.position):
+                yield head.line, head.position
+            else:
+                closed.add(head.line)
+
+    def has_passed_any(self, of: Callable[[Line], bool] = lambda line: True) -> bool:
+        """Whether anybody of such lines waits who goes before where the walk is in its queue, looked at or not."""
+        return any(row.has_passed_any(of) for row in self._rows.values())
 
 
 class Looked(NamedTuple):
@@ -109,6 +122,14 @@ class _Row:
     def head_stands(self) -> bool:
         """Whether the head is still to be looked at."""
         return self.head is not None and self._stands(self.head)
+
+    def has_passed_any(self, of: Callable[[Line], bool]) -> bool:
+        """Whether anybody of such lines waits who goes before the head."""
+        head, lines = self.head, self._lines
+        return any(
+            (head is None or lines[line][0] < head.position) and of(line)
+            for line in lines.lines_in(self._queue)
+        )
 
     def go_on(self) -> None:
         """Go to the next."""
