@@ -13,6 +13,9 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
+# Tests start hundreds of short processes; without bytecode on disk each would compile for seconds.
+export PYTHONDONTWRITEBYTECODE :=
+
 VENV := .venv
 PY := $(VENV)/bin/python
 UV := $(PY) -m uv
@@ -69,6 +72,10 @@ fuzz: $(VENV)/.ready  ## Fuzz every reader of topologies, led by coverage; EACH=
 	$(FETCH) pip install --quiet --python $(PY) --require-hashes -r requirements/fuzz.txt
 	$(PY) tests/fuzz/readers.py all $(or $(EACH),60)
 
+.PHONY: api-fuzz
+api-fuzz: $(VENV)/.ready  ## Send the daemon whatever its OpenAPI allows; EACH=200 requests an operation
+	GANTREE_API_EXAMPLES=$(or $(EACH),200) $(PY) -m pytest -q tests/api/test_openapi.py
+
 .PHONY: lock
 lock: $(VENV)/.uv  ## Re-make requirements/*.txt; UPGRADE=1 moves to the newest versions
 	$(LOCK) pyproject.toml -o requirements/run.txt
@@ -99,6 +106,6 @@ $(VENV)/.uv: requirements/bootstrap.txt
 	@echo "$(CURDIR)" > $@
 
 $(VENV)/.ready: $(VENV)/.uv pyproject.toml requirements/dev.txt
-	$(FETCH) pip sync --quiet --python $(PY) --require-hashes --no-build-isolation requirements/dev.txt
+	$(FETCH) pip sync --quiet --compile-bytecode --python $(PY) --require-hashes --no-build-isolation requirements/dev.txt
 	$(FETCH) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
 	@touch $@

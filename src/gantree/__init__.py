@@ -2,6 +2,23 @@
 
 The floors, from the ground up: model, topology, policy | placement, planning, core, journal | formats,
 sim | executors | telemetry, control, api, cli. `CONTRIBUTING.md` walks one gang through them.
+`Client` and `AsyncClient` talk to a daemon. They are loaded on first use, so that importing gantree stays fast.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gantree.api.async_client import AsyncClient
+    from gantree.api.client import Client
+
+__all__ = ["AsyncClient", "Client", "__version__"]
 __version__ = "0.1.0"
+
+_HOME = {"AsyncClient": "gantree.api.async_client", "Client": "gantree.api.client"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -15,6 +15,7 @@ import pytest
 
 from gantree.api import sockets
 from gantree.api.client import Client
+from gantree.api.requests import Request
 from gantree.journal.sqlite import FILE, SqliteJournal
 from gantree.model.errors import (
     BadFields,
@@ -25,6 +26,7 @@ from gantree.model.errors import (
 )
 from gantree.model.events import TimePassed
 from gantree.testing.daemon import Daemon
+from gantree.testing.journal_contract import led
 
 CLUSTER = """
 name: pair
@@ -165,7 +167,7 @@ def test_errors_are_problem_json(daemon: Daemon) -> None:
 @pytest.mark.parametrize("path", ["/v2/jobs", "/v1/jobs/a/b/c", "/"])
 def test_unknown_routes_are_problems_too(client: Client, path: str) -> None:
     with pytest.raises(Exception, match="Not Found"):
-        client._ask("GET", path)
+        client.ask(Request("GET", path))
 
 
 def test_unknown_ranks_and_attempts_are_not_found(daemon: Daemon, client: Client) -> None:
@@ -314,7 +316,7 @@ def test_a_poison_event_does_not_stop_the_daemon(tmp_path: Path) -> None:
     with Daemon(tmp_path / "state", CLUSTER) as daemon:
         assert daemon.stop() == 0
         journal = SqliteJournal(daemon.state_dir)
-        journal.append_inbox([TimePassed(id="poison", observed_at=-1.0)])
+        journal.append_inbox([TimePassed(id="poison", observed_at=-1.0)], led(journal))
         journal.close()
         daemon.start(with_cluster=False)
         assert daemon.client.health()["set_aside"] == 1

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gantree.cli.following import new_bytes, new_lines
+from gantree.cli.naming import name_of
 from gantree.cli.options import class_or_number
-from gantree.cli.run import environment, name_of
+from gantree.cli.run import environment
 
 Gantree = Callable[..., Any]
 texts = st.lists(st.binary(max_size=6).map(lambda raw: raw.replace(b"\n", b".")), max_size=8)

@@ -13,7 +13,7 @@ from gantree.control.intake import Intake
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError
 from gantree.model.events import Event, GangStartFailed
-from gantree.testing.journal_contract import tick
+from gantree.testing.journal_contract import led, tick
 
 
 class Hands:
@@ -58,7 +58,7 @@ def test_observed_at_is_monotone_over_batches_and_restarts(
     number = 0
     for batch in batches:
         journal = SqliteJournal(place)
-        intake = Intake(journal, lambda: None)
+        intake = Intake(journal, led(journal), lambda: None)
         for at in batch:
             number += 1
             intake.tell(tick(number, at))
@@ -72,7 +72,7 @@ def test_observed_at_is_monotone_over_batches_and_restarts(
 
 def test_what_was_told_wakes_and_is_appended_once(tmp_path: Path) -> None:
     journal, woken = SqliteJournal(tmp_path), []
-    intake = Intake(journal, lambda: woken.append(1))
+    intake = Intake(journal, led(journal), lambda: woken.append(1))
     intake.tell(tick(1))
     assert woken == [1]
     assert journal.read_inbox(0, 9) == ()
@@ -84,14 +84,16 @@ def test_what_was_told_wakes_and_is_appended_once(tmp_path: Path) -> None:
 
 def test_what_the_journal_did_not_take_is_kept(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path)
-    intake = Intake(journal, lambda: None)
+    intake = Intake(journal, led(journal), lambda: None)
     intake.tell(tick(1))
-    pages = journal._db.execute("PRAGMA page_count").fetchone()[0]
-    journal._db.execute(f"PRAGMA max_page_count = {pages}")
+    with journal.database.reading() as db:  # the pool hands out the one that is used next, too
+        pages = db.exec_driver_sql("PRAGMA page_count").scalar_one()
+        db.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
     intake.tell(replace(tick(2), id="x" * 50_000))
     with pytest.raises(JournalError, match="full"):
         intake.flush()
-    journal._db.execute("PRAGMA max_page_count = 100000")
+    with journal.database.reading() as db:
+        db.exec_driver_sql("PRAGMA max_page_count = 100000")
     assert intake.flush()
     assert [len(entry.event.id) for entry in journal.read_inbox(0, 9)] == [2, 50_000]
     journal.close()
@@ -99,7 +101,7 @@ def test_what_the_journal_did_not_take_is_kept(tmp_path: Path) -> None:
 
 def test_a_reason_that_quotes_odd_bytes_is_made_readable(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path)
-    intake = Intake(journal, lambda: None)
+    intake = Intake(journal, led(journal), lambda: None)
     reason = "no file " + b"\xff".decode(errors="surrogateescape")
     intake.tell(GangStartFailed(id="f", observed_at=1, job="a", attempt=1, reason=reason))
     intake.flush()

@@ -17,6 +17,7 @@ from gantree.model.orders import Order
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
+from gantree.testing.journal_contract import led
 from gantree.testing.recording import RecordingCluster
 
 SITE = cluster(leaves=1, nodes=2)
@@ -81,7 +82,8 @@ def test_the_first_start_needs_a_cluster_and_later_ones_do_not(world: World) -> 
 
 def test_a_cluster_that_was_observed_but_not_yet_decided_about_is_known(world: World) -> None:
     journal = SqliteJournal(world.place)
-    journal.append_inbox([ClusterObserved(id="c", observed_at=1, cluster=SITE)])
+    observed = ClusterObserved(id="c", observed_at=1, cluster=SITE)
+    journal.append_inbox([observed], led(journal))
     journal.close()
     controller = world.start()
     assert controller.ledger.fabric is not None
@@ -186,7 +188,8 @@ def test_ids_of_runs_that_another_journal_left_behind_are_not_given_again(world:
 def test_time_goes_on_from_the_newest_event_when_the_wall_clock_has_gone_back(world: World) -> None:
     journal = SqliteJournal(world.place)
     future = 4e9
-    journal.append_inbox([ClusterObserved(id="c", observed_at=future, cluster=SITE)])
+    observed = ClusterObserved(id="c", observed_at=future, cluster=SITE)
+    journal.append_inbox([observed], led(journal))
     journal.close()
     controller = world.start()
     controller.submit([job("a")], None, {})

@@ -1,7 +1,7 @@
 """Turns: decide, commit, tell, in that order; a poison event is set aside and the others go on."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from gantree.core.invariants import check
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError
 from gantree.model.events import Event, GangEnded, GangStarted, JobSubmitted, TimePassed
+from gantree.model.facts import Fact
 from gantree.model.orders import Order, StartGang
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
@@ -74,7 +75,7 @@ def test_a_poison_event_is_set_aside_and_the_others_go_on(
     now = controller.clock()
     events: list[Event] = [submitted(f"j{number}", now) for number in range(7)]
     events.insert(4, poison("p", now))
-    journal.append_inbox(events)
+    journal.append_inbox(events, controller.epoch)
     with caplog.at_level(logging.CRITICAL):
         assert controller.step()
     assert list(phases(controller)) == [f"j{number}" for number in range(7)]
@@ -99,7 +100,8 @@ def test_exactly_the_poison_events_are_set_aside(
         [
             poison(f"e{number}", now) if bad else submitted(f"j{number}", now)
             for number, bad in enumerate(poisoned)
-        ]
+        ],
+        controller.epoch,
     )
     while controller.step():
         pass
@@ -118,16 +120,17 @@ def test_exactly_the_poison_events_are_set_aside(
 
 def test_memory_that_is_ahead_of_a_full_disk_is_thrown_away(journal: SqliteJournal) -> None:
     controller = controller_on(journal)
-    journal.append_inbox([submitted("a", controller.clock())])
-    db = journal._db
-    db.execute(
-        "CREATE TEMP TRIGGER full BEFORE INSERT ON turns BEGIN SELECT RAISE(ABORT, 'full'); END"
-    )
+    journal.append_inbox([submitted("a", controller.clock())], controller.epoch)
+    with journal.database.reading() as db:
+        db.exec_driver_sql(
+            "CREATE TRIGGER full BEFORE INSERT ON turns BEGIN SELECT RAISE(ABORT, 'full'); END"
+        )
     with pytest.raises(JournalError, match="full"):
         controller.step()
     assert phases(controller) == {}
     assert told(controller) == []
-    db.execute("DROP TRIGGER full")
+    with journal.database.reading() as db:
+        db.exec_driver_sql("DROP TRIGGER full")
     assert controller.step()
     assert phases(controller) == {"a": Phase.STARTING}
     assert [order.id for order in told(controller)] == ["a/1/start"]
@@ -157,7 +160,7 @@ def test_a_cluster_that_raises_does_not_keep_orders_from_the_others(
 def test_more_events_than_a_batch_are_taken_in_one_step(journal: SqliteJournal) -> None:
     controller = controller_on(journal)
     now = controller.clock()
-    journal.append_inbox([submitted(f"j{number}", now) for number in range(600)])
+    journal.append_inbox([submitted(f"j{number}", now) for number in range(600)], controller.epoch)
     controller.step()
     assert len(controller.ledger.jobs) == 600
     starts = [order for order in told(controller) if isinstance(order, StartGang)]
@@ -175,3 +178,34 @@ def test_a_gang_that_ends_makes_room_for_the_next(journal: SqliteJournal) -> Non
     )
     controller.step()
     assert phases(controller) == {"a": Phase.SUCCEEDED, "b": Phase.STARTING}
+
+
+class ForgetfulLine(SqliteJournal):
+    """A journal whose answer is lost once: the turn is committed, and who asked hears of an error."""
+
+    loses = True
+
+    def commit_turn(
+        self, cursor: int, facts: Sequence[Fact], orders: Sequence[Order], epoch: int
+    ) -> None:
+        super().commit_turn(cursor, facts, orders, epoch)
+        if self.loses and facts:
+            self.loses = False
+            raise JournalError("the connection broke")
+
+
+def test_a_turn_whose_commit_was_not_heard_of_is_not_decided_twice(tmp_path: Path) -> None:
+    journal = ForgetfulLine(tmp_path)
+    journal.loses = False
+    controller = controller_on(journal)
+    journal.loses = True
+    controller.submit([job("a")], None, {})
+    with pytest.raises(JournalError, match="broke"):
+        controller.step()
+    before = ([recorded.fact for recorded in journal.facts()], journal.turns())
+    controller.step()
+    assert ([recorded.fact for recorded in journal.facts()], journal.turns()) == before
+    assert phases(controller) == {"a": Phase.STARTING}
+    controller.reconcile()
+    assert [order.id for order in told(controller)] == ["a/1/start"], "said as a standing order"
+    journal.close()

@@ -10,12 +10,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from gantree.journal.contract import Snapshot
 from gantree.journal.sqlite import FILE, SqliteJournal
+from gantree.journal.verify import verify
 from gantree.model.errors import JournalError
 from gantree.model.events import Event
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
-from gantree.testing.journal_contract import ended, stop, tick
+from gantree.testing.journal_contract import ended, led, stop, tick
 
 
 class JournalMachine(RuleBasedStateMachine):
@@ -29,18 +31,22 @@ class JournalMachine(RuleBasedStateMachine):
         self.aside: dict[int, str] = {}
         self.recorded: list[Fact] = []
         self.told: list[Order] = []
-        self.epoch = self.cursor = self.turns = 0
+        self.cursor = self.turns = self.compacted = 0
+        self.ends: list[tuple[int, int]] = [(0, 0)]
+        self.snapshot: Snapshot | None = None
+        self.first_turn = 0
+        self.epoch = led(self.journal)
 
     @rule(numbers=st.lists(st.integers(0, 12), max_size=4))
     def append(self, numbers: list[int]) -> None:
         for number in numbers:
             if all(event.id != f"t{number}" for event in self.inbox):
                 self.inbox.append(tick(number))
-        self.journal.append_inbox([tick(number) for number in numbers])
+        self.journal.append_inbox([tick(number) for number in numbers], self.epoch)
 
     @rule()
     def lead(self) -> None:
-        epoch = self.journal.next_epoch()
+        epoch = led(self.journal)
         assert epoch > self.epoch
         self.epoch = epoch
 
@@ -53,6 +59,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.cursor, self.turns = cursor, self.turns + 1
         self.recorded += new_facts
         self.told += new_orders
+        self.ends.append((len(self.recorded), cursor))
 
     @rule(back=st.integers(1, 3))
     def commit_in_an_epoch_that_is_over(self, back: int) -> None:
@@ -64,8 +71,31 @@ class JournalMachine(RuleBasedStateMachine):
         left = [seq for seq in range(1, len(self.inbox) + 1) if seq not in self.aside]
         if left:
             seq = left[choice % len(left)]
-            self.journal.set_aside(seq, f"error {seq}")
+            self.journal.set_aside(seq, f"error {seq}", self.epoch)
             self.aside[seq] = f"error {seq}"
+
+    @rule(back=st.integers(0, 2))
+    def save_snapshot(self, back: int) -> None:
+        turn = self.turns - back
+        if turn > 0 and self.ends[turn][0] >= self.compacted:
+            seq, cursor = self.ends[turn]
+            saved = Snapshot(seq=seq, cursor=cursor, turns=turn, text=f"turn {turn}")
+            if self.kept(turn):
+                self.journal.save_snapshot(saved, self.epoch)
+                if self.snapshot is None or self.snapshot.turns <= turn:
+                    self.snapshot = saved
+
+    def kept(self, turn: int) -> bool:
+        """Whether the journal still has the turn: the last one that was compacted, and those after it."""
+        return turn >= self.first_turn
+
+    @rule(keep=st.integers(0, 30))
+    def compact(self, keep: int) -> None:
+        self.journal.compact(keep, self.epoch)
+        covered = self.snapshot.turns if self.snapshot else 0
+        last = max(turn for turn in range(covered + 1) if self.ends[turn][0] <= keep)
+        self.first_turn = max(self.first_turn, last)
+        self.compacted = max(self.compacted, self.ends[self.first_turn][0])
 
     @rule()
     def reopen(self) -> None:
@@ -92,8 +122,13 @@ class JournalMachine(RuleBasedStateMachine):
         ]
         entries = self.journal.read_inbox(self.cursor, 100)
         assert [(entry.seq, entry.event) for entry in entries] == unread
-        assert [recorded.fact for recorded in self.journal.facts()] == self.recorded
-        assert [order for _, order in self.journal.orders()] == self.told
+        assert self.journal.compacted_to() == self.compacted
+        facts = list(self.journal.facts(after=self.compacted))
+        assert [recorded.fact for recorded in facts] == self.recorded[self.compacted :]
+        orders = list(self.journal.orders())
+        assert [order for _, order in orders] == self.told[len(self.told) - len(orders) :]
+        assert self.journal.latest_snapshot() == self.snapshot
+        assert verify(self.journal).faults == []
         assert (self.journal.cursor(), self.journal.turns()) == (self.cursor, self.turns)
         aside = {each.seq: each.error for each in self.journal.all_set_aside()}
         assert aside == self.aside

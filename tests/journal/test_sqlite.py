@@ -15,12 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.journal.contract import Journal
-from gantree.journal.sqlite import FILE, LOCK, SCHEMA_VERSION, SqliteJournal
+from gantree.journal.sqlite import FILE, LOCK, SqliteJournal
+from gantree.journal.tables import VERSION
 from gantree.model.errors import JournalError
-from gantree.testing.journal_contract import JournalContract, ended, stop, tick
+from gantree.testing.compaction_contract import CompactionContract, at_turn, lived
+from gantree.testing.journal_contract import JournalContract, ended, led, stop, tick
+from gantree.testing.leadership_contract import LeadershipContract
 
 
-class TestSqlite(JournalContract):
+class TestSqlite(JournalContract, LeadershipContract, CompactionContract):
     def open(self, place: Path) -> Journal:
         return SqliteJournal(place)
 
@@ -28,8 +31,8 @@ class TestSqlite(JournalContract):
 def written(place: Path) -> Path:
     """A journal with two events and two facts, closed."""
     journal = SqliteJournal(place)
-    epoch = journal.next_epoch()
-    journal.append_inbox([tick(1), tick(2)])
+    epoch = led(journal)
+    journal.append_inbox([tick(1), tick(2)], epoch)
     journal.commit_turn(2, [ended(1), ended(2)], [], epoch)
     journal.close()
     return place / FILE
@@ -63,7 +66,7 @@ def test_the_lock_ends_with_its_process_however_it_ends(tmp_path: Path) -> None:
 def test_files_belong_to_the_user_alone(tmp_path: Path) -> None:
     place = tmp_path / "deep" / "state"
     journal = SqliteJournal(place)
-    journal.append_inbox([tick(1)])
+    journal.append_inbox([tick(1)], led(journal))
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in place.iterdir()}
     assert set(modes) == {FILE, LOCK, f"{FILE}-wal", f"{FILE}-shm"}
     assert set(modes.values()) == {0o600}
@@ -73,15 +76,16 @@ def test_files_belong_to_the_user_alone(tmp_path: Path) -> None:
 
 def test_commits_wait_for_the_disk(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path)
-    assert journal._db.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert journal._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    with journal.database.writing() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
     journal.close()
 
 
 def test_a_newer_journal_is_refused_unchanged(tmp_path: Path) -> None:
     path = written(tmp_path)
     with closing(sqlite3.connect(path)) as db:
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        db.execute(f"PRAGMA user_version = {VERSION + 1}")
     before = path.read_bytes()
     with pytest.raises(JournalError, match="newer gantree"):
         SqliteJournal(tmp_path)
@@ -91,7 +95,7 @@ def test_a_newer_journal_is_refused_unchanged(tmp_path: Path) -> None:
 
 def test_a_refused_journal_gives_its_lock_back(tmp_path: Path) -> None:
     path = written(tmp_path)
-    for version, refused in ((99, True), (SCHEMA_VERSION, False)):
+    for version, refused in ((99, True), (VERSION, False)):
         with closing(sqlite3.connect(path)) as db:
             db.execute(f"PRAGMA user_version = {version}")
         if refused:
@@ -145,6 +149,27 @@ def test_damaged_facts_are_a_journal_error(tmp_path: Path, damage: str) -> None:
     journal.close()
 
 
+def test_a_damaged_snapshot_is_passed_over_unless_facts_before_it_are_gone(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path)
+    epoch = led(journal)
+    lived(journal, epoch)
+    for turn in (2, 3):
+        journal.save_snapshot(at_turn(turn), epoch)
+    damage = "UPDATE snapshots SET text = 'x' WHERE turn = {}"
+    with journal.database.reading() as connection:
+        connection.exec_driver_sql(damage.format(3))
+    assert journal.latest_snapshot() == at_turn(2)
+    assert journal.compact(6, epoch).facts == 4, "no more than the readable one covers"
+    journal.save_snapshot(at_turn(3), epoch)
+    journal.save_snapshot(at_turn(4), epoch)
+    assert journal.compact(8, epoch).facts == 4
+    with journal.database.reading() as connection:
+        connection.exec_driver_sql(damage.format(4))
+    with pytest.raises(JournalError, match="facts up to 8 were compacted, and no snapshot"):
+        journal.latest_snapshot()
+    journal.close()
+
+
 def test_a_file_that_is_no_database_is_a_journal_error(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"no database at all, " * 100)
     with pytest.raises(JournalError, match="not a database"):
@@ -166,7 +191,7 @@ def test_a_page_of_rubbish_is_a_journal_error(tmp_path: Path) -> None:
 def test_a_start_that_was_cut_off_before_the_tables_is_finished(tmp_path: Path) -> None:
     (tmp_path / FILE).touch(mode=0o600)
     journal = SqliteJournal(tmp_path)
-    journal.append_inbox([tick(1)])
+    journal.append_inbox([tick(1)], led(journal))
     journal.close()
 
 
@@ -178,9 +203,9 @@ def test_a_log_that_was_torn_anywhere_leaves_whole_turns(
     """Power fails while the write-ahead log grows: what is left of it ends at some byte."""
     place, copy = tmp_path_factory.mktemp("journal"), tmp_path_factory.mktemp("copy")
     journal = SqliteJournal(place)
-    epoch = journal.next_epoch()
+    epoch = led(journal)
     for turn in range(1, 5):
-        journal.append_inbox([tick(turn)])
+        journal.append_inbox([tick(turn)], epoch)
         journal.commit_turn(turn, [ended(turn), ended(-turn)], [stop(turn, epoch)], epoch)
     for suffix in ("", "-wal"):
         shutil.copy(place / f"{FILE}{suffix}", copy)

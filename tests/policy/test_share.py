@@ -207,3 +207,51 @@ def test_over_a_day_of_backlog_shares_come_within_2_percent_of_weights(
             siblings = tree.children[tree.parent[node]]
             due *= tree.weight[node] / sum(tree.weight[each] for each in siblings)
         assert used[leaf] / sum(used.values()) == pytest.approx(due, abs=0.02)
+
+
+def use(found: Shares, *jobs: tuple[str, str, float, float]) -> None:
+    """Jobs of (queue, user) that hold 10 GPUs from a moment to another; inf: they go on."""
+    times = sorted((at, n, kind) for n, each in enumerate(jobs) for kind, at in enumerate(each[2:]))
+    for at, number, kind in times:
+        queue, user, *_ = jobs[number]
+        if kind == 0:
+            found.take(found.tree.leaf(queue, user), f"j{number}", {"gpus": 10.0}, at)
+        elif at < inf:
+            found.give_back(f"j{number}", at)
+
+
+JOBS = (("a", "ann", 0.0, 50.0), ("a", "bob", 20.0, inf), ("b", "ann", 10.0, 90.0))
+
+
+@pytest.mark.parametrize("share_users", [False, True])
+def test_use_goes_on_under_other_rules_as_if_they_had_always_ruled(share_users: bool) -> None:
+    """But for the users of queues that were not told apart, and other half-lives and weights."""
+    before = shares(QueueRule("a"), QueueRule("b", cohort="x"), half_life_s=40, share_users=True)
+    rules = QueueRule("b", weight=3), QueueRule("a", cohort="y")
+    always = shares(*rules, half_life_s=40, share_users=share_users)
+    for found in (before, always):
+        use(found, *JOBS)
+    after = shares(*rules, half_life_s=40, share_users=share_users)
+    after.take(after.tree.leaf("a", "bob"), "j1", {"gpus": 10.0}, 100)
+    after.go_on_from_others(before.kept(), 40, 100)
+    for queue, user in (("a", "ann"), ("a", "bob"), ("b", "ann")):
+        for found in (always, after):
+            found.tree.leaf(queue, user)
+        for now in (100, 150):
+            ours = after.used_part(after.tree.leaf(queue, user), now)
+            theirs = always.used_part(always.tree.leaf(queue, user), now)
+            assert ours == pytest.approx(theirs), (queue, user, now)
+    assert after.used_part(ROOT, 120) == pytest.approx(always.used_part(ROOT, 120))
+
+
+def test_another_half_life_rules_from_now_on_and_none_kept_nothing() -> None:
+    before = shares(QueueRule("a"), half_life_s=40)
+    use(before, ("a", "", 0.0, 40.0))
+    after = shares(QueueRule("a"), half_life_s=20)
+    after.go_on_from_others(before.kept(), 40, 80)
+    a = after.tree.leaf("a")
+    assert after.used_part(a, 80) == pytest.approx(0.1 * 0.5 * 0.5 / 2)
+    assert after.used_part(a, 100) == pytest.approx(0.1 * 0.5 * 0.5 / 4)
+    fresh = shares(QueueRule("a"), half_life_s=20)
+    fresh.go_on_from_others(before.kept(), None, 80)
+    assert fresh.used_part(fresh.tree.leaf("a"), 80) == 0

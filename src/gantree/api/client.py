@@ -1,27 +1,30 @@
 """The client of the daemon, for the command line and for programs. Standard library only, so it imports fast.
 
 Every method raises what the daemon raised (see `gantree.model.errors`), and Unreachable where no daemon answers.
-Answers are the JSON of the routes as it comes; docs/daemon.md describes it.
+Answers are the JSON of the routes as it comes; docs/api.md describes it. What a method sends is in `requests`;
+`async_client` has the same methods for asyncio.
 """
 
-import getpass
 import json
-import socket
-from collections.abc import Iterator, Mapping, Sequence
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import wraps
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlencode
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gantree.api import sockets
-from gantree.api.problems import error_of
-from gantree.model.errors import NotFound, Unreachable
+from gantree.api import requests, sockets
+from gantree.api.problems import error_of, problem_in
+from gantree.api.requests import LONGEST_WAIT_S, Json, Request, Stream, login_name
+from gantree.api.target import Target, target
 
-Json = dict[str, Any]
+__all__ = ["LONGEST_WAIT_S", "Client", "Json", "login_name"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 ANSWER_WITHIN_S = 60.0
 """How long a daemon may take over an answer, beyond what it was asked to wait."""
-LONGEST_WAIT_S = 300.0
-"""How long one question may wait for a job."""
 CHUNK_BYTES = 1 << 16
 
 
@@ -35,182 +38,112 @@ class _UnixConnection(HTTPConnection):
         self.sock = sockets.connect(self._state_dir, self._timeout_s)
 
 
+def _asked(describe: Callable[P, Request[T]]) -> Callable[Concatenate["Client", P], T]:
+    @wraps(describe)
+    def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.ask(describe(*args, **kwargs))
+
+    return method
+
+
+def _streamed(
+    describe: Callable[P, Stream[T]],
+) -> Callable[Concatenate["Client", P], Iterator[T]]:
+    @wraps(describe)
+    def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self.stream(describe(*args, **kwargs))
+
+    return method
+
+
 class Client:
-    """Talks to the daemon of a state directory; every call is a connection of its own."""
+    """Talks to a daemon; every call is a connection of its own, so threads may share one Client."""
 
-    def __init__(self, state_dir: Path) -> None:
-        self.state_dir = state_dir
+    def __init__(self, where: Path | str, token: str | None = None) -> None:
+        """where is the daemon's state directory, or its URL; then token says who asks. Raises BadInput."""
+        self.target: Target = target(where, token)
 
-    def submit(
-        self,
-        text: str,
-        source: str = "job.yaml",
-        *,
-        base_dir: str | None = None,
-        overrides: Mapping[str, str | int] | None = None,
-        user: str | None = None,
-    ) -> Json:
-        """Hand in the jobs of a job file; they are durable when this returns. See POST /v1/jobs.
+    @property
+    def state_dir(self) -> Path | None:
+        """The daemon's state directory, where the client reaches it through that."""
+        return self.target.state_dir
 
-        user is whose jobs they are where they do not say; None: who runs this program.
-        """
-        body = {
-            "text": text,
-            "source": source,
-            "base_dir": base_dir,
-            "overrides": dict(overrides or {}),
-            "user": login_name() if user is None else user,
-        }
-        return self._ask("POST", "/v1/jobs", body=body)
+    submit = _asked(requests.submit)
+    jobs = _asked(requests.jobs)
+    jobs_page = _asked(requests.jobs_page)
+    job = _asked(requests.job)
+    why = _asked(requests.why)
+    when = _asked(requests.when)
+    what_if = _asked(requests.what_if)
+    queues = _asked(requests.queues)
+    defragment = _asked(requests.defragment)
+    cancel = _asked(requests.cancel)
+    hold = _asked(requests.hold)
+    release = _asked(requests.release)
+    record = _asked(requests.record)
+    rerun = _asked(requests.rerun)
+    suspend = _asked(requests.suspend)
+    resume = _asked(requests.resume)
+    scale = _asked(requests.scale)
+    reprioritise = _asked(requests.reprioritise)
+    nodes = _asked(requests.nodes)
+    node = _asked(requests.node)
+    cordon = _asked(requests.cordon)
+    uncordon = _asked(requests.uncordon)
+    drain = _asked(requests.drain)
+    label = _asked(requests.label)
+    policy = _asked(requests.policy)
+    policy_versions = _asked(requests.policy_versions)
+    policy_version = _asked(requests.policy_version)
+    policy_what_if = _asked(requests.policy_what_if)
+    apply_policy = _asked(requests.apply_policy)
+    roll_back_policy = _asked(requests.roll_back_policy)
+    logs = _streamed(requests.logs)
+    cluster = _asked(requests.cluster)
+    facts = _streamed(requests.facts)
+    events = _streamed(requests.events)
+    health = _asked(requests.health)
 
-    def jobs(self) -> list[Json]:
-        """All jobs, a row each."""
-        rows: list[Json] = self._ask("GET", "/v1/jobs")["jobs"]
-        return rows
-
-    def job(self, job: str, *, wait_s: float = 0.0, until: str = "ended") -> Json:
-        """One job, by id or name; waits at most wait_s, and 300 s, until it is "running" or "ended"."""
-        wait_s = min(wait_s, LONGEST_WAIT_S)
-        return self._ask(
-            "GET", _job_path(job), query={"wait_s": wait_s, "until": until}, wait_s=wait_s
-        )
-
-    def why(self, job: str) -> Json:
-        """Why a job is where it is."""
-        return self._ask("GET", _job_path(job, "why"))
-
-    def when(self, job: str) -> Json:
-        """When a job starts, and what that hangs on."""
-        return self._ask("GET", _job_path(job, "when"))
-
-    def what_if(self, job: str, changes: Sequence[Mapping[str, object]] = ()) -> Json:
-        """What would become of a job as it is, and with each of the changes. See POST /v1/jobs/JOB/what-if."""
-        body = {"changes": [dict(change) for change in changes]}
-        return self._ask("POST", _job_path(job, "what-if"), body=body)
-
-    def queues(self) -> list[Json]:
-        """The queue tree, a row for each node."""
-        rows: list[Json] = self._ask("GET", "/v1/queues")["queues"]
-        return rows
-
-    def defragment(self, job: str, *, apply: bool = False) -> Json:
-        """The moves that would let a waiting job start; where apply, ask for them."""
-        return self._ask("POST" if apply else "GET", _job_path(job, "defragment"))
-
-    def cancel(self, job: str) -> Json:
-        """Ask for a job to be cancelled."""
-        return self._ask("POST", _job_path(job, "cancel"))
-
-    def hold(self, job: str) -> Json:
-        """Keep a waiting job from being started until it is released."""
-        return self._ask("POST", _job_path(job, "hold"))
-
-    def release(self, job: str) -> Json:
-        """Let a held job go."""
-        return self._ask("POST", _job_path(job, "release"))
-
-    def logs(
-        self,
-        job: str,
-        *,
-        rank: int | None = None,
-        follow: bool = False,
-        attempt: int | None = None,
-    ) -> Iterator[bytes]:
-        """What a job's ranks print, in chunks as they come; where follow, until the job has ended."""
-        query = {"rank": rank, "attempt": attempt, "follow": int(follow)}
-        return self._stream(_job_path(job, "logs"), query)
-
-    def cluster(self) -> Json:
-        """The site and who holds which GPU."""
-        return self._ask("GET", "/v1/cluster")
-
-    def facts(self, after: int = 0, *, follow: bool = False) -> Iterator[Json]:
-        """The timeline: each fact after a seq; where follow, for ever."""
-        rest = b""
-        for chunk in self._stream("/v1/facts", {"after": after, "follow": int(follow)}):
-            *lines, rest = (rest + chunk).split(b"\n")
-            yield from (json.loads(line) for line in lines)
-
-    def health(self) -> Json:
-        """Version, process, epoch and counts of the daemon."""
-        return self._ask("GET", "/v1/health")
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, object] | None = None,
-        body: Json | None = None,
-        wait_s: float = 0.0,
-    ) -> Json:
-        connection = _UnixConnection(self.state_dir, ANSWER_WITHIN_S + wait_s)
+    def ask(self, request: Request[T]) -> T:
+        """Send any request and read its answer."""
+        connection = self._connection(ANSWER_WITHIN_S + request.wait_s)
         try:
-            answer: Json = json.loads(
-                self._send(connection, method, _url(path, query), body).read()
-            )
+            answer = json.loads(self._send(connection, request).read())
         except (OSError, HTTPException, ValueError) as error:
-            raise self._unreachable(error) from error
+            raise self.target.unreachable(error) from error
         finally:
             connection.close()
-        return answer
+        return request.read(answer)
 
-    def _stream(self, path: str, query: Mapping[str, object]) -> Iterator[bytes]:
-        connection = _UnixConnection(self.state_dir, None)
+    def stream(self, request: Stream[T]) -> Iterator[T]:
+        """Send a request and give what comes as it comes."""
+        connection, decoder = self._connection(None), request.decoder()
         try:
-            response = self._send(connection, "GET", _url(path, query), None)
+            response = self._send(connection, request)
             while chunk := response.read1(CHUNK_BYTES):
-                yield chunk
+                yield from decoder.feed(chunk)
         except (OSError, HTTPException, ValueError) as error:
-            raise self._unreachable(error) from error
+            raise self.target.unreachable(error) from error
         finally:
             connection.close()
+
+    def _connection(self, timeout_s: float | None) -> HTTPConnection:
+        at = self.target
+        if at.state_dir is not None:
+            return _UnixConnection(at.state_dir, timeout_s)
+        if at.scheme == "http":
+            return HTTPConnection(at.host, at.port, timeout=timeout_s)
+        trust = ssl.create_default_context()
+        return HTTPSConnection(at.host, at.port, timeout=timeout_s, context=trust)
 
     def _send(
-        self, connection: _UnixConnection, method: str, url: str, body: Json | None
+        self, connection: HTTPConnection, request: Request[Any] | Stream[Any]
     ) -> HTTPResponse:
-        text = None if body is None else json.dumps(body)
-        headers = {} if body is None else {"Content-Type": "application/json"}
-        connection.request(method, url, body=text, headers=headers)
+        headers = {**self.target.headers, **request.all_headers}
+        url = self.target.prefix + request.url
+        with suppress(BrokenPipeError, ConnectionResetError):  # it answers before it has read all
+            connection.request(request.method, url, body=request.content, headers=headers)
         response = connection.getresponse()
         if response.status >= 400:
-            raise error_of(response.status, _problem(response))
+            raise error_of(response.status, problem_in(response.read()))
         return response
-
-    def _unreachable(self, error: Exception) -> Unreachable:
-        if isinstance(error, FileNotFoundError | NotADirectoryError | ConnectionRefusedError):
-            start = f"start one: gantree up --state {self.state_dir}"
-            return Unreachable(f"no daemon answers in {self.state_dir}; {start}")
-        if isinstance(error, socket.timeout):
-            return Unreachable(f"the daemon in {self.state_dir} does not answer")
-        return Unreachable(f"the daemon in {self.state_dir} broke off: {error}")
-
-
-def login_name() -> str:
-    """Who runs this program, as its environment or the system says; "" where neither has a printable word for it."""
-    try:
-        name = getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        return ""
-    return name if name.isprintable() else ""
-
-
-def _problem(response: HTTPResponse) -> Json:
-    try:
-        body = json.loads(response.read())
-    except ValueError:
-        return {}
-    return body if isinstance(body, dict) else {}
-
-
-def _job_path(job: str, *rest: str) -> str:
-    """The route of a job. Raises NotFound for a word that could not even be put into one."""
-    if not job or "/" in job or not job.isprintable():
-        raise NotFound(f"there is no job {job!r}")
-    return "/".join(["/v1/jobs", quote(job, safe=""), *rest])
-
-
-def _url(path: str, query: Mapping[str, object] | None) -> str:
-    given = {key: value for key, value in (query or {}).items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path

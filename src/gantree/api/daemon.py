@@ -6,25 +6,29 @@ the next daemon there adopts them. A bug that ends the control loop ends the dae
 
 import asyncio
 import gc
-import logging
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from socket import gethostname, socket
+from socket import gethostname
 
-import uvicorn
+from prometheus_client import disable_created_metrics
 
 from gantree import __version__
-from gantree.api import sockets
+from gantree.api import log_lines, sockets, tracing
+from gantree.api.access import Access, token_of
 from gantree.api.app import build_app
 from gantree.api.backend import Backend
+from gantree.api.listening import Listen, Server, bind, url_of
+from gantree.api.log_lines import Format, Level
+from gantree.api.rates import Rates
 from gantree.control.controller import Controller
 from gantree.control.gpu_ids import gpu_ids_of, mig_ids_of
 from gantree.control.loop import Loop
+from gantree.control.policies import PolicyText
 from gantree.control.ports import Clock, ClusterPort, Emit
+from gantree.control.versions import policy_version, versions_of
 from gantree.executors.local import LocalCluster
 from gantree.formats import read_cluster
 from gantree.formats.policies import PRESETS
@@ -34,20 +38,10 @@ from gantree.model.cluster import Cluster
 from gantree.model.errors import JournalError
 from gantree.policy.rules import Policy
 from gantree.telemetry.mig import mig_instances
-from gantree.telemetry.nvml import uuids
+from gantree.telemetry.nvml import uuids, versions
 from gantree.text.words import plural
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-LAST_ANSWERS_S = 1
-"""How long requests that are being answered may take once the daemon was told to stop."""
-
-
-class _Server(uvicorn.Server):
-    """A uvicorn server that leaves signals to the daemon."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 def run_daemon(
@@ -56,25 +50,34 @@ def run_daemon(
     source: str,
     policy: Policy | None = None,
     places: PolicyPlaces = NOWHERE,
+    listen: Listen | None = None,
+    requests_per_s: float | None = None,
+    log_level: Level = Level.WARNING,
+    log_format: Format = Format.AUTO,
+    policy_text: PolicyText | None = None,
 ) -> None:
     """Run until told to stop. cluster_text may be None where the state directory has seen a cluster before.
 
-    places are those of the policy's file, for errors.
+    policy_text is the file of the policy that rules from now on; None: the newest on record rules, and policy where
+    there is none. places are those of the policy's file, for errors. listen is an address of TCP to answer at, beside
+    the socket.
+    requests_per_s is how often a caller may ask; None: as often as it likes.
 
     Prints one line when requests are answered, and one at the end. Raises BadInput for the cluster file or for
     a missing one, Conflict for a cluster that contradicts what runs, JournalError for a state directory that
     is in use, damaged or newer.
     """
-    logging.basicConfig(
-        level=logging.WARNING,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    log_lines.set_up(log_level, log_format)
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # drops a second line for each counter
     site = None if cluster_text is None else read_cluster(cluster_text, source)
     _refuse_orphaned_runs(state_dir)
     journal = SqliteJournal(state_dir)
     try:
-        asyncio.run(_live(state_dir, journal, site, policy or PRESETS["gantree"], places))
+        token = None if listen is None else token_of(listen.token_file)
+        access = Access(token, Rates(requests_per_s) if requests_per_s else None)
+        rules = policy or PRESETS["gantree"]
+        with tracing.exported():
+            asyncio.run(_live(state_dir, journal, site, rules, policy_text, places, listen, access))
     finally:
         journal.close()
 
@@ -94,61 +97,79 @@ async def _live(
     journal: SqliteJournal,
     site: Cluster | None,
     policy: Policy,
+    policy_text: PolicyText | None,
     places: PolicyPlaces,
+    listen: Listen | None,
+    access: Access,
 ) -> None:
     loop = Loop()
+
+    running: list[Controller] = []
 
     def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
         gpu_ids = gpu_ids_of(described, gethostname(), uuids)
         mig_ids = mig_ids_of(gethostname(), mig_instances)
-        return LocalCluster(state_dir, described, emit, clock, gpu_ids=gpu_ids, mig_ids=mig_ids)
+        return LocalCluster(
+            state_dir,
+            described,
+            emit,
+            clock,
+            gpu_ids=gpu_ids,
+            mig_ids=mig_ids,
+            versions=versions_of(gethostname(), versions),
+            about=lambda: {"policy": policy_version(running[0].policy if running else policy)},
+        )
 
     def make_controller() -> Controller:
         controller = Controller(
-            journal, policy, make_cluster, site=site, wake=loop.wake, places=places
+            journal,
+            policy,
+            make_cluster,
+            site=site,
+            wake=loop.wake,
+            places=places,
+            policy_text=policy_text,
         )
+        running.append(controller)
         controller.recover()
         gc.freeze()  # the site does not change: looking through it again would hold up a turn by 40 ms
         return controller
 
     try:
-        controller = await loop.call(make_controller)
-        listener = sockets.listen(state_dir)
-        try:
-            await _serve(loop, controller, listener, state_dir)
-        finally:
-            listener.close()
-            sockets.remove(state_dir)
-            left = await loop.call(lambda: len(controller.ledger.holding))
-            await loop.call(controller.close)
+        with ExitStack() as opened:
+            over_tcp = None if listen is None else opened.enter_context(bind(listen))
+            controller = await loop.call(make_controller)
+            over_socket = opened.enter_context(sockets.listen(state_dir))
+            opened.callback(sockets.remove, state_dir)
+            app = build_app(Backend(loop, controller, time.time()), access)
+            servers = [Server(app, over_socket, None)]
+            where = f"socket {state_dir / sockets.FILE}"
+            if listen is not None and over_tcp is not None:
+                servers.append(Server(app, over_tcp, listen))
+                where += f", {url_of(listen, over_tcp)}"
+            await _serve(loop, controller, servers, where)
+        left = await loop.call(lambda: len(controller.ledger.holding))
+        await loop.call(controller.close)
         _say(f"stopped; {_left_running(left)}")
     finally:
         loop.close()
 
 
-async def _serve(loop: Loop, controller: Controller, listener: socket, state_dir: Path) -> None:
-    """Answer requests and step until a signal, or until either of the two breaks."""
-    app = build_app(Backend(loop, controller, time.time()))
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=LAST_ANSWERS_S,
-    )
-    server = _Server(config)
+async def _serve(loop: Loop, controller: Controller, servers: list[Server], where: str) -> None:
+    """Answer requests and step until a signal, or until one of them breaks."""
     stepping = asyncio.create_task(loop.run(controller))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    serving = [server.serving() for server in servers]
     for number in STOP_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, loop.stop)
-    while not (server.started or serving.done()):
+    while not all(server.started for server in servers) and not any(one.done() for one in serving):
         await asyncio.sleep(0.001)
-    if server.started:
-        _say(f"gantree {__version__} ready: {_site(controller)}; socket {state_dir / sockets.FILE}")
-    await asyncio.wait({stepping, serving}, return_when=asyncio.FIRST_COMPLETED)
+    if all(server.started for server in servers):
+        _say(f"gantree {__version__} ready: {_site(controller)}; {where}")
+    await asyncio.wait({stepping, *serving}, return_when=asyncio.FIRST_COMPLETED)
     loop.stop()
-    server.should_exit = True
-    await serving
+    for server in servers:
+        server.should_exit = True
+    await asyncio.gather(*serving)
     await stepping
 
 

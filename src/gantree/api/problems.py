@@ -3,6 +3,7 @@
 Standard library only: server and client both import it.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -15,6 +16,10 @@ from gantree.model.errors import (
     JournalError,
     NotFound,
     Problem,
+    Stale,
+    TooLarge,
+    TooOften,
+    Unauthenticated,
     Unreachable,
     Unsupported,
 )
@@ -25,8 +30,12 @@ STATUS: dict[type[GantreeError], int] = {
     BadFields: 422,
     BadInput: 422,
     Unsupported: 422,
+    Unauthenticated: 401,
     NotFound: 404,
     Conflict: 409,
+    Stale: 412,
+    TooLarge: 413,
+    TooOften: 429,
     Unreachable: 503,
     JournalError: 503,
     GantreeError: 500,
@@ -53,3 +62,12 @@ def error_of(status: int, body: Mapping[str, Any]) -> GantreeError:
         return BadFields([Problem(**problem) for problem in body["problems"]])
     kind = _KIND_OF_NAME.get(str(body.get("title")), GantreeError)
     return GantreeError(detail) if kind is BadFields else kind(detail)
+
+
+def problem_in(content: bytes) -> dict[str, Any]:
+    """The body of an answer that is an error; {} for one that is none of ours."""
+    try:
+        body = json.loads(content)
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}

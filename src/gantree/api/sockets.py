@@ -19,7 +19,8 @@ BACKLOG = 256
 
 
 @contextmanager
-def _address(state_dir: Path) -> Iterator[str]:
+def address(state_dir: Path) -> Iterator[str]:
+    """The socket's address as the system takes it, good as long as the block lasts."""
     path = os.fspath(state_dir / FILE)
     if len(os.fsencode(path)) <= LONGEST_ADDRESS:
         yield path
@@ -41,8 +42,8 @@ def listen(state_dir: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
-        with _address(state_dir) as address:
-            listener.bind(address)
+        with address(state_dir) as at:
+            listener.bind(at)
     except BaseException:
         listener.close()
         raise
@@ -70,8 +71,8 @@ def connect(state_dir: Path, timeout_s: float | None) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(timeout_s)
-        with _address(state_dir) as address:
-            connection.connect(address)
+        with address(state_dir) as at:
+            connection.connect(at)
     except BaseException:
         connection.close()
         raise

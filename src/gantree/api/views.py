@@ -50,6 +50,8 @@ def job_row(ledger: Ledger, state: JobState) -> Json:
         "failures": state.failures,
         "starts_at": None if booking is None else booking.starts_at,
         "promised": booking is not None and booking.promised,
+        "predicted_step_s": None if state.placement is None else state.placement.predicted.step_s,
+        "progress": None,
     }
 
 
@@ -64,7 +66,8 @@ def rejected_row(job: str, reason: str) -> Json:
     """A job that was taken and could not be queued; of it only the reason is kept."""
     gone = dict.fromkeys(
         ("queue", "user", "priority", "gpus", "members", "processes", "attempt", "domain", "submitted_at",
-         "started_at", "ended_at", "exit_code", "checkpoint_step", "members_now", "starts_at")
+         "started_at", "ended_at", "exit_code", "checkpoint_step", "members_now", "starts_at",
+         "predicted_step_s", "progress")
     )  # fmt: skip
     known = {"job": job, "name": job, "phase": Phase.FAILED.value, "reason": f"rejected: {reason}"}
     never = {

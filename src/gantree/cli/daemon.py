@@ -1,17 +1,22 @@
 """The way to the daemon for the commands that need one."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gantree.api.client import Client
+from gantree.api.target import SERVER_VARIABLE, token_from_environment
 from gantree.cli.options import state_dir
 from gantree.model.errors import GantreeError
 
 
 def client(chosen_state_dir: Path | None) -> Client:
-    """A client for the daemon of the state directory."""
+    """A client for the daemon: that of the state directory if one is chosen, else that of --server, if there is one."""
+    server = os.environ.get(SERVER_VARIABLE)
+    if chosen_state_dir is None and server:
+        return Client(server, token_from_environment())
     return Client(state_dir(chosen_state_dir))
 
 

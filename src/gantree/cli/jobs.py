@@ -76,4 +76,23 @@ def _note(row: dict[str, Any], now: float) -> str:
         parts.append(f"preempted {row['preemptions']} x")
     if row["checkpoint_step"] is not None:
         parts.append(f"checkpoint at step {row['checkpoint_step']}")
+    if row["progress"] is not None:
+        parts.append(_progress(row["progress"], row["predicted_step_s"]))
     return "; ".join(parts)
+
+
+def _progress(told: dict[str, Any], predicted_step_s: float | None) -> str:
+    """How far the job says that it is, and how long its steps take beside what was predicted."""
+    words = [f"step {told['step']}"]
+    words += [] if told["loss"] is None else [f"loss {_short(told['loss'])}"]
+    if told["samples_per_s"] is not None:
+        words.append(f"{_short(told['samples_per_s'])} samples/s")
+    if told["step_s"] is not None:
+        beside = "" if predicted_step_s is None else f" ({_short(predicted_step_s)} s predicted)"
+        words.append(f"{_short(told['step_s'])} s a step{beside}")
+    return ", ".join(words)
+
+
+def _short(number: float | str) -> str:
+    """A number in four digits; what is none comes as a word."""
+    return number if isinstance(number, str) else f"{number:.4g}"

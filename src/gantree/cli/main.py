@@ -31,9 +31,39 @@ class Commands(LazyGroup):
             "gantree.cli.queues", "List the queues with what each is owed, uses, borrows and lends."
         ),
         "logs": Listed("gantree.cli.logs", "Print what the processes of a job wrote."),
+        "record": Listed("gantree.cli.record", "Show what ran: program, place and versions."),
+        "rerun": Listed("gantree.cli.rerun", "Run a job again on an equal place."),
         "cancel": Listed("gantree.cli.cancel", "Cancel jobs, whether they wait or run."),
         "hold": Listed("gantree.cli.hold", "Keep waiting jobs from being started."),
         "release": Listed("gantree.cli.release", "Let held jobs go."),
+        "suspend": Listed(
+            "gantree.cli.suspend",
+            "Stop jobs and keep them from being started until they are resumed.",
+        ),
+        "resume": Listed("gantree.cli.resume", "Let suspended jobs go on."),
+        "scale": Listed("gantree.cli.scale", "Give elastic jobs another number of members."),
+        "reprioritise": Listed(
+            "gantree.cli.reprioritise", "Give jobs another priority, whether they wait or run."
+        ),
+        "nodes": Listed(
+            "gantree.cli.nodes", "List the nodes: whether they may be used, what runs there."
+        ),
+        "cordon": Listed(
+            "gantree.cli.cordon", "Let nothing new start on nodes; what runs there stays."
+        ),
+        "uncordon": Listed(
+            "gantree.cli.uncordon", "Let nodes be used again that were cordoned or drained."
+        ),
+        "drain": Listed(
+            "gantree.cli.drain", "Let everybody leave nodes, and nothing new start there."
+        ),
+        "label": Listed(
+            "gantree.cli.label", "Set labels of a node, or take them away; what runs there stays."
+        ),
+        "policy": Listed(
+            "gantree.cli.policy",
+            "Look at the policy in force, change it while jobs run, go back to an older one.",
+        ),
         "defragment": Listed(
             "gantree.cli.defragment", "Say which gangs would move so that a job starts."
         ),
@@ -52,6 +82,9 @@ class Commands(LazyGroup):
         "topo": Listed("gantree.cli.topo", "Draw a cluster, or import a machine's topology."),
         "simulate": Listed(
             "gantree.cli.simulate", "Replay a trace of jobs through the real scheduler."
+        ),
+        "journal": Listed(
+            "gantree.cli.journal", "Look after a journal: verify, export, backup, compact."
         ),
         "bench": Listed("gantree.cli.bench", "Measure this program on this machine."),
     }
@@ -79,8 +112,19 @@ def gantree(
             "--version", callback=_print_version, is_eager=True, help="Print the version and leave."
         ),
     ] = False,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server",
+            envvar="GANTREE_SERVER",
+            metavar="URL",
+            help="A daemon elsewhere; its token in GANTREE_TOKEN or the file GANTREE_TOKEN_FILE.",
+        ),
+    ] = None,
 ) -> None:
     """Schedule gangs of GPU processes onto a topology tree, and explain every decision."""
+    if server is not None:
+        os.environ["GANTREE_SERVER"] = server  # where `cli.daemon.client` looks; commands load late
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from gantree.model.errors import BadInput
+
 
 def new_app(**settings: Any) -> typer.Typer:
     """A Typer application with plain help and errors, which start fast and read well in logs."""
@@ -29,6 +31,16 @@ StateOption = Annotated[
     ),
 ]
 
+DATABASE_VARIABLE = "GANTREE_DATABASE"
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        metavar="URL",
+        help=f"A journal in PostgreSQL: postgresql://USER@HOST/NAME, without a password. [env: {DATABASE_VARIABLE}]",
+    ),
+]
+
 PRESETS = (
     "gantree", "fifo", "backfill", "fair", "least-attained-service", "srsf", "least-stretch", "cells",
     "first-fit",
@@ -45,12 +57,39 @@ PolicyOption = Annotated[
 ]
 
 
+PartitionsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--partitions",
+        envvar="GANTREE_PARTITIONS",
+        metavar="NAME=QUEUE,...",
+        help="Queues of the partitions in #SBATCH lines. [default: the queue of the same name]",
+    ),
+]
+
+
 def state_dir(chosen: Path | None) -> Path:
     """The state directory: the one chosen, else `gantree` under $XDG_STATE_HOME or ~/.local/state."""
     if chosen is not None:
         return chosen.absolute()
     home = os.environ.get("XDG_STATE_HOME")
     return (Path(home) if home else Path.home() / ".local" / "state") / "gantree"
+
+
+def database_url(chosen: str | None) -> str | None:
+    """The database of the journal: the one chosen, else that of the environment; None for a state directory.
+
+    Raises BadInput for a password on the command line, where everybody on the machine can read it.
+    """
+    if chosen is None:
+        return os.environ.get(DATABASE_VARIABLE) or None
+    user = chosen.partition("://")[2].rpartition("@")[0]
+    if ":" in user or "password=" in chosen:
+        raise BadInput(
+            f"--database: a password there is seen by everybody on this machine; put the address into"
+            f" {DATABASE_VARIABLE}, or the password into ~/.pgpass"
+        )
+    return chosen
 
 
 def class_or_number(priority: str | None) -> str | int | None:

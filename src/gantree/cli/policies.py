@@ -1,6 +1,7 @@
 """What --policy names: a preset or a file, and whether it suits a cluster."""
 
 from gantree.cli.reading import read_text, source_of
+from gantree.control.policies import PolicyText
 from gantree.control.policy_fit import check_site
 from gantree.formats import read_policy
 from gantree.formats.policies import PRESET_NAMES, preset
@@ -31,13 +32,20 @@ def policy_on(word: str | None, site: Cluster | Fabric) -> Policy:
 
 def policy_and_places(word: str | None) -> tuple[Policy, PolicyPlaces]:
     """As `policy_of`, with where the file says what."""
+    policy, places, _ = policy_named(word)
+    return policy, places
+
+
+def policy_named(word: str | None) -> tuple[Policy, PolicyPlaces, PolicyText | None]:
+    """As `policy_and_places`, with the text as it is to be kept; None where nothing was named."""
     name = PRESET_NAMES[0] if word is None else word
-    if name in PRESET_NAMES:
-        return preset(name), PolicyPlaces(f"preset {name}")
-    return _read(name)
+    if name not in PRESET_NAMES:
+        return _read(name)
+    text = None if word is None else PolicyText(f"preset: {name}\n", f"preset {name}")
+    return preset(name), PolicyPlaces(f"preset {name}"), text
 
 
-def _read(word: str) -> tuple[Policy, PolicyPlaces]:
+def _read(word: str) -> tuple[Policy, PolicyPlaces, PolicyText]:
     try:
         text = read_text(word)
     except BadInput as error:
@@ -45,5 +53,5 @@ def _read(word: str) -> tuple[Policy, PolicyPlaces]:
         raise BadInput(
             f"--policy: {error}; allowed: {allowed}. {did_you_mean(word, PRESET_NAMES)}".rstrip()
         ) from None
-    policy = read_policy(text, source_of(word))
-    return policy, places_of(text, source_of(word))
+    source = source_of(word)
+    return read_policy(text, source), places_of(text, source), PolicyText(text, source)

@@ -6,6 +6,7 @@ What is worth colour (the cluster's picture, progress) uses Rich where it is dra
 
 import json
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import typer
@@ -54,6 +55,11 @@ def ranges(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def moment(at: float) -> str:
+    """A moment in seconds since 1970 by the local clock: "2026-11-21 23:05:10"."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def span(seconds: float) -> str:

@@ -3,28 +3,30 @@
 The job runs where the caller stands and with the caller's PATH, so that `python` means what it means in the
 caller's shell. The first Ctrl-C (or SIGTERM) cancels the job, and its output is printed on until it has ended;
 the second leaves at once.
+
+A script with `#SBATCH` or `#GANTREE` lines says itself how large it is; what the command line says goes before that.
 """
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from gantree.cli.daemon import client
-from gantree.cli.options import StateOption, class_or_number, new_app
+from gantree.cli.naming import name_of
+from gantree.cli.options import PartitionsOption, StateOption, class_or_number, new_app
 from gantree.cli.reading import check_utf8
 from gantree.cli.watching import watch
 from gantree.model.errors import BadInput
 
 app = new_app()
 
-INTERPRETER = re.compile(r"(python|pypy|bash|sh|perl|ruby|node)[0-9.]*")
-NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
-LONGEST_NAME = 63
+
+_FIELDS = {"name", "queue", "priority", "time_limit", "restarts"}
+"""Fields of the job that an option of the same name sets."""
 
 CommandArgument = Annotated[
     list[str], typer.Argument(metavar="COMMAND...", help="What each process runs.")
@@ -46,6 +48,7 @@ EnvOption = Annotated[
 
 @app.command(context_settings={"allow_interspersed_args": False})
 def run(
+    ctx: typer.Context,
     command: CommandArgument,
     members: MembersOption = 1,
     gpus: Annotated[int, typer.Option(min=0, help="GPUs per member.")] = 0,
@@ -59,6 +62,7 @@ def run(
     time_limit: TimeLimitOption = None,
     restarts: Annotated[int, typer.Option(min=0, help="Start again after so many failures.")] = 0,
     env: EnvOption = None,
+    partitions: PartitionsOption = None,
     state: StateOption = None,
 ) -> None:
     """Run a command as a gang and follow it to its end.
@@ -76,7 +80,7 @@ def run(
         "env": environment(env or [], os.environ),
         "workdir": str(Path.cwd()),
     }
-    document = {
+    document: dict[str, Any] = {
         "name": name or name_of(command),
         "queue": queue,
         "priority": class_or_number(priority),
@@ -85,24 +89,59 @@ def run(
         "restarts": restarts,
         "gang": [role],
     }
+    header = _of_script(command, partitions)
+    if header is not None:
+        document = _over_header(header, document, _written(ctx))
+        (worker,) = document["gang"]
+        members, processes = worker["members"], worker["processes"]
     raise typer.Exit(watch(client(state), _job_text(document), members * processes))
+
+
+def _of_script(command: Sequence[str], partitions: str | None) -> dict[str, Any] | None:
+    """The job that a script's header asks for, as plain data; None where the command is no script with a header."""
+    if not Path(command[0]).is_file():
+        return None
+    from gantree.cli import scripts  # noqa: PLC0415 - takes as long to import as all else together
+
+    text = scripts.script_at(command[0])
+    if text is None:
+        return None
+    name = name_of(command)
+    found: dict[str, Any] = json.loads(
+        scripts.job_text_of(text, command, command[0], name, partitions)
+    )
+    return found
+
+
+def _written(ctx: typer.Context) -> set[str]:
+    """The options that the command line says itself."""
+    return {
+        name
+        for name in ctx.params
+        if (source := ctx.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
+    }
+
+
+def _over_header(
+    header: dict[str, Any], document: Mapping[str, Any], written: set[str]
+) -> dict[str, Any]:
+    """The job of a header, with what the command line says put over it."""
+    ((asked,), (own,)) = (header["gang"], document["gang"])
+    fields = {field: document[field] for field in _FIELDS & written}
+    topology = {**(header.get("topology") or {}), **(document["topology"] or {})}
+    role = {
+        **asked,
+        **{field: own[field] for field in ("members", "processes") if field in written},
+        "each": asked["each"] | (own["each"] if "gpus" in written else {}),
+        "env": {**asked["env"], **(own["env"] if "env" in written else {})},
+        "workdir": asked.get("workdir") or own["workdir"],
+    }
+    return {**header, **fields, "topology": topology or None, "gang": [role]}
 
 
 def _job_text(document: Mapping[str, Any]) -> str:
     """A job file's text: JSON is YAML. What was not said is left out."""
     return json.dumps({field: value for field, value in document.items() if value is not None})
-
-
-def name_of(command: Sequence[str]) -> str:
-    """A job's name after the script that an interpreter is to run, else after the program."""
-    program = PurePath(command[0])
-    is_script = (
-        len(command) > 1
-        and INTERPRETER.fullmatch(program.name) is not None
-        and not command[1].startswith("-")
-    )
-    stem = PurePath(command[1]).stem if is_script else program.stem
-    return NOT_IN_A_NAME.sub("-", stem).strip("-._")[:LONGEST_NAME] or "run"
 
 
 def environment(wanted: Sequence[str], own: Mapping[str, str]) -> dict[str, str]:

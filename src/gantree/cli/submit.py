@@ -10,39 +10,63 @@ import typer
 
 from gantree.cli.daemon import client
 from gantree.cli.errors import warn
-from gantree.cli.options import JsonOption, StateOption, class_or_number, new_app
+from gantree.cli.naming import name_of
+from gantree.cli.options import (
+    JsonOption,
+    PartitionsOption,
+    StateOption,
+    class_or_number,
+    new_app,
+)
 from gantree.cli.printing import print_json
-from gantree.cli.reading import base_dir_of, read_text, source_of
+from gantree.cli.reading import STDIN, base_dir_of, read_text, source_of
 
 app = new_app()
 
 
 @app.command()
 def submit(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help='Job files; "-" is stdin.')],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...", help='Job files, or scripts with #SBATCH lines; "-" is stdin.'
+        ),
+    ],
     name: Annotated[str | None, typer.Option(help="Another name than the file says.")] = None,
     queue: Annotated[str | None, typer.Option(help="Another queue than the file says.")] = None,
     priority: Annotated[
         str | None, typer.Option(help="Another priority (class or number) than the file says.")
     ] = None,
+    partitions: PartitionsOption = None,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Hand in jobs; prints the id of each."""
     given = {"name": name, "queue": queue, "priority": class_or_number(priority)}
     overrides = {field: value for field, value in given.items() if value is not None}
-    texts = [(file, read_text(file)) for file in files]
+    texts = [_job_file(file, read_text(file), partitions) for file in files]
     daemon = client(state)
     taken: dict[str, list[Any]] = {"jobs": [], "warnings": []}
     try:
-        for file, text in texts:
-            answer = daemon.submit(
-                text, source_of(file), base_dir=str(base_dir_of(file)), overrides=overrides
-            )
+        for text, source, base_dir in texts:
+            answer = daemon.submit(text, source, base_dir=base_dir, overrides=overrides)
             taken["jobs"] += answer["jobs"]
             taken["warnings"] += answer["warnings"]
     finally:
         _print(taken, as_json)
+
+
+def _job_file(file: str, text: str, partitions: str | None) -> tuple[str, str, str]:
+    """The text of a job file, how messages name it, and where relative paths in it start: for a script, here."""
+    source = source_of(file)
+    if not text.startswith("#!"):
+        return text, source, str(base_dir_of(file))
+    from gantree.cli import scripts  # noqa: PLC0415 - takes as long to import as all else together
+
+    if not scripts.is_script(text):
+        return text, source, str(base_dir_of(file))
+    job_text = scripts.job_text_of(text, [file], source, name_of([file]), partitions)
+    return job_text, source, str(base_dir_of(STDIN))
 
 
 def _print(taken: dict[str, list[Any]], as_json: bool) -> None:

@@ -5,29 +5,28 @@ it from asyncio, tests call it directly.
 """
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
+from socket import gethostname
 from typing import Any
 
 from gantree.control.alarm import Alarm
 from gantree.control.clock import SteadyClock
 from gantree.control.intake import Intake
+from gantree.control.job_asks import FINAL, check_priority, scale_refused
+from gantree.control.metrics import Metrics
+from gantree.control.node_asks import NodeAsks
+from gantree.control.observer import Observer
+from gantree.control.policies import Policies, PolicyText, adopted, in_force_already
 from gantree.control.policy_fit import check_fit, jobs_without_queue
 from gantree.control.ports import Clock, MakeCluster
 from gantree.control.recovery import site_on_record, to_settle, vanished
-from gantree.control.submission import (
-    JobIds,
-    Receipt,
-    about,
-    check_commands,
-    check_queue,
-    job_of,
-    overridden,
-    warnings_of,
-    with_absolute_paths,
-    with_predecessors,
-    with_user,
-)
+from gantree.control.snapshots import Snapshots
+from gantree.control.submission import Receipt, job_of
+from gantree.control.submissions import HandIn, Submissions
+from gantree.control.tracing import Causes
 from gantree.control.turn import Turns
+from gantree.control.turn_watch import TurnWatch
 from gantree.core.ledger import Ledger
 from gantree.core.moves import Defragmentation, defragmentation_plan
 from gantree.core.scheduler import Scheduler
@@ -35,21 +34,28 @@ from gantree.core.state import JobState
 from gantree.formats.policy_places import NOWHERE, PolicyPlaces
 from gantree.journal.contract import Journal
 from gantree.model.cluster import Cluster
-from gantree.model.errors import BadInput, Conflict, NotFound
+from gantree.model.errors import BadInput, Conflict, GantreeError, NotFound
 from gantree.model.events import (
     CancelRequested,
     ClusterObserved,
     DefragmentRequested,
+    Event,
     HoldRequested,
     JobSubmitted,
+    PriorityRequested,
     ReleaseRequested,
+    ScaleRequested,
+    SuspendRequested,
 )
+from gantree.model.facts import PolicyAdopted
 from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, Phase
 from gantree.planning.taste import taste_of
 from gantree.policy.rules import Policy
 
 RECONCILE_EVERY_S = 30.0
+LEASE_S = 4.0
+"""How long a leadership holds that is not renewed, where the journal has leases at all."""
 JOBS_NAMED = 10
 """So many jobs of a queue that is not in the policy are named at the start."""
 
@@ -69,30 +75,57 @@ class Controller:
         wake: Callable[[], None] = lambda: None,
         make_clock: Callable[[float], Clock] = SteadyClock,
         places: PolicyPlaces = NOWHERE,
+        metrics: Metrics | None = None,
+        policy_text: PolicyText | None = None,
     ) -> None:
         """site is the cluster as described now, None to go on with the one on record; places are the policy's.
 
+        metrics are those that it feeds; of its own where None. policy_text is what policy was read from, if somebody
+        named it: else the newest on record rules, and policy where there is none.
+
         Raises BadInput if there is neither, and for a policy that does not suit it; JournalError if the journal cannot
-        be read.
+        be read; Conflict if another process leads it.
         """
         self.journal = journal
-        self.policy = policy
-        self.epoch = journal.next_epoch()
+        self.epoch = _begin_epoch(journal)
         self.clock = make_clock(journal.last_observed_at())
-        self.intake = Intake(journal, wake)
+        self.metrics = metrics or Metrics()
+        self.causes = Causes()
+        self.intake = Intake(journal, self.epoch, wake, self.metrics, self.causes)
+        self._snapshots = Snapshots(journal, self.epoch)
+        self.policies = Policies(journal, policy, policy_text, self._fold_under, self.clock)
         folded = self._fold()
         on_record = site_on_record(journal, folded.ledger)
         known = site or on_record
         if known is None:
             raise BadInput("the first start on a state directory needs a cluster file")
-        check_fit(policy, known, folded.ledger, places)
+        check_fit(folded.policy, known, folded.ledger, self.policies.places or places)
         self._new_site = site if site != on_record else None
         self.cluster = make_cluster(known, self.intake.tell, self.clock)
-        self.turns = Turns(journal, self.cluster, self.epoch, self._fold, folded)
+        self.observer = Observer(self.metrics, self.epoch)
+        watch = TurnWatch(self.metrics, self.causes, self.epoch, journal.turns())
+        self.turns = Turns(
+            journal, self.cluster, self.epoch, self._fold, folded, watch, self.policies.under
+        )
         self._alarm = Alarm(self.epoch)
         self._reconciled_at = self.clock()
-        self._ids = JobIds(self._id_is_taken)
+        self._submissions = Submissions(
+            journal,
+            self.intake.append,
+            self.clock,
+            lambda: self.ledger,
+            lambda: self.policy,
+            lambda job: self.cluster.log_path(job, 1, 0).parent.exists(),
+        )
         self._asked = 0
+        self.nodes = NodeAsks(
+            lambda: self.ledger, lambda event: self.intake.append([event]), self._new_id, self.clock
+        )
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self.turns.scheduler.policy
 
     @property
     def ledger(self) -> Ledger:
@@ -104,6 +137,9 @@ class Controller:
 
         Raises Conflict if jobs run where the new description of the site has nothing for them.
         """
+        if self.policies.to_submit is not None:
+            event_id = f"policy-submitted/{self.epoch}"
+            self.intake.append([self.policies.event(self.policies.to_submit, "", event_id)])
         self.cluster.adopt()
         self._drain()
         if self._new_site is not None:
@@ -119,6 +155,8 @@ class Controller:
         if ring is not None:
             self.intake.append([ring])
         progressed = self._drain()
+        if progressed or self._snapshots.is_ready:
+            self._snapshots.follow(self.turns.scheduler)
         if self.clock() - self._reconciled_at >= RECONCILE_EVERY_S:
             self.reconcile()
         return progressed
@@ -126,6 +164,10 @@ class Controller:
     def seconds_to_alarm(self) -> float | None:
         """Seconds until time alone could change an answer."""
         return self._alarm.seconds_left(self.turns.scheduler.wake_at(), self.clock())
+
+    def look(self) -> None:
+        """Take the figures that the metrics tell of, unless that was done a moment ago. Raises JournalError."""
+        self.observer.look(self.ledger, self.journal, self.intake.untaken, self.clock())
 
     def reconcile(self) -> None:
         """Make events of what the cluster lost, and tell the cluster again what must be in force."""
@@ -152,34 +194,14 @@ class Controller:
         user is whose they are where they do not say.
         Raises BadInput and Unsupported for what can be known to be wrong; then none of the jobs is taken.
         """
-        if "name" in overrides and len(jobs) > 1:
-            raise BadInput(f"{len(jobs)} jobs cannot all be named {overrides['name']}")
-        asked = [self._checked(job, base_dir, overrides, user) for job in jobs]
-        warnings = warnings_of(asked, self.ledger)
-        chosen = self._ids.choose(asked)
-        specs = with_predecessors(asked, chosen, self.ledger)
-        now = self.clock()
-        self.intake.append(
-            [
-                JobSubmitted(
-                    id=_submission(submitted.job), observed_at=now, job=submitted.job, spec=spec
-                )
-                for submitted, spec in zip(chosen, specs, strict=True)
-            ]
-        )
-        return Receipt(chosen, warnings)
+        (told,) = self.take([HandIn(jobs, base_dir, overrides, user)])
+        if isinstance(told, GantreeError):
+            raise told
+        return told
 
-    def _checked(
-        self, job: Job, base_dir: str | None, overrides: Mapping[str, Any], user: str
-    ) -> Job:
-        """One job as it is handed in, with all that can be known to be wrong of it alone."""
-        asked = with_user(overridden(job, overrides), user)
-        with about(f"job {asked.name}"):
-            asked = with_absolute_paths(asked, base_dir)
-            check_commands(asked)
-            self.policy.priority_of(asked.priority)
-            check_queue(asked, self.ledger.accounts.tree)
-        return asked
+    def take(self, together: Sequence[HandIn]) -> list[Receipt | GantreeError]:
+        """Submissions of several callers, made durable by one append: a receipt for each, or what is wrong with it."""
+        return self._submissions.take(together)
 
     def cancel(self, word: str) -> str:
         """Ask for a job to be cancelled, by id or name; give its id. Asking twice is the same as once.
@@ -200,18 +222,68 @@ class Controller:
         if state.phase is not Phase.PENDING:
             raise Conflict(
                 f"{state.job} is {state.phase}, and only a job that waits can be held; to have it gone:"
-                f" gantree cancel {state.job}, and submit it again with `hold: true`"
+                f" gantree cancel {state.job}, and submit it again with `hold: true`;"
+                f" to have it stop and go on later: gantree suspend {state.job}"
             )
         self._ask(HoldRequested, state.job, "hold-requested")
         return state.job
 
     def release(self, word: str) -> str:
-        """Let a held job go, by id or name; give its id. Raises NotFound, and Conflict for a job that is not held."""
+        """Let a held or suspended job go, by id or name; give its id.
+
+        Raises NotFound, and Conflict for a job that is not held.
+        """
         state = self._not_ended(word)
         if not state.held:
             raise Conflict(f"{state.job} is not held: it is {state.phase}")
         self._ask(ReleaseRequested, state.job, "release-requested")
         return state.job
+
+    def suspend(self, word: str) -> str:
+        """Stop a job, which saves if it can, and keep it from being started again; give its id. One that waits is held.
+
+        Raises NotFound, and Conflict for a job that has ended or is about to.
+        """
+        state = self._not_ended(word)
+        if state.phase is Phase.STOPPING and state.stop_cause in FINAL:
+            raise Conflict(f"{state.job} is being stopped for good: {state.stop_cause}")
+        self._ask(SuspendRequested, state.job, "suspend-requested")
+        return state.job
+
+    def scale(self, word: str, members: int) -> str:
+        """Give an elastic gang another number of members; give its id. One that runs saves and goes on with them.
+
+        Raises NotFound, BadInput for a number that it cannot have, and Conflict where it cannot have it now.
+        """
+        state = self._not_ended(word)
+        refusal = scale_refused(self.ledger, state, members)
+        if refusal is not None:
+            raise refusal
+        self._ask(ScaleRequested, state.job, "scale-requested", members=members)
+        return state.job
+
+    def reprioritise(self, word: str, priority: str | int) -> str:
+        """Give a job that has not ended another priority, a class or a number; give its id.
+
+        Raises NotFound, BadInput for a class that the policy lacks, and Conflict for a job that has ended.
+        """
+        state = self._not_ended(word)
+        check_priority(priority)
+        self.policy.priority_of(priority)
+        self._ask(PriorityRequested, state.job, "priority-requested", priority=priority)
+        return state.job
+
+    def adopt_policy(self, handed_in: PolicyText, by: str = "") -> PolicyAdopted:
+        """Let a policy rule from now on; give the version that it is. The one in force already is no new version.
+
+        Raises BadInput (BadFields) for one that is wrong or does not suit the cluster or the jobs.
+        """
+        self.policies.checked(handed_in, self.ledger)
+        if not in_force_already(self.ledger, handed_in):
+            event_id = self._new_id("policy", "submitted")
+            self.intake.append([self.policies.event(handed_in, by, event_id)])
+            self._drain()
+        return adopted(self.ledger, handed_in)
 
     def moves_for(self, word: str) -> tuple[Defragmentation | None, str]:
         """The moves that would let a waiting job start now; where there are none, None and a sentence that says why.
@@ -238,16 +310,20 @@ class Controller:
         self._ask(DefragmentRequested, plan.job, "defragment-requested")
         return plan.job
 
-    def _ask(
-        self,
-        kind: type[HoldRequested | ReleaseRequested | DefragmentRequested],
-        job: str,
-        name: str,
-    ) -> None:
+    def _ask(self, kind: type[Event], job: str, name: str, **fields: object) -> None:
         """Take in what a user may ask of a job again and again: each time is an event of its own."""
+        told: Any = {
+            "id": self._new_id(job, name),
+            "observed_at": self.clock(),
+            "job": job,
+            **fields,
+        }
+        self.intake.append([kind(**told)])
+
+    def _new_id(self, noun: str, name: str) -> str:
+        """An id that no event ever had."""
         self._asked += 1
-        event_id = f"{job}/{name}/{self.epoch}.{self._asked}"
-        self.intake.append([kind(id=event_id, observed_at=self.clock(), job=job)])
+        return f"{noun}/{name}/{self.epoch}.{self._asked}"
 
     def _not_ended(self, word: str) -> JobState:
         """The job that a word means. Raises NotFound, and Conflict where it was rejected or has ended."""
@@ -270,14 +346,16 @@ class Controller:
         raise NotFound(f"there is no job {word}")
 
     def close(self) -> None:
-        """Let go of cluster and journal; what runs goes on running."""
+        """Let go of cluster and journal, with a snapshot for the next start; what runs goes on running."""
+        self._snapshots.close(self.turns.known)
         self.cluster.close()
         self.journal.close()
 
     def _fold(self) -> Scheduler:
-        scheduler = Scheduler(self.policy)
-        scheduler.recover(recorded.fact for recorded in self.journal.facts())
-        return scheduler
+        return self._fold_under(self.policies.in_force())
+
+    def _fold_under(self, policy: Policy) -> Scheduler:
+        return self._snapshots.fold(policy)
 
     def _drain(self) -> bool:
         """Turn until neither the inbox nor what the cluster tells has anything left."""
@@ -302,11 +380,10 @@ class Controller:
             named = ", ".join(jobs[:JOBS_NAMED]) + more
             log.warning("queue %s is not in the policy, and has jobs that go on: %s", queue, named)
 
-    def _id_is_taken(self, job: str) -> bool:
-        """Ids on record, and those under which something ran that this journal knows nothing of."""
-        ran_here = self.cluster.log_path(job, 1, 0).parent.exists()
-        return ran_here or self.journal.seen(_submission(job))
 
-
-def _submission(job: str) -> str:
-    return f"{job}/submitted"
+def _begin_epoch(journal: Journal) -> int:
+    """Lead from now on. Raises Conflict where another process does."""
+    epoch = journal.lead(f"{gethostname()} process {os.getpid()}", LEASE_S)
+    if epoch is None:
+        raise Conflict(f"another daemon leads here: {journal.leader()[1]}")
+    return epoch

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gantree.control.metrics import Metrics
+from gantree.control.tracing import Causes
 from gantree.journal.contract import Journal
 from gantree.model.events import Event
 
@@ -17,8 +19,19 @@ from gantree.model.events import Event
 class Intake:
     """Stamps events and appends them to the inbox of a journal. `wake` is called after every `tell`."""
 
-    def __init__(self, journal: Journal, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        epoch: int,
+        wake: Callable[[], None],
+        metrics: Metrics | None = None,
+        causes: Causes | None = None,
+    ) -> None:
+        """epoch is the leader's, in whose name events are appended; metrics and causes are told of them."""
         self._journal = journal
+        self._epoch = epoch
+        self._commit = (metrics or Metrics()).commit.labels("inbox")
+        self._causes = causes or Causes()
         self._wake = wake
         self._told: deque[Event] = deque()
         self._last_observed_at = journal.last_observed_at()
@@ -27,6 +40,11 @@ class Intake:
         """Take an event that its source will tell again after a crash; safe from any thread."""
         self._told.append(_writable(event))
         self._wake()
+
+    @property
+    def untaken(self) -> int:
+        """Events that were told and are not in the inbox yet; safe from any thread."""
+        return len(self._told)
 
     def flush(self) -> bool:
         """Append what was told; say whether there was anything."""
@@ -43,7 +61,9 @@ class Intake:
         for event in events:
             last = max(last, event.observed_at)
             stamped.append(replace(event, observed_at=last))
-        self._journal.append_inbox(stamped)
+        self._causes.remember(events)
+        with self._commit.time():
+            self._journal.append_inbox(stamped, self._epoch)
         self._last_observed_at = last
 
 

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 from gantree.control.controller import Controller
@@ -53,8 +54,9 @@ class Loop:
         self._woken = asyncio.Event()
 
     async def call(self, work: Callable[[], T]) -> T:
-        """Run something on the controller's thread."""
-        return await self._events.run_in_executor(self._engine, work)
+        """Run something on the controller's thread, in the context (span, log fields) of whoever asks."""
+        context = copy_context()
+        return await self._events.run_in_executor(self._engine, lambda: context.run(work))
 
     def wake(self) -> None:
         """Let the next step begin now; safe from any thread."""
@@ -67,6 +69,7 @@ class Loop:
                 lambda: (controller.step(), controller.seconds_to_alarm())
             )
         except (GantreeError, OSError) as error:
+            controller.metrics.failed_steps.inc()
             log.error("no step was made, trying again: %s", error)
             return RETRY_S
         if progressed:

@@ -37,7 +37,7 @@ def check_fit(
     if not policy.queues:
         return
     recorded = ledger.fabric
-    is_known = recorded is not None and recorded.cluster == cluster
+    is_known = recorded is not None and ledger.site.described == cluster
     fabric = recorded if is_known and recorded is not None else Fabric.build(cluster)
     check_site(policy, fabric, places)
 

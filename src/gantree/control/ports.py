@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from gantree.executors.inventory import Inventory
+from gantree.executors.progress import Progress
 from gantree.model.cluster import Cluster
 from gantree.model.events import Event
 from gantree.model.orders import Order
@@ -41,6 +42,18 @@ class ClusterPort(Protocol):
 
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """The file that a process's output goes to."""
+        ...
+
+    def progress(self, job: str, attempt: int) -> Progress | None:
+        """How far an attempt says that it is; safe from any thread."""
+        ...
+
+    def record(self, job: str, attempt: int) -> dict[str, Any] | None:
+        """What ran as this attempt, where and on what; None if it was never started. Safe from any thread."""
+        ...
+
+    def changes(self, job: str, attempt: int) -> tuple[str, ...]:
+        """Sentences on what is no longer as that record has it; safe from any thread."""
         ...
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ PAGE = 256
 
 def site_on_record(journal: Journal, ledger: Ledger) -> Cluster | None:
     """The site as last observed, whether or not a turn has come to it yet; None before the first time."""
-    site = None if ledger.fabric is None else ledger.fabric.cluster
+    site = ledger.site.described
     seq = journal.cursor()
     while page := journal.read_inbox(seq, PAGE):
         for entry in page:

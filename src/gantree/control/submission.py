@@ -6,7 +6,7 @@ whatever can be known to be wrong (a priority class, a tier, a job that it comes
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -21,6 +21,8 @@ from gantree.model.verdicts import Refused
 from gantree.placement.search import place, signature
 from gantree.policy.queues import QueueTree
 from gantree.text.words import did_you_mean
+from gantree.topology.fabric import Fabric
+from gantree.topology.occupancy import Occupancy
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """What a job may be called, here and in job files; it becomes a directory name."""
@@ -30,6 +32,8 @@ NAMES_LOOKED_AT = 1000
 """Among so many names, the latest, the one that was probably meant is looked for."""
 MAX_PRIORITY = 1_000_000_000
 """As in job files."""
+WISHES_KEPT = 10_000
+"""So many different wishes are remembered with what was said of them."""
 OVERRIDABLE = ("name", "queue", "priority")
 LONGEST_USER = 256
 NO_QUEUE = Job("any", ()).queue
@@ -249,21 +253,29 @@ def _is_of_array(spec: Job, name: str) -> bool:
     return spec.array_index is not None and spec.name == f"{name}-{spec.array_index}"
 
 
-def warnings_of(jobs: Sequence[Job], ledger: Ledger) -> tuple[str, ...]:
-    """Sentences on jobs that can never start as things are.
+class Warnings:
+    """Sentences on jobs that can never start: looked for once for all that ask alike, while the site is the same."""
 
-    Raises BadInput and Unsupported for wishes that this cluster has no word for (an unknown tier).
-    """
-    if ledger.occupancy is None:
-        return ()
-    one_of_alike = {signature(job): job for job in jobs}
-    refusals = {
-        alike: verdict
-        for alike, job in one_of_alike.items()
-        if isinstance(verdict := place(ledger.occupancy, job), Refused) and verdict.never
-    }
-    return tuple(
-        f"{job.name}: {refusals[signature(job)].sentence}"
-        for job in jobs
-        if signature(job) in refusals
-    )
+    def __init__(self) -> None:
+        self._fabric: Fabric | None = None
+        self._of_alike: dict[Hashable, str | None] = {}
+
+    def of(self, jobs: Sequence[Job], ledger: Ledger) -> tuple[str, ...]:
+        """The sentences.
+
+        Raises BadInput and Unsupported for wishes that this cluster has no word for (an unknown tier).
+        """
+        if ledger.occupancy is None:
+            return ()
+        if self._fabric is not ledger.fabric or len(self._of_alike) > WISHES_KEPT:
+            self._fabric, self._of_alike = ledger.fabric, {}
+        found = ((job.name, self._sentence(job, ledger.occupancy)) for job in jobs)
+        return tuple(f"{name}: {sentence}" for name, sentence in found if sentence)
+
+    def _sentence(self, job: Job, occupancy: Occupancy) -> str | None:
+        alike = signature(job)
+        if alike not in self._of_alike:
+            verdict = place(occupancy, job)
+            told = verdict.sentence if isinstance(verdict, Refused) and verdict.never else None
+            self._of_alike[alike] = told
+        return self._of_alike[alike]

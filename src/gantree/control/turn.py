@@ -8,6 +8,9 @@ An exception out of the scheduler is our bug. The memory it has spoilt is thrown
 facts; then the batch is cut in halves, each a turn of its own, down to the one event that poisons it. That
 event is set aside, loudly, and the others go on.
 
+An event that submits a policy is a turn of its own: `under` says with which scheduler it is decided about, and the
+turns after it go on with that one once the commit is done.
+
 A journal that cannot be written is the world's fault: the memory (which is ahead of the journal) is thrown
 away as well, and the error goes to the caller, who may try again.
 """
@@ -17,13 +20,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gantree.control.ports import ClusterPort
+from gantree.control.turn_watch import STANDING, Moment, TurnWatch, causes_of
 from gantree.core.scheduler import Decision, Scheduler
 from gantree.journal.contract import InboxEntry, Journal
 from gantree.model.errors import GantreeError
+from gantree.model.events import PolicySubmitted
 from gantree.model.orders import Order
 
 BATCH = 256
 """Events in one turn at most: bounds the memory of a turn and the work of a bisection."""
+
+Under = Callable[[PolicySubmitted, Scheduler], Scheduler | None]
+"""Who goes on under the policy of an event, given the scheduler so far; None where the policy suits no more."""
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +46,8 @@ class Turns:
         epoch: int,
         fold: Callable[[], Scheduler],
         folded: Scheduler,
+        watch: TurnWatch,
+        under: Under = lambda event, before: before,
     ) -> None:
         self._journal = journal
         self._cluster = cluster
@@ -45,61 +55,102 @@ class Turns:
         self._epoch = epoch
         self._cursor = journal.cursor()
         self._scheduler: Scheduler | None = folded
+        self._watch = watch
+        self._under = under
 
     @property
     def scheduler(self) -> Scheduler:
         """The scheduler, equal to the fold of the journal's facts. Raises JournalError if that cannot be read."""
         if self._scheduler is None:
+            # An error may have hidden that a turn was committed.
+            self._cursor = self._journal.cursor()
             self._scheduler = self._fold()
+        return self._scheduler
+
+    @property
+    def known(self) -> Scheduler | None:
+        """The scheduler, if it is in memory as the journal has it."""
         return self._scheduler
 
     def run(self) -> bool:
         """Take one batch, if there is any; say whether there was."""
-        batch = self._journal.read_inbox(self._cursor, BATCH)
+        began = Moment.now()
+        assert self.scheduler is not None  # what was thrown away is back, and the cursor with it
+        batch = _up_to_a_policy(self._journal.read_inbox(self._cursor, BATCH))
         if batch:
-            self._take(batch)
+            with self._watch.turning(batch, began):
+                self._take(batch)
         return bool(batch)
 
-    def send(self, orders: Sequence[Order]) -> None:
-        """Tell the cluster, in the name of this epoch. A cluster that raises has a bug; the others are still told."""
+    def send(
+        self, orders: Sequence[Order], cause_of: Callable[[Order], str] = lambda order: STANDING
+    ) -> None:
+        """Tell the cluster, in the name of this epoch. A cluster that raises has a bug; the others are still told.
+
+        cause_of gives the id of the event that an order follows from, for the log.
+        """
         for order in orders:
             try:
-                self._cluster.carry_out(replace(order, epoch=self._epoch))
+                with self._watch.order(order, cause_of(order)):
+                    self._cluster.carry_out(replace(order, epoch=self._epoch))
             except Exception:
                 log.exception("order %s was not carried out; it will be sent again", order.id)
 
     def _take(self, batch: Sequence[InboxEntry]) -> None:
         decision = self._decide(batch)
         if decision is not None:
-            self._commit(batch[-1].seq, decision)
+            self._commit(batch, decision)
         elif len(batch) > 1:
             self._take(batch[: len(batch) // 2])
             self._take(batch[len(batch) // 2 :])
 
     def _decide(self, batch: Sequence[InboxEntry]) -> Decision | None:
         """The decision, or None after a bug; a batch of one is then set aside."""
-        scheduler = self.scheduler
-        try:
-            return scheduler.handle([entry.event for entry in batch])
-        except Exception as error:
-            self._scheduler = None
-            log.exception("the scheduler failed on a batch of %d events", len(batch))
-            if len(batch) == 1:
-                self._set_aside(batch[0], error)
-            return None
+        scheduler = self._ruling(batch)
+        if scheduler is None:
+            return Decision((), (), self.scheduler.wake_at())
+        self._scheduler = scheduler
+        with self._watch.deciding(batch):
+            try:
+                return scheduler.handle([entry.event for entry in batch])
+            except Exception as error:
+                self._scheduler = None
+                log.exception("the scheduler failed on a batch of %d events", len(batch))
+                if len(batch) == 1:
+                    self._set_aside(batch[0], error)
+                return None
+
+    def _ruling(self, batch: Sequence[InboxEntry]) -> Scheduler | None:
+        """Who decides about a batch; None where it submits a policy that does not suit."""
+        event = batch[0].event
+        if isinstance(event, PolicySubmitted):
+            return self._under(event, self.scheduler)
+        return self.scheduler
 
     def _set_aside(self, entry: InboxEntry, error: Exception) -> None:
         kind = type(entry.event).__name__
         log.critical("set aside: event %d, %s %s", entry.seq, kind, entry.event.id)
-        self._journal.set_aside(entry.seq, f"{type(error).__name__}: {error}")
+        self._journal.set_aside(entry.seq, f"{type(error).__name__}: {error}", self._epoch)
+        self._watch.metrics.set_aside.inc()
         self._cursor = entry.seq
 
-    def _commit(self, cursor: int, decision: Decision) -> None:
+    def _commit(self, batch: Sequence[InboxEntry], decision: Decision) -> None:
+        cursor = batch[-1].seq
         orders = [replace(order, epoch=self._epoch) for order in decision.orders]
         try:
-            self._journal.commit_turn(cursor, decision.facts, orders, self._epoch)
+            with self._watch.committing(batch, decision):
+                self._journal.commit_turn(cursor, decision.facts, orders, self._epoch)
         except GantreeError:
             self._scheduler = None
             raise
         self._cursor = cursor
-        self.send(orders)
+        with self._watch.sending(orders):
+            self.send(orders, causes_of(batch))
+
+
+def _up_to_a_policy(batch: Sequence[InboxEntry]) -> Sequence[InboxEntry]:
+    """The events before the first that submits a policy; that one alone where it comes first."""
+    for place, entry in enumerate(batch):
+        if isinstance(entry.event, PolicySubmitted):
+            return batch[: max(1, place)]
+    return batch

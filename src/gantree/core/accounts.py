@@ -139,7 +139,10 @@ class Accounts:
 
     def start(self, state: JobState, placement: Placement, at: float) -> None:
         """A gang holds a place from now on."""
-        amounts = self.held(placement)
+        self.count(state, self.held(placement), at)
+
+    def count(self, state: JobState, amounts: Amounts, at: float) -> None:
+        """A gang holds these amounts from now on."""
         self.quota.take(state.queue, state.job, amounts, _rank(state))
         self._due.clear()
         self.shares.take(state.queue, state.job, amounts, at)

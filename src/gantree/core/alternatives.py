@@ -58,7 +58,7 @@ a queue."""
 
 KEPT = (
     "attempt", "started_at", "checkpoint_step", "failures", "preempted_at", "resized_at", "gpu_s_lost",
-    "attained_gpu_s", "done_s", "reason",
+    "attained_gpu_s", "done_s", "scaled", "reason",
 )  # fmt: skip
 """What the job brings along when it asks for something else: its history."""
 

@@ -27,6 +27,7 @@ from math import inf
 from gantree.core.awake import Awake
 from gantree.core.bookings import Desk
 from gantree.core.draft import Draft
+from gantree.core.drain import Drain
 from gantree.core.growth import Growth
 from gantree.core.guests import any_cells
 from gantree.core.holds import lifted, passed_by
@@ -69,6 +70,7 @@ class Cycle:
         self._homes = Homes(policy, taste)
         self._ways = Ways()
         self._growth = Growth(taste)
+        self._drain = Drain(taste)
         self._settled_at: tuple[object, ...] = ()
         self._closed: set[str] = set()
         self._boosted_until: float | None = None
@@ -80,6 +82,7 @@ class Cycle:
             return
         self._end_boosts(draft)
         self._settle_claims(draft)
+        self._drain.run(draft)
         self._homes.send(draft)
         walks = 0
         while self._brings_up_answers(draft) or move_as_requested(draft, self._taste):
@@ -92,7 +95,7 @@ class Cycle:
         """The next moment after now at which time alone could change an answer."""
         moments = [moment for moment in self._awake.moments(ledger) if moment > now]
         moments += [self._desk.wake_at(ledger, now), next_expiry(self._policy, now)]
-        moments.append(self._growth.wake_at(ledger, now))
+        moments += [self._growth.wake_at(ledger, now), self._drain.wake_at(ledger, now)]
         first = min(moments)
         return None if first == inf else first
 
@@ -289,7 +292,7 @@ class Cycle:
         claim = ledger.claims[state.job]
         with lifted(ledger, (CLAIM + state.job,)) as rooms:
             if self._is_exact(ledger, state) or len(claim.placement.members) != state.spec.members:
-                lost = not ledger.unusable.keys().isdisjoint(claim.placement.nodes)
+                lost = any(not rooms.usable(node) for node in claim.placement.nodes)
                 return None if lost or rooms.missing(claim.placement.members) else claim.placement
             if not fits(rooms, state.spec):
                 return None
@@ -345,7 +348,8 @@ def _is_any_due(ledger: Ledger, queues: Iterable[int]) -> bool:
 
 def _unsettled(ledger: Ledger) -> tuple[object, ...]:
     """What is different whenever the room of a claim may be free, or lost, that was not before."""
-    return ledger.room_version, len(ledger.unusable), tuple(ledger.claims)
+    out_of_use = (len(ledger.unusable), ledger.site.version)
+    return ledger.room_version, out_of_use, tuple(ledger.claims)
 
 
 def _has_ways(ledger: Ledger, spec: Job) -> bool:

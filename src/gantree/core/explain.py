@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gantree.core.bookings import reserved
+from gantree.core.explain_nodes import cordoned_for, staying_on
 from gantree.core.guests import only_at_home
 from gantree.core.holds import lifted, passed_by
 from gantree.core.homes import lost_cells, never_at_home, refused_at_home
@@ -20,7 +21,7 @@ from gantree.core.wanted import Wanted, room_to_come, whom_to_ask
 from gantree.core.ways import answers, no_way
 from gantree.model.errors import NotFound
 from gantree.model.jobs import Job
-from gantree.model.phases import ENDED, Phase
+from gantree.model.phases import ENDED, Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused, Shortage
 from gantree.placement.elastic import placed_elastically
@@ -78,7 +79,7 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
     if state is None:
         raise NotFound(f"there is no job {job}")
     if state.phase is not Phase.PENDING:
-        return Explanation(job, state.phase, _present(state))
+        return Explanation(job, state.phase, _present(state) + staying_on(ledger, state))
     ahead = ahead_of(ledger, state, now)
     sentence, refused = _waits_for_other_than_room(ledger, state, now), None
     sentence = sentence or _in_turn(ledger, state, ahead, now)
@@ -86,10 +87,28 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
     if not sentence:
         refused, in_the_way = _refusal(ledger, state, now)
         sentence = refused.sentence if refused else "Waiting: fits, and starts with the next turn."
-        sentence += _lost_cells(ledger, state.spec.queue) if refused else ""
+        if refused:
+            sentence += _lost_cells(ledger, state.spec.queue) + cordoned_for(ledger, state)
     first = tuple(ahead[:AHEAD_SHOWN])
     start = _told(ledger, state)
     return Explanation(job, state.phase, sentence, refused, first, len(ahead), start, in_the_way)
+
+
+def gate_now(ledger: Ledger, state: JobState, now: float) -> Gate | None:
+    """The gate that refuses a job, as `why` tells it, without what makes `why` dear: who is in the way, and till when.
+
+    None where it waits for something other than room or quota, or would start.
+    """
+    if state.phase is not Phase.PENDING or _waits_for_other_than_room(ledger, state, now):
+        return None
+    no = _first_no(ledger, state, now)
+    if no is None or no.admission is None or no.admission.refused or no.refused.never:
+        return None if no is None else no.refused.gate
+    if _held_for_others(ledger, state):
+        return Gate.RESERVATION
+    if _would_be_stopped(ledger, state) and _in_the_way(ledger, state, no.admission, now):
+        return Gate.HARM
+    return no.refused.gate
 
 
 def when(ledger: Ledger, job: str, now: float) -> Start | None:
@@ -183,7 +202,7 @@ def _for_whom(state: JobState) -> str:
 def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> str:
     """The sentence for a job that room alone would not start; empty otherwise."""
     if state.held:
-        return f"Waiting: held by hand; `gantree release {state.job}` lets it go."
+        return f"Waiting: {_held(state)} by hand; `gantree release {state.job}` lets it go."
     for name in state.spec.after:
         before = ledger.jobs[name]
         if before.phase is not Phase.SUCCEEDED:
@@ -200,6 +219,11 @@ def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> s
     if ledger.occupancy is None:
         return "Waiting: no cluster is known yet."
     return ""
+
+
+def _held(state: JobState) -> str:
+    """Suspended, if it ran before it was."""
+    return "suspended" if state.stop_cause is StopCause.SUSPENDED else "held"
 
 
 def _in_turn(ledger: Ledger, state: JobState, ahead: Sequence[str], now: float) -> str:
@@ -219,7 +243,7 @@ def _lost_cells(ledger: Ledger, queue: str) -> str:
     cells = [f"{cell.tier} {cell.number + 1}" for cell in lost_cells(ledger) if cell.queue == queue]
     if not cells:
         return ""
-    nodes = list(ledger.unusable)
+    nodes = list(dict.fromkeys([*ledger.unusable, *ledger.site.cordoned]))
     more = f" and {len(nodes) - NODES_SHOWN} more" if len(nodes) > NODES_SHOWN else ""
     because = "jobs that may not be stopped are where it could be"
     if nodes:
@@ -228,26 +252,47 @@ def _lost_cells(ledger: Ledger, queue: str) -> str:
     return f" Its queue's {has.format(', '.join(cells))} no place now ({because})."
 
 
+@dataclass(frozen=True, slots=True)
+class _No:
+    """The first no. admission is the queue's word, a no or a yes; None where nobody could make way for the gang."""
+
+    refused: Refused
+    admission: Admission | None = None
+
+
+def _first_no(ledger: Ledger, state: JobState, now: float) -> _No | None:
+    """What says no to a gang, before anybody is looked for who might make way; None if it would start."""
+    if only_at_home(ledger, state):
+        refused = refused_at_home(ledger, state, now)
+        return None if refused is None else _No(refused)
+    closed = no_way(ledger, state.spec)
+    if closed is not None:
+        return _No(closed)
+    ways = answers(ledger, state)
+    admitted = [each for each in ways if not each[1].refused]
+    if not admitted:
+        return _No(_refused_by_queue(ways[0][1]), ways[0][1])
+    with lifted(ledger, passed_by(ledger, state, now)) as rooms:
+        verdicts = [_verdict(ledger, state, rooms, way) for way, _ in admitted]
+    if None in verdicts:
+        return None
+    (_, admission), verdict = admitted[0], verdicts[0]
+    assert verdict is not None
+    return _No(verdict, admission)
+
+
 def _refusal(
     ledger: Ledger, state: JobState, now: float
 ) -> tuple[Refused | None, tuple[tuple[str, str], ...]]:
     """The verdict on the gang now, None if it would start; and who would have to end for it."""
-    if only_at_home(ledger, state):
-        return refused_at_home(ledger, state, now), ()
-    closed = no_way(ledger, state.spec)
-    if closed is not None:
-        return closed, ()
-    ways = answers(ledger, state)
-    admitted = [each for each in ways if not each[1].refused]
-    if not admitted:
-        return _beyond_quota(ledger, state, ways[0][1], now)
-    with lifted(ledger, passed_by(ledger, state, now)) as rooms:
-        verdicts = [_verdict(ledger, state, rooms, way) for way, _ in admitted]
-    if None in verdicts:
+    no = _first_no(ledger, state, now)
+    if no is None:
         return None, ()
-    (_, admission), verdict = admitted[0], verdicts[0]
-    assert verdict is not None
-    return _beyond_room(ledger, state, admission, verdict, now)
+    if no.admission is None:
+        return no.refused, ()
+    if no.admission.refused:
+        return _beyond_quota(ledger, state, no.admission, now)
+    return _beyond_room(ledger, state, no.admission, no.refused, now)
 
 
 def _beyond_quota(

@@ -17,6 +17,7 @@ from math import inf
 from gantree.core.draft import Draft
 from gantree.core.ledger import Ledger
 from gantree.core.room import move
+from gantree.core.scaling import stands_on_cordoned
 from gantree.core.state import JobState
 from gantree.core.ways import as_it_runs
 from gantree.model.jobs import Job
@@ -49,7 +50,8 @@ class Growth:
         )
         for job in list(ledger.accounts.elastic):
             state = ledger.jobs[job]
-            if may_grow_at(state) <= draft.now and job not in awaited:
+            stays = job in awaited or stands_on_cordoned(ledger, state)
+            if may_grow_at(state) <= draft.now and not stays:
                 self._ask(draft, state)
 
     def wake_at(self, ledger: Ledger, now: float) -> float:
@@ -78,10 +80,17 @@ def may_grow_at(state: JobState) -> float:
         return inf
     if not state.spec.preemptible or state.moving is not None or state.at_home:
         return inf
-    if len(placement.members) >= elastic.max:
+    if len(placement.members) >= _largest(state):
         return inf
     assert state.running_at is not None
     return state.running_at + SETTLED_S
+
+
+def _largest(state: JobState) -> int:
+    """The most members that a gang may grow to: as it is written, or as somebody said."""
+    elastic = state.spec.elastic
+    assert elastic is not None, f"{state.job} is not elastic"
+    return state.spec.members if state.scaled else elastic.max
 
 
 def _grow(draft: Draft, state: JobState, taste: Taste) -> bool:
@@ -107,11 +116,11 @@ def _grow(draft: Draft, state: JobState, taste: Taste) -> bool:
 
 def _most_members(ledger: Ledger, state: JobState, gang: Job) -> int:
     """The most members that the gang's queue admits, as far as that is known before there is a place."""
-    now = gang.members
+    now, largest = gang.members, _largest(state)
     for size in reversed(sizes_of(gang)):
         if size <= now:
             break
-        if ledger.accounts.admits_instead(
+        if size <= largest and ledger.accounts.admits_instead(
             state, ledger.accounts.asked_on(state, resized(gang, size))
         ):
             return size

@@ -53,6 +53,9 @@ from gantree.policy.order import Position
 from gantree.policy.rules import Policy
 from gantree.topology.fabric import Fabric
 
+_WAIT_AGAIN = (StopCause.PREEMPTED, StopCause.DRAINED)
+"""Causes after which a gang that leaves will want to go home."""
+
 
 class Homes:
     """The cells of a policy on the fabric of the moment.
@@ -167,7 +170,7 @@ class Homes:
             if state.spec.queue == queue
             and not state.at_home
             and state.moving is None
-            and (not state.leaving or state.stop_cause is StopCause.PREEMPTED)
+            and (not state.leaving or state.stop_cause in _WAIT_AGAIN)
         ]
         return [job for _, _, job in sorted(away)]
 

@@ -23,6 +23,7 @@ def violations(ledger: Ledger) -> list[str]:
         _occupancy_agrees,
         _collections_agree,
         _claims_agree,
+        _nothing_new_on_cordoned,
     )
     return [violation for check in checks for violation in check(ledger)]
 
@@ -133,3 +134,18 @@ def _claims_agree(ledger: Ledger) -> Iterator[str]:
     for job in ledger.bookings:
         if ledger.jobs[job].phase is not Phase.PENDING:
             yield f"{job} has a reservation and is {ledger.jobs[job].phase}"
+
+
+def _nothing_new_on_cordoned(ledger: Ledger) -> Iterator[str]:
+    """No gang was placed on a cordoned node since it is, none is promised to be, and the node may not be used."""
+    for node, cordon in ledger.site.cordoned.items():
+        for state in ledger.holding.values():
+            there = state.placement is not None and node in state.placement.nodes
+            if there and (state.placed_at or 0.0) > cordon.since:
+                yield f"{state.job} was placed on {node}, which is cordoned"
+        for owner, placement in ledger.held_places():
+            if node in placement.nodes:
+                yield f"{owner} holds room on {node}, which is cordoned"
+        rooms = ledger.occupancy
+        if rooms is not None and node in rooms.fabric.index_of_node and rooms.usable(node):
+            yield f"{node} is cordoned and may be used"

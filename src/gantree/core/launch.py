@@ -37,6 +37,9 @@ def start_order(state: JobState) -> StartGang:
         checkpoint_path=checkpoint.path if checkpoint else None,
         array_index=state.spec.array_index,
         changes=state.placement.changes,
+        variables=state.spec.variables,
+        domain=state.placement.domain,
+        step_s=state.placement.predicted.step_s,
     )
 
 

@@ -15,7 +15,22 @@ from math import inf
 from typing import Any
 
 from gantree.core.accounts import Accounts
-from gantree.core.state import Booking, Claim, JobState
+from gantree.core.ledger_by_hand import (
+    job_held,
+    job_released,
+    job_reprioritised,
+    job_scaled,
+    priority_changed,
+)
+from gantree.core.ledger_site import (
+    Site,
+    fabric_defined,
+    node_cordoned,
+    node_labelled,
+    node_marked,
+    node_uncordoned,
+)
+from gantree.core.state import NOWHERE, Booking, Claim, JobState
 from gantree.model.facts import (
     AttemptEnded,
     CellBound,
@@ -37,8 +52,14 @@ from gantree.model.facts import (
     JobHeld,
     JobRejected,
     JobReleased,
+    JobReprioritised,
     JobRequeued,
+    JobScaled,
+    NodeCordoned,
+    NodeLabelled,
     NodeMarked,
+    NodeUncordoned,
+    PolicyAdopted,
     PriorityChanged,
     ReservationDropped,
     ReservationMade,
@@ -68,7 +89,8 @@ class Ledger:
     room_version grows whenever a gang that was refused might now fit; holders_version whenever room might now be made
     for one: a gang begins to leave, or it does less harm to stop it now; placings whenever a gang takes a place. bound
     is the domain of each cell that has one, by (queue, tier, number). resting are jobs that wait until a moment, in
-    seconds. applied counts facts.
+    seconds. unusable are lost nodes with the reason; policies all versions on record.
+    ended are jobs in the order of their ends. applied counts facts.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -83,6 +105,8 @@ class Ledger:
     bookings: dict[str, Booking] = field(default_factory=dict)
     bound: dict[tuple[str, str, int], str] = field(default_factory=dict)
     unusable: dict[str, str] = field(default_factory=dict)
+    site: Site = field(default_factory=Site)
+    policies: list[PolicyAdopted] = field(default_factory=list)
     signatures: dict[Hashable, int] = field(default_factory=dict)
     occupancy: Occupancy | None = None
     next_seq: int = 0
@@ -92,6 +116,7 @@ class Ledger:
     resting: dict[str, float] = field(default_factory=dict)
     placings: int = 0
     leaving: dict[str, JobState] = field(default_factory=dict)
+    ended: list[JobState] = field(default_factory=list)
     _holders_of_priority: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -118,40 +143,40 @@ class Ledger:
 
     def signature_of(self, spec: Job) -> int:
         """A number that jobs share which get the same answer from the same state, but for their queues and limits."""
-        sizes = (spec.elastic, spec.parallelism, spec.trains, spec.traffic) if spec.elastic else ()
-        models = _of_choice(spec) if chooses(spec) else ()
-        return self.signatures.setdefault((signature(spec), sizes, models), len(self.signatures))
+        return self.signatures.setdefault(key_of(spec), len(self.signatures))
 
     def move(self, state: JobState, phase: Phase, at: float) -> None:
         """Bring a job into another phase and keep the derived collections true."""
         assert phase in NEXT[state.phase], f"{state.job}: {state.phase} cannot become {phase}"
         if state.phase is Phase.PENDING:
-            self._leave_line(state)
+            self.leave_line(state)
         if (phase in HOLDING) != (state.phase in HOLDING):
-            self._count_holder(state, 1 if phase in HOLDING else -1)
+            self.count_holder(state, 1 if phase in HOLDING else -1)
         state.phase = phase
         if phase is Phase.PENDING:
-            self._join_line(state, at)
+            self.join_line(state, at)
         if state.leaving and state.job not in self.leaving:
             self.leaving[state.job] = state
             self.holders_version += 1
         elif not state.leaving:
             self.leaving.pop(state.job, None)
 
-    def _join_line(self, state: JobState, at: float) -> None:
+    def join_line(self, state: JobState, at: float) -> None:
         """A job begins to wait: where it stands depends on what is known of it now, and stays until it leaves."""
         state.line = self.accounts.line_of(state)
         state.position = Position(self.accounts.order.key(state.merits(at)), state.seq, state.job)
         self.lines.add(state.line, state.position)
         self.accounts.wait(state)
 
-    def _leave_line(self, state: JobState) -> None:
+    def leave_line(self, state: JobState) -> None:
+        """A job waits no more, or is about to stand elsewhere."""
         assert state.line is not None, f"{state.job} waits in no line"
         self.lines.remove(state.line, state.position)
         self.resting.pop(state.job, None)
         self.accounts.wait_no_more(state)
 
-    def _count_holder(self, state: JobState, change: int) -> None:
+    def count_holder(self, state: JobState, change: int) -> None:
+        """A gang begins to hold a place (1), or holds one no more (-1)."""
         if change > 0:
             self.holding[state.job] = state
         else:
@@ -187,25 +212,18 @@ class Ledger:
             self.rooms().give_back(owner)
 
 
+def key_of(spec: Job) -> Hashable:
+    """What is the same of all jobs that share a signature."""
+    sizes = (spec.elastic, spec.parallelism, spec.trains, spec.traffic) if spec.elastic else ()
+    models = _of_choice(spec) if chooses(spec) else ()
+    return signature(spec), sizes, models
+
+
 def _of_choice(spec: Job) -> Hashable:
     """What the ways of a job that chooses its model depend on beside shapes: their speed, time, money and memory."""
     told = (spec.speeds, spec.choose, spec.budget_USD, spec.spot, spec.checkpoint)
     work = (spec.trains, spec.traffic, spec.parallelism, spec.overlap)
     return told, work, spec.expected_s, spec.time_limit_s
-
-
-def _fabric_defined(ledger: Ledger, fact: FabricDefined) -> None:
-    occupancy = Occupancy(Fabric.build(fact.cluster))
-    for node in ledger.unusable:
-        if node in occupancy.fabric.index_of_node:
-            occupancy.mark(node, usable=False)
-    for state in ledger.holding.values():
-        assert state.placement is not None
-        occupancy.take(state.job, state.placement.members)
-    ledger.occupancy = occupancy
-    ledger.accounts.see(occupancy.fabric)
-    ledger.hold()
-    ledger.room_version += 1
 
 
 def _job_accepted(ledger: Ledger, fact: JobAccepted) -> None:
@@ -217,7 +235,7 @@ def _job_accepted(ledger: Ledger, fact: JobAccepted) -> None:
     state.held = fact.spec.held
     ledger.jobs[fact.job] = state
     ledger.newest_of_name[fact.spec.name] = fact.job
-    ledger._join_line(state, fact.at)
+    ledger.join_line(state, fact.at)
     ledger.next_seq = fact.seq + 1
     for name in fact.spec.after:
         ledger.dependents.setdefault(name, []).append(fact.job)
@@ -318,33 +336,6 @@ def _gang_at_home(ledger: Ledger, fact: GangAtHome) -> None:
     ledger.jobs[fact.job].at_home = True
 
 
-def _job_held(ledger: Ledger, fact: JobHeld) -> None:
-    ledger.jobs[fact.job].held = True
-    ledger.lines.touch(ledger.jobs[fact.job].queue)
-
-
-def _job_released(ledger: Ledger, fact: JobReleased) -> None:
-    ledger.jobs[fact.job].held = False
-    ledger.lines.touch(ledger.jobs[fact.job].queue)
-    ledger.room_version += 1
-
-
-def _priority_changed(ledger: Ledger, fact: PriorityChanged) -> None:
-    state = ledger.jobs[fact.job]
-    waits, holds = state.phase is Phase.PENDING, state.phase in HOLDING
-    if waits:
-        ledger._leave_line(state)
-    if holds:
-        ledger._count_holder(state, -1)
-    state.priority = fact.priority
-    if holds:
-        ledger._count_holder(state, 1)
-        ledger.accounts.rank_again(state)
-        ledger.holders_version += 1
-    if waits:
-        ledger._join_line(state, fact.at)
-
-
 def _reservation_made(ledger: Ledger, fact: ReservationMade) -> None:
     nodes = fact.placement.nodes
     if fact.job in ledger.bookings:
@@ -442,22 +433,19 @@ def _job_ended(ledger: Ledger, fact: JobEnded) -> None:
     state = ledger.jobs[fact.job]
     ledger.move(state, fact.outcome, fact.at)
     state.ended_at, state.exit_code, state.reason = fact.at, fact.exit_code, fact.reason
+    state.line, state.position = None, NOWHERE
+    ledger.ended.append(state)
     ledger.accounts.learn(state)
     for job in ledger.dependents.get(fact.job, ()):
         ledger.lines.touch(ledger.jobs[job].queue)
 
 
-def _node_marked(ledger: Ledger, fact: NodeMarked) -> None:
-    if fact.usable:
-        ledger.unusable.pop(fact.node, None)
-        ledger.room_version += 1
-    else:
-        ledger.unusable[fact.node] = fact.reason
-    ledger.rooms().mark(fact.node, usable=fact.usable)
+def _policy_adopted(ledger: Ledger, fact: PolicyAdopted) -> None:
+    ledger.policies.append(fact)
 
 
 _APPLY: dict[type[Fact], Callable[[Ledger, Any], None]] = {
-    FabricDefined: _fabric_defined,
+    FabricDefined: fabric_defined,
     JobAccepted: _job_accepted,
     JobRejected: _job_rejected,
     GangPlaced: _gang_placed,
@@ -471,12 +459,18 @@ _APPLY: dict[type[Fact], Callable[[Ledger, Any], None]] = {
     AttemptEnded: _attempt_ended,
     JobRequeued: _job_requeued,
     JobEnded: _job_ended,
-    NodeMarked: _node_marked,
+    NodeMarked: node_marked,
+    NodeCordoned: node_cordoned,
+    NodeUncordoned: node_uncordoned,
+    NodeLabelled: node_labelled,
+    PolicyAdopted: _policy_adopted,
     GangMoving: _gang_moving,
     GangAtHome: _gang_at_home,
-    JobHeld: _job_held,
-    JobReleased: _job_released,
-    PriorityChanged: _priority_changed,
+    JobHeld: job_held,
+    JobReleased: job_released,
+    PriorityChanged: priority_changed,
+    JobReprioritised: job_reprioritised,
+    JobScaled: job_scaled,
     ReservationMade: _reservation_made,
     ReservationDropped: _reservation_dropped,
     CellBound: _cell_bound,

@@ -1,8 +1,9 @@
 """What becomes of a job when something happens to it: one function per event type.
 
-Nothing here looks for room; that is `cycle`. Each function reads the ledger, records facts and gives orders. An
-event that no longer matters (of an older attempt, of a job that has ended) is passed over: sources may tell late
-and twice.
+What people ask of jobs is in `core.by_hand`, what becomes of nodes in `core.nodes`; the table of all is
+`core.reactions`. Nothing here looks for room; that is `cycle`. Each function reads the ledger, records facts and gives
+orders. An event that no longer matters (of an older attempt, of a job that has ended) is passed over: sources may tell
+late and twice.
 
 How an attempt ends. `GangEnded` is the only thing that frees a place, because only then is nothing of the gang
 left. Why it was told to stop (`StopCause`) decides what comes next: preempted gangs wait again, failed ones too
@@ -20,38 +21,26 @@ from gantree.core.numbering import numbered
 from gantree.core.state import JobState
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.events import (
-    CancelRequested,
     CheckpointSaved,
-    ClusterObserved,
-    DefragmentRequested,
     Event,
     GangEnded,
     GangStarted,
     GangStartFailed,
-    HoldRequested,
     JobSubmitted,
     MemberLost,
-    NodeLost,
-    NodeReturned,
     RankExited,
-    ReleaseRequested,
-    TimePassed,
 )
 from gantree.model.facts import (
     AttemptEnded,
     CheckpointRecorded,
     CheckpointRequested,
     ClaimDropped,
-    FabricDefined,
     GangPlaced,
     GangRunning,
     JobAccepted,
     JobEnded,
-    JobHeld,
     JobRejected,
-    JobReleased,
     JobRequeued,
-    NodeMarked,
     ReservationDropped,
     StopDecided,
 )
@@ -64,16 +53,19 @@ from gantree.policy.rules import Policy
 from gantree.text.words import plural
 
 FAILURES = frozenset({StopCause.RANK_FAILED, StopCause.START_FAILED, StopCause.MEMBER_LOST})
-GOES_ON = frozenset({StopCause.PREEMPTED, StopCause.RESIZED, StopCause.MOVED})
+GOES_ON = frozenset(
+    {
+        StopCause.PREEMPTED,
+        StopCause.RESIZED,
+        StopCause.MOVED,
+        StopCause.SUSPENDED,
+        StopCause.DRAINED,
+    }
+)
 """Causes after which a job waits again as if nothing had happened."""
 
 MOST_DOUBLINGS = 30
 """Of a backoff; more than any limit in seconds leaves a meaning to."""
-
-
-def react(draft: Draft, event: Event, policy: Policy) -> None:
-    """Record what follows from an event by itself."""
-    _REACTIONS[type(event)](draft, event, policy)
 
 
 def start(draft: Draft, state: JobState, placement: Placement, *, at_home: bool = False) -> None:
@@ -162,21 +154,7 @@ def _end(draft: Draft, state: JobState, outcome: Phase, code: int | None, reason
     )
 
 
-def _cluster_observed(draft: Draft, event: ClusterObserved, policy: Policy) -> None:
-    fabric = draft.ledger.fabric
-    if fabric is not None and fabric.cluster == event.cluster:
-        return
-    for job in list(draft.ledger.claims):
-        draft.record(ClaimDropped(at=draft.now, job=job, reason="the cluster has changed"))
-    for job in list(draft.ledger.bookings):
-        draft.record(ReservationDropped(at=draft.now, job=job, reason="the cluster has changed"))
-    draft.record(FabricDefined(at=draft.now, cluster=event.cluster))
-    for state in list(draft.ledger.jobs.values()):
-        if state.phase is Phase.PENDING and (problem := _unreadable(draft, state.spec)):
-            end_job(draft, state, Phase.FAILED, None, f"the cluster has changed: {problem}")
-
-
-def _unreadable(draft: Draft, spec: Job) -> str:
+def unreadable(draft: Draft, spec: Job) -> str:
     """Why the fabric has no word for what a job wishes of it (a tier that is not there); empty if it has."""
     if draft.ledger.fabric is None:
         return ""
@@ -191,7 +169,7 @@ def _job_submitted(draft: Draft, event: JobSubmitted, policy: Policy) -> None:
     if event.job in draft.ledger.jobs or event.job in draft.ledger.rejected:
         return
     accounts = draft.ledger.accounts
-    reason, priority = _unreadable(draft, event.spec), 0
+    reason, priority = unreadable(draft, event.spec), 0
     reason = reason or accounts.tree.problem(event.spec.queue) or accounts.is_full(event.spec)
     try:
         priority = policy.priority_of(event.spec.priority)
@@ -211,40 +189,6 @@ def _job_submitted(draft: Draft, event: JobSubmitted, policy: Policy) -> None:
     draft.record(
         JobAccepted(at=draft.now, job=event.job, spec=event.spec, priority=priority, seq=seq)
     )
-
-
-def _cancel_requested(draft: Draft, event: CancelRequested, policy: Policy) -> None:
-    state = draft.ledger.jobs.get(event.job)
-    if state is None or state.phase in ENDED:
-        return
-    if state.phase is Phase.PENDING:
-        end_job(draft, state, Phase.CANCELLED, None, "cancelled while it waited")
-    elif state.stop_cause is not StopCause.CANCELLED:
-        stop(draft, state, StopCause.CANCELLED, policy)
-
-
-def _hold_requested(draft: Draft, event: HoldRequested, policy: Policy) -> None:
-    state = draft.ledger.jobs.get(event.job)
-    if state is None or state.phase is not Phase.PENDING or state.held:
-        return
-    draft.record(JobHeld(at=draft.now, job=state.job))
-    if state.job in draft.ledger.claims:
-        draft.record(ClaimDropped(at=draft.now, job=state.job, reason="the job is held"))
-    if state.job in draft.ledger.bookings:
-        draft.record(ReservationDropped(at=draft.now, job=state.job, reason="the job is held"))
-
-
-def _release_requested(draft: Draft, event: ReleaseRequested, policy: Policy) -> None:
-    state = draft.ledger.jobs.get(event.job)
-    if state is not None and state.phase is Phase.PENDING and state.held:
-        draft.record(JobReleased(at=draft.now, job=state.job))
-
-
-def _defragment_requested(draft: Draft, event: DefragmentRequested, policy: Policy) -> None:
-    """Nothing by itself: it is planned once the walk has found no room by other means (`core.moves`)."""
-    state = draft.ledger.jobs.get(event.job)
-    if state is not None and state.phase is Phase.PENDING:
-        draft.moves_for.append(event.job)
 
 
 def _current(draft: Draft, job: str, attempt: int) -> JobState | None:
@@ -390,44 +334,12 @@ def _requeue(
     )
 
 
-def _node_lost(draft: Draft, event: NodeLost, policy: Policy) -> None:
-    if event.node in draft.ledger.unusable or not _known(draft, event.node):
-        return
-    draft.record(NodeMarked(at=draft.now, node=event.node, usable=False, reason=event.reason))
-    for state in list(draft.ledger.holding.values()):
-        assert state.placement is not None
-        there = any(member.node == event.node for member in state.placement.members)
-        if there and state.phase is not Phase.STOPPING:
-            stop(draft, state, StopCause.MEMBER_LOST, policy, f"node {event.node} was lost")
-
-
-def _node_returned(draft: Draft, event: NodeReturned, policy: Policy) -> None:
-    if event.node in draft.ledger.unusable and _known(draft, event.node):
-        draft.record(NodeMarked(at=draft.now, node=event.node, usable=True))
-
-
-def _known(draft: Draft, node: str) -> bool:
-    return draft.ledger.fabric is not None and node in draft.ledger.fabric.index_of_node
-
-
-def _time_passed(draft: Draft, event: TimePassed, policy: Policy) -> None:
-    """Nothing by itself: `Scheduler.handle` looks at the timers on every call."""
-
-
-_REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {
-    ClusterObserved: _cluster_observed,
+REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {
     JobSubmitted: _job_submitted,
-    CancelRequested: _cancel_requested,
-    HoldRequested: _hold_requested,
-    ReleaseRequested: _release_requested,
     GangStarted: _gang_started,
     GangStartFailed: _gang_start_failed,
     RankExited: _rank_exited,
     MemberLost: _member_lost,
     CheckpointSaved: _checkpoint_saved,
     GangEnded: _gang_ended,
-    NodeLost: _node_lost,
-    NodeReturned: _node_returned,
-    DefragmentRequested: _defragment_requested,
-    TimePassed: _time_passed,
 }

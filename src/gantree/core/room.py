@@ -37,6 +37,7 @@ from gantree.core.rights import (
     overrules,
     stoppable_at,
 )
+from gantree.core.scaling import stands_on_cordoned
 from gantree.core.state import JobState
 from gantree.core.wanted import Wanted, borrowers_for, room_to_come, whom_to_ask
 from gantree.core.ways import as_it_runs
@@ -170,6 +171,8 @@ def _elastic(ledger: Ledger, wanted: Wanted, now: float) -> Iterator[ElasticGang
         if elastic is None or other.leaving or other.moving is not None or other.placement is None:
             continue
         if other.job in wanted.kept or not other.spec.preemptible:
+            continue
+        if stands_on_cordoned(ledger, other):  # it would start anew there
             continue
         superior = other.job in reclaimed or not no_right(ledger, wanted.state, other, now)[0]
         gang = as_it_runs(ledger, other)

@@ -11,7 +11,8 @@ from gantree.core.cycle import Cycle
 from gantree.core.draft import Draft
 from gantree.core.launch import standing_orders
 from gantree.core.ledger import Ledger
-from gantree.core.lifecycle import react, time_is_up
+from gantree.core.lifecycle import time_is_up
+from gantree.core.reactions import react
 from gantree.core.timers import Timers
 from gantree.core.turns import Turns
 from gantree.model.cluster import Cluster
@@ -44,6 +45,19 @@ class Scheduler:
         self._timers = Timers(self.ledger, 0.0)
         self._turns = Turns(self.ledger, policy, 0.0)
         self._now = 0.0
+
+    @classmethod
+    def of(cls, ledger: Ledger, now: float) -> "Scheduler":
+        """Go on from a ledger as it was at a moment."""
+        scheduler = cls(ledger.policy)
+        scheduler.ledger, scheduler._now = ledger, now
+        scheduler.recover(())
+        return scheduler
+
+    @property
+    def now(self) -> float:
+        """The moment of the last decision, in seconds."""
+        return self._now
 
     def recover(self, facts: Iterable[Fact]) -> None:
         """Fold recorded facts into the ledger; nothing is decided again."""

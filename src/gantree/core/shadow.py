@@ -14,6 +14,7 @@ from gantree.model.phases import ENDED
 def shadow_of(ledger: Ledger) -> Ledger:
     """A ledger equal to this one, to be changed on its own; take it for one question and throw it away."""
     shared: list[Any] = [ledger.policy, ledger.policy.gpu_weights, ledger.accounts.runtimes]
+    shared += [ledger.site.described, *ledger.policies]
     shared += [*ledger.lines, *ledger.claims.values(), *ledger.bookings.values()]
     twins: dict[int, Any] = {id(ledger.signatures): dict(ledger.signatures)}
     for state in ledger.jobs.values():

@@ -25,7 +25,8 @@ class JobState:
     hold something else). checkpoint_step is the newest over all attempts. attained_gpu_s and done_s are of attempts
     that are over: GPU-seconds that it was served, and seconds of its run (at the size it was written with) whose work
     was kept. moving says why the attempt will go on at the place that is held for it. at_home: it runs in a cell of its
-    queue. turns counts turns on a shared GPU; suspended: it is not its own.
+    queue. scaled: somebody has said how many members it is to have. turns counts turns on a shared GPU; suspended: it
+    is not its own.
     """
 
     job: str
@@ -62,6 +63,7 @@ class JobState:
     failures: int = 0
     preempted_at: tuple[float, ...] = ()
     resized_at: float | None = None
+    scaled: bool = False
     gpu_s_lost: float = 0.0
     attained_gpu_s: float = 0.0
     done_s: float = 0.0

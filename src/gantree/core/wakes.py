@@ -204,7 +204,8 @@ def last_of_lines(waiting: Iterable[JobState]) -> dict[Line, Position]:
 def _state(ledger: Ledger) -> tuple[object, ...]:
     """What is different whenever another gang may fit, or is told a start."""
     held = (tuple(ledger.bookings), tuple(ledger.claims))
-    return ledger.room_version, ledger.placings, held, len(ledger.unusable), ledger.lines.kinds
+    out_of_use = (len(ledger.unusable), ledger.site.version)
+    return ledger.room_version, ledger.placings, held, out_of_use, ledger.lines.kinds
 
 
 def _most(rooms: Occupancy, need: Need) -> int:

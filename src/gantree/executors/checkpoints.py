@@ -4,8 +4,9 @@ Files in `checkpoint/` of the run directory:
 
     request.json        {"request": id, "deadline_at": s}: the newest request; written here
     agreed-<step>.json  the ranks save at this step; written by rank 0 through `gantree.training`
-    rank-<r>.json       {"step", "request", "request_step"}: the last step whose shard of this rank is durable, and
-                        the last request it has answered, at which step; written through `gantree.training`
+    rank-<r>.json       {"step", "request", "request_step", "world_size"}: the last step whose shard of this rank is
+                        durable, the last request it has answered, at which step, and how many ranks there are, where a
+                        launcher in the members started more than gantree did; written through `gantree.training`
     answer              one line, the step: written by a script that declared a signal, when all shards are durable
     saved.json          what was found out last; written here before anybody is told
 
@@ -33,6 +34,8 @@ UNRELIABLE = -1
 LONGEST_RECORD = 4096
 """Bytes that are read of a file in the folder; a record is far shorter."""
 MAX_STEP = 2**63
+MAX_LAUNCHED = 4096
+"""Processes that a launcher may start for each one of gantree's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class _RankRecord:
     step: int
     request: str | None
     request_step: int | None
+    world_size: int
 
 
 def _start_of(path: Path) -> bytes:
@@ -66,7 +70,7 @@ def _start_of(path: Path) -> bytes:
         os.close(descriptor)
 
 
-def _record_in(path: Path) -> dict[str, Any]:
+def record_in(path: Path) -> dict[str, Any]:
     """The record in a file; an empty one where there is none."""
     try:
         record = json.loads(_start_of(path))
@@ -77,13 +81,14 @@ def _record_in(path: Path) -> dict[str, Any]:
 
 def _rank_record_in(path: Path) -> _RankRecord | None:
     """The record of a rank; None where there is none."""
-    record = _record_in(path)
+    record = record_in(path)
     step, request, at = (record.get(name) for name in ("step", "request", "request_step"))
-    if not _is_step(step):
+    ranks = record.get("world_size", 0)
+    if not _is_step(step) or not _is_step(ranks):
         return None
     if request is None:
-        return _RankRecord(step, None, None)
-    return _RankRecord(step, request, at) if _is_request(request) and _is_step(at) else None
+        return _RankRecord(step, None, None, ranks)
+    return _RankRecord(step, request, at, ranks) if _is_request(request) and _is_step(at) else None
 
 
 def _saved_in(record: dict[str, Any]) -> tuple[Saved, ...]:
@@ -122,11 +127,11 @@ class CheckpointWatch:
         self, folder: Path, world_size: int, expects_answer: bool, now_ns: Callable[[], int]
     ) -> None:
         self._folder = folder
-        self._ranks = [folder / f"rank-{rank}.json" for rank in range(world_size)]
+        self._world_size = world_size
         self._answer_path = folder / "answer" if expects_answer else None
         self._now_ns = now_ns
         self._stamp = UNRELIABLE
-        record = _record_in(folder / "saved.json")
+        record = record_in(folder / "saved.json")
         self._answer: list[int] | None = record.get("answer")
         self._saved = _saved_in(record)
 
@@ -148,7 +153,7 @@ class CheckpointWatch:
         return self._saved
 
     def _open_request(self) -> str | None:
-        request = _record_in(self._folder / "request.json").get("request")
+        request = record_in(self._folder / "request.json").get("request")
         return request if _is_request(request) else None
 
     def _note(self, saved: Saved) -> None:
@@ -163,11 +168,19 @@ class CheckpointWatch:
 
     def _from_ranks(self) -> list[Saved]:
         """What follows from the files of the ranks; nothing as long as one of them has none."""
-        if not self._ranks or _rank_record_in(self._ranks[-1]) is None:
+        first = self._record_of(0)
+        if first is None:
             return []
-        records = [record for path in self._ranks if (record := _rank_record_in(path)) is not None]
-        if len(records) < len(self._ranks):
+        most = self._world_size * MAX_LAUNCHED
+        world_size = max(self._world_size, min(first.world_size, most))
+        if self._record_of(world_size - 1) is None:
             return []
+        records = [first]
+        for rank in range(1, world_size):
+            record = self._record_of(rank)
+            if record is None:
+                return []
+            records.append(record)
         answered = {(record.request, record.request_step) for record in records}
         answers = [
             Saved(step, request)
@@ -179,6 +192,9 @@ class CheckpointWatch:
         if all(answer.step != last_step for answer in answers):
             found.append(Saved(last_step, None))
         return found
+
+    def _record_of(self, rank: int) -> _RankRecord | None:
+        return _rank_record_in(self._folder / f"rank-{rank}.json")
 
     def _note_answer(self) -> None:
         """Take in the one-line answer of a script, once for every time it was written.

@@ -24,6 +24,7 @@ from gantree.executors.parts import (
     visible_devices,
 )
 from gantree.executors.rundir import RunDirectory
+from gantree.executors.slurm_variables import gang_variables, process_variables
 from gantree.model.cluster import Node
 from gantree.model.orders import MemberLaunch, StartGang
 
@@ -35,6 +36,7 @@ _INHERITED = frozenset(
         "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY",
     }
 )  # fmt: skip
+SLURM = "slurm"
 _PORTS = range(20_000, 30_000)
 """Below the range from which Linux gives out ports for outgoing connections (32768-60999), so that no
 connection of another rank takes the port between our look and the first member's bind."""
@@ -78,19 +80,28 @@ def launch_record(
     gpu_ids: GpuIds,
     failure_grace_s: float,
     mig_ids: MigIds = no_instances,
+    previous_world_size: int | None = None,
 ) -> dict[str, Any]:
-    """What `shim` reads as launch.json. Every node that is named must be in nodes, and every MIG instance be there."""
+    """What `shim` reads as launch.json. Every node that is named must be in nodes, and every MIG instance be there.
+
+    previous_world_size is that of the attempt that began before this one, if any did.
+    """
     first = min(order.members, key=lambda each: each.node_rank)  # that of rank 0
     fixed = {
         "WORLD_SIZE": str(order.world_size),
         "LOCAL_WORLD_SIZE": str(member.processes),
         "NODE_RANK": str(member.node_rank),
         "GANTREE_RANKS": ",".join(map(str, member.rank_of_process)),
+        "GANTREE_WORLD_SIZE": str(order.world_size),
+        "GANTREE_RENDEZVOUS_ID": f"{order.job}-{order.attempt}",
+        "GANTREE_RESTARTS": str(max(0, order.attempt - 1)),
+        **_previous(previous_world_size),
         "MASTER_ADDR": nodes[first.node].address,
         "MASTER_PORT": str(master_port),
         "GANTREE_RUN": str(run.member(member.node_rank)),
     }
     place = {
+        **(gang_variables(order, member) if order.variables == SLURM else {}),
         **_place_variables(order, member, run),
         **share_variables(member.share, member.processes),
         "CUDA_VISIBLE_DEVICES": visible_devices(member, gpu_ids, mig_ids),
@@ -100,7 +111,7 @@ def launch_record(
         "env": {**_of_use(base, member), **place, **dict(member.env), **fixed},
         "workdir": member.workdir or base.get("HOME", "/"),
         "processes": [
-            _process_record(rank, local_rank, run)
+            _process_record(order, member, rank, local_rank, run)
             for local_rank, rank in enumerate(member.rank_of_process)
         ],
         "checkpoint_signal": order.checkpoint_signal,
@@ -139,6 +150,14 @@ def _text(number: float | None) -> str | None:
     return None if number is None else str(number)
 
 
-def _process_record(rank: int, local_rank: int, run: RunDirectory) -> dict[str, Any]:
+def _previous(world_size: int | None) -> dict[str, str]:
+    return {} if world_size is None else {"GANTREE_PREVIOUS_WORLD_SIZE": str(world_size)}
+
+
+def _process_record(
+    order: StartGang, member: MemberLaunch, rank: int, local_rank: int, run: RunDirectory
+) -> dict[str, Any]:
     env = {"RANK": str(rank), "LOCAL_RANK": str(local_rank)}
+    if order.variables == SLURM:
+        env |= process_variables(order, member, rank, local_rank)
     return {"rank": rank, "env": env, "log": str(run.log(rank))}

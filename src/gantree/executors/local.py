@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from gantree.executors import processes
 from gantree.executors.gang import Gang
@@ -28,8 +29,25 @@ from gantree.executors.parts import (
     no_instances,
     not_cut_so,
 )
-from gantree.executors.rundir import RunDirectory, is_job_id, order_to_json
-from gantree.executors.shim import boot_id, read_json, write_json
+from gantree.executors.progress import Progress, progress_in
+from gantree.executors.rank_map import rank_map
+from gantree.executors.record import (
+    About,
+    Recorder,
+    VersionsOfNode,
+    no_versions,
+    nothing,
+    record_in,
+)
+from gantree.executors.record_changes import changes
+from gantree.executors.rundir import (
+    RunDirectory,
+    is_job_id,
+    order_from_json,
+    order_to_json,
+    previous_world_size,
+)
+from gantree.executors.shim import boot_id, read_json, write_json, write_plain
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.model.events import Event, GangEnded, GangStartFailed
@@ -55,7 +73,8 @@ class LocalCluster:
     """Starts, watches and stops gangs on this machine, below state_dir.
 
     clock gives seconds since 1970. gpu_ids turns GPU indices into CUDA_VISIBLE_DEVICES (UUIDs on real GPUs), mig_ids
-    tells the UUIDs of MIG instances, and is asked anew for each gang that has any.
+    tells the UUIDs of MIG instances, and is asked anew for each gang that has any. versions are those of drivers by
+    node, about what the daemon says of itself: both for records.
     Raises OSError where state_dir cannot be made.
     """
 
@@ -69,7 +88,11 @@ class LocalCluster:
         gpu_ids: GpuIds = gpu_indices,
         mig_ids: MigIds = no_instances,
         failure_grace_s: float = FAILURE_GRACE_S,
+        versions: VersionsOfNode = no_versions,
+        about: About = nothing,
     ) -> None:
+        self._site = cluster
+        self._recorder = Recorder(versions, about)
         self._state_dir = state_dir.resolve()
         self._state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._runs = self._state_dir / "runs"
@@ -183,12 +206,16 @@ class LocalCluster:
         order, port = gang.order, gang.master_port
         assert order is not None and port is not None
         base = inherited(os.environ)
+        map_of_ranks = rank_map(order, self._site, self._node_of_name)
+        write_plain(str(gang.run.ranks), map_of_ranks)
+        before = previous_world_size(gang.run)
         for member in gang.members:
             record = launch_record(
                 order, member.launch, self._node_of_name, gang.run, port, base,
-                self._gpu_ids, self._failure_grace_s, mig_ids,
+                self._gpu_ids, self._failure_grace_s, mig_ids, before,
             )  # fmt: skip
             member.start(record)
+        self._recorder.begin(gang.run, order, map_of_ranks)
 
     def poll(self) -> None:
         """Look once at everything that is not over, and emit what is new. What emit raises goes through."""
@@ -278,8 +305,25 @@ class LocalCluster:
         """The file that a process's stdout and stderr go to. Raises BadInput for an impossible job id."""
         return RunDirectory(self._runs, job, attempt).log(rank)
 
+    def progress(self, job: str, attempt: int) -> Progress | None:
+        """How far an attempt says that it is. Reads a file and nothing else: safe from any thread."""
+        return progress_in(RunDirectory(self._runs, job, attempt).progress)
+
+    def record(self, job: str, attempt: int) -> dict[str, Any] | None:
+        """The record of an attempt, None if it was never started. Safe from any thread. Raises OSError."""
+        return record_in(RunDirectory(self._runs, job, attempt))
+
+    def changes(self, job: str, attempt: int) -> tuple[str, ...]:
+        """Sentences on what is not as the record of an attempt has it. Safe from any thread. Raises OSError."""
+        run = RunDirectory(self._runs, job, attempt)
+        gang, found = read_json(str(run.gang)), read_json(str(run.found))
+        if gang is None or found is None:
+            return ("there is no record of what was found when it started",)
+        return changes(found, self._recorder.now(run, order_from_json(gang["order"])))
+
     def close(self) -> None:
         """Let go of everything; the gangs run on."""
+        self._recorder.close()
         self._gangs.clear()
         self._active.clear()
 

@@ -7,6 +7,9 @@
       settled          whoever was told of its end has it on record
       m<node rank>/    one member: what `shim` writes, and launch.json, stop.json, turn.json for it
       log/             rank-<r>.log
+      ranks.json       where each rank is: for `gantree.training`, and for the record
+      found.json       what was found of the program and its machine, for the record
+      progress/        rank-0.json: how far the job says that it is
       checkpoint/      request.json, agreed-<step>.json, rank-<r>.json, answer, saved.json
 
 Job ids become folder names, so an id that could lead anywhere else is refused here.
@@ -18,11 +21,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gantree.executors.shim import sync_folder
+from gantree.executors.shim import read_json, sync_folder
 from gantree.model.errors import BadInput
 from gantree.model.orders import MemberLaunch, StartGang
-from gantree.model.placements import GpuChange, MigPart, SharePart
+from gantree.model.placements import Domain, GpuChange, MigPart, SharePart
 
+_LOOKED_BACK = 100
+"""Attempts before one that are looked at for the last that began."""
 _JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
@@ -47,6 +52,9 @@ class RunDirectory:
         self.failed = self.path / "failed.json"
         self.settled = self.path / "settled"
         self.checkpoint = self.path / "checkpoint"
+        self.progress = self.path / "progress"
+        self.ranks = self.path / "ranks.json"
+        self.found = self.path / "found.json"
 
     def member(self, node_rank: int) -> Path:
         """The folder of one member."""
@@ -58,11 +66,21 @@ class RunDirectory:
 
     def make(self, node_ranks: range) -> None:
         """Make all folders, readable by nobody else, their names durable."""
-        folders = [self.path, self.path / "log", self.checkpoint, *map(self.member, node_ranks)]
+        ours = [self.path, self.path / "log", self.checkpoint, self.progress]
+        folders = [*ours, *map(self.member, node_ranks)]
         for folder in (self.path.parent.parent, self.path.parent, *folders):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (self.path.parent.parent, self.path.parent, self.path):
             sync_folder(str(folder))
+
+
+def previous_world_size(run: RunDirectory) -> int | None:
+    """Processes of the last attempt before this one that began; None if none did. Raises OSError."""
+    for attempt in range(run.attempt - 1, max(0, run.attempt - 1 - _LOOKED_BACK), -1):
+        record = read_json(str(run.path.parent / str(attempt) / "gang.json"))
+        if record is not None:
+            return int(record["order"]["world_size"])
+    return None
 
 
 def order_to_json(order: StartGang) -> dict[str, Any]:
@@ -74,7 +92,9 @@ def order_from_json(data: dict[str, Any]) -> StartGang:
     """The order that `order_to_json` wrote down."""
     members = tuple(_member_from_json(member) for member in data["members"])
     changes = tuple(_change_from_json(change) for change in data.get("changes", ()))
-    return StartGang(**(data | {"members": members, "changes": changes}))
+    domain = data.get("domain")
+    parts = {"members": members, "changes": changes, "domain": domain and Domain(**domain)}
+    return StartGang(**(data | parts))
 
 
 def _member_from_json(data: dict[str, Any]) -> MemberLaunch:

@@ -79,6 +79,19 @@ def write_json(path: str, value: Any) -> None:
     sync_folder(folder)
 
 
+def write_plain(path: str, value: Any) -> None:
+    """Write a whole file or none; on disk whenever the system comes to it."""
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.{os.getpid()}")
+    with open(temporary, "w", encoding="utf-8", opener=_private) as file:
+        json.dump(value, file)
+    os.rename(temporary, path)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
 def _write_all(descriptor: int, data: bytes) -> None:
     """Write to the last byte: a disk that is nearly full takes a part of what it is given. Raises OSError."""
     while data:

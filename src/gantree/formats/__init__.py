@@ -10,19 +10,23 @@ if TYPE_CHECKING:
     from gantree.formats.calibrations import read_calibration, write_calibration
     from gantree.formats.cluster_writer import write_cluster
     from gantree.formats.clusters import read_cluster
-    from gantree.formats.jobs import read_job
+    from gantree.formats.jobs import read_job, read_job_objects
     from gantree.formats.machines import write_machines
     from gantree.formats.policies import read_policy
     from gantree.formats.prices import read_prices
+    from gantree.formats.scripts import Script, read_script
     from gantree.formats.traces import TraceJob, read_trace
 
 __all__ = [
+    "Script",
     "TraceJob",
     "read_calibration",
     "read_cluster",
     "read_job",
+    "read_job_objects",
     "read_policy",
     "read_prices",
+    "read_script",
     "read_trace",
     "write_calibration",
     "write_cluster",
@@ -30,12 +34,15 @@ __all__ = [
 ]
 
 _HOME = {
+    "Script": "scripts",
     "TraceJob": "traces",
     "read_calibration": "calibrations",
     "read_cluster": "clusters",
     "read_job": "jobs",
+    "read_job_objects": "jobs",
     "read_policy": "policies",
     "read_prices": "prices",
+    "read_script": "scripts",
     "read_trace": "traces",
     "write_calibration": "calibrations",
     "write_cluster": "cluster_writer",

@@ -39,7 +39,7 @@ from gantree.formats.fields import (
 from gantree.formats.forms import AlsoWritten, Form, Listed
 from gantree.formats.topology_form import GangTopologyForm, TopologyForm
 from gantree.model.errors import BadInput
-from gantree.model.jobs import AXES, CHOICES, COLLECTIVES, SHARDED
+from gantree.model.jobs import AXES, CHOICES, COLLECTIVES, LAUNCHERS, SHARDED
 from gantree.text.document import Table, Truth, written
 from gantree.text.words import NAME_PATTERN
 
@@ -194,6 +194,9 @@ CollectiveName = Annotated[
     str, PlainValidator(one_of(COLLECTIVES)), WithJsonSchema({"enum": list(COLLECTIVES)})
 ]
 Choice = Annotated[str, PlainValidator(one_of(CHOICES)), WithJsonSchema({"enum": list(CHOICES)})]
+Launcher = Annotated[
+    str, PlainValidator(one_of(LAUNCHERS)), WithJsonSchema({"enum": list(LAUNCHERS)})
+]
 RankOrder = Annotated[
     str, PlainValidator(one_of(RANK_ORDERS)), WithJsonSchema({"enum": list(RANK_ORDERS)})
 ]
@@ -362,10 +365,16 @@ class OverlapForm(Form):
 
 
 class DataForm(Form):
-    """What every node of the job reads before it starts."""
+    """What every node of the job reads before it starts: how much, and which version of it."""
 
-    name: Text
-    GiB: AmountAboveZero
+    name: Text | None = None
+    GiB: AmountAboveZero | None = None
+    path: Text | None = None
+    version: Text | None = None
+
+    def known_as(self) -> str:
+        """Its name, else its path."""
+        return self.name or self.path or ""
 
 
 class JobForm(Form):
@@ -397,6 +406,7 @@ class JobForm(Form):
     choose: Choice = CHOICES[0]
     budget_USD: AmountAboveZero | None = None
     spot: YesNo = False
+    variables: Launcher | None = None
     hold: YesNo = False
     after: Listed[Name] = []
     array: Array | None = None

@@ -184,9 +184,14 @@ def _rank_order_problems(form: JobForm) -> Iterator[Problem]:
 def _data_problems(form: JobForm) -> Iterator[Problem]:
     seen: set[str] = set()
     for need in form.data:
-        if need.name in seen:
-            yield need.problem("name", f"`{need.name}` again", "each data set once")
-        seen.add(need.name)
+        known_as, field = need.known_as(), "name" if need.name else "path"
+        if not known_as and not need.lost:
+            yield need.problem("name", "neither name nor path", "one of them, or both")
+        elif need.GiB is None and need.version is None and not need.lost:
+            yield need.problem("GiB", "neither GiB nor version", "one of them, or both")
+        if known_as in seen and known_as:
+            yield need.problem(field, f"`{known_as}` again", "each data set once")
+        seen.add(known_as)
 
 
 def _model_problems(model: ModelForm, ways: ParallelismForm) -> Iterator[Problem]:

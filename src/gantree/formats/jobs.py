@@ -1,12 +1,14 @@
 """job.yaml to `Job`s: one for each document, one for each index of an `array`."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from gantree.formats.forms import empty_file, read_form, refuse
 from gantree.formats.job_form import (
     AS_WRITTEN,
     MAX_JOBS,
     CheckpointForm,
+    DataForm,
     EachForm,
     JobForm,
     ModelForm,
@@ -22,7 +24,7 @@ from gantree.formats.job_rules import (
     speeds_of,
 )
 from gantree.formats.topology_form import GangTopologyForm, SlicesForm, TopologyForm
-from gantree.model.errors import Problem
+from gantree.model.errors import BadFields, Problem
 from gantree.model.jobs import (
     Apart,
     AxisTraffic,
@@ -40,7 +42,8 @@ from gantree.model.jobs import (
     Traffic,
     Transformer,
 )
-from gantree.text.document import read_documents
+from gantree.text.document import Document, read_documents
+from gantree.text.objects import documents_of
 
 MAX_JOB_FILE_BYTES = 1024 * 1024
 
@@ -51,6 +54,18 @@ def read_job(text: str, source: str) -> tuple[Job, ...]:
     documents = read_documents(text, source, problems, MAX_JOB_FILE_BYTES)
     if not documents:
         problems.append(empty_file(JobForm))
+    return _read(documents, source, problems)
+
+
+def read_job_objects(objects: Sequence[object], source: str) -> tuple[Job, ...]:
+    """The jobs of JSON objects, each with the fields of a job file, as `read_job` gives them. Raises BadFields."""
+    try:
+        return _read(documents_of(objects, "jobs", source), source, [])
+    except BadFields as error:
+        raise BadFields([replace(each, line=None) for each in error.problems]) from None
+
+
+def _read(documents: list[Document], source: str, problems: list[Problem]) -> tuple[Job, ...]:
     read = [read_form(JobForm, document, problems) for document in documents]
     forms = [form for form in read if form is not None]
     problems += [problem for form in forms for problem in job_problems(form)]
@@ -81,7 +96,7 @@ def _jobs(form: JobForm, jobs_of_array: Mapping[str, tuple[str, ...]]) -> Iterat
             trains=_transformer(form.model) if form.model else None,
             traffic=_traffic(form.traffic) if form.traffic else None,
             overlap=form.overlap.axes(),
-            data=tuple(DataNeed(need.name, need.GiB) for need in form.data),
+            data=tuple(_data(need) for need in form.data),
             communicates=form.communicates,
             ranks_as_written=form.rank_order == AS_WRITTEN,
             user=form.user or "",
@@ -92,6 +107,7 @@ def _jobs(form: JobForm, jobs_of_array: Mapping[str, tuple[str, ...]]) -> Iterat
             choose=form.choose,
             budget_USD=form.budget_USD,
             spot=form.spot,
+            variables=form.variables,
         )
 
 
@@ -151,6 +167,10 @@ def _checkpoint(form: CheckpointForm) -> Checkpoint:
     default = Checkpoint()
     grace_s = default.grace_s if form.grace is None else form.grace
     return Checkpoint(form.every, form.signal, grace_s, form.path)
+
+
+def _data(form: DataForm) -> DataNeed:
+    return DataNeed(form.known_as(), form.GiB or 0.0, form.path, form.version)
 
 
 def _restarts(form: RestartsForm) -> Restarts:

@@ -32,13 +32,13 @@ class Encoded:
     data: str
 
 
-def _as_dict(value: object) -> dict[Any, Any]:
+def as_dict(value: object) -> dict[Any, Any]:
     """Mappings that pydantic does not know by name (proxies, chains)."""
     assert isinstance(value, Mapping), f"{type(value)} cannot be kept in a journal"
     return dict(value)
 
 
-def _why(error: Exception) -> str:
+def why_damaged(error: Exception) -> str:
     """The first thing that is wrong, in one line."""
     if not isinstance(error, ValidationError):
         return str(error)
@@ -62,7 +62,7 @@ class Codec(Generic[T]):
         kind = type(value).__name__
         assert kind in self._kinds, f"{kind} is in no table of kinds"
         try:
-            data = to_json(value, inf_nan_mode="constants", fallback=_as_dict).decode()
+            data = to_json(value, inf_nan_mode="constants", fallback=as_dict).decode()
         except (PydanticSerializationError, UnicodeEncodeError) as error:
             raise BadInput(f"{kind} cannot be written down: {error}") from error
         return Encoded(kind, self._version(kind), data)
@@ -77,7 +77,7 @@ class Codec(Generic[T]):
             return self._adapter(encoded.kind).validate_json(self._today(encoded))
         except (ValidationError, ValueError, LookupError) as error:
             raise JournalError(
-                f"{encoded.kind} in the journal is damaged: {_why(error)}"
+                f"{encoded.kind} in the journal is damaged: {why_damaged(error)}"
             ) from error
 
     def _adapter(self, kind: str) -> TypeAdapter[T]:

@@ -5,6 +5,12 @@ reads it with `read_inbox`, decides, and commits one transaction with `commit_tu
 (the cursor), the facts and the orders. After a crash the facts are folded and the inbox is read on from the
 cursor, so nothing is decided twice and nothing is forgotten. `gantree.testing.journal_contract` holds the
 tests that every implementation passes.
+
+One process leads at a time. Every write names the leader's epoch and is refused, inside its own transaction, once
+another epoch has begun: a leader that was paused and wakes up later changes nothing. Reading needs no leadership.
+
+A snapshot stands for all facts up to its seq. What its text says is not known here; it comes back letter for letter,
+or not at all. What a snapshot covers may be deleted by `compact`; the ids of deleted events stay refused.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,14 +47,55 @@ class SetAside:
     error: str
 
 
-class Journal(Protocol):
-    """Durable memory of one scheduler. All methods raise JournalError when the journal fails them."""
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the facts up to seq come to, at the end of a turn. cursor and turns are the journal's at that moment."""
 
-    def next_epoch(self) -> int:
-        """Begin a leadership: return a number larger than every one before. It fences `commit_turn`."""
+    seq: int
+    cursor: int
+    turns: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """How many rows were deleted (of events: emptied) because a snapshot covers them."""
+
+    facts: int
+    orders: int
+    events: int
+
+
+class Journal(Protocol):
+    """Durable memory of one scheduler. All methods raise JournalError when the journal fails them.
+
+    What takes an epoch raises JournalError, and has changed nothing, if another one has begun or this one was resigned.
+    """
+
+    def lead(self, holder: str, for_s: float) -> int | None:
+        """Begin an epoch, larger than every one before; None if somebody leads and the lease has not run out.
+
+        holder is who leads, for people. The lease runs by the database's clock. A journal that only one process can
+        have open is led by whoever has: there it never runs out, and never keeps anybody away.
+        """
         ...
 
-    def append_inbox(self, events: Sequence[Event]) -> None:
+    def renew(self, epoch: int, for_s: float) -> bool:
+        """Let the lease run for so long from now on; False if the epoch is over."""
+        ...
+
+    def resign(self, epoch: int) -> None:
+        """End the epoch, so that another may begin at once. Nothing happens if it is over already."""
+        ...
+
+    def leader(self) -> tuple[int, str | None]:
+        """The newest epoch (0 before the first), and who holds it; None if it was resigned.
+
+        Whether its lease has run out is not said: until another begins, that leader may go on.
+        """
+        ...
+
+    def append_inbox(self, events: Sequence[Event], epoch: int) -> None:
         """Make events durable, in order, before returning. An id that was ever appended is dropped.
 
         Raises BadInput for an event that cannot be written down (text that is no Unicode); then none is taken.
@@ -59,12 +106,23 @@ class Journal(Protocol):
         """Whether an event of this id was ever appended."""
         ...
 
+    def event(self, event_id: str) -> Event | None:
+        """The event of this id; None where there was none, or where it was compacted."""
+        ...
+
     def read_inbox(self, after_seq: int, limit: int) -> tuple[InboxEntry, ...]:
-        """The first `limit` events after a place in the inbox, without those that were set aside."""
+        """The first `limit` events after a place in the inbox, without those that were set aside.
+
+        Raises JournalError for events that were compacted.
+        """
         ...
 
     def cursor(self) -> int:
         """The place in the inbox up to which turns have been committed; 0 at first."""
+        ...
+
+    def backlog(self) -> int:
+        """How many events no turn has come to yet, without those that were set aside."""
         ...
 
     def last_observed_at(self) -> float:
@@ -74,7 +132,7 @@ class Journal(Protocol):
     def commit_turn(
         self, cursor: int, facts: Sequence[Fact], orders: Sequence[Order], epoch: int
     ) -> None:
-        """Record one turn in one transaction. Raises JournalError if another epoch has begun since."""
+        """Record one turn in one transaction."""
         ...
 
     def turns(self) -> int:
@@ -82,19 +140,60 @@ class Journal(Protocol):
         ...
 
     def facts(self, after: int = 0) -> Iterator[RecordedFact]:
-        """All facts after a seq, oldest first, brought up to today's versions."""
+        """All facts after a seq, oldest first, brought up to today's versions.
+
+        Raises JournalError where one is missing, also where it was compacted: see `compacted_to`.
+        """
+        ...
+
+    def last_fact(self) -> int:
+        """The seq of the newest fact; 0 before the first."""
+        ...
+
+    def facts_of(self, kind: type[Fact]) -> Iterator[RecordedFact]:
+        """The facts of one kind that were not compacted, oldest first, brought up to today's version."""
+        ...
+
+    def compacted_to(self) -> int:
+        """The seq up to which facts were compacted; 0 if all are there."""
         ...
 
     def orders(self, after: int = 0) -> Iterator[tuple[int, Order]]:
         """All orders after a seq with their seq, oldest first: what the cluster was told, for audits."""
         ...
 
-    def set_aside(self, seq: int, error: str) -> None:
+    def set_aside(self, seq: int, error: str, epoch: int) -> None:
         """Take one event out of the way of `read_inbox` for ever, and keep the error beside it."""
         ...
 
     def all_set_aside(self) -> tuple[SetAside, ...]:
         """Everything that was set aside, oldest first."""
+        ...
+
+    def save_snapshot(self, snapshot: Snapshot, epoch: int) -> None:
+        """Keep a snapshot of the end of a turn, and the one before it, and no older ones.
+
+        Raises JournalError if the journal has another end for that turn.
+        """
+        ...
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """The newest snapshot that is undamaged; None if there is none and all facts are there.
+
+        Raises JournalError if facts were compacted and no snapshot that covers them is readable.
+        """
+        ...
+
+    def compact(self, keep_after_seq: int, epoch: int) -> Compacted:
+        """Delete whole turns whose facts end at keep_after_seq or before: their facts, orders and events.
+
+        Only what the newest readable snapshot covers is deleted; without one, nothing. Events that were set aside and
+        the ids of all events stay.
+        """
+        ...
+
+    def check_writable(self) -> None:
+        """Write something durable that changes nothing. Raises JournalError where that cannot be done."""
         ...
 
     def close(self) -> None:

@@ -1,71 +1,35 @@
-"""The default journal: one SQLite file in WAL mode with synchronous=FULL, one writer.
+"""The default journal: one SQLite file in WAL mode with synchronous=FULL, one process that writes.
 
 A state directory belongs to one process at a time: `journal.lock` beside the file is held with flock(2) as
-long as the journal is open, and the kernel lets go of it however the process ends. The file's application_id
-and user_version say what it is and by which version it was written; both are read through a read-only
-connection before anything is changed, so a journal of a newer gantree, or a database of somebody else, stays
-as it is. All rows are kept: the inbox is what a replay starts from.
-
-One connection, used by one thread at a time (the control loop gives it a thread of its own).
+long as the journal is open, and the kernel lets go of it however the process ends. That lock is the lease. The file's
+application_id and user_version say what it is and by which version it was written; both are read through a read-only
+connection before anything is changed, so a journal of a newer gantree, or a database of somebody else, stays as it is.
 """
 
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from gantree.journal.codec import EVENT_CODEC, FACT_CODEC, ORDER_CODEC, Encoded
-from gantree.journal.contract import InboxEntry, RecordedFact, SetAside
+from sqlalchemy import Double, Engine, create_engine, literal_column
+from sqlalchemy.pool import QueuePool
+
+from gantree.journal import schema
+from gantree.journal.database import Database
+from gantree.journal.sql import SqlJournal
+from gantree.journal.tables import VERSION
 from gantree.model.errors import JournalError
-from gantree.model.events import Event
-from gantree.model.facts import Fact
-from gantree.model.orders import Order
 
 FILE = "journal.sqlite3"
 LOCK = "journal.lock"
 APPLICATION_ID = 0x67616E74
 """SQLite's application_id of our files: "gant" in ASCII."""
-SCHEMA_VERSION = 1
-"""SQLite's user_version of our files; grows with every change of the tables."""
-PAGE_OF_FACTS = 1000
-
-_SCHEMA = f"""
-CREATE TABLE epochs (epoch INTEGER PRIMARY KEY);
-CREATE TABLE inbox (
-    seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, version INTEGER NOT NULL,
-    observed_at REAL NOT NULL, data TEXT NOT NULL
-);
-CREATE TABLE turns (turn INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, cursor INTEGER NOT NULL);
-CREATE TABLE facts (
-    seq INTEGER PRIMARY KEY, turn INTEGER NOT NULL, kind TEXT NOT NULL, version INTEGER NOT NULL,
-    data TEXT NOT NULL
-);
-CREATE TABLE orders (
-    seq INTEGER PRIMARY KEY, turn INTEGER NOT NULL, kind TEXT NOT NULL, version INTEGER NOT NULL,
-    data TEXT NOT NULL
-);
-CREATE TABLE set_aside (seq INTEGER PRIMARY KEY REFERENCES inbox (seq), error TEXT NOT NULL);
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {SCHEMA_VERSION};
-"""
+NOW = literal_column("((julianday('now') - 2440587.5) * 86400.0)", Double)
+DAMAGE_HINT = "; restore it from a copy, or use another state directory"
 
 
-@contextmanager
-def _as_journal_error(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        damaged = (
-            type(error) is sqlite3.DatabaseError
-        )  # the others are locks, disks and our own mistakes
-        way_out = "; restore it from a copy, or use another state directory" if damaged else ""
-        raise JournalError(f"journal {path}: {error}{way_out}") from error
-
-
-class SqliteJournal:
+class SqliteJournal(SqlJournal):
     """A journal in a state directory, which is created (mode 0700) where it is missing."""
 
     def __init__(self, state_dir: Path) -> None:
@@ -75,154 +39,128 @@ class SqliteJournal:
         self.path = state_dir / FILE
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = _take_lock(state_dir / LOCK)
+            self._lock: int | None = _take_lock(state_dir / LOCK)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise JournalError(f"{state_dir} cannot be a state directory: {reason}") from error
+        super().__init__(_database(self.path, lambda: _connect(self.path)))
         try:
-            with _as_journal_error(self.path):
-                self._db = _open(self.path)
+            with self.database.errors():
+                self._prepare()
         except BaseException:
-            os.close(self._lock)
+            self.close()
             raise
-        self._closed = False
 
     def close(self) -> None:
         """Close the file and let go of the lock."""
-        if not self._closed:
-            self._closed = True
-            with _as_journal_error(self.path):
-                self._db.close()
-            os.close(self._lock)
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            super().close()
+            os.close(lock)
 
-    def next_epoch(self) -> int:
-        """Begin a leadership."""
-        with self._transaction():
-            epoch = self._number("SELECT coalesce(max(epoch), 0) + 1 FROM epochs")
-            self._db.execute("INSERT INTO epochs VALUES (?)", (epoch,))
-        return epoch
+    def _prepare(self) -> None:
+        """Make the file, or bring an older one up to date."""
+        if not self.path.exists() or self.path.stat().st_size == 0:
+            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            version = 0
+        else:
+            version = _version_of(self.path)
+        if version != VERSION:
+            with self.database.writing() as connection:
+                if version == 0:
+                    schema.create(connection)
+                else:
+                    schema.migrate(connection, version)
+                connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
+            _sync_directory(self.path.parent)
 
-    def append_inbox(self, events: Sequence[Event]) -> None:
-        """Make events durable; ids that were ever appended are dropped."""
-        rows = [
-            (event.id, code.kind, code.version, event.observed_at, code.data)
-            for event, code in ((event, EVENT_CODEC.encode(event)) for event in events)
-        ]
-        with self._transaction():
-            self._db.executemany(
-                "INSERT INTO inbox (id, kind, version, observed_at, data) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT (id) DO NOTHING",
-                rows,
+
+class SqliteReader(SqlJournal):
+    """The journal of a state directory for reading only, while a daemon has it open or not."""
+
+    def __init__(self, state_dir: Path) -> None:
+        """Raises JournalError if there is none, or it is not of this program's version."""
+        self.path = state_dir / FILE
+        if not self.path.exists():
+            raise JournalError(f"{state_dir} has no journal ({FILE})")
+        super().__init__(_database(self.path, lambda: _connect_read_only(self.path)))
+        with self.database.errors():
+            version = _version_of(self.path)
+        if version != VERSION:
+            raise JournalError(
+                f"{self.path} was written by an older gantree (schema {version}, not {VERSION});"
+                " the next `gantree up` brings it up to date"
             )
 
-    def seen(self, event_id: str) -> bool:
-        """Whether an event of this id was ever appended."""
-        return bool(self._number("SELECT count(*) FROM inbox WHERE id = ?", event_id))
 
-    def read_inbox(self, after_seq: int, limit: int) -> tuple[InboxEntry, ...]:
-        """The next events that were not set aside."""
-        rows = self._rows(
-            "SELECT seq, kind, version, data FROM inbox"
-            " WHERE seq > ? AND seq NOT IN (SELECT seq FROM set_aside) ORDER BY seq LIMIT ?",
-            after_seq,
-            limit,
-        )
-        return tuple(InboxEntry(seq, EVENT_CODEC.decode(Encoded(*code))) for seq, *code in rows)
+def back_up(state_dir: Path, target: Path) -> None:
+    """Copy the journal of a state directory to a file that is not there yet, while a daemon may go on writing.
 
-    def cursor(self) -> int:
-        """Where the last turn stopped reading."""
-        return self._number(
-            "SELECT coalesce((SELECT cursor FROM turns ORDER BY turn DESC LIMIT 1), 0)"
-        )
+    What comes is one moment of it, of whatever version. Raises JournalError; then no file is left.
+    """
+    source = state_dir / FILE
+    if not source.exists():
+        raise JournalError(f"{state_dir} has no journal ({FILE})")
+    try:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise JournalError(f"{target} cannot be written: {reason}") from error
+    try:
+        _version_of(source)
+        _copy(source, target)
+    except BaseException as error:
+        target.unlink()
+        if isinstance(error, sqlite3.Error | OSError):
+            raise JournalError(f"journal {source} was not copied to {target}: {error}") from error
+        raise
 
-    def last_observed_at(self) -> float:
-        """The largest observed_at. The inbox is monotone, so that is the last one's."""
-        rows = self._rows("SELECT observed_at FROM inbox ORDER BY seq DESC LIMIT 1")
-        return float(rows[0][0]) if rows else 0.0
 
-    def commit_turn(
-        self, cursor: int, facts: Sequence[Fact], orders: Sequence[Order], epoch: int
-    ) -> None:
-        """Record one turn in one transaction."""
-        fact_codes = [FACT_CODEC.encode(fact) for fact in facts]
-        order_codes = [ORDER_CODEC.encode(order) for order in orders]
-        with self._transaction():
-            self._fence(epoch)
-            turn = self._number("SELECT coalesce(max(turn), 0) + 1 FROM turns")
-            assert cursor >= self.cursor(), f"the cursor would go back to {cursor}"
-            self._db.execute("INSERT INTO turns VALUES (?, ?, ?)", (turn, epoch, cursor))
-            self._insert("facts", turn, fact_codes)
-            self._insert("orders", turn, order_codes)
+def vacuum(journal: SqliteJournal) -> None:
+    """Give the room of deleted rows back to the disk."""
+    with journal.database.reading() as connection:
+        connection.exec_driver_sql("VACUUM")
 
-    def turns(self) -> int:
-        """How many turns have been committed."""
-        return self._number("SELECT coalesce(max(turn), 0) FROM turns")
 
-    def facts(self, after: int = 0) -> Iterator[RecordedFact]:
-        """All facts after a seq. Raises JournalError where one is missing or damaged."""
-        for seq, *code in self._pages("facts", after):
-            if seq != after + 1:
-                raise JournalError(f"journal {self.path} is damaged: fact {after + 1} is missing")
-            after = seq
-            yield RecordedFact(seq, FACT_CODEC.decode(Encoded(*code)))
+def _copy(source: Path, target: Path) -> None:
+    """All pages in one step, so that a daemon that writes meanwhile does not make the copy begin anew."""
+    reading, writing = _connect_read_only(source), sqlite3.connect(target)
+    try:
+        reading.backup(writing)
+    finally:
+        writing.close()
+        reading.close()
+    copied = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(copied)
+    finally:
+        os.close(copied)
+    _sync_directory(target.absolute().parent)
 
-    def orders(self, after: int = 0) -> Iterator[tuple[int, Order]]:
-        """All orders after a seq."""
-        for seq, *code in self._pages("orders", after):
-            yield seq, ORDER_CODEC.decode(Encoded(*code))
 
-    def set_aside(self, seq: int, error: str) -> None:
-        """Take one event out of the way for ever."""
-        with self._transaction():
-            self._db.execute("INSERT INTO set_aside VALUES (?, ?)", (seq, error))
+def _database(path: Path, connect: Callable[[], sqlite3.Connection]) -> Database:
+    engine: Engine = create_engine(
+        "sqlite://",
+        creator=connect,
+        poolclass=QueuePool,
+        pool_use_lifo=True,
+        isolation_level="AUTOCOMMIT",
+        hide_parameters=True,
+    )
+    return Database(engine, str(path), "BEGIN IMMEDIATE", NOW, owned=True, damage_hint=DAMAGE_HINT)
 
-    def all_set_aside(self) -> tuple[SetAside, ...]:
-        """Everything that was set aside."""
-        rows = self._rows(
-            "SELECT seq, error, kind, version, data FROM set_aside JOIN inbox USING (seq) ORDER BY seq"
-        )
-        return tuple(
-            SetAside(seq, EVENT_CODEC.decode(Encoded(*code)), error) for seq, error, *code in rows
-        )
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with _as_journal_error(self.path):
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._db.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):  # SQLite has rolled back already after some errors
-                    self._db.execute("ROLLBACK")
-                raise
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
 
-    def _fence(self, epoch: int) -> None:
-        newest = self._number("SELECT coalesce(max(epoch), 0) FROM epochs")
-        if newest != epoch:
-            raise JournalError(f"journal {self.path}: epoch {newest} has begun, {epoch} is over")
 
-    def _insert(self, table: str, turn: int, codes: Iterable[Encoded]) -> None:
-        assert table in ("facts", "orders")
-        self._db.executemany(
-            f"INSERT INTO {table} (turn, kind, version, data) VALUES (?, ?, ?, ?)",  # noqa: S608 - asserted above
-            [(turn, code.kind, code.version, code.data) for code in codes],
-        )
-
-    def _pages(self, table: str, after: int) -> Iterator[tuple[Any, ...]]:
-        """Rows in pages, each read whole, so that no cursor stays open while the caller works."""
-        assert table in ("facts", "orders")
-        query = f"SELECT seq, kind, version, data FROM {table} WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608 - asserted above
-        while page := self._rows(query, after, PAGE_OF_FACTS):
-            yield from page
-            after = page[-1][0]
-
-    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        with _as_journal_error(self.path):
-            return self._db.execute(query, values).fetchall()
-
-    def _number(self, query: str, *values: object) -> int:
-        return int(self._rows(query, *values)[0][0])
+def _connect_read_only(path: Path) -> sqlite3.Connection:
+    uri = f"{path.resolve().as_uri()}?mode=ro"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
 def _take_lock(path: Path) -> int:
@@ -241,36 +179,23 @@ def _take_lock(path: Path) -> int:
     return lock
 
 
-def _open(path: Path) -> sqlite3.Connection:
-    fresh = not path.exists() or path.stat().st_size == 0
-    if fresh:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    else:
-        _refuse_foreign(path)
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
-    if db.execute("PRAGMA user_version").fetchone()[0] == 0:
-        db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
-        _sync_directory(path.parent)
-    return db
+def _version_of(path: Path) -> int:
+    """The version of the tables; 0 where there are none. Changes nothing.
 
-
-def _refuse_foreign(path: Path) -> None:
-    """Raise JournalError unless the file is a journal that this version understands; changes nothing."""
-    probe = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    Raises JournalError unless the file is a journal that this program understands.
+    """
+    probe = _connect_read_only(path)
     try:
         application = probe.execute("PRAGMA application_id").fetchone()[0]
-        version = probe.execute("PRAGMA user_version").fetchone()[0]
+        version = int(probe.execute("PRAGMA user_version").fetchone()[0])
         tables = probe.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     finally:
         probe.close()
     if application != APPLICATION_ID and tables:
         raise JournalError(f"{path} is a database, but no journal of gantree; it is left as it is")
-    if version > SCHEMA_VERSION:
-        raise JournalError(
-            f"{path} was written by a newer gantree (schema {version}, not {SCHEMA_VERSION}); it is left as it is"
-        )
+    if version > VERSION:
+        raise schema.newer(str(path), version)
+    return version
 
 
 def _sync_directory(path: Path) -> None:

@@ -2,10 +2,14 @@
 
     GantreeError
     ├── BadInput          a file, a field or an argument is wrong; names where, what was found, what is allowed
-    │   └── BadFields     several of them in one file
+    │   ├── BadFields     several of them in one file
+    │   └── TooLarge      more than is taken in one request
     ├── Unsupported       a valid wish that this version cannot fulfil
+    ├── Unauthenticated   nobody says who asks
     ├── NotFound          no such job, node, rank or file
     ├── Conflict          the state forbids it (a name that is taken, a job that has ended)
+    │   └── Stale         it is not as the caller saw it last
+    ├── TooOften          more requests than a caller may make
     ├── Unreachable       no daemon, no driver, no machine answers
     └── JournalError      the journal is damaged, locked, or newer than this program
 
@@ -50,8 +54,16 @@ class BadFields(BadInput):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+class TooLarge(BadInput):
+    """More than is taken in one request."""
+
+
 class Unsupported(GantreeError):
     """A valid wish that this version cannot fulfil."""
+
+
+class Unauthenticated(GantreeError):
+    """Nobody says who asks, or nobody who is known."""
 
 
 class NotFound(GantreeError):
@@ -60,6 +72,14 @@ class NotFound(GantreeError):
 
 class Conflict(GantreeError):
     """The present state forbids it."""
+
+
+class Stale(Conflict):
+    """What is to be changed is not as the caller saw it last."""
+
+
+class TooOften(GantreeError):
+    """More requests than a caller may make in so short a time."""
 
 
 class Unreachable(GantreeError):

@@ -36,6 +36,18 @@ class JobSubmitted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionTaken(Event):
+    """A user handed in jobs under a key that may be used again to ask what became of them: (job, name) of each.
+
+    digest stands for what was handed in. Nothing follows from it: the jobs have events of their own.
+    """
+
+    digest: str
+    jobs: tuple[tuple[str, str], ...]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested(Event):
     """A user wants a job gone."""
 
@@ -54,6 +66,29 @@ class ReleaseRequested(Event):
     """A user releases a job that was held."""
 
     job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuspendRequested(Event):
+    """A user wants a job to stop, if it runs, and not to be started until it is released."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleRequested(Event):
+    """A user wants an elastic gang to have so many members from now on."""
+
+    job: str
+    members: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityRequested(Event):
+    """Somebody wants a job to have another priority: a class or a number, as in a job file."""
+
+    job: str
+    priority: str | int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +179,46 @@ class NodeReturned(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CordonRequested(Event):
+    """An operator wants nothing new to start on a node; what runs there stays.
+
+    drain: what runs there leaves, too: whoever has a place elsewhere at once, others at deadline_at (None: at once).
+    """
+
+    node: str
+    reason: str = ""
+    drain: bool = False
+    deadline_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncordonRequested(Event):
+    """An operator lets a node be used again; nobody leaves it any more who was not told to."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelRequested(Event):
+    """An operator gives a node other labels: (key, value), None for a label that it is not to have."""
+
+    node: str
+    labels: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySubmitted(Event):
+    """A policy is to rule from now on: the text of its file, the file's name in messages, and who handed it in.
+
+    The turn reads it and hands the event to a scheduler of that policy (`control.turn`).
+    """
+
+    text: str
+    source: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimePassed(Event):
     """The moment came that the last decision asked to be woken at."""
 
@@ -151,7 +226,10 @@ class TimePassed(Event):
 EVENTS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        ClusterObserved, JobSubmitted, CancelRequested, HoldRequested, ReleaseRequested, DefragmentRequested,
+        ClusterObserved, JobSubmitted, SubmissionTaken,
+        CancelRequested, HoldRequested, ReleaseRequested, DefragmentRequested,
+        SuspendRequested, ScaleRequested, PriorityRequested,
+        CordonRequested, UncordonRequested, LabelRequested, PolicySubmitted,
         GangStarted, GangStartFailed, RankExited, MemberLost,
         GangEnded, CheckpointSaved, NodeLost, NodeReturned, TimePassed,
     )

@@ -149,6 +149,23 @@ class PriorityChanged(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobReprioritised(Fact):
+    """The job was given another priority by hand: as it was asked for, and the number that it means now."""
+
+    job: str
+    asked: str | int
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobScaled(Fact):
+    """From now on the elastic gang is as if it were written with so many members, and grows no further."""
+
+    job: str
+    members: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationMade(Fact):
     """A gang that waits will start at starts_at at this place; replaces an earlier reservation of it.
 
@@ -281,6 +298,45 @@ class NodeMarked(Fact):
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCordoned(Fact):
+    """Nothing new starts on a node from now on; replaces what was said of it before.
+
+    drain: gangs leave it; those without a place elsewhere at deadline_at, None: at once.
+    """
+
+    node: str
+    reason: str = ""
+    drain: bool = False
+    deadline_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeUncordoned(Fact):
+    """A node that was cordoned may be used again."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLabelled(Fact):
+    """A node has this label from now on, whatever the cluster file says; None: it has none of that key."""
+
+    node: str
+    key: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyAdopted(Fact):
+    """A version of the policy rules from now on; number counts from 1, text is the file as it was handed in."""
+
+    number: int
+    text: str
+    source: str
+    by: str = ""
+
+
 FACTS: dict[str, type[Fact]] = {
     kind.__name__: kind
     for kind in (
@@ -288,6 +344,7 @@ FACTS: dict[str, type[Fact]] = {
         CheckpointRequested, CheckpointRecorded, StopDecided, AttemptEnded, JobRequeued, JobEnded, NodeMarked,
         GangMoving, GangAtHome, JobHeld, JobReleased, PriorityChanged, ReservationMade, ReservationDropped,
         CellBound, CellReleased, GangSuspended, GangResumed,
+        JobReprioritised, JobScaled, NodeCordoned, NodeUncordoned, NodeLabelled, PolicyAdopted,
     )
 }  # fmt: skip
 

@@ -14,6 +14,8 @@ ISOLATIONS = ("time-slicing", "mps")
 """Ways to share a GPU without MIG: in turns, without protection; or side by side under CUDA MPS with set limits."""
 CHOICES = ("order", "time", "cost")
 """What a GPU model is chosen by: the order in which models are listed, the soonest end, the least money."""
+LAUNCHERS = ("slurm",)
+"""Launchers whose variables processes may get beside gantree's own."""
 COLLECTIVES = (
     "all_reduce",
     "all_gather",
@@ -207,10 +209,15 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class DataNeed:
-    """A data set or checkpoint that every node of the job reads before it starts, and how large it is."""
+    """A data set or checkpoint that every node of the job reads before it starts, how large it is, if told.
+
+    path and version say which data it was, for the run's record: gantree believes them.
+    """
 
     name: str
-    GiB: float
+    GiB: float = 0.0
+    path: str | None = None
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +235,7 @@ class Job:
     expected_s is the user's own guess of the run time, which nobody enforces. held: it waits until somebody releases
     it. speeds are (GPU model, how fast the job is there beside its fastest); choose says what the model is chosen by,
     one of CHOICES, budget_USD what a run may cost at most. A job that may run on spot capacity says so by spot.
+    variables names the launcher (one of LAUNCHERS) whose variables its processes get too.
     """
 
     name: str
@@ -256,6 +264,7 @@ class Job:
     choose: str = "order"
     budget_USD: float | None = None
     spot: bool = False
+    variables: str | None = None
 
     @property
     def members(self) -> int:

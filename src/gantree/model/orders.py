@@ -6,7 +6,7 @@ that the executor needs: it never looks anything up in the core.
 
 from dataclasses import dataclass
 
-from gantree.model.placements import GpuChange, MigPart, SharePart
+from gantree.model.placements import Domain, GpuChange, MigPart, SharePart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,11 @@ class MemberLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartGang(Order):
-    """Start all members of an attempt, or none. changes are made to GPUs before."""
+    """Start all members of an attempt, or none. changes are made to GPUs before.
+
+    variables as in `Job`. domain is the narrowest that holds all members, step_s the predicted seconds of a step, if
+    any: both for the run's record alone.
+    """
 
     world_size: int
     members: tuple[MemberLaunch, ...]
@@ -65,6 +69,9 @@ class StartGang(Order):
     checkpoint_path: str | None = None
     array_index: int | None = None
     changes: tuple[GpuChange, ...] = ()
+    variables: str | None = None
+    domain: Domain | None = None
+    step_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,8 @@ class StopCause(StrEnum):
     PREEMPTED = "preempted"
     RESIZED = "resized"
     MOVED = "moved"
+    SUSPENDED = "suspended"
+    DRAINED = "drained"
     RANK_FAILED = "rank-failed"
     MEMBER_LOST = "member-lost"
     START_FAILED = "start-failed"

@@ -128,6 +128,15 @@ class Standing(NamedTuple):
     line: Line
 
 
+@dataclass(frozen=True, slots=True)
+class KeptLines:
+    """Job ids: all that wait, line by line, the oldest line first; then one of each queue and of each signature."""
+
+    waiting: tuple[str, ...] = ()
+    one_of_queue: tuple[str, ...] = ()
+    one_of_signature: tuple[str, ...] = ()
+
+
 class Lines:
     """Waiting jobs: for each queue all of them in order, and one line for all that are alike.
 
@@ -199,6 +208,24 @@ class Lines:
         """Something that a job of a queue waits for, other than room, has changed."""
         self.changes += 1
         self._changes_in_queue[queue] = self.changes
+
+    def kept(self) -> "KeptLines":
+        """Who waits, and the orders in which lines, queues and signatures are told, by jobs that stand for them."""
+        firsts = {line: positions[0].job for line, positions in self._positions_of_line.items()}
+        return KeptLines(
+            tuple(each.job for line in self._positions_of_line.values() for each in line),
+            tuple(standing[0].position.job for standing in self._standing_in_queue.values()),
+            tuple(firsts[next(iter(lines))] for lines in self._lines_of_signature.values()),
+        )
+
+    def arrange(self, queues: Iterable[int], signatures: Iterable[int]) -> None:
+        """Tell queues and signatures in these orders, in which all must be that are waited in."""
+        self._standing_in_queue = {
+            queue: self._standing_in_queue[queue] for queue in dict.fromkeys(queues)
+        }
+        self._lines_of_signature = {
+            each: self._lines_of_signature[each] for each in dict.fromkeys(signatures)
+        }
 
     def add(self, line: Line, position: Position) -> None:
         """Put a job in its line."""

@@ -16,6 +16,7 @@ runs only, so it follows what a team does now.
 import re
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import Literal
@@ -82,6 +83,16 @@ class Runtimes:
             self._runs_of_group[group] = runs
         while len(self._runs_of_group) > MOST_GROUPS:
             del self._runs_of_group[next(iter(self._runs_of_group))]
+
+    def kept(self) -> tuple[tuple[Group, tuple[float, ...]], ...]:
+        """Return each group with its runs as they came, the one that learned nothing for longest first."""
+        return tuple((group, tuple(runs.newest)) for group, runs in self._runs_of_group.items())
+
+    def go_on_from(self, kept: Iterable[tuple[Group, tuple[float, ...]]]) -> None:
+        """Know what was kept, and nothing else."""
+        self._runs_of_group = {
+            group: _Runs(deque(newest), sorted(newest)) for group, newest in kept
+        }
 
     def quantile(
         self, queue: str, user: str, name: str, q: float, ran_s: float = 0.0

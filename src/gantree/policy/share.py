@@ -17,13 +17,27 @@ has half the say because a queue that starts ten jobs at one moment has not used
 A weight of 0 is a share without bounds, whatever is used: such a queue goes after all that have a weight.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import exp2, inf
 
 from gantree.policy.amounts import MODEL, TICKS, weighted_gpus
-from gantree.policy.queues import QueueTree
+from gantree.policy.queues import ROOT, QueueTree
 from gantree.policy.rules import Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class KeptUse:
+    """Of one node and resource what was used, to be gone on with by other shares: ticks, as they were at a moment.
+
+    path names the node from the top: ("cohort", name), ("queue", path) or ("user", name) each; () is the cluster.
+    """
+
+    path: tuple[tuple[str, str], ...]
+    resource: str
+    held: int
+    decayed: float
+    at_s: float
 
 
 @dataclass(slots=True)
@@ -36,7 +50,10 @@ class _Use:
 
 
 class Shares:
-    """Shares of the nodes of a tree. Times are as `Event.observed_at`, in seconds, and never go back."""
+    """Shares of the nodes of a tree. Times are as `Event.observed_at`, in seconds, and never go back.
+
+    half_life_s is of what was used; None: only what is held counts.
+    """
 
     def __init__(
         self,
@@ -47,9 +64,9 @@ class Shares:
     ) -> None:
         self.tree = tree
         self._gpu_weights = gpu_weights
-        self._half_life_s = half_life_s
+        self.half_life_s = half_life_s
         self._uses: list[dict[str, _Use]] = []
-        self._holdings: dict[str, tuple[int, dict[str, int]]] = {}
+        self._holdings: dict[str, tuple[int, Amounts]] = {}
         self.capacity = capacity
 
     @property
@@ -65,14 +82,79 @@ class Shares:
     def take(self, node: int, owner: str, amounts: Amounts, at_s: float) -> None:
         """Count a job of a node that holds these amounts from a moment on. It must not be counted yet."""
         assert owner not in self._holdings, f"{owner} is counted already"
-        weighted = self._weighted(amounts)
-        self._holdings[owner] = (node, weighted)
-        self._change(node, weighted, 1, at_s)
+        self._holdings[owner] = (node, amounts)
+        self._change(node, self._weighted(amounts), 1, at_s)
 
     def give_back(self, owner: str, at_s: float) -> None:
         """Count a job no more, from a moment on."""
-        node, weighted = self._holdings.pop(owner)
-        self._change(node, weighted, -1, at_s)
+        node, amounts = self._holdings.pop(owner)
+        self._change(node, self._weighted(amounts), -1, at_s)
+
+    def amounts_of(self, owner: str) -> Amounts:
+        """Return what a job that is counted holds."""
+        return self._holdings[owner][1]
+
+    def kept(self) -> tuple[KeptUse, ...]:
+        """Return all that was used, by node."""
+        return tuple(
+            KeptUse(self._named(node), resource, use.held, use.decayed, use.at_s)
+            for node, uses in enumerate(self._uses)
+            for resource, use in uses.items()
+        )
+
+    def go_on_from(self, kept: Iterable[KeptUse]) -> None:
+        """Take over what was used under the same rules; the same jobs must be counted already."""
+        node_of_path = {self._named(node): node for node in range(len(self.tree))}
+        for one in kept:
+            node = node_of_path[one.path]
+            self._reach(node)
+            use = self._uses[node].setdefault(one.resource, _Use())
+            assert use.held == one.held, f"{one} was kept, and {use.held} are held"
+            use.decayed, use.at_s = one.decayed, one.at_s
+
+    def go_on_from_others(
+        self, kept: Iterable[KeptUse], half_life_s: float | None, now_s: float
+    ) -> None:
+        """Take over what was used under other rules: decayed by their half-life until now, by ours from now on.
+
+        What was used below a node that is no more counts for the queue, or the user, that it was used by.
+        """
+        if half_life_s is None or self.half_life_s is None:
+            return
+        before = Shares(self.tree, {}, {}, half_life_s)
+        for each in self._uses:
+            for use in each.values():
+                use.decayed, use.at_s = 0.0, now_s
+        decayed = {
+            (one.path, one.resource): before._decayed(_Use(one.held, one.decayed, one.at_s), now_s)
+            for one in kept
+        }
+        for (path, resource), own in _without_children(decayed).items():
+            for node in self.tree.path(self._node_of(path)):
+                self._reach(node)
+                use = self._uses[node].setdefault(resource, _Use(at_s=now_s))
+                use.decayed += own
+
+    def _named(self, node: int) -> tuple[tuple[str, str], ...]:
+        """The path of a node in names, from the top."""
+        tree = self.tree
+        return tuple(
+            ("cohort", tree.name[each])
+            if tree.is_cohort(each)
+            else ("queue", tree.queue[each])
+            if (user := tree.user[each]) is None
+            else ("user", user)
+            for each in reversed(tree.path(node)[:-1])
+        )
+
+    def _node_of(self, path: tuple[tuple[str, str], ...]) -> int:
+        """The node of the queue, or of its user, that a path ends at; the cluster's where it names none."""
+        queue = next((name for kind, name in reversed(path) if kind == "queue"), None)
+        if queue is None:
+            return ROOT
+        kind, name = path[-1]
+        node = self.tree.queue_node(queue)
+        return self.tree.leaf(queue, name) if kind == "user" or node is None else node
 
     def share(self, node: int, now_s: float) -> float:
         """Return the dominant share of a node over its weight; infinite for a weight of 0.
@@ -96,29 +178,33 @@ class Shares:
         return max(parts, default=0.0)
 
     def _projected(self, use: _Use, now_s: float) -> float:
-        if self._half_life_s is None:
+        if self.half_life_s is None:
             return use.held
         return (self._decayed(use, now_s) + use.held) / 2
 
     def _decayed(self, use: _Use, now_s: float) -> float:
-        assert self._half_life_s is not None
+        assert self.half_life_s is not None
         assert now_s >= use.at_s, f"time went back from {use.at_s} to {now_s}"
-        left = exp2((use.at_s - now_s) / self._half_life_s)
+        left = exp2((use.at_s - now_s) / self.half_life_s)
         return use.held + (use.decayed - use.held) * left
 
     def _change(self, node: int, weighted: Mapping[str, int], sign: int, at_s: float) -> None:
-        while len(self._uses) < len(self.tree):
-            self._uses.append({})
+        self._reach(node)
         for each in self.tree.path(node):
             uses = self._uses[each]
             for resource, amount in weighted.items():
                 use = uses.get(resource)
                 if use is None:
                     use = uses[resource] = _Use(at_s=at_s)
-                if self._half_life_s is not None:
+                if self.half_life_s is not None:
                     use.decayed = self._decayed(use, at_s)
                     use.at_s = at_s
                 use.held += sign * amount
+
+    def _reach(self, node: int) -> None:
+        """Make room for nodes that the tree made since."""
+        while node >= len(self._uses) or len(self._uses) < len(self.tree):
+            self._uses.append({})
 
     def _weighted(self, amounts: Amounts) -> dict[str, int]:
         """Amounts in ticks, GPUs as one resource."""
@@ -129,3 +215,14 @@ class Shares:
         }
         counted["gpus"] = weighted_gpus(amounts, self._gpu_weights)
         return {resource: round(amount * TICKS) for resource, amount in counted.items() if amount}
+
+
+def _without_children(
+    decayed: Mapping[tuple[tuple[tuple[str, str], ...], str], float],
+) -> dict[tuple[tuple[tuple[str, str], ...], str], float]:
+    """Of each node what was used in it and in none below it."""
+    own = dict(decayed)
+    for (path, resource), amount in decayed.items():
+        if path and (path[:-1], resource) in own:
+            own[path[:-1], resource] -= amount
+    return {key: max(0.0, amount) for key, amount in own.items()}

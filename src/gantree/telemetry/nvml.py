@@ -65,6 +65,16 @@ def uuids() -> tuple[str, ...]:
         return tuple(text(pynvml.nvmlDeviceGetUUID(gpu)) for gpu in gpu_handles())
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of the driver, and of the CUDA that it speaks. Unreachable where no NVIDIA driver answers."""
+    with driver():
+        cuda = int(pynvml.nvmlSystemGetCudaDriverVersion_v2())
+        return {
+            "driver": text(pynvml.nvmlSystemGetDriverVersion()),
+            "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
+        }
+
+
 def read() -> Readings:
     """Take all readings. Unreachable where no NVIDIA driver answers or a GPU fails while it is read."""
     with driver():

@@ -8,6 +8,7 @@
 At the end of the block every job is cancelled and waited for, so that no process outlives the test.
 """
 
+import re
 import signal
 import subprocess
 import sys
@@ -26,21 +27,32 @@ _RUN = """
 import sys
 from pathlib import Path
 from gantree.api.daemon import run_daemon
+from gantree.api.listening import listen_of
 from gantree.formats import read_policy
-text = Path(sys.argv[3]).read_text() if len(sys.argv) > 3 else None
+text = Path(sys.argv[6]).read_text() if len(sys.argv) > 6 else None
+state, address, cert, key = Path(sys.argv[1]), *(each or None for each in sys.argv[3:6])
+cert, key = (each and Path(each) for each in (cert, key))
+listen = address and listen_of(address, state / "token", cert, key)
 policy = read_policy(Path(sys.argv[2]).read_text(), "policy.yaml")
-run_daemon(Path(sys.argv[1]), text, "cluster.yaml", policy)
+run_daemon(state, text, "cluster.yaml", policy, listen=listen)
 """
 
 
 class Daemon:
     """A daemon on a state directory. output is everything that all its processes have printed, in a file.
 
-    policy_text is the policy file of the next process; it may be set anew between two.
+    policy_text is the policy file of the next process; it may be set anew between two. listen is an address of TCP to
+    answer at too, tls the certificate and the key for it.
     """
 
     def __init__(
-        self, state_dir: Path, cluster_text: str, policy_text: str = "preset: gantree"
+        self,
+        state_dir: Path,
+        cluster_text: str,
+        policy_text: str = "preset: gantree",
+        *,
+        listen: str = "",
+        tls: tuple[Path, Path] | None = None,
     ) -> None:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.state_dir = state_dir
@@ -50,6 +62,7 @@ class Daemon:
         self._cluster_file.write_text(cluster_text)
         self._policy_file = state_dir / "policy-of-test.yaml"
         self.policy_text = policy_text
+        self._listen = [listen, *map(str, tls or ("", ""))]
         self._process: subprocess.Popen[bytes] | None = None
         self._printed_before = 0
 
@@ -58,6 +71,13 @@ class Daemon:
         """The process that was started last."""
         assert self._process is not None, "the daemon was never started"
         return self._process
+
+    @property
+    def url(self) -> str:
+        """Where the process that was started last answers over TCP."""
+        said = self.output.read_bytes()[self._printed_before :].decode(errors="replace")
+        url: str = re.findall(r"https?://[^\s,]+", said)[-1]
+        return url
 
     def start(self, *, with_cluster: bool = True) -> None:
         """Start a process and wait until it is ready. RuntimeError, with what it printed, if it ends instead."""
@@ -76,7 +96,15 @@ class Daemon:
         with self.output.open("ab") as output:
             self._printed_before = output.tell()
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _RUN, str(self.state_dir), str(self._policy_file), *cluster],
+                [
+                    sys.executable,
+                    "-c",
+                    _RUN,
+                    str(self.state_dir),
+                    str(self._policy_file),
+                    *self._listen,
+                    *cluster,
+                ],
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,

@@ -1,10 +1,11 @@
-"""The tests that every journal passes. A journal's own test module subclasses `JournalContract` and says how to open.
+"""The tests that every journal passes. A journal's own test module subclasses the contracts and says how to open.
 
-    class TestSqlite(JournalContract):
+    class TestSqlite(JournalContract, LeadershipContract, CompactionContract):
         def open(self, place: Path) -> Journal:
             return SqliteJournal(place)
 
-What is particular to one database (locks, files, damage) is tested beside it.
+Here is what goes in and comes out; `leadership_contract` and `compaction_contract` hold the other two. What is
+particular to one database (locks, files, damage) is tested beside it.
 """
 
 from collections.abc import Iterator
@@ -15,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from gantree.journal.contract import Journal
-from gantree.model.errors import BadInput, JournalError
+from gantree.model.errors import BadInput
 from gantree.model.events import CancelRequested, ClusterObserved, JobSubmitted, TimePassed
-from gantree.model.facts import FabricDefined, JobAccepted, JobEnded
+from gantree.model.facts import FabricDefined, JobAccepted, JobEnded, NodeMarked
 from gantree.model.orders import MemberLaunch, StartGang, StopGang
 from gantree.model.phases import Phase
 from gantree.testing.builders import cluster, job
@@ -38,8 +39,15 @@ def ended(number: int) -> JobEnded:
     return JobEnded(at=number, job=f"j{number}", outcome=Phase.FAILED, exit_code=1, reason="é ✓")
 
 
-class JournalContract:
-    """Subclass and define `open`."""
+def led(journal: Journal) -> int:
+    """Begin an epoch; its lease has run out already, so that the next one may begin at any time."""
+    epoch = journal.lead("a test", 0.0)
+    assert epoch is not None
+    return epoch
+
+
+class OpensJournals:
+    """What the tests of journals need. Subclass and define `open`."""
 
     def open(self, place: Path) -> Journal:
         """Open the journal that lives at a place, anew or again."""
@@ -52,6 +60,10 @@ class JournalContract:
         yield journal
         journal.close()
 
+
+class JournalContract(OpensJournals):
+    """What goes in comes out, in order and whole."""
+
     def test_a_fresh_journal_is_empty(self, journal: Journal) -> None:
         assert journal.read_inbox(0, 10) == ()
         assert (list(journal.facts()), list(journal.orders())) == ([], [])
@@ -60,8 +72,9 @@ class JournalContract:
         assert journal.all_set_aside() == ()
 
     def test_the_inbox_keeps_order_and_counts_from_one(self, journal: Journal) -> None:
-        journal.append_inbox([tick(5), tick(3)])
-        journal.append_inbox([tick(4)])
+        epoch = led(journal)
+        journal.append_inbox([tick(5), tick(3)], epoch)
+        journal.append_inbox([tick(4)], epoch)
         assert [(entry.seq, entry.event.id) for entry in journal.read_inbox(0, 10)] == [
             (1, "t5"),
             (2, "t3"),
@@ -69,13 +82,24 @@ class JournalContract:
         ]
 
     def test_reading_respects_place_and_limit(self, journal: Journal) -> None:
-        journal.append_inbox([tick(number) for number in range(5)])
+        epoch = led(journal)
+        journal.append_inbox([tick(number) for number in range(5)], epoch)
         assert [entry.seq for entry in journal.read_inbox(1, 2)] == [2, 3]
         assert journal.read_inbox(5, 2) == ()
 
+    def test_the_backlog_counts_what_no_turn_has_come_to(self, journal: Journal) -> None:
+        epoch = led(journal)
+        assert journal.backlog() == 0
+        journal.append_inbox([tick(number) for number in range(5)], epoch)
+        journal.commit_turn(2, [], [], epoch)
+        assert journal.backlog() == 3
+        journal.set_aside(4, "AssertionError: broken", epoch)
+        assert journal.backlog() == 2
+
     def test_an_id_that_was_ever_appended_is_dropped(self, journal: Journal) -> None:
-        journal.append_inbox([tick(1), tick(1), tick(2)])
-        journal.append_inbox([replace(tick(1), observed_at=9.0), tick(3)])
+        epoch = led(journal)
+        journal.append_inbox([tick(1), tick(1), tick(2)], epoch)
+        journal.append_inbox([replace(tick(1), observed_at=9.0), tick(3)], epoch)
         entries = journal.read_inbox(0, 10)
         assert [entry.event.id for entry in entries] == ["t1", "t2", "t3"]
         assert entries[0].event.observed_at == 1.0
@@ -84,10 +108,12 @@ class JournalContract:
 
     def test_ids_are_dropped_after_reopening_too(self, tmp_path: Path) -> None:
         first = self.open(tmp_path)
-        first.append_inbox([tick(1)])
+        epoch = led(first)
+        first.append_inbox([tick(1)], epoch)
         first.close()
         again = self.open(tmp_path)
-        again.append_inbox([tick(1)])
+        epoch = led(again)
+        again.append_inbox([tick(1)], epoch)
         assert len(again.read_inbox(0, 10)) == 1
         again.close()
 
@@ -105,12 +131,13 @@ class JournalContract:
         ]
         launch = MemberLaunch("w", 0, "n0", 0, 0, 8, (0, 1), ("mlx5_0",), ("true",), (("A", "é"),))
         journal = self.open(tmp_path)
+        epoch = led(journal)
         orders = [
             StartGang(id="a/1/start", job="a", attempt=1, epoch=1, world_size=8, members=(launch,)),
-            stop(1, journal.next_epoch()),
+            stop(1, epoch),
         ]
-        journal.append_inbox(events)
-        journal.commit_turn(3, facts, orders, 1)
+        journal.append_inbox(events, epoch)
+        journal.commit_turn(3, facts, orders, epoch)
         journal.close()
         again = self.open(tmp_path)
         assert [entry.event for entry in again.read_inbox(0, 9)] == events
@@ -119,8 +146,8 @@ class JournalContract:
         again.close()
 
     def test_a_turn_is_cursor_facts_and_orders_together(self, journal: Journal) -> None:
-        epoch = journal.next_epoch()
-        journal.append_inbox([tick(1), tick(2)])
+        epoch = led(journal)
+        journal.append_inbox([tick(1), tick(2)], epoch)
         journal.commit_turn(1, [ended(1), ended(2)], [stop(1, epoch)], epoch)
         journal.commit_turn(2, [ended(3)], [], epoch)
         assert journal.cursor() == 2
@@ -134,8 +161,8 @@ class JournalContract:
         assert [order for _, order in journal.orders()] == [stop(1, epoch)]
 
     def test_a_turn_that_cannot_be_written_down_leaves_nothing(self, journal: Journal) -> None:
-        epoch = journal.next_epoch()
-        journal.append_inbox([tick(1)])
+        epoch = led(journal)
+        journal.append_inbox([tick(1)], epoch)
         unwritable = replace(ended(2), reason="\ud800")
         with pytest.raises(BadInput):
             journal.commit_turn(1, [ended(1), unwritable], [stop(1, epoch)], epoch)
@@ -145,14 +172,15 @@ class JournalContract:
     def test_an_event_that_cannot_be_written_down_takes_its_batch_with_it(
         self, journal: Journal
     ) -> None:
+        epoch = led(journal)
         unwritable = CancelRequested(id="x", observed_at=1, job="\udc80")
         with pytest.raises(BadInput):
-            journal.append_inbox([tick(1), unwritable])
+            journal.append_inbox([tick(1), unwritable], epoch)
         assert journal.read_inbox(0, 10) == ()
 
     def test_the_cursor_never_goes_back(self, journal: Journal) -> None:
-        epoch = journal.next_epoch()
-        journal.append_inbox([tick(1), tick(2)])
+        epoch = led(journal)
+        journal.append_inbox([tick(1), tick(2)], epoch)
         journal.commit_turn(2, [], [], epoch)
         with pytest.raises(AssertionError):
             journal.commit_turn(1, [ended(1)], [], epoch)
@@ -162,39 +190,34 @@ class JournalContract:
         epochs = []
         for _ in range(3):
             journal = self.open(tmp_path)
-            epochs += [journal.next_epoch(), journal.next_epoch()]
+            epochs += [led(journal), led(journal)]
             journal.close()
         assert epochs == sorted(set(epochs))
         assert epochs[0] > 0
 
-    def test_a_leader_whose_epoch_is_over_commits_nothing(self, journal: Journal) -> None:
-        old = journal.next_epoch()
-        journal.next_epoch()
-        with pytest.raises(JournalError, match="epoch"):
-            journal.commit_turn(0, [ended(1)], [], old)
-        assert list(journal.facts()) == []
-        assert journal.turns() == 0
-
     def test_what_was_set_aside_is_read_no_more_and_kept(self, tmp_path: Path) -> None:
         journal = self.open(tmp_path)
-        journal.append_inbox([tick(1), tick(2), tick(3)])
-        journal.set_aside(2, "AssertionError: no")
+        epoch = led(journal)
+        journal.append_inbox([tick(1), tick(2), tick(3)], epoch)
+        journal.set_aside(2, "AssertionError: no", epoch)
         journal.close()
         again = self.open(tmp_path)
+        epoch = led(again)
         assert [entry.seq for entry in again.read_inbox(0, 10)] == [1, 3]
         assert [(aside.seq, aside.event, aside.error) for aside in again.all_set_aside()] == [
             (2, tick(2), "AssertionError: no")
         ]
-        again.append_inbox([tick(2)])
+        again.append_inbox([tick(2)], epoch)
         assert len(again.read_inbox(0, 10)) == 2
         again.close()
 
     def test_the_last_time_is_that_of_the_last_event(self, journal: Journal) -> None:
-        journal.append_inbox([tick(1, at=5.0), tick(2, at=7.25)])
+        epoch = led(journal)
+        journal.append_inbox([tick(1, at=5.0), tick(2, at=7.25)], epoch)
         assert journal.last_observed_at() == 7.25
 
     def test_facts_can_be_read_while_others_are_written(self, journal: Journal) -> None:
-        epoch = journal.next_epoch()
+        epoch = led(journal)
         for number in range(3):
             journal.commit_turn(0, [ended(number)], [], epoch)
         seen = []
@@ -205,9 +228,36 @@ class JournalContract:
         assert seen[:3] == [1, 2, 3]
 
     def test_many_facts_come_back_in_order_over_pages(self, journal: Journal) -> None:
-        epoch = journal.next_epoch()
+        epoch = led(journal)
         journal.commit_turn(0, [ended(number) for number in range(2500)], [], epoch)
         assert [recorded.seq for recorded in journal.facts()] == list(range(1, 2501))
+
+    def test_the_facts_of_one_kind_come_without_the_others(self, journal: Journal) -> None:
+        epoch = led(journal)
+        lost = NodeMarked(at=5, node="n0", usable=False, reason="fan")
+        journal.commit_turn(0, [ended(1), lost, ended(2)], [], epoch)
+        assert [(each.seq, each.fact) for each in journal.facts_of(NodeMarked)] == [(2, lost)]
+        assert [each.seq for each in journal.facts_of(JobEnded)] == [1, 3]
+        assert list(journal.facts_of(FabricDefined)) == []
+
+    def test_an_id_that_no_database_could_keep_is_refused_and_was_never_seen(
+        self, journal: Journal
+    ) -> None:
+        with pytest.raises(BadInput):
+            journal.append_inbox([tick(1), TimePassed(id="a\0b", observed_at=1)], led(journal))
+        assert journal.read_inbox(0, 10) == ()
+        assert not journal.seen("a\0b")
+        assert not journal.seen("\udc80")
+
+    def test_an_error_is_kept_beside_its_event_whatever_is_in_it(self, journal: Journal) -> None:
+        epoch = led(journal)
+        journal.append_inbox([tick(1)], epoch)
+        journal.set_aside(1, "é ✓ \0 \udc80", epoch)
+        assert [aside.error for aside in journal.all_set_aside()] == ["é ✓ ? ?"]
+
+    def test_nothing_is_appended_where_there_is_nothing(self, journal: Journal) -> None:
+        journal.append_inbox([], led(journal))
+        assert journal.read_inbox(0, 10) == ()
 
     def test_closing_twice_is_closing_once(self, journal: Journal) -> None:
         journal.close()

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from gantree.executors.inventory import Inventory, Status
+from gantree.executors.progress import Progress
 from gantree.model.cluster import Cluster
 from gantree.model.events import Event
 from gantree.model.orders import Order
@@ -47,6 +49,18 @@ class RecordingCluster:
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """A folder an attempt below `logs`, which the test may set."""
         return self.logs / job / str(attempt) / str(rank)
+
+    def progress(self, job: str, attempt: int) -> Progress | None:
+        """Nothing runs here."""
+        return None
+
+    def record(self, job: str, attempt: int) -> dict[str, Any] | None:
+        """Nothing runs here."""
+        return None
+
+    def changes(self, job: str, attempt: int) -> tuple[str, ...]:
+        """Nothing runs here."""
+        return ()
 
     def close(self) -> None:
         """Remember that it was let go."""

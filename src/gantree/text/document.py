@@ -44,7 +44,8 @@ _FOUND_LIKE = (
     (re.compile(r"expected (.+), but found (.+)"), r"\2 where \1 should be"),
     (re.compile(r"found (.+)"), r"\1"),
 )
-_NOT_TEXT = yaml.reader.Reader.NON_PRINTABLE
+NOT_TEXT = yaml.reader.Reader.NON_PRINTABLE
+"""Finds the first character that no file of ours may hold."""
 
 
 class Table(dict[str, Any]):
@@ -151,7 +152,7 @@ def read_documents(
 
 
 def _encoded(text: str, source: str, max_bytes: int) -> bytes:
-    bad = _NOT_TEXT.search(text)
+    bad = NOT_TEXT.search(text)
     if bad:
         line = text.count("\n", 0, bad.start()) + 1
         found = f"the character U+{ord(bad.group()):04X}"

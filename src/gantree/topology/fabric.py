@@ -11,7 +11,7 @@ Who holds what is in `occupancy`, what is broken or busy in `conditions`; what i
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import accumulate, islice
 
@@ -111,6 +111,12 @@ class Fabric:
             first_of_tier=first_of_tier,
             flat_path_of_node=np.stack(domain_of_node, axis=1) + np.array(first_of_tier[:-1]),
         )
+
+    def relabelled(self, cluster: Cluster) -> "Fabric":
+        """The same tree for a cluster of which only the labels of nodes are others."""
+        known = {node.name: node for node in cluster.nodes}
+        nodes = tuple(known[node.name] for node in self.nodes)
+        return replace(self, cluster=cluster, nodes=nodes, nodes_named={}, _nodes_with={})
 
     def machine_of_node(self, node: int) -> Machine:
         """The machine model of a node, by index."""

@@ -4,10 +4,8 @@ Arrays beside the fabric say what is free on each node; `owners` says who holds 
 the truth: `check` recomputes the arrays from it. CPUs and memory are kept as whole numbers (millionths, KiB), so
 taking and giving back never drifts. Every touched node goes into a change log that `indexes` follow: what searches
 keep to be fast, built again from nothing wherever the log is too short.
-
 What most nodes lack is kept sparsely, by node: GPUs cut by MIG or shared (`parts`), amounts on NUMA nodes (`numa`),
 broken NICs. Members of whole GPUs on other nodes take a short way (`_take_whole`), which is most of what happens.
-
 An owner is a job id, a claim, or "site:<job>" for what the cluster file says is taken by others.
 """
 
@@ -246,9 +244,10 @@ class Occupancy:
         for member in members:
             self._leave(owner, member)
 
-    def copy(self) -> "Occupancy":
-        """The same state, to be changed on its own; shape indexes are built again when asked for."""
+    def copy(self, fabric: Fabric | None = None) -> "Occupancy":
+        """The same state, to be changed on its own, without indexes; fabric: the same one with other labels."""
         twin = copy(self)
+        twin.fabric, twin._emptied = (fabric, None) if fabric else (self.fabric, self._emptied)
         twin.free_mask_of_node = self.free_mask_of_node.copy()
         twin.free_nic_mask_of_node = self.free_nic_mask_of_node.copy()
         twin._free_gpus = self._free_gpus.copy()

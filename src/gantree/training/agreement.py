@@ -17,7 +17,8 @@ A step's file never changes, so a slow rank finds it however far rank 0 has gone
 every rank has passed: when it is at step s, all have asked for s - lead - 1 and before.
 
 What a rank has saved is in one file of its own, replaced at each save: the last step, and the last request
-answered. From the smallest last step over all ranks the executor learns what is complete.
+answered. From the smallest last step over all ranks the executor learns what is complete. It also says how many ranks
+there are: a launcher inside the member (torchrun) may have started more processes than gantree knows of.
 """
 
 import json
@@ -28,9 +29,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gantree.training.place import number
+
 
 class Agreement:
-    """One rank's part. every_s: rank 0 also asks for a checkpoint each so many seconds of `clock`."""
+    """One rank's part. every_s: rank 0 also asks for a checkpoint each so many seconds of `clock`.
+
+    world_size is told in what it saves; None: as many ranks as gantree started.
+    """
 
     def __init__(
         self,
@@ -38,11 +44,13 @@ class Agreement:
         rank: int,
         every_s: float | None,
         clock: Callable[[], float] = time.monotonic,
+        world_size: int | None = None,
     ) -> None:
         self._folder = folder
         self._rank = rank
         self._every_s = every_s
         self._clock = clock
+        self._world_size = world_size
         self._asked_at = clock()
         self._published: list[int] = []
         self._seen_request: tuple[int, int] | None = None
@@ -65,7 +73,13 @@ class Agreement:
         if request is not None:
             self._answered = (request, step)
         answered_request, answered_step = self._answered
-        record = {"step": step, "request": answered_request, "request_step": answered_step}
+        record: dict[str, Any] = {
+            "step": step,
+            "request": answered_request,
+            "request_step": answered_step,
+        }
+        if self._world_size is not None:
+            record["world_size"] = self._world_size
         _publish(self._folder / f"rank-{self._rank}.json", record)
 
     def _decide(self, step: int, lead: int) -> None:
@@ -110,7 +124,12 @@ def agreement_of(environment: Mapping[str, str]) -> Agreement | None:
         print(f"gantree: no checkpoints: {folder} cannot be reached from here", file=sys.stderr)  # noqa: T201  # the script's own log is the only place its author looks
         return None
     every_s = environment.get("GANTREE_CHECKPOINT_EVERY_S")
-    return Agreement(folder, int(environment.get("RANK", "0")), float(every_s) if every_s else None)
+    return Agreement(
+        folder,
+        number(environment, "RANK", 0),
+        float(every_s) if every_s else None,
+        world_size=number(environment, "WORLD_SIZE", 1),
+    )
 
 
 def _name(step: int) -> str:

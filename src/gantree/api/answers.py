@@ -1,0 +1,69 @@
+"""How routes answer and how that is documented: JSON written once, models for the OpenAPI only, versions of things.
+
+Answers are plain values made by the views; a model describes them and is never run over them, which for a long list
+would cost more than making it. That they agree is held by the tests, over the whole OpenAPI and a real daemon.
+"""
+
+import json
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Annotated, Any
+
+from fastapi import Header
+from fastapi.responses import Response
+from pydantic import BaseModel
+
+from gantree.model.errors import BadFields, Problem, Stale
+
+Json = Mapping[str, Any]
+
+IfMatch = Annotated[
+    str | None,
+    Header(
+        description='Change it only if this is still its version, as an ETag: `"3f2a"`; else 412.',
+    ),
+]
+
+
+def answer(content: object, status: int = 200, version: str | None = None) -> Response:
+    """Plain values as the body of an answer; version becomes its ETag."""
+    headers = {} if version is None else {"ETag": f'"{version}"'}
+    body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+    return Response(body, status, headers, "application/json")
+
+
+def tells(model: type[BaseModel], what: str, status: int = 200) -> dict[str, Any]:
+    """What the decorator of a route says of its answer."""
+    return {
+        "status_code": status,
+        "response_model": None,
+        "responses": {status: {"model": model, "description": what}},
+    }
+
+
+def comes_as(media_type: str, what: str, example: str) -> dict[str, Any]:
+    """The same of an answer that comes bit by bit, as text."""
+    content = {media_type: {"schema": {"type": "string"}, "example": example}}
+    return {
+        "response_model": None,
+        "response_class": Response,
+        "responses": {200: {"content": content, "description": what}},
+    }
+
+
+def version_of(content: Json) -> str:
+    """What changes whenever a thing is not as it was: a digest of all that is told of it."""
+    told = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    return blake2b(told, digest_size=8).hexdigest()
+
+
+def check_version(if_match: str | None, content: Json, what: str) -> None:
+    """Raises Stale where a caller wants to change a thing only as it was, and it is not; BadFields for no version."""
+    if if_match is None or if_match.strip() == "*":
+        return
+    wanted = [each.strip() for each in if_match.split(",")]
+    if not all(len(each) > 2 and each[0] == each[-1] == '"' for each in wanted):
+        allowed = 'a version in quotes, as an ETag has it: "3f2a", or *'
+        raise BadFields([Problem("request", None, "If-Match", repr(if_match)[:100], allowed)])
+    if f'"{version_of(content)}"' not in wanted:
+        raise Stale(f"{what} is not as you saw it last; look again, then decide")

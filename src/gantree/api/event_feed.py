@@ -1,0 +1,129 @@
+"""The timeline as it grows, for any number of listeners: new facts are read and written out once, for all of them.
+
+A listener who comes late, or reads slowly, reads pages of the journal until it has caught up with what is kept here.
+Frames are server-sent events: the id is the fact's seq, so a client that comes back says where it stopped.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+from gantree.api import views
+from gantree.api.backend import Backend
+from gantree.control.controller import Controller
+from gantree.control.loop import Changes, wait_until_set
+from gantree.journal.contract import RecordedFact
+from gantree.model.errors import Conflict
+
+KEPT = 4096
+"""Frames that are kept for those who listen."""
+AT_ONCE = 500
+HEARTBEAT_S = 15.0
+HEARTBEAT = b": nothing new\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One fact as it goes over the wire, and the job that it is about."""
+
+    seq: int
+    job: str | None
+    text: bytes
+
+
+class EventFeed:
+    """Reads new facts as long as anybody listens."""
+
+    def __init__(self, backend: Backend, heartbeat_s: float = HEARTBEAT_S) -> None:
+        self._backend = backend
+        self._heartbeat_s = heartbeat_s
+        self._kept: deque[Frame] = deque(maxlen=KEPT)
+        self._read_to = 0
+        self._news = Changes()
+        self._listeners = 0
+        self._reading: asyncio.Task[None] | None = None
+
+    async def place(self, after: int | None) -> int:
+        """Where a listener begins: after the seq it names, else after all there is.
+
+        Raises Conflict for one whose next facts are there no more, or were never.
+        """
+        first, last = await self._backend.ask(_bounds)
+        if after is None:
+            return last
+        if after < first:
+            raise Conflict(
+                f"facts up to {first} were compacted; look at everything anew, then listen"
+            )
+        if after > last:
+            raise Conflict(f"the newest fact is {last}, not {after}: this is another journal")
+        return after
+
+    async def frames(self, after: int, job: str | None) -> AsyncIterator[bytes]:
+        """What follows a place, for ever, with a sign of life where there is nothing; of one job where it is named."""
+        self._listeners += 1
+        try:
+            self._begin(after)
+            while not self._backend.loop.stopping:
+                ticket = self._news.ticket()
+                found = await self._after(after)
+                if found:
+                    after = found[-1].seq
+                    text = b"".join(each.text for each in found if job in (None, each.job))
+                    if text:
+                        yield text
+                elif not await wait_until_set(ticket, self._heartbeat_s):
+                    yield HEARTBEAT
+        finally:
+            self._listeners -= 1
+
+    def _begin(self, after: int) -> None:
+        if self._reading is None or self._reading.done():
+            self._kept.clear()
+            self._read_to = after
+            self._reading = asyncio.create_task(self._read_on())
+
+    async def _read_on(self) -> None:
+        changes, loop = self._backend.loop.changes, self._backend.loop
+        while self._listeners and not loop.stopping:
+            ticket = changes.ticket()
+            page = await self._page(self._read_to)
+            if page:
+                self._kept.extend(page)
+                self._read_to = page[-1].seq
+                self._news.tick()
+            else:
+                await wait_until_set(ticket, self._heartbeat_s)
+        self._news.tick()
+
+    async def _after(self, after: int) -> list[Frame]:
+        """Frames after a place: of those kept where they reach so far back, else of the journal."""
+        if after >= self._read_to:
+            return []
+        if self._kept and self._kept[0].seq <= after + 1:
+            skipped = after + 1 - self._kept[0].seq
+            return list(islice(self._kept, skipped, skipped + AT_ONCE))
+        return await self._page(after)
+
+    async def _page(self, after: int) -> list[Frame]:
+        return await self._backend.ask(
+            lambda controller: _frames(islice(controller.journal.facts(after), AT_ONCE))
+        )
+
+
+def _frames(facts: Iterable[RecordedFact]) -> list[Frame]:
+    found = []
+    for recorded in facts:
+        told = views.fact(recorded)
+        data = json.dumps(told, separators=(",", ":"))
+        text = f"id: {recorded.seq}\nevent: {told['fact']}\ndata: {data}\n\n"
+        found.append(Frame(recorded.seq, told["data"].get("job"), text.encode()))
+    return found
+
+
+def _bounds(controller: Controller) -> tuple[int, int]:
+    """The seq up to which facts are gone, and that of the newest."""
+    return controller.journal.compacted_to(), controller.journal.last_fact()

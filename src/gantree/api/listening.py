@@ -1,0 +1,164 @@
+"""Where the daemon answers: the Unix socket always, an address of TCP where it was asked to; one server for each.
+
+A server notes in each request's scope which door it came through (`access.Door`). What a client writes in headers
+(X-Forwarded-For and its kin) is believed nowhere.
+"""
+
+import asyncio
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from gantree.api.access import Door, peer_uid
+from gantree.model.errors import BadInput
+
+LAST_ANSWERS_S = 1
+"""How long requests that are being answered may take once the daemon was told to stop."""
+BACKLOG = 256
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9.-]+)):([0-9]{1,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """An address of TCP to answer at, how it is secured, and the file with the token that callers must show."""
+
+    host: str
+    port: int
+    token_file: Path
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+    @property
+    def scheme(self) -> str:
+        """http or https."""
+        return "http" if self.tls_cert is None else "https"
+
+
+def listen_of(
+    address: str,
+    token_file: Path,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    *,
+    insecure: bool = False,
+) -> Listen:
+    """What the options of `gantree up` ask for.
+
+    Raises BadInput for what is no address, for an address that others can reach without TLS (unless insecure), and for
+    a certificate that cannot be used.
+    """
+    match = _ADDRESS.fullmatch(address)
+    if match is None or int(match[3]) > 65535:
+        raise BadInput(f"--listen: found {address!r}; allowed: HOST:PORT, [IPv6]:PORT")
+    host = match[1] or match[2]
+    if tls_cert is None and tls_key is not None:
+        raise BadInput("--tls-key needs --tls-cert")
+    if tls_cert is None and not insecure and not _is_loopback(host):
+        raise BadInput(
+            f"--listen {address}: others can reach it, and tokens would cross the network in the open;"
+            " give it --tls-cert and --tls-key, or say --insecure"
+        )
+    if tls_cert is not None:
+        _check_certificate(tls_cert, tls_key)
+    return Listen(host, int(match[3]), token_file, tls_cert, tls_key)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_certificate(cert: Path, key: Path | None) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, FileNotFoundError) else error
+        raise BadInput(f"--tls-cert {cert}, --tls-key {key}: {reason}") from error
+
+
+def bind(listen: Listen) -> socket.socket:
+    """A socket that listens there. Raises BadInput where nobody can."""
+    try:
+        family, kind, proto, _, where = socket.getaddrinfo(
+            listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, proto)
+    except OSError as error:
+        raise BadInput(f"--listen {listen.host}: {error.strerror}") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(where)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise BadInput(f"--listen {listen.host}:{listen.port}: {error.strerror}") from error
+    listener.setblocking(False)
+    return listener
+
+
+def url_of(listen: Listen, listener: socket.socket) -> str:
+    """The URL that a listener answers at, with the port that the system chose where none was."""
+    host = f"[{listen.host}]" if ":" in listen.host else listen.host
+    return f"{listen.scheme}://{host}:{listener.getsockname()[1]}"
+
+
+class _OverSocket(H11Protocol):
+    """HTTP over the Unix socket: every request carries the user id of its peer."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        door = Door("socket", peer_uid(transport.get_extra_info("socket")))
+        self.app_state = {**self.app_state, "door": door}
+
+
+class _OverTcp(H11Protocol):
+    """HTTP over TCP."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, "door": Door("tcp")}
+
+
+class Server(uvicorn.Server):
+    """A uvicorn server on one listening socket that leaves signals to the daemon."""
+
+    def __init__(self, app: FastAPI, listener: socket.socket, listen: Listen | None) -> None:
+        """listen is what an address of TCP was asked for with; None for the Unix socket."""
+        secured: dict[str, Any] = {}
+        if listen is not None and listen.tls_cert is not None:
+            secured = {"ssl_certfile": listen.tls_cert, "ssl_keyfile": listen.tls_key}
+        config = uvicorn.Config(
+            app,
+            http=_OverSocket if listen is None else _OverTcp,
+            log_config=None,  # its lines come through ours
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=LAST_ANSWERS_S,
+            **secured,
+        )
+        super().__init__(config)
+        self.listener = listener
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the daemon's."""
+        yield
+
+    def serving(self) -> "asyncio.Task[None]":
+        """The task that answers until `should_exit`."""
+        return asyncio.create_task(self.serve(sockets=[self.listener]))

@@ -1,0 +1,285 @@
+"""What answers hold, for the OpenAPI: models that describe the values of `views`. Nothing is validated with them.
+
+Fields may come, none goes. Times are seconds since 1970; null where it has not come to that.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+PHASES = Literal[
+    "pending", "starting", "running", "saving", "stopping", "succeeded", "failed", "cancelled", "timed-out"
+]  # fmt: skip
+
+
+class Told(BaseModel):
+    """An answer."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class FieldProblem(BaseModel):
+    """One thing wrong in a file or request: where, what was found, what is allowed."""
+
+    source: str = Field(examples=["job.yaml"])
+    line: int | None = Field(examples=[3])
+    field: str = Field(examples=["gang[0].members"])
+    found: str = Field(examples=["-1"])
+    allowed: str = Field(examples=["1 or more"])
+    hint: str = ""
+
+
+class ProblemTold(BaseModel):
+    """An error, application/problem+json (RFC 9457). title is the kind of error, detail a sentence for people."""
+
+    title: str = Field(examples=["NotFound"])
+    status: int = Field(examples=[404])
+    detail: str = Field(examples=["there is no job llama"])
+    problems: list[FieldProblem] = []
+
+
+class SubmittedJob(BaseModel):
+    """A job that was taken."""
+
+    job: str = Field(description="Its id from now on.", examples=["llama-7b-2"])
+    name: str = Field(examples=["llama-7b"])
+
+
+class ReceiptTold(BaseModel):
+    """The jobs are durable."""
+
+    jobs: list[SubmittedJob]
+    warnings: list[str] = Field(description="Sentences on jobs that can never start as things are.")
+
+
+class JobWished(BaseModel):
+    """Whom a wish is about."""
+
+    job: str = Field(description="The job's id.", examples=["llama-7b-2"])
+
+
+class DomainTold(BaseModel):
+    """A domain of the fabric."""
+
+    tier: str = Field(examples=["leaf"])
+    name: str = Field(examples=["s0/l0"])
+
+
+class ProgressTold(BaseModel):
+    """How far a job says that it is, by `gantree.training.progress`; a number may be "NaN" or "Infinity"."""
+
+    step: int
+    loss: float | str | None
+    samples_per_s: float | str | None
+    step_s: float | str | None = Field(description="Seconds a step, as measured.")
+    at: float = Field(description="When it said so.")
+
+
+class JobRow(Told):
+    """A job as a list shows it. Of a job that was rejected only name, phase and reason are known."""
+
+    job: str = Field(examples=["llama-7b"])
+    name: str
+    phase: str = Field(examples=["running"])
+    queue: str | None
+    user: str | None
+    priority: str | int | None
+    gpus: int | None
+    members: int | None
+    members_now: int | None = Field(description="Members that hold a place.")
+    processes: int | None
+    attempt: int | None
+    domain: DomainTold | None
+    submitted_at: float | None
+    started_at: float | None
+    ended_at: float | None
+    held: bool = Field(description="It waits until it is released.")
+    suspended: bool = Field(
+        description="It keeps its place, and it is not its turn on a shared GPU."
+    )
+    exit_code: int | None
+    reason: str
+    checkpoint_step: int | None
+    preemptions: int
+    failures: int
+    starts_at: float | None = Field(description="The start that it was told.")
+    promised: bool
+    predicted_step_s: float | None = Field(None, description="Seconds a step, as predicted.")
+    progress: ProgressTold | None = Field(
+        None, description="Of a job that runs; asked for alone, of one that has ended too."
+    )
+
+
+class JobsTold(BaseModel):
+    """A page of jobs in order of arrival."""
+
+    jobs: list[JobRow]
+    next: str | None = Field(description="Give it as `after` for the next page; null at the end.")
+
+
+class JobTold(JobRow):
+    """A job with what it asked for and where it is. version is its ETag."""
+
+    version: str
+    spec: dict[str, JsonValue] | None
+    placement: dict[str, JsonValue] | None
+
+
+class RecordTold(Told):
+    """What ran as one attempt. roles tell, by the first member of each, what was found; members where each rank was."""
+
+    job: str
+    attempt: int
+    world_size: int
+    domain: DomainTold | None
+    step_s: float | None = Field(description="Seconds a step, as predicted.")
+    found: bool = Field(description="False until what was found is written down.")
+    gantree: str | None = None
+    policy: str | None = Field(None, description="A digest of the policy in force.")
+    roles: dict[str, dict[str, JsonValue]]
+    nodes: dict[str, dict[str, str]] = Field(description="Versions of driver and CUDA by node.")
+    tiers: list[str]
+    members: list[dict[str, JsonValue]]
+    data: list[dict[str, JsonValue]] = Field(description="As declared in the job file.")
+
+
+class StartTold(BaseModel):
+    """A start that a job is told."""
+
+    starts_at: float
+    promised: bool
+    reserved: bool
+    slips: int | float
+    domain: JsonValue
+    waits_for: list[str]
+
+
+class ShortBy(BaseModel):
+    """What is missing."""
+
+    resource: str
+    amount: float
+
+
+class RefusedTold(Told):
+    """Why there is no place: the gate that said no first, and what would help."""
+
+    gate: str = Field(examples=["ROOM"])
+    never: bool
+    sentence: str
+    short_by: ShortBy | None
+    nearest: JsonValue
+    wakes_on: list[JsonValue]
+    would_fit_if: list[dict[str, JsonValue]]
+
+
+class InTheWay(BaseModel):
+    """Who is in the way."""
+
+    job: str
+    because: str
+
+
+class WhyTold(Told):
+    """Why a job is where it is."""
+
+    job: str
+    phase: str
+    sentence: str
+    refused: RefusedTold | None
+    ahead: list[str]
+    ahead_count: int
+    start: StartTold | None
+    in_the_way: list[InTheWay]
+
+
+class EndTold(BaseModel):
+    """An end that a start waits for."""
+
+    job: str
+    phase: str | None
+    ends_at: float | None
+    enforced: bool
+    time_limit_s: float | None
+
+
+class WhenTold(Told):
+    """When a job starts. start is null where it does not wait, and where nobody can say."""
+
+    job: str
+    phase: str
+    asked_at: float
+    started_at: float | None
+    start: StartTold | None
+    hangs_on: list[EndTold]
+    why: str
+
+
+class AlternativeTold(Told):
+    """What would become of a job with a change; docs/schemas/what-if-job-output.schema.json has all fields."""
+
+    change: dict[str, JsonValue]
+    now: bool
+    start: StartTold | None
+    sentence: str
+    refused: RefusedTold | None
+
+
+class WhatIfTold(BaseModel):
+    """The job as it is, then one for each change."""
+
+    job: str
+    asked_at: float
+    alternatives: list[AlternativeTold]
+
+
+class DefragmentTold(BaseModel):
+    """The moves that would let a job start, or null and why."""
+
+    job: str
+    plan: dict[str, JsonValue] | None
+    reason: str
+
+
+class QueueRow(Told):
+    """A node of the queue tree; docs/schemas/queues-output.schema.json has all fields."""
+
+    running: int
+    waiting: int
+
+
+class QueuesTold(BaseModel):
+    """The cluster, then each queue, cohort and user below what it is in."""
+
+    queues: list[QueueRow]
+
+
+class ClusterTold(Told):
+    """The site, its GPUs cut as they are now, and who holds what."""
+
+    cluster: dict[str, JsonValue] | None
+    owners: dict[str, list[str | None]]
+    held: dict[str, list[dict[str, JsonValue]]]
+    unusable: dict[str, JsonValue]
+
+
+class HealthTold(Told):
+    """Who answers."""
+
+    version: str = Field(examples=["0.1.0"])
+    pid: int
+    cluster: str | None
+    epoch: int
+    turns: int
+    started_at: float
+    set_aside: int = Field(description="Events that the scheduler could not handle.")
+
+
+EXAMPLE_JOB: dict[str, Any] = {
+    "name": "llama-7b",
+    "gang": [{"role": "worker", "members": 2, "each": {"gpus": 8}, "run": ["python", "train.py"]}],
+}
+EXAMPLE_JOB_FILE = """name: llama-7b
+gang:
+  - {role: worker, members: 2, each: {gpus: 8}, run: [python, train.py]}
+"""

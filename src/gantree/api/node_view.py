@@ -1,0 +1,80 @@
+"""Nodes as plain JSON values: whether each may be used and why not, what runs there, its labels. No HTTP here."""
+
+from typing import Any
+
+from gantree.core.drain import waited_for
+from gantree.core.ledger import Ledger
+from gantree.model.errors import NotFound
+from gantree.topology.conditions import sound_nodes
+
+Json = dict[str, Any]
+
+
+def node_rows(ledger: Ledger) -> list[Json]:
+    """All nodes in topology order."""
+    if ledger.fabric is None:
+        return []
+    jobs_on = _jobs_by_node(ledger)
+    sound = sound_nodes(ledger.fabric).tolist()
+    return [
+        _row(ledger, index, node.name, jobs_on.get(node.name, {}), sound=sound[index])
+        for index, node in enumerate(ledger.fabric.nodes)
+    ]
+
+
+def node_row(ledger: Ledger, name: str) -> Json:
+    """One node. Raises NotFound."""
+    for row in node_rows(ledger):
+        if row["node"] == name:
+            return row
+    raise NotFound(f"there is no node {name}")
+
+
+def _jobs_by_node(ledger: Ledger) -> dict[str, dict[str, Json]]:
+    """Node -> job -> what it holds there."""
+    found: dict[str, dict[str, Json]] = {}
+    for state in ledger.holding.values():
+        for member in state.placement.members if state.placement else ():
+            here = found.setdefault(member.node, {})
+            row = here.setdefault(
+                state.job,
+                {"job": state.job, "phase": state.phase.value, "members": 0, "gpus": 0},
+            )
+            row["members"] += 1
+            row["gpus"] += len(member.gpus) + len(member.parts)
+    return found
+
+
+def _row(ledger: Ledger, index: int, name: str, jobs: dict[str, Json], *, sound: bool) -> Json:
+    fabric, rooms = ledger.rooms().fabric, ledger.rooms()
+    cordon = ledger.site.cordoned.get(name)
+    machine = fabric.machine_of_node(index)
+    return {
+        "node": name,
+        "state": _state(ledger, name, jobs, sound=sound),
+        "reason": ledger.unusable.get(name) or (cordon.reason if cordon else ""),
+        "cordoned_at": None if cordon is None else cordon.since,
+        "drain": cordon is not None and cordon.drain,
+        "deadline_at": None if cordon is None else cordon.deadline_at,
+        "waits_for": waited_for(ledger, name) if cordon is not None and cordon.drain else [],
+        "machine": machine.name,
+        "gpu": machine.gpu,
+        "gpus": machine.gpus,
+        "free_gpus": len(rooms.free_gpus(name)),
+        "domains": dict(zip(fabric.tiers[1:-1], fabric.nodes[index].at, strict=False)),
+        "jobs": list(jobs.values()),
+        "labels": dict(fabric.nodes[index].labels),
+        "labels_by_hand": dict(ledger.site.labels.get(name, {})),
+    }
+
+
+def _state(ledger: Ledger, name: str, jobs: dict[str, Json], *, sound: bool) -> str:
+    """One word: what it is most of all."""
+    cordon = ledger.site.cordoned.get(name)
+    if name in ledger.unusable:
+        return "lost"
+    if cordon is None:
+        return "ready" if sound else "broken"
+    if not cordon.drain:
+        return "cordoned"
+    return "draining" if jobs else "drained"

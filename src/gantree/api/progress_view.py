@@ -1,0 +1,30 @@
+"""How far jobs say that they are, put into their rows. Files are read: this is nothing for the controller's thread."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from math import isfinite, isnan
+from typing import Any
+
+from gantree.control.ports import ClusterPort
+from gantree.model.phases import HOLDING
+
+Json = dict[str, Any]
+
+
+def add_progress(rows: Iterable[Json], cluster: ClusterPort, *, ended: bool = False) -> None:
+    """Fill `progress` of the jobs that hold a place; where ended, of those too that did."""
+    for row in rows:
+        if row["attempt"] and (ended or row["phase"] in HOLDING):
+            found = cluster.progress(row["job"], row["attempt"])
+            row["progress"] = None if found is None else _plain(asdict(found))
+
+
+def _plain(told: Json) -> Json:
+    """Numbers that JSON has no word for become texts: a loss that is no number is worth seeing."""
+    return {name: _word(value) for name, value in told.items()}
+
+
+def _word(value: float | None) -> float | str | None:
+    if value is None or isfinite(value):
+        return value
+    return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -1,0 +1,72 @@
+"""Whether the daemon is fit to be sent requests: it has recovered, its journal can be written, it is not stopping.
+
+The journal is asked to write on the controller's thread. A long turn holds that up; the last answer counts as long as
+it is young, so that a turn of seconds takes no daemon out of service.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from gantree.api.backend import Backend
+from gantree.control.controller import Controller
+from gantree.model.errors import Unreachable
+
+ANSWER_WITHIN_S = 1.0
+YOUNG_S = 30.0
+"""So long an answer stands while the next one is waited for."""
+
+Json = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Probe:
+    """One question to the journal, asked or answered."""
+
+    answer: asyncio.Task[Json]
+    asked_at: float
+
+
+class Readiness:
+    """Asks the journal, at most one question at a time."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._probe: _Probe | None = None
+        self._last: tuple[float, Json] | None = None
+
+    async def answer(self) -> Json:
+        """What the daemon is. Raises JournalError for a journal that cannot be written, Unreachable for all else."""
+        if self._backend.loop.stopping:
+            raise Unreachable("the daemon is stopping")
+        probe = self._probe = self._probe or _Probe(
+            asyncio.create_task(self._ask()), time.monotonic()
+        )
+        done, _ = await asyncio.wait({probe.answer}, timeout=ANSWER_WITHIN_S)
+        if done:
+            self._probe = None
+            self._last = (time.monotonic(), probe.answer.result())
+            return self._last[1]
+        if self._last is not None and time.monotonic() - self._last[0] < YOUNG_S:
+            return self._last[1]
+        waited_s = time.monotonic() - probe.asked_at
+        raise Unreachable(f"the control loop has not answered for {waited_s:.0f} s")
+
+    async def _ask(self) -> Json:
+        return await self._backend.ask(_fitness)
+
+
+def _fitness(controller: Controller) -> Json:
+    """A leader must be able to write; who follows says who leads."""
+    epoch, holder = controller.journal.leader()
+    leads = epoch == controller.epoch
+    if leads:
+        controller.journal.check_writable()
+    return {
+        "ready": True,
+        "recovered": True,
+        "role": "leader" if leads else "follower",
+        "leader": holder,
+        "epoch": epoch,
+    }

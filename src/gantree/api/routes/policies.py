@@ -1,0 +1,152 @@
+"""Routes of the policy: the version in force, its history, what another would change, apply one, go back to one."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from gantree.api import policy_view
+from gantree.api.access import WhoAsks
+from gantree.api.answers import IfMatch, answer, check_version, tells, version_of
+from gantree.api.backend import Backend
+from gantree.api.models import Told
+from gantree.control.controller import Controller
+from gantree.control.policies import PolicyText
+from gantree.control.policies import version_of as version_on_record
+from gantree.control.policy_fit import jobs_without_queue
+
+Json = dict[str, Any]
+LONGEST_TEXT = 1024 * 1024
+LARGEST_NUMBER = 2**31 - 1
+Number = Annotated[int, Path(ge=1, le=LARGEST_NUMBER)]
+
+
+class PolicyHandedIn(BaseModel):
+    """A policy file: its text, and its name in messages."""
+
+    model_config = ConfigDict(extra="forbid")
+    text: str = Field(max_length=LONGEST_TEXT, examples=["preset: fair\n"])
+    source: str = Field("policy.yaml", max_length=4096)
+
+
+class GoingBack(BaseModel):
+    """The version whose text is to rule again."""
+
+    model_config = ConfigDict(extra="forbid")
+    version: int = Field(ge=1, le=LARGEST_NUMBER, examples=[1])
+
+
+class VersionRow(Told):
+    """A version: its number, when it was adopted, who handed it in, from which file."""
+
+    number: int | None = Field(examples=[2])
+    at: float | None
+    by: str = Field(examples=["ada"])
+    source: str = Field(examples=["policy.yaml"])
+
+
+class VersionTold(VersionRow):
+    """A version with its text; null where the default preset rules because none was ever named."""
+
+    text: str | None
+
+
+class VersionsTold(BaseModel):
+    """All versions, oldest first; the last one rules."""
+
+    versions: list[VersionRow]
+
+
+class AdoptedTold(BaseModel):
+    """The version that rules now, and sentences on jobs whose queue it lacks."""
+
+    version: VersionTold
+    warnings: list[str]
+
+
+class ChangeTold(Told):
+    """What a policy would change now: rules, starts, stops, guarantees, numbers; nothing of it was done."""
+
+    rules: list[dict[str, JsonValue]]
+    starts: list[str]
+    stops: list[dict[str, JsonValue]]
+    loses_guarantee: list[str]
+    gains_guarantee: list[str]
+    priorities: list[dict[str, JsonValue]]
+    without_queue: dict[str, list[str]]
+
+
+def router(backend: Backend) -> APIRouter:
+    """The routes of this module."""
+    routes = APIRouter(prefix="/v1/policy", tags=["policy"])
+    _add_looks(routes, backend)
+    _add_changes(routes, backend)
+    return routes
+
+
+def _add_looks(routes: APIRouter, backend: Backend) -> None:
+    @routes.get("", **tells(VersionTold, "The policy in force; its version is the ETag."))
+    async def policy() -> Response:
+        """The policy in force."""
+        told = await backend.ask(lambda controller: policy_view.in_force(controller.ledger))
+        return answer(told, version=version_of(told))
+
+    @routes.get("/versions", **tells(VersionsTold, "The versions."))
+    async def versions() -> Response:
+        """All versions of the policy, without their texts."""
+        rows = await backend.ask(
+            lambda controller: [policy_view.version_row(v) for v in controller.ledger.policies]
+        )
+        return answer({"versions": rows})
+
+    @routes.get("/versions/{number}", **tells(VersionTold, "The version."))
+    async def one_version(number: Number) -> Response:
+        """One version with its text."""
+        found = await backend.ask(lambda controller: version_on_record(controller.ledger, number))
+        return answer(policy_view.version(found))
+
+
+def _add_changes(routes: APIRouter, backend: Backend) -> None:
+    @routes.post("/what-if", **tells(ChangeTold, "What would change."))
+    async def what_if(body: PolicyHandedIn) -> Response:
+        """What a policy would change if it ruled from now on. 422 for one that is wrong or does not suit."""
+        handed_in = PolicyText(body.text, body.source)
+        trial = await backend.ask(
+            lambda controller: controller.policies.tried(handed_in, controller.ledger)
+        )
+        return answer(policy_view.change(trial))
+
+    @routes.post("", **tells(AdoptedTold, "It rules."))
+    async def apply(body: PolicyHandedIn, caller: WhoAsks, if_match: IfMatch = None) -> Response:
+        """Let a policy rule from now on, as a new version; the one in force already stays that. 422 as what-if."""
+        handed_in = PolicyText(body.text, body.source)
+        return await adopt(lambda controller: handed_in, caller.name, if_match)
+
+    @routes.post("/rollback", **tells(AdoptedTold, "It rules."))
+    async def rollback(body: GoingBack, caller: WhoAsks, if_match: IfMatch = None) -> Response:
+        """Let the text of an older version rule again, as a new version."""
+
+        def text_of(controller: Controller) -> PolicyText:
+            old = version_on_record(controller.ledger, body.version)
+            return PolicyText(old.text, old.source)
+
+        return await adopt(text_of, caller.name, if_match)
+
+    async def adopt(text_of: Any, by: str, if_match: str | None) -> Response:
+        def asked(controller: Controller) -> Json:
+            check_version(if_match, policy_view.in_force(controller.ledger), "the policy")
+            version = controller.adopt_policy(text_of(controller), by)
+            return {"version": policy_view.version(version), "warnings": _warnings(controller)}
+
+        told = await backend.ask(asked)
+        backend.loop.changes.tick()
+        return answer(told)
+
+
+def _warnings(controller: Controller) -> list[str]:
+    lost = jobs_without_queue(controller.ledger)
+    return [
+        f"queue {queue} is not in the policy, and has jobs that go on: {', '.join(jobs[:10])}"
+        for queue, jobs in lost.items()
+    ]

@@ -1,0 +1,92 @@
+"""Where a daemon is: the socket of a state directory, or a URL with a token; and words for one that does not answer.
+
+Standard library only, as both clients import it.
+"""
+
+import os
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from gantree.model.errors import BadInput, Unreachable
+
+SERVER_VARIABLE = "GANTREE_SERVER"
+TOKEN_VARIABLE = "GANTREE_TOKEN"  # noqa: S105 - the name of a variable
+TOKEN_FILE_VARIABLE = "GANTREE_TOKEN_FILE"  # noqa: S105 - the same
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """state_dir, or server (scheme, host, port) with the path that stands before its routes."""
+
+    state_dir: Path | None = None
+    scheme: str = "http"
+    host: str = "localhost"
+    port: int | None = None
+    prefix: str = ""
+    token: str | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """What to call the daemon in a sentence."""
+        if self.state_dir is not None:
+            return f"in {self.state_dir}"
+        return f"at {self.url}"
+
+    @property
+    def url(self) -> str:
+        """What all paths are behind."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port is None else f":{self.port}"
+        return f"{self.scheme}://{host}{port}{self.prefix}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What every request carries."""
+        return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+
+    def unreachable(self, error: Exception) -> Unreachable:
+        """What to raise where the daemon did not answer, or stopped doing so."""
+        if isinstance(error, TimeoutError):
+            return Unreachable(f"the daemon {self.name} does not answer")
+        if isinstance(error, ssl.SSLCertVerificationError):
+            trust = "to trust an authority of your own, name its file in SSL_CERT_FILE"
+            return Unreachable(f"the certificate of {self.url}: {error.verify_message}; {trust}")
+        if isinstance(error, FileNotFoundError | NotADirectoryError | ConnectionRefusedError):
+            if self.state_dir is None:
+                return Unreachable(f"no daemon answers at {self.url}")
+            start = f"start one: gantree up --state {self.state_dir}"
+            return Unreachable(f"no daemon answers in {self.state_dir}; {start}")
+        return Unreachable(f"the daemon {self.name} broke off: {error}")
+
+
+def target(where: Path | str, token: str | None = None) -> Target:
+    """What a state directory or a URL stands for. Raises BadInput for a URL that is none, or carries a password."""
+    if isinstance(where, Path):
+        return Target(state_dir=where)
+    try:
+        parts = urlsplit(where)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if host is None or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
+        raise BadInput(f"server: found {where!r}; allowed: a URL such as https://host:8443")
+    if parts.username is not None:
+        raise BadInput(
+            f"server: a URL may hold no name or password; put a token in {TOKEN_VARIABLE}"
+        )
+    return Target(None, parts.scheme, host, port, parts.path.rstrip("/"), token)
+
+
+def token_from_environment() -> str | None:
+    """The token of GANTREE_TOKEN, else what the file of GANTREE_TOKEN_FILE holds. Raises BadInput if it cannot."""
+    if token := os.environ.get(TOKEN_VARIABLE):
+        return token
+    named = os.environ.get(TOKEN_FILE_VARIABLE)
+    if not named:
+        return None
+    try:
+        return Path(named).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{TOKEN_FILE_VARIABLE}: {named} cannot be read: {error}") from None

@@ -1,0 +1,139 @@
+"""`gantree policy`: the policy in force, its history, another one while jobs run, back to an older one."""
+
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.daemon import client
+from gantree.cli.options import PRESETS, JsonOption, StateOption, new_app
+from gantree.cli.policy_words import change_text
+from gantree.cli.printing import columns, moment, print_json
+from gantree.cli.reading import read_text, source_of
+
+app = new_app()
+
+FileArgument = Annotated[
+    str,
+    typer.Argument(metavar="NAME|FILE", help="A preset, or a policy file; - is standard input."),
+]
+
+
+@app.callback()
+def policy() -> None:
+    """Look at the policy in force, change it while jobs run, go back to an older one."""
+
+
+@app.command()
+def show(
+    version: Annotated[
+        int | None, typer.Option("--version", min=1, metavar="N", help="That one, not the newest.")
+    ] = None,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the policy in force."""
+    daemon = client(state)
+    told = daemon.policy() if version is None else daemon.policy_version(version)
+    if as_json:
+        print_json(told)
+    elif told["text"] is None:
+        typer.echo(f"# no policy was named; this is the default\npreset: {PRESETS[0]}")
+    else:
+        typer.echo(f"# {_version(told)}\n{told['text'].rstrip()}")
+
+
+@app.command()
+def history(state: StateOption = None, as_json: JsonOption = False) -> None:
+    """List the versions of the policy, oldest first."""
+    rows = client(state).policy_versions()
+    if as_json:
+        print_json({"versions": rows})
+    else:
+        cells = [
+            (str(row["number"]), moment(row["at"]), row["by"] or "-", row["source"]) for row in rows
+        ]
+        typer.echo(columns(("VERSION", "WHEN", "WHO", "FILE"), cells))
+
+
+@app.command()
+def check(file: FileArgument, state: StateOption = None, as_json: JsonOption = False) -> None:
+    """Say whether a policy suits the cluster and the jobs; change nothing.
+
+    Exit status 2 where it does not.
+    """
+    change = client(state).policy_what_if(*_handed_in(file))
+    if as_json:
+        print_json({"suits": True, "without_queue": change["without_queue"]})
+    else:
+        typer.echo("The policy suits the cluster and all jobs.")
+        _warn(change["without_queue"])
+
+
+@app.command()
+def apply(
+    file: FileArgument,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would change; change nothing.")
+    ] = False,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a policy rule from now on, as a new version."""
+    text, source = _handed_in(file)
+    daemon = client(state)
+    if dry_run:
+        _print_change(daemon.policy_what_if(text, source), as_json=as_json)
+    else:
+        _print_adopted(daemon.apply_policy(text, source), as_json=as_json)
+
+
+@app.command()
+def rollback(
+    version: Annotated[int, typer.Argument(min=1, metavar="N", help="Number of the version.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would change; change nothing.")
+    ] = False,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let an older version rule again, as a new version."""
+    daemon = client(state)
+    if dry_run:
+        old = daemon.policy_version(version)
+        change = daemon.policy_what_if(old["text"], old["source"])
+        _print_change(change, as_json=as_json)
+    else:
+        _print_adopted(daemon.roll_back_policy(version), as_json=as_json)
+
+
+def _handed_in(word: str) -> tuple[str, str]:
+    """Text and name of what was named: a preset, else a file."""
+    if word in PRESETS:
+        return f"preset: {word}\n", f"preset {word}"
+    return read_text(word), source_of(word)
+
+
+def _print_change(change: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(change)
+    else:
+        typer.echo(change_text(change))
+
+
+def _print_adopted(told: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(told)
+    else:
+        typer.echo(f"{_version(told['version'])} rules")
+        for warning in told["warnings"]:
+            typer.echo(warning, err=True)
+
+
+def _version(told: dict[str, Any]) -> str:
+    by = f" by {told['by']}" if told["by"] else ""
+    return f"version {told['number']} ({told['source']}{by}, {moment(told['at'])})"
+
+
+def _warn(without_queue: dict[str, list[str]]) -> None:
+    for queue, jobs in without_queue.items():
+        typer.echo(f"queue {queue} is not in it, and has jobs: {', '.join(jobs)}", err=True)

@@ -1,0 +1,90 @@
+"""At which gate the waiting jobs are refused, counted: now, and since the start of this process.
+
+To explain one refusal takes milliseconds, and 10,000 jobs may wait. So jobs of one line (one queue, shape, priority
+and span: the core gives them one answer) are asked about once, through the first of them that waits for nothing but
+room and quota; and no longer than a given time per look, the line that was asked longest ago first. A line whose answer
+was never asked for is counted as "unasked". Memory of answers, no metric names.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from gantree.core.explain import gate_now
+from gantree.core.ledger import Ledger
+from gantree.core.state import JobState
+from gantree.core.waiting import eligible
+from gantree.model.verdicts import Gate
+from gantree.policy.order import Line
+
+Waits = Gate | Literal["other", "unasked"]
+"""The gate; "other": held by hand, after another job, resting after a failure, its room being emptied, or about to
+start; "unasked": there was no time yet to find out."""
+WAITS: tuple[str, ...] = (*(gate.value for gate in Gate), "other", "unasked")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What was answered about a line when the ledger had applied so many facts."""
+
+    applied: int
+    waits: Waits
+
+
+class Gates:
+    """Remembers answers from look to look. now: jobs by what they wait for; total: refusals by gate, ever."""
+
+    def __init__(self, steady: Callable[[], float]) -> None:
+        """steady gives seconds that never go back."""
+        self._steady = steady
+        self._answers: dict[Line, _Answer] = {}
+        self._counted: dict[Line, tuple[Waits, frozenset[str]]] = {}
+        self.now: Counter[str] = Counter()
+        self.total: Counter[str] = Counter()
+
+    def look(self, ledger: Ledger, now: float, at_most_s: float) -> None:
+        """Ask and count. A refusal is a job that comes to a gate: it was at none before in its line, or at another."""
+        if ledger.occupancy is None:
+            return
+        asking = {line: _eligible(ledger, line, now) for line in ledger.lines}
+        self._ask(ledger, asking, now, at_most_s)
+        self.now, before, self._counted = Counter(), self._counted, {}
+        for line, states in asking.items():
+            waits = self._answers[line].waits if line in self._answers else "unasked"
+            jobs = frozenset(state.job for state in states)
+            self._counted[line] = waits, jobs
+            self.now[str(waits)] += len(jobs)
+            if isinstance(waits, Gate):
+                known, there = before.get(line, ("unasked", frozenset()))
+                self.total[waits.value] += len(jobs - there if known == waits else jobs)
+        self.now["other"] += len(ledger.lines) - sum(map(len, asking.values()))
+
+    def _ask(
+        self, ledger: Ledger, asking: dict[Line, list[JobState]], now: float, at_most_s: float
+    ) -> None:
+        """Bring answers up to date, the oldest first; at least one, so that every line has its turn."""
+        self._answers = {line: self._answers[line] for line in self._answers if line in asking}
+        until = self._steady() + at_most_s
+        new = (line for line in asking if line not in self._answers)
+        for line in [*new, *self._answers]:
+            known = self._answers.get(line)
+            if not asking[line] or (known is not None and known.applied == ledger.applied):
+                continue
+            gate = gate_now(ledger, asking[line][0], now)
+            self._answers.pop(line, None)
+            self._answers[line] = _Answer(ledger.applied, gate or "other")
+            if self._steady() >= until:
+                return
+
+
+def _eligible(ledger: Ledger, line: Line, now: float) -> list[JobState]:
+    """Those of a line who wait for nothing but their turn, room and quota, as `core.waiting.eligible` has it."""
+    states = [ledger.jobs[position.job] for position in ledger.lines[line]]
+    claims = ledger.claims
+    return [
+        state
+        for state in states
+        if not (state.held or state.not_before > now or state.job in claims)
+        and (not state.spec.after or eligible(ledger, state, now))
+    ]

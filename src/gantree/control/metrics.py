@@ -1,0 +1,294 @@
+"""The daemon's own metrics: their names, and the registry that holds them. What is read of a ledger is in `figures`.
+
+One registry a daemon, none shared by the process, so that two of them in one test do not mix. Base units, `_total` for
+what is counted, and labels of few values: kinds, causes, gates, tiers, queues of the policy, routes; never a job.
+Counters and histograms are fed where things happen, from any thread; figures of the ledger are handed in as a whole.
+docs/observability.md has the table.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gantree import __version__
+from gantree.control.figures import Figures
+from gantree.control.gates import WAITS
+from gantree.model.events import EVENTS, Event
+from gantree.model.facts import (
+    FACTS,
+    AttemptEnded,
+    Fact,
+    GangMoving,
+    GangPreempted,
+    ReservationDropped,
+    ReservationMade,
+)
+from gantree.model.orders import ORDERS, Order
+from gantree.model.verdicts import Gate
+
+TURN_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+"""From a turn that places one gang in an idle cluster to one that holds everything up."""
+HTTP_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5, 5, 10, 60)
+EVICTIONS = ("priority", "order", "reclaim", "resized", "moved")
+SLIPS = {
+    "node-lost": r"node \S+ was lost",
+    "late": r".* (runs longer than it was to|is late to leave)",
+    "taken": r"\S* went first",
+    "quota": "its queue does not admit it",
+    "cluster-changed": "the cluster has changed",
+    "passed-on": r"\S+ goes first",
+}
+"""Cause -> the reasons of `ReservationDropped` that say so. What started, ended or is held by hand did not slip."""
+NO_SLIP = ("it starts", "the job has ended", "the job is held")
+
+
+class Metrics:
+    """Everything that a daemon counts and measures of itself."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        build = Info("gantree_build", "The program that answers.", registry=registry)
+        build.info({"version": __version__})
+        self._ledger = _LedgerFigures()
+        registry.register(self._ledger)
+
+        self._count_turns()
+        self._count_causes()
+        self._count_requests()
+
+    def _count_turns(self) -> None:
+        self.decision = self._histogram(
+            "gantree_decision_seconds", "Time to decide about one batch of events."
+        )
+        self.turn = self._histogram(
+            "gantree_turn_seconds", "One turn: read the inbox, decide, commit, send the orders."
+        )
+        self.commit = self._histogram(
+            "gantree_journal_commit_seconds", "One transaction of the journal.", ["transaction"]
+        )
+        for transaction in ("inbox", "turn"):
+            self.commit.labels(transaction)
+        self.events = self._counter("gantree_events", "Events decided about.", "kind", EVENTS)
+        self.facts = self._counter("gantree_facts", "Facts recorded.", "kind", FACTS)
+        self.orders = self._counter("gantree_orders", "Orders sent.", "kind", ORDERS)
+        self.set_aside = Counter(
+            "gantree_events_set_aside",
+            "Events that broke the scheduler, since this process started.",
+            registry=self.registry,
+        )
+        self.failed_steps = Counter(
+            "gantree_steps_failed",
+            "Steps that the world forbade (a full disk), each tried again.",
+            registry=self.registry,
+        )
+
+    def _count_causes(self) -> None:
+        self.evictions = self._counter(
+            "gantree_evictions", "Attempts told to leave for others, or moved.", "cause", EVICTIONS
+        )
+        self.told = self._counter(
+            "gantree_reservations_told",
+            "Starts told to waiting jobs, new or better ones.",
+            "kind",
+            ("promised", "estimated"),
+        )
+        self.slipped = self._counter(
+            "gantree_reservations_slipped",
+            "Starts told that do not stand any more, by what happened.",
+            "cause",
+            (*SLIPS, "other"),
+        )
+        self.gpu_s_lost = Counter(
+            "gantree_gpu_seconds_lost", "Work that must be done again.", registry=self.registry
+        )
+
+    def _count_requests(self) -> None:
+        self.http = self._histogram(
+            "gantree_http_request_seconds",
+            "From a request to the head of its answer.",
+            ["route"],
+            HTTP_BUCKETS_S,
+        )
+        self.http_requests = Counter(
+            "gantree_http_requests",
+            "Requests answered.",
+            ["route", "status"],
+            registry=self.registry,
+        )
+        self.open_streams = Gauge(
+            "gantree_http_open_streams",
+            "Answers that are being sent as they come: events, facts, logs.",
+            ["route"],
+            registry=self.registry,
+        )
+
+    def _counter(self, name: str, text: str, label: str, values: Iterable[str]) -> Counter:
+        """A counter that is there with all its values from the start, so that rates are right from the first one on."""
+        made = Counter(name, text, [label], registry=self.registry)
+        for value in values:
+            made.labels(value)
+        return made
+
+    def _histogram(
+        self,
+        name: str,
+        text: str,
+        labels: Sequence[str] = (),
+        buckets: Sequence[float] = TURN_BUCKETS_S,
+    ) -> Histogram:
+        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+
+    def see(self, seen: "Seen") -> None:
+        """From now on these are the figures of the ledger."""
+        self._ledger.seen = seen
+
+    def decided(self, events: Sequence[Event], facts: Sequence[Fact]) -> None:
+        """Count what one turn has decided, once that is durable."""
+        for event in events:
+            self.events.labels(type(event).__name__).inc()
+        for fact in facts:
+            self.facts.labels(type(fact).__name__).inc()
+            self._of_fact(fact)
+
+    def sent(self, order: Order) -> None:
+        """Count an order that the cluster took."""
+        self.orders.labels(type(order).__name__).inc()
+
+    def _of_fact(self, fact: Fact) -> None:
+        match fact:
+            case GangPreempted() | GangMoving():
+                self.evictions.labels(str(fact.cause)).inc()
+            case AttemptEnded():
+                self.gpu_s_lost.inc(fact.gpu_s_lost)
+            case ReservationMade():
+                self.told.labels("promised" if fact.promised else "estimated").inc()
+            case ReservationDropped() if fact.reason not in NO_SLIP:
+                self.slipped.labels(slip_cause(fact.reason)).inc()
+
+
+def slip_cause(reason: str) -> str:
+    """The cause that a reason of `ReservationDropped` tells of."""
+    for cause, pattern in SLIPS.items():
+        if re.fullmatch(pattern, reason):
+            return cause
+    return "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The figures of one moment, with what is no matter of the ledger's.
+
+    at: seconds since 1970. took_s: how long it held the controller's thread. backlog: events in the inbox that no turn
+    has come to; untaken: those that are not even there. waits and refusals are by gate, as `gantree.control.gates`.
+    """
+
+    figures: Figures
+    at: float
+    took_s: float
+    epoch: int
+    backlog: int
+    untaken: int
+    set_aside: int
+    waits: Mapping[str, int]
+    refusals: Mapping[str, int]
+
+
+class _LedgerFigures(Collector):
+    """Turns the figures that were seen last into metrics; nothing before the first."""
+
+    def __init__(self) -> None:
+        self.seen: Seen | None = None
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        seen = self.seen
+        if seen is None:
+            return
+        yield from _of_queues(seen.figures)
+        yield from _of_gpus(seen.figures)
+        yield from _of_waits(seen)
+        yield _one("epoch", "The epoch that this daemon writes in.", seen.epoch)
+        yield _one("inbox_backlog_events", "Events in the inbox, not decided yet.", seen.backlog)
+        yield _one(
+            "intake_waiting_events", "Events told by the cluster, not in the inbox.", seen.untaken
+        )
+        yield _one("set_aside_events", "Events that were ever set aside.", seen.set_aside)
+        yield _one(
+            "figures_timestamp_seconds", "When the figures of the ledger were taken.", seen.at
+        )
+        yield _one("figures_walk_seconds", "How long it took to take them.", seen.took_s)
+
+
+def _one(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"gantree_{name}", text, value=value)
+
+
+def _by(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(f"gantree_{name}", text, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
+
+
+def _of_queues(figures: Figures) -> Iterator[Metric]:
+    queues = figures.queues.items()
+    yield _by(
+        "queue_waiting_jobs", "Jobs that wait.", "queue", {name: q.waiting for name, q in queues}
+    )
+    yield _by(
+        "queue_oldest_waiting_seconds",
+        "Since the oldest job that waits was handed in; 0 where none waits.",
+        "queue",
+        {name: q.oldest_s for name, q in queues},
+    )
+    yield _by(
+        "queue_running_gangs",
+        "Gangs that hold a place.",
+        "queue",
+        {name: q.running for name, q in queues},
+    )
+    yield _by(
+        "queue_held_gpus",
+        "GPUs that its gangs hold, parts as such.",
+        "queue",
+        {name: q.gpus for name, q in queues},
+    )
+
+
+def _of_gpus(figures: Figures) -> Iterator[Metric]:
+    yield _by("gpus", "GPUs, each once.", "use", figures.gpus)
+    yield _one("gpu_utilisation_ratio", "GPUs held by jobs over usable ones.", figures.utilisation)
+    yield _by(
+        "fragmentation_ratio",
+        "Share of the free GPUs that lie in domains of a tier of which a part is held.",
+        "tier",
+        {name: tier.torn for name, tier in figures.tiers.items()},
+    )
+    yield _by(
+        "largest_free_domain_gpus",
+        "The most free GPUs in one domain of a tier.",
+        "tier",
+        {name: tier.largest for name, tier in figures.tiers.items()},
+    )
+    yield _by("reservations", "Starts told to jobs that wait.", "kind", figures.starts)
+
+
+def _of_waits(seen: Seen) -> Iterator[Metric]:
+    yield _by(
+        "waiting_jobs",
+        "Jobs that wait, by the gate that refuses them.",
+        "gate",
+        {gate: seen.waits.get(gate, 0) for gate in WAITS},
+    )
+    refusals = CounterMetricFamily(
+        "gantree_refusals", "Jobs that came to a gate, from none or another.", labels=["gate"]
+    )
+    for gate in Gate:
+        refusals.add_metric([gate.value], seen.refusals.get(gate.value, 0))
+    yield refusals

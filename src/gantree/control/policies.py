@@ -1,0 +1,157 @@
+"""The policy in force and its versions: which one rules, how it is changed while jobs run, what a change would do.
+
+Every policy that somebody handed in is a version: its text is on record with a number, the moment and who. The newest
+one rules, also after a restart; one that `gantree up --policy` names rules instead and becomes a version itself. To
+change the policy is an event like any other. The turn that comes to it goes on with a scheduler that was made from the
+journal under the new policy, the same way as a start makes one, so a switch and a restart come to the same. Going back
+to a version is a new version with its text.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gantree.control.policy_change import PolicyChange, change_of
+from gantree.control.policy_fit import check_fit
+from gantree.control.ports import Clock
+from gantree.core.ledger import Ledger
+from gantree.core.scheduler import Scheduler
+from gantree.formats.policies import read_policy
+from gantree.formats.policy_places import PolicyPlaces, places_of
+from gantree.journal.contract import Journal
+from gantree.journal.snapshots import books_of
+from gantree.model.errors import BadInput, Conflict, NotFound
+from gantree.model.events import Event, PolicySubmitted
+from gantree.model.facts import PolicyAdopted
+from gantree.policy.rules import Policy
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyText:
+    """A policy as it was handed in: the text of its file, and the file's name in messages."""
+
+    text: str
+    source: str
+
+
+def newest_on_record(journal: Journal) -> PolicyAdopted | None:
+    """The version that was adopted last; None before the first."""
+    found: PolicyAdopted | None = None
+    for recorded in journal.facts_of(PolicyAdopted):
+        assert isinstance(recorded.fact, PolicyAdopted)
+        found = recorded.fact
+    if found is None and journal.compacted_to():
+        snapshot = journal.latest_snapshot()
+        versions = () if snapshot is None else books_of(snapshot.text).policies
+        found = versions[-1] if versions else None
+    return found
+
+
+class Policies:
+    """The versions of one journal, and changes of the policy. fold makes a scheduler of the journal under a policy."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        otherwise: Policy,
+        named: PolicyText | None,
+        fold: Callable[[Policy], Scheduler],
+        now: Clock,
+    ) -> None:
+        """named is the policy that was named at the start; otherwise rules where that is None and none is on record."""
+        self._journal = journal
+        self._fold = fold
+        self._now = now
+        self._otherwise = otherwise
+        on_record = newest_on_record(journal)
+        self.to_submit = named if on_record is None or _text_of(on_record) != named else None
+        if on_record is not None and self.to_submit is not None:
+            log.warning(
+                "policy %s rules, as it was named at the start, instead of version %d on record (%s)",
+                self.to_submit.source,
+                on_record.number,
+                on_record.source,
+            )
+
+    def in_force(self) -> Policy:
+        """The policy that a scheduler made of the journal has."""
+        if self.to_submit is not None:
+            return read_policy(self.to_submit.text, self.to_submit.source)
+        newest = newest_on_record(self._journal)
+        return self._otherwise if newest is None else read_policy(newest.text, newest.source)
+
+    @property
+    def places(self) -> PolicyPlaces | None:
+        """Where the version on record says what, if that rules."""
+        newest = None if self.to_submit is not None else newest_on_record(self._journal)
+        return None if newest is None else places_of(newest.text, newest.source)
+
+    def event(self, handed_in: PolicyText, by: str, event_id: str) -> PolicySubmitted:
+        """The event that says that a policy is to rule."""
+        return PolicySubmitted(
+            id=event_id,
+            observed_at=self._now(),
+            text=handed_in.text,
+            source=handed_in.source,
+            by=by,
+        )
+
+    def under(self, event: Event, before: Scheduler) -> Scheduler | None:
+        """A scheduler for the journal under the policy of an event; None, said in the log, where that suits no more."""
+        assert isinstance(event, PolicySubmitted), f"{event.id} submits no policy"
+        handed_in = PolicyText(event.text, event.source)
+        try:
+            policy = self.checked(handed_in, before.ledger)
+        except BadInput as error:
+            log.error("policy %s was not adopted: %s", event.source, error)
+            return None
+        finally:
+            if self.to_submit == handed_in:
+                self.to_submit = None
+        return before if policy == before.policy else self._fold(policy)
+
+    def checked(self, handed_in: PolicyText, ledger: Ledger) -> Policy:
+        """The policy of a text, if it suits the cluster and the jobs. Raises BadInput (BadFields) where it does not."""
+        policy = read_policy(handed_in.text, handed_in.source)
+        if ledger.site.described is not None:
+            places = places_of(handed_in.text, handed_in.source)
+            check_fit(policy, ledger.site.described, ledger, places)
+        return policy
+
+    def tried(self, handed_in: PolicyText, ledger: Ledger) -> PolicyChange:
+        """What would change if this policy ruled from now on; nothing is changed. Raises as `checked`."""
+        policy = self.checked(handed_in, ledger)
+        return change_of(ledger, self._fold(policy), self.event(handed_in, "", "what-if"))
+
+
+def version_of(ledger: Ledger, number: int) -> PolicyAdopted:
+    """A version by its number. Raises NotFound."""
+    for version in ledger.policies:
+        if version.number == number:
+            return version
+    if not ledger.policies:
+        raise NotFound("no version of the policy is on record: none was ever applied or named")
+    raise NotFound(
+        f"there is no version {number} of the policy, only 1 to {ledger.policies[-1].number}"
+    )
+
+
+def in_force_already(ledger: Ledger, handed_in: PolicyText) -> bool:
+    """Whether a text is that of the version in force."""
+    return bool(ledger.policies) and ledger.policies[-1].text == handed_in.text
+
+
+def adopted(ledger: Ledger, handed_in: PolicyText) -> PolicyAdopted:
+    """The version that a text has become. Raises Conflict where something has come between."""
+    if not in_force_already(ledger, handed_in):
+        raise Conflict(
+            f"policy {handed_in.source} was not adopted: it does not suit the cluster or the jobs any more; "
+            "look with `gantree policy check`"
+        )
+    return ledger.policies[-1]
+
+
+def _text_of(version: PolicyAdopted) -> PolicyText:
+    return PolicyText(version.text, version.source)

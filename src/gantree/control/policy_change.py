@@ -1,0 +1,115 @@
+"""What another policy would change: rules, and what would be decided at once. Asked of a scheduler that is thrown away.
+
+Guarantees and queues are compared before anything is decided, starts and stops are what the first decision says.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from gantree.control.policy_fit import jobs_without_queue
+from gantree.core.ledger import Ledger
+from gantree.core.scheduler import Scheduler
+from gantree.model.events import Event
+from gantree.model.facts import GangMoving, GangPlaced, GangPreempted, PriorityChanged
+from gantree.policy.rules import Policy, QueueRule
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChange:
+    """One rule by its path ("queues.research.weight"), with what it says before and after; None: nothing."""
+
+    rule: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A job that would be stopped, for whom ("" for its own sake), and why: "priority", "order", "reclaim", "moved"."""
+
+    job: str
+    by: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renumbered:
+    """A job whose class means another number."""
+
+    job: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChange:
+    """What a policy would change now. starts are job ids; without_queue are jobs whose queue it lacks, by queue."""
+
+    rules: tuple[RuleChange, ...]
+    starts: tuple[str, ...]
+    stops: tuple[Stop, ...]
+    loses_guarantee: tuple[str, ...]
+    gains_guarantee: tuple[str, ...]
+    priorities: tuple[Renumbered, ...]
+    without_queue: Mapping[str, tuple[str, ...]]
+
+
+def change_of(ledger: Ledger, trial: Scheduler, event: Event) -> PolicyChange:
+    """What is decided at once where a scheduler of the same facts, under another policy, hears of it."""
+    twin = trial.ledger
+    held = [job for job in ledger.holding if job in twin.holding]
+    owed = [job for job in held if ledger.accounts.is_owed(ledger.jobs[job])]
+    owed_then = [job for job in held if twin.accounts.is_owed(twin.jobs[job])]
+    without_queue = {queue: tuple(jobs) for queue, jobs in jobs_without_queue(twin).items()}
+    numbers = {job: state.priority for job, state in ledger.jobs.items()}
+    facts = trial.handle([event]).facts
+    return PolicyChange(
+        rules=tuple(rule_changes(ledger.policy, trial.policy)),
+        starts=tuple(fact.job for fact in facts if isinstance(fact, GangPlaced)),
+        stops=tuple(_stops(facts)),
+        loses_guarantee=tuple(job for job in owed if job not in owed_then),
+        gains_guarantee=tuple(job for job in owed_then if job not in owed),
+        priorities=tuple(
+            Renumbered(fact.job, numbers[fact.job], fact.priority)
+            for fact in facts
+            if isinstance(fact, PriorityChanged)
+        ),
+        without_queue=without_queue,
+    )
+
+
+def _stops(facts: tuple[Any, ...]) -> Iterator[Stop]:
+    for fact in facts:
+        if isinstance(fact, GangPreempted):
+            yield Stop(fact.job, fact.by, fact.cause)
+        elif isinstance(fact, GangMoving):
+            yield Stop(fact.job, fact.by, str(fact.cause))
+
+
+def rule_changes(before: Policy, after: Policy) -> Iterator[RuleChange]:
+    """The rules in which two policies differ, in the order of the first, then those that only the second has."""
+    was, will_be = dict(_rules("", before)), dict(_rules("", after))
+    for rule in dict.fromkeys((*was, *will_be)):
+        if was.get(rule) != will_be.get(rule):
+            yield RuleChange(rule, was.get(rule), will_be.get(rule))
+
+
+def _rules(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The leaves of rules with their paths; queues by name, not by number."""
+    if is_dataclass(value):
+        for each in fields(value):
+            if not (isinstance(value, QueueRule) and each.name == "path"):
+                yield from _rules(_below(path, each.name), getattr(value, each.name))
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _rules(_below(path, str(key)), each)
+    elif isinstance(value, tuple) and value and all(isinstance(each, QueueRule) for each in value):
+        for rule in value:
+            yield from _rules(_below(path, rule.path), rule)
+    elif value != () or path.count(".") == 0:
+        yield path, value
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

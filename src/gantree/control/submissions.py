@@ -1,0 +1,204 @@
+"""Takes submissions in, many at a time: all that came together are checked one by one and made durable by one append.
+
+What one of them has wrong is its own refusal; the others are taken. A submission with an idempotency key leaves a
+`SubmissionTaken` in the same append, under an id made of the key: whoever tries again with the key, after a broken
+connection or a kill -9, gets the receipt that stands there. What is checked of a job is in `submission`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from gantree.control.submission import (
+    JobIds,
+    Receipt,
+    Submitted,
+    Warnings,
+    about,
+    check_commands,
+    check_queue,
+    overridden,
+    with_absolute_paths,
+    with_predecessors,
+    with_user,
+)
+from gantree.core.ledger import Ledger
+from gantree.journal.contract import Journal
+from gantree.model.errors import BadInput, Conflict, GantreeError
+from gantree.model.events import Event, JobSubmitted, SubmissionTaken
+from gantree.model.jobs import Job
+from gantree.policy.rules import Policy
+
+IDS_KEPT = 100_000
+"""So many ids that were given are known without asking the journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a caller says to be able to try again: text is the caller's own, digest stands for what was handed in."""
+
+    caller: str
+    text: str
+    digest: str
+
+    @property
+    def event_id(self) -> str:
+        """The id under which the receipt is kept."""
+        return f"submission/{self.caller}/{self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class HandIn:
+    """Jobs as one caller hands them in together: all of them are taken, or none.
+
+    source is what they came in, for errors ("": not said); user is whose they are where they do not say.
+    """
+
+    jobs: Sequence[Job]
+    base_dir: str | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    user: str = ""
+    source: str = ""
+    key: Key | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    receipt: Receipt
+    events: tuple[Event, ...]
+
+
+class Submissions:
+    """The way in for jobs. ledger and policy give those of the moment; ran tells whether a job of this id ever ran."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        append: Callable[[Sequence[Event]], None],
+        clock: Callable[[], float],
+        ledger: Callable[[], Ledger],
+        policy: Callable[[], Policy],
+        ran: Callable[[str], bool],
+    ) -> None:
+        self._journal = journal
+        self._append = append
+        self._clock = clock
+        self._ledger = ledger
+        self._policy = policy
+        self._ran = ran
+        self._given: set[str] = set()
+        self._taken: set[str] = set()
+        self._warnings = Warnings()
+        self._ids = JobIds(self._id_is_taken)
+
+    def take(self, together: Sequence[HandIn]) -> list[Receipt | GantreeError]:
+        """What becomes of each: a receipt, and then its jobs are durable under new ids, or what is wrong with it.
+
+        Raises JournalError where nothing can be made durable; then none is taken.
+        """
+        self._given.clear()
+        taken: list[_Taken | GantreeError] = []
+        by_key: dict[str, tuple[str, Receipt]] = {}
+        for handed in together:
+            try:
+                taken.append(self._one(handed, by_key))
+            except GantreeError as error:
+                taken.append(error)
+        events = [event for one in taken if isinstance(one, _Taken) for event in one.events]
+        try:
+            if events:
+                self._append(events)
+        except BadInput:
+            return [self._alone(one) for one in taken]
+        if len(self._taken) > IDS_KEPT:
+            self._taken.clear()
+        self._taken |= self._given
+        return [one.receipt if isinstance(one, _Taken) else one for one in taken]
+
+    def _alone(self, one: _Taken | GantreeError) -> Receipt | GantreeError:
+        """One of several that could not be written down together, because of one of them."""
+        if isinstance(one, GantreeError):
+            return one
+        try:
+            if one.events:
+                self._append(one.events)
+        except BadInput as error:
+            return error
+        return one.receipt
+
+    def _one(self, handed: HandIn, by_key: dict[str, tuple[str, Receipt]]) -> _Taken:
+        known = None if handed.key is None else self._receipt_of(handed.key, by_key)
+        if known is not None:
+            return _Taken(known, ())
+        with about(handed.source) if handed.source else nullcontext():
+            taken = self._new(handed)
+        if handed.key is not None:
+            by_key[handed.key.event_id] = (handed.key.digest, taken.receipt)
+        return taken
+
+    def _receipt_of(self, key: Key, by_key: Mapping[str, tuple[str, Receipt]]) -> Receipt | None:
+        """The receipt that was given under this key before. Raises Conflict where it was for something else."""
+        found = by_key.get(key.event_id)
+        if found is None:
+            event = self._journal.event(key.event_id)
+            if isinstance(event, SubmissionTaken):
+                jobs = tuple(Submitted(job, name) for job, name in event.jobs)
+                found = (event.digest, Receipt(jobs, event.warnings))
+            elif self._journal.seen(key.event_id):
+                raise Conflict(f"the idempotency key {key.text} was used long ago; take another")
+        if found is None:
+            return None
+        digest, receipt = found
+        if digest != key.digest:
+            raise Conflict(f"the idempotency key {key.text} was used for another submission")
+        return receipt
+
+    def _new(self, handed: HandIn) -> _Taken:
+        jobs, overrides = handed.jobs, handed.overrides
+        if "name" in overrides and len(jobs) > 1:
+            raise BadInput(f"{len(jobs)} jobs cannot all be named {overrides['name']}")
+        ledger = self._ledger()
+        asked = [self._checked(job, handed, ledger) for job in jobs]
+        warnings = self._warnings.of(asked, ledger)
+        chosen = self._ids.choose(asked)
+        specs = with_predecessors(asked, chosen, ledger)
+        self._given.update(each.job for each in chosen)
+        now = self._clock()
+        events: list[Event] = [
+            JobSubmitted(id=submission(each.job), observed_at=now, job=each.job, spec=spec)
+            for each, spec in zip(chosen, specs, strict=True)
+        ]
+        if handed.key is not None:
+            events.append(_note(handed.key, now, chosen, warnings))
+        return _Taken(Receipt(chosen, warnings), tuple(events))
+
+    def _checked(self, job: Job, handed: HandIn, ledger: Ledger) -> Job:
+        """One job as it is handed in, with all that can be known to be wrong of it alone."""
+        asked = with_user(overridden(job, handed.overrides), handed.user)
+        with about(f"job {asked.name}"):
+            asked = with_absolute_paths(asked, handed.base_dir)
+            check_commands(asked)
+            self._policy().priority_of(asked.priority)
+            check_queue(asked, ledger.accounts.tree)
+        return asked
+
+    def _id_is_taken(self, job: str) -> bool:
+        """Ids on record or about to be, and those under which something ran that this journal knows nothing of."""
+        if job in self._taken or job in self._given:
+            return True
+        return self._ran(job) or self._journal.seen(submission(job))
+
+
+def submission(job: str) -> str:
+    """The id of the event that a job was handed in."""
+    return f"{job}/submitted"
+
+
+def _note(
+    key: Key, now: float, chosen: Sequence[Submitted], warnings: tuple[str, ...]
+) -> SubmissionTaken:
+    jobs = tuple((each.job, each.name) for each in chosen)
+    return SubmissionTaken(
+        id=key.event_id, observed_at=now, digest=key.digest, jobs=jobs, warnings=warnings
+    )

@@ -1,0 +1,120 @@
+"""Who looks on while turns are made: times and counts them, opens their spans, says on each log line what it is about.
+
+It changes nothing and decides nothing; a turn with an onlooker of its own is the same turn. `Turns` calls it in the
+order: turn, decide, commit, send. Below it, on the controller's thread, every log line, of the executor too, carries
+turn and epoch, and within an order job, attempt and cause.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, Self
+
+from structlog.contextvars import bound_contextvars
+
+from gantree.control.metrics import Metrics
+from gantree.control.tracing import Causes
+from gantree.core.scheduler import Decision
+from gantree.journal.contract import InboxEntry
+from gantree.model.orders import Order
+
+STANDING = "standing"
+"""The cause of an order that is said again."""
+
+log = logging.getLogger(__name__)
+
+
+class Moment(NamedTuple):
+    """A moment for a span (nanoseconds since 1970) and for a measurement (seconds that never go back)."""
+
+    wall_ns: int
+    steady_s: float
+
+    @classmethod
+    def now(cls) -> Self:
+        """The present."""
+        return cls(time.time_ns(), time.perf_counter())
+
+
+class TurnWatch:
+    """Watches the turns of one epoch. turn is the number of the one that is made, or that was made last."""
+
+    def __init__(self, metrics: Metrics, causes: Causes, epoch: int, turns: int) -> None:
+        """turns: how many the journal has."""
+        self.metrics, self.causes = metrics, causes
+        self._epoch, self.turn = epoch, turns
+
+    @contextmanager
+    def turning(self, batch: Sequence[InboxEntry], began: Moment) -> Iterator[None]:
+        """A batch that was read from a moment until now is decided about within this."""
+        with (
+            bound_contextvars(epoch=self._epoch),
+            self.causes.turn(batch, began.wall_ns, time.time_ns(), self._epoch),
+        ):
+            yield
+        self.metrics.turn.observe(time.perf_counter() - began.steady_s)
+
+    @contextmanager
+    def deciding(self, batch: Sequence[InboxEntry]) -> Iterator[None]:
+        """The scheduler decides within this."""
+        with (
+            self.causes.step("decide") as span,
+            bound_contextvars(turn=self.turn + 1, cause=batch[-1].event.id),
+            self.metrics.decision.time(),
+        ):
+            span.set_attribute("gantree.events.count", len(batch))
+            yield
+
+    @contextmanager
+    def committing(self, batch: Sequence[InboxEntry], decision: Decision) -> Iterator[None]:
+        """The journal commits within this; what was decided counts once that has succeeded."""
+        with (
+            self.causes.step("commit") as span,
+            self.metrics.commit.labels("turn").time(),
+        ):
+            span.set_attributes(
+                {"gantree.facts": len(decision.facts), "gantree.orders": len(decision.orders)}
+            )
+            yield
+        self.turn += 1
+        self.metrics.decided([entry.event for entry in batch], decision.facts)
+        log.debug(
+            "turn: events %d, facts %d, orders %d",
+            len(batch),
+            len(decision.facts),
+            len(decision.orders),
+            extra={"turn": self.turn, "cause": batch[-1].event.id},
+        )
+
+    @contextmanager
+    def sending(self, orders: Sequence[Order]) -> Iterator[None]:
+        """The orders of a turn are sent within this."""
+        with self.causes.step("send orders") as span, bound_contextvars(turn=self.turn):
+            span.set_attribute("gantree.orders", [order.id for order in orders[:32]])
+            yield
+
+    @contextmanager
+    def order(self, order: Order, cause: str) -> Iterator[None]:
+        """One order is handed to the cluster within this."""
+        with bound_contextvars(
+            job=order.job, attempt=order.attempt, cause=cause, epoch=self._epoch
+        ):
+            log.log(
+                logging.DEBUG if cause == STANDING else logging.INFO,
+                "order %s: %s",
+                order.id,
+                type(order).__name__,
+            )
+            yield
+            self.metrics.sent(order)
+
+
+def causes_of(batch: Sequence[InboxEntry]) -> Callable[[Order], str]:
+    """What tells the cause of an order: the newest event of the batch about its job, else the newest event."""
+    event_of_job = {
+        job: entry.event.id
+        for entry in batch
+        if (job := getattr(entry.event, "job", None)) is not None
+    }
+    return lambda order: event_of_job.get(order.job, batch[-1].event.id)

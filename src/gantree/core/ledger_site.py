@@ -1,0 +1,152 @@
+"""What facts about the cluster and its nodes do to a ledger: which fabric there is, and which nodes may be used.
+
+What the cluster file says is kept as it is (`Site.described`); what operators say of single nodes is kept beside it and
+laid over it again whenever the file is read anew. Facts about jobs are in `core.ledger`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from gantree.model.cluster import Cluster, Node
+from gantree.model.facts import (
+    FabricDefined,
+    NodeCordoned,
+    NodeLabelled,
+    NodeMarked,
+    NodeUncordoned,
+)
+from gantree.topology.conditions import sound_nodes
+from gantree.topology.fabric import Fabric
+from gantree.topology.occupancy import Occupancy
+
+if TYPE_CHECKING:
+    from gantree.core.ledger import Ledger
+
+Labels = dict[str, str | None]
+"""Label values by key as an operator has them; None: the node has no label of that key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    """Why nothing new starts on a node, and since when. drain, deadline_at: as `facts.NodeCordoned` says."""
+
+    reason: str
+    since: float
+    drain: bool = False
+    deadline_at: float | None = None
+
+
+@dataclass(slots=True)
+class Site:
+    """The cluster as its file describes it, and what operators say of its nodes instead.
+
+    labels are those alone in which an operator differs from the file. version grows with every word of an operator.
+    """
+
+    described: Cluster | None = None
+    cordoned: dict[str, Cordon] = field(default_factory=dict)
+    labels: dict[str, Labels] = field(default_factory=dict)
+    version: int = 0
+
+    def with_labels(self) -> Cluster:
+        """The cluster as it is now."""
+        assert self.described is not None, "no cluster was observed yet"
+        nodes = tuple(
+            labelled(node, self.labels.get(node.name, {})) for node in self.described.nodes
+        )
+        return replace(self.described, nodes=nodes) if self.labels else self.described
+
+
+def labelled(node: Node, labels: Labels) -> Node:
+    """A node with these labels instead of its own of these keys."""
+    if not labels:
+        return node
+    now = {**dict(node.labels), **labels}
+    return replace(
+        node, labels=tuple((key, value) for key, value in now.items() if value is not None)
+    )
+
+
+def fabric_defined(ledger: Ledger, fact: FabricDefined) -> None:
+    """The file was read: operators' words stand where it differs from them, and what runs is carried over by name."""
+    site = ledger.site
+    site.described = fact.cluster
+    file_labels = {node.name: dict(node.labels) for node in fact.cluster.nodes}
+    for node, labels in list(site.labels.items()):
+        _forget_the_same(site, node, labels, file_labels.get(node))
+    occupancy = Occupancy(Fabric.build(site.with_labels()))
+    for node in (*ledger.unusable, *site.cordoned):
+        if node in occupancy.fabric.index_of_node:
+            occupancy.mark(node, usable=False)
+    for state in ledger.holding.values():
+        assert state.placement is not None
+        occupancy.take(state.job, state.placement.members)
+    ledger.occupancy = occupancy
+    ledger.accounts.see(occupancy.fabric)
+    ledger.hold()
+    ledger.room_version += 1
+
+
+def _forget_the_same(site: Site, node: str, labels: Labels, of_file: dict[str, str] | None) -> None:
+    """Forget what the file says by now as well; of a node that it does not have everything is kept."""
+    if of_file is None:
+        return
+    left = {key: value for key, value in labels.items() if of_file.get(key) != value}
+    if left:
+        site.labels[node] = left
+    else:
+        del site.labels[node]
+
+
+def node_marked(ledger: Ledger, fact: NodeMarked) -> None:
+    """A node was lost, or is back."""
+    if fact.usable:
+        ledger.unusable.pop(fact.node, None)
+    else:
+        ledger.unusable[fact.node] = fact.reason
+    _open_or_close(ledger, fact.node)
+
+
+def node_cordoned(ledger: Ledger, fact: NodeCordoned) -> None:
+    """Nothing new starts on a node; what was said of it before is replaced, but not since when it holds."""
+    before = ledger.site.cordoned.get(fact.node)
+    since = fact.at if before is None else before.since
+    ledger.site.cordoned[fact.node] = Cordon(fact.reason, since, fact.drain, fact.deadline_at)
+    ledger.site.version += 1
+    _open_or_close(ledger, fact.node)
+
+
+def node_uncordoned(ledger: Ledger, fact: NodeUncordoned) -> None:
+    """A node may be used again, unless it is lost."""
+    del ledger.site.cordoned[fact.node]
+    ledger.site.version += 1
+    _open_or_close(ledger, fact.node)
+
+
+def _open_or_close(ledger: Ledger, node: str) -> None:
+    """Say of a node whether it may be used as things are."""
+    rooms = ledger.rooms()
+    if node not in rooms.fabric.index_of_node:
+        return
+    usable = node not in ledger.unusable and node not in ledger.site.cordoned
+    usable = usable and bool(sound_nodes(rooms.fabric)[rooms.fabric.index_of_node[node]])
+    if usable and not rooms.usable(node):
+        ledger.room_version += 1
+    rooms.mark(node, usable=usable)
+
+
+def node_labelled(ledger: Ledger, fact: NodeLabelled) -> None:
+    """A node has another label: who asks for labels may have another answer; what runs stays."""
+    site = ledger.site
+    assert site.described is not None, "no cluster was observed yet"
+    labels = {**site.labels.get(fact.node, {}), fact.key: fact.value}
+    site.labels[fact.node] = labels
+    of_file = next((dict(n.labels) for n in site.described.nodes if n.name == fact.node), None)
+    _forget_the_same(site, fact.node, labels, of_file)
+    site.version += 1
+    rooms = ledger.rooms()
+    if fact.node in rooms.fabric.index_of_node:
+        ledger.occupancy = rooms.copy(rooms.fabric.relabelled(site.with_labels()))
+        ledger.room_version += 1

@@ -1,0 +1,328 @@
+"""A snapshot of the ledger: all that later decisions and answers depend on, as plain data that names things.
+
+    snapshot = snapshot_of(scheduler)          # shares nothing with the ledger that will ever change
+    scheduler = restored(snapshot, policy)     # decides as one that folded all the facts
+
+Under the policy that it was taken under, what is restored equals the fold. Accounts follow the policy in force, so
+under another one queues, quotas and lines are made anew, as a fold would; what it cannot make anew is in `restored`.
+Caches are left out: they are built again when asked for. What a snapshot looks like as text is in `journal.snapshots`.
+
+Jobs are told as columns, a list for each field of `JobState`: that costs a decision the least time. Those that have
+ended never change again; whoever has them already (`ended_before`) need not be told of them again.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from itertools import repeat
+from operator import attrgetter
+from typing import Any, ClassVar
+
+from gantree.core.ledger import Ledger, key_of
+from gantree.core.ledger_site import Cordon, Labels, Site
+from gantree.core.scheduler import Scheduler
+from gantree.core.state import Booking, Claim, JobState
+from gantree.model.cluster import Cluster
+from gantree.model.facts import PolicyAdopted
+from gantree.model.phases import HOLDING, Phase
+from gantree.model.placements import Placement
+from gantree.policy.order import KeptLines, Line, Position
+from gantree.policy.rules import Amounts, Policy
+from gantree.policy.runtimes import Group
+from gantree.policy.share import KeptUse
+from gantree.topology.fabric import Fabric
+from gantree.topology.kept import KeptOccupancy, kept, made_again
+
+JobColumns = Mapping[str, Sequence[Any]]
+"""Field -> what each job has there."""
+
+OF_THE_POLICY = ("queue", "line", "position")
+"""Fields of a job that follow from the policy in force."""
+TOLD = tuple(each.name for each in fields(JobState) if each.name not in OF_THE_POLICY)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLine:
+    """Where a job stands, or stood when it last waited: the numbers of its `Position`, what its `Line` guesses."""
+
+    key: tuple[float, ...]
+    priority: int
+    span_s: float
+    enforced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What a ledger knows beside its jobs; job ids are in the order of the collections that they are in.
+
+    counters are attributes of the ledger that are numbers. counted is what a gang counts for in quotas and shares,
+    where that is not what its place comes to on the fabric of today.
+    """
+
+    policy: Policy
+    now: float
+    counters: dict[str, int]
+    described: Cluster | None = None
+    cordoned: dict[str, Cordon] = field(default_factory=dict)
+    labels: dict[str, Labels] = field(default_factory=dict)
+    site_version: int = 0
+    policies: tuple[PolicyAdopted, ...] = ()
+    rejected: dict[str, str] = field(default_factory=dict)
+    unusable: dict[str, str] = field(default_factory=dict)
+    holding: tuple[str, ...] = ()
+    elastic: tuple[str, ...] = ()
+    leaving: tuple[str, ...] = ()
+    lines: KeptLines = field(default_factory=KeptLines)
+    resting: dict[str, float] = field(default_factory=dict)
+    claims: dict[str, Claim] = field(default_factory=dict)
+    bookings: dict[str, Booking] = field(default_factory=dict)
+    bound: tuple[tuple[str, str, int, str], ...] = ()
+    signatures: int = 0
+    counted: dict[str, Amounts] = field(default_factory=dict)
+    uses: tuple[KeptUse, ...] = ()
+    runs: tuple[tuple[Group, tuple[float, ...]], ...] = ()
+    occupancy: KeptOccupancy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSnapshot:
+    """A ledger at a moment. live and ended are jobs as columns; the first `ended_before` that ended are not in it."""
+
+    VERSION: ClassVar[int] = 1
+    books: Books
+    live: JobColumns
+    lines: tuple[KeptLine, ...]
+    ended: JobColumns
+    ended_before: int = 0
+
+
+COUNTERS = ("next_seq", "room_version", "applied", "holders_version", "placings")
+
+
+def snapshot_of(scheduler: Scheduler, ended_before: int = 0) -> LedgerSnapshot:
+    """The ledger as it is between two decisions. O(jobs): 1 us for each that has not ended, 0.1 us for each that has.
+
+    ended_before: how many of the ended jobs, the first ones, are not to be told.
+    """
+    ledger = scheduler.ledger
+    live = [state for state in ledger.jobs.values() if state.ended_at is None]
+    return LedgerSnapshot(
+        _books(ledger, scheduler.now),
+        columns_of(live),
+        tuple(_kept_line(state) for state in live),
+        columns_of(ledger.ended[ended_before:]),
+        ended_before,
+    )
+
+
+def columns_of(states: Sequence[JobState]) -> JobColumns:
+    """Jobs as columns."""
+    return {name: list(map(attrgetter(name), states)) for name in TOLD}
+
+
+def _kept_line(state: JobState) -> KeptLine:
+    assert state.line is not None, f"{state.job} never waited"
+    line = state.line
+    return KeptLine(state.position.key, line.priority, line.span_s, line.enforced)
+
+
+def _books(ledger: Ledger, now: float) -> Books:
+    site, accounts = ledger.site, ledger.accounts
+    return Books(
+        ledger.policy,
+        now,
+        {name: getattr(ledger, name) for name in COUNTERS},
+        site.described,
+        dict(site.cordoned),
+        {node: dict(labels) for node, labels in site.labels.items()},
+        site.version,
+        tuple(ledger.policies),
+        dict(ledger.rejected),
+        dict(ledger.unusable),
+        tuple(ledger.holding),
+        tuple(accounts.elastic),
+        tuple(ledger.leaving),
+        ledger.lines.kept(),
+        dict(ledger.resting),
+        dict(ledger.claims),
+        dict(ledger.bookings),
+        tuple((*cell, domain) for cell, domain in ledger.bound.items()),
+        len(ledger.signatures),
+        dict(_counted_otherwise(ledger)),
+        accounts.shares.kept(),
+        accounts.runtimes.kept(),
+        None if ledger.occupancy is None else kept(ledger.occupancy, _held(ledger)),
+    )
+
+
+def _held(ledger: Ledger) -> dict[str, Any]:
+    return {job: _place(state).members for job, state in ledger.holding.items()}
+
+
+def _place(state: JobState) -> Placement:
+    assert state.placement is not None, f"{state.job} holds no place"
+    return state.placement
+
+
+def _counted_otherwise(ledger: Ledger) -> Iterator[tuple[str, Amounts]]:
+    """Gangs whose nodes have changed under them (another model of GPU), with what they count for."""
+    accounts = ledger.accounts
+    for job, state in ledger.holding.items():
+        counted = accounts.shares.amounts_of(job)
+        if counted != accounts.held(_place(state)):
+            yield job, counted
+
+
+# ----- back again
+
+
+def restored(snapshot: LedgerSnapshot, policy: Policy) -> Scheduler:
+    """A scheduler that goes on from a snapshot, under the policy that it was taken under or another one.
+
+    Under another one all is as a fold of the facts would make it, except that
+    - used GPU time has decayed by the old half-life until now, counts GPUs by the old weights, and, where users had no
+      share of their own, is that of their queue; without a half-life nothing was kept, and all begin with none;
+    - how long a waiting job would hold its place is guessed by what is known now, not when it began to wait; its place
+      in the order "stretch" goes by the size that the cluster has now.
+    """
+    assert not snapshot.ended_before, "the first jobs that ended are not told"
+    books, ledger = snapshot.books, Ledger(policy)
+    for name, number in books.counters.items():
+        setattr(ledger, name, number)
+    _restore_site(ledger, books)
+    live, ended = states_of(snapshot.live), states_of(snapshot.ended)
+    _restore_jobs(ledger, live, ended, books.signatures)
+    ledger.accounts.runtimes.go_on_from(books.runs)
+    _restore_holders(ledger, books)
+    _restore_lines(ledger, books, live, snapshot.lines)
+    _restore_shares(ledger, books)
+    for job, claim in books.claims.items():
+        ledger.claims[job] = claim
+        ledger.accounts.claim(ledger.jobs[job], claim.placement, at_home=claim.at_home)
+    return Scheduler.of(ledger, books.now)
+
+
+def states_of(columns: JobColumns) -> list[JobState]:
+    """Jobs that were told as columns; what follows from the policy is still to be said."""
+    count = len(columns["job"])
+    told = [
+        columns[each.name] if each.name in columns else repeat(_default(each), count)
+        for each in fields(JobState)
+    ]
+    return list(map(JobState, *told))
+
+
+def _default(one: Any) -> Any:
+    assert one.default is not MISSING, f"nothing is told of {one.name}"
+    return one.default
+
+
+def _restore_site(ledger: Ledger, books: Books) -> None:
+    labels = {node: dict(of_node) for node, of_node in books.labels.items()}
+    ledger.site = Site(books.described, dict(books.cordoned), labels, books.site_version)
+    ledger.policies = list(books.policies)
+    ledger.unusable, ledger.rejected = dict(books.unusable), dict(books.rejected)
+    ledger.resting, ledger.bookings = dict(books.resting), dict(books.bookings)
+    ledger.bound = {(queue, tier, number): domain for queue, tier, number, domain in books.bound}
+
+
+def _restore_jobs(
+    ledger: Ledger, live: Sequence[JobState], ended: Sequence[JobState], signatures: int
+) -> None:
+    """All jobs in the order in which they came: queues and names are told as they came too."""
+    ledger.ended = list(ended)
+    every = sorted([*live, *ended], key=attrgetter("seq"))
+    queue_of = ledger.accounts.tree.leaf
+    node_of: dict[tuple[str, str], int] = {}
+    for state in every:
+        spec = state.spec
+        of_whom = spec.queue, spec.user
+        if of_whom not in node_of:
+            node_of[of_whom] = queue_of(*of_whom)
+        state.queue = node_of[of_whom]
+        ledger.jobs[state.job] = state
+        ledger.newest_of_name[spec.name] = state.job
+        for name in spec.after:
+            ledger.dependents.setdefault(name, []).append(state.job)
+    _restore_signatures(ledger, every, live, signatures)
+
+
+def _restore_signatures(
+    ledger: Ledger, every: Iterable[JobState], live: Iterable[JobState], count: int
+) -> None:
+    """Jobs that are alike have the number that they had; a number that no job has any more stays taken."""
+    one_of = dict(zip(map(attrgetter("signature"), every), every, strict=False))
+    numbers: dict[Hashable, int] = {}
+    for number in range(count):
+        state = one_of.get(number)
+        key = ("taken", number) if state is None else key_of(state.spec)
+        numbers[("taken", number) if key in numbers else key] = number
+    ledger.signatures = numbers
+    for state in live:
+        state.signature = ledger.signature_of(state.spec)
+
+
+def _restore_holders(ledger: Ledger, books: Books) -> None:
+    for job in books.holding:
+        state = ledger.jobs[job]
+        assert state.phase in HOLDING, f"{job} is {state.phase}, and was told to hold a place"
+        ledger.count_holder(state, 1)
+    ledger.leaving = {job: ledger.jobs[job] for job in books.leaving}
+    if books.occupancy is None:
+        return
+    fabric = Fabric.build(ledger.site.with_labels())
+    ledger.occupancy = made_again(fabric, books.occupancy, _held(ledger))
+    ledger.accounts.see(fabric)
+    for job, state in ledger.holding.items():
+        counted = books.counted.get(job) or ledger.accounts.held(_place(state))
+        ledger.accounts.count(state, counted, books.now)
+    ledger.accounts.elastic = dict.fromkeys(books.elastic)
+
+
+def _restore_lines(
+    ledger: Ledger, books: Books, live: Iterable[JobState], lines: Iterable[KeptLine]
+) -> None:
+    """Whoever waits stands where it stood; under another policy, where that puts it."""
+    same = books.policy == ledger.policy
+    for state, kept_line in zip(live, lines, strict=True):
+        if same:
+            _stand_again(state, kept_line)
+        else:
+            _stand_anew(ledger, state)
+    for job in books.lines.waiting:
+        state = ledger.jobs[job]
+        assert state.phase is Phase.PENDING and state.line is not None, f"{job} is {state.phase}"
+        ledger.lines.add(state.line, state.position)
+        ledger.accounts.wait(state)
+    jobs = ledger.jobs
+    ledger.lines.arrange(
+        [jobs[job].queue for job in (*books.lines.one_of_queue, *books.lines.waiting)],
+        [jobs[job].signature for job in (*books.lines.one_of_signature, *books.lines.waiting)],
+    )
+
+
+def _stand_again(state: JobState, kept_line: KeptLine) -> None:
+    state.line = Line(
+        state.queue,
+        state.signature,
+        kept_line.priority,
+        state.spec.preemptible,
+        kept_line.span_s,
+        kept_line.enforced,
+    )
+    state.position = Position(kept_line.key, state.seq, state.job)
+
+
+def _stand_anew(ledger: Ledger, state: JobState) -> None:
+    """As when it began to wait, as far as that is known."""
+    accounts = ledger.accounts
+    at = state.submitted_at if state.placed_at is None else state.placed_at
+    state.line = accounts.line_of(state)
+    state.position = Position(accounts.order.key(state.merits(at)), state.seq, state.job)
+
+
+def _restore_shares(ledger: Ledger, books: Books) -> None:
+    shares = ledger.accounts.shares
+    if books.policy == ledger.policy:
+        shares.go_on_from(books.uses)
+    else:
+        shares.go_on_from_others(books.uses, books.policy.half_life_s, books.now)

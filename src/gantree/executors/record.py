@@ -1,0 +1,127 @@
+"""The record of a run: what ran, where, and on what, for each attempt.
+
+It is found once the gang has been started, on a thread of its own, so that no start waits for it; and written down as
+`found.json` in the run directory. A daemon that adopts an attempt without one finds it then. The order, which was put
+down before anything was started, has the rest. Secrets are left out before anything is written: `redaction`.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from gantree import __version__
+from gantree.executors.found import program_found
+from gantree.executors.git_found import git_found
+from gantree.executors.redaction import redacted_command, redacted_env
+from gantree.executors.rundir import RunDirectory
+from gantree.executors.shim import read_json, write_json
+from gantree.model.orders import MemberLaunch, StartGang
+
+FORMAT = 1
+VersionsOfNode = Callable[[str], Mapping[str, str]]
+"""Versions found on a node by name ("driver", "cuda"); empty where it has no GPU or is not this machine."""
+
+About = Callable[[], Mapping[str, str]]
+
+log = logging.getLogger(__name__)
+
+
+def no_versions(node: str) -> Mapping[str, str]:
+    """What is known of a node without GPUs."""
+    return {}
+
+
+def nothing() -> Mapping[str, str]:
+    """What a daemon says of itself that says nothing."""
+    return {}
+
+
+class Recorder:
+    """Finds and writes the records of attempts, one after the other, on a thread of its own.
+
+    about: what the daemon says of itself now, such as its policy's version.
+    """
+
+    def __init__(self, versions: VersionsOfNode, about: About) -> None:
+        self._versions = versions
+        self._about = about
+        self._thread: ThreadPoolExecutor | None = None
+
+    def begin(self, run: RunDirectory, order: StartGang, map_of_ranks: dict[str, Any]) -> None:
+        """Have the record of an attempt written, unless there is one. Returns at once."""
+        if run.found.exists():
+            return
+        self._thread = self._thread or ThreadPoolExecutor(1, "gantree-record")
+        self._thread.submit(self._write, run, order, map_of_ranks)
+
+    def now(self, run: RunDirectory, order: StartGang) -> dict[str, Any]:
+        """What would be found if the attempt were started now; its variables are those of then. Raises OSError."""
+        return self._found(run, order, {})
+
+    def close(self) -> None:
+        """Finish the one that is being written; what has not been begun the next daemon finds."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def _write(self, run: RunDirectory, order: StartGang, map_of_ranks: dict[str, Any]) -> None:
+        try:
+            record = self._found(run, order, map_of_ranks)
+            write_json(str(run.found), record)
+        except Exception:  # a record is worth no gang
+            log.exception("no record of job %s attempt %d", run.job, run.attempt)
+
+    def _found(
+        self, run: RunDirectory, order: StartGang, map_of_ranks: dict[str, Any]
+    ) -> dict[str, Any]:
+        began_s = time.perf_counter()
+        first_of_role = {member.role: member for member in reversed(order.members)}
+        nodes = dict.fromkeys(member.node for member in order.members)
+        roles = {role: _role(run, first_of_role[role]) for role in sorted(first_of_role)}
+        return {
+            "format": FORMAT,
+            "found_at": time.time(),
+            "gantree": __version__,
+            **self._about(),
+            "roles": roles,
+            "nodes": {node: dict(self._versions(node)) for node in nodes},
+            **map_of_ranks,
+            "took_s": round(time.perf_counter() - began_s, 4),
+        }
+
+
+def _role(run: RunDirectory, member: MemberLaunch) -> dict[str, Any]:
+    """One role by its first member: what was run, and what was found of it."""
+    launch = read_json(str(run.member(member.node_rank) / "launch.json")) or {}
+    env, workdir = launch.get("env", dict(member.env)), launch.get("workdir", member.workdir or "/")
+    return {
+        "command": redacted_command(member.run),
+        "env": redacted_env(env),
+        "workdir": workdir,
+        "image": member.image,
+        "processes": member.processes,
+        **program_found(member.run, env, workdir),
+        "git": git_found(Path(workdir)),
+    }
+
+
+def record_in(run: RunDirectory) -> dict[str, Any] | None:
+    """The record of an attempt; None if it was never started. `found` is false as long as nothing was found."""
+    gang = read_json(str(run.gang))
+    if gang is None:
+        return None
+    order = gang["order"]
+    ended = read_json(str(run.found))
+    ranks = read_json(str(run.ranks)) or {"tiers": [], "members": []}
+    return {
+        "job": run.job,
+        "attempt": run.attempt,
+        "world_size": order["world_size"],
+        "domain": order.get("domain"),
+        "step_s": order.get("step_s"),
+        "master_port": gang["master_port"],
+        "found": ended is not None,
+        **(ended or {**ranks, "roles": {}, "nodes": {}}),
+    }

@@ -1,0 +1,156 @@
+"""The journal in a PostgreSQL database, which several daemons may share: one leads, the others read.
+
+The URL is `postgresql://USER@HOST:PORT/DATABASE`; parameters of libpq may follow (`?sslmode=verify-full`). The tables
+stand in the first schema of the search path, which holds nothing else. A password is best kept in ~/.pgpass or
+PGPASSWORD; one in the URL is never repeated in errors and logs.
+
+A leader that is paused in the middle of a transaction holds the row of leadership. The server ends such a session
+after IDLE_MS, so that the next leader waits no longer than that.
+"""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from sqlalchemy import URL, Connection, Double, create_engine, func, inspect, make_url, select
+from sqlalchemy.exc import ArgumentError
+
+from gantree.journal import schema
+from gantree.journal.database import Database
+from gantree.journal.sql import SqlJournal
+from gantree.journal.tables import VERSION, VERSION_TABLE
+from gantree.model.errors import BadInput, JournalError, Unsupported
+
+SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
+IDLE_MS = 2000
+"""How long a session may do nothing in the middle of a transaction."""
+CONNECT_WITHIN_S = 5
+ANSWER_WITHIN_MS = 5000
+"""How long what was sent may stay without an acknowledgement of the network, before the connection is given up."""
+MIGRATING = 0x67616E74
+"""The advisory lock under which one daemon at a time makes or changes the tables."""
+NOW = func.extract("epoch", func.clock_timestamp()).cast(Double)
+
+
+class PostgresJournal(SqlJournal):
+    """A journal in a database. Any thread may use it; connections are opened as they are needed, and kept."""
+
+    def __init__(self, url: str) -> None:
+        """Makes the tables in an empty database, and brings older ones up to date.
+
+        Raises BadInput for what is no such URL, JournalError if the database cannot be reached, is of somebody else or
+        newer than this program; it is left as it is then.
+        """
+        super().__init__(_database(_checked(url)))
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        with self.database.reading() as connection:
+            if _version_of(connection, self.database.name) == VERSION:
+                return
+        with self.database.writing() as connection:
+            connection.execute(select(func.pg_advisory_xact_lock(MIGRATING)))
+            version = _version_of(connection, self.database.name)
+            if version == 0:
+                schema.create(connection)
+            elif version != VERSION:
+                schema.migrate(connection, version)
+
+
+class PostgresReader(SqlJournal):
+    """The journal of a database, whose tables are left as they are."""
+
+    def __init__(self, url: str) -> None:
+        """Raises BadInput, and JournalError as `PostgresJournal` does, or if there is no journal of today's version."""
+        super().__init__(_database(_checked(url)))
+        try:
+            with self.database.reading() as connection:
+                version = _version_of(connection, self.database.name)
+            if version != VERSION:
+                raise JournalError(_not_today(self.database.name, version))
+        except BaseException:
+            self.close()
+            raise
+
+
+def _not_today(name: str, version: int) -> str:
+    if version == 0:
+        return f"{name} holds no journal"
+    return (
+        f"{name} was written by an older gantree (schema {version}, not {VERSION});"
+        " the next `gantree up` brings it up to date"
+    )
+
+
+def _version_of(connection: Connection, name: str) -> int:
+    """The version of the tables; 0 where there are none. Changes nothing.
+
+    Raises JournalError unless the database is empty or a journal that this program understands.
+    """
+    tables = inspect(connection).get_table_names()
+    if not tables:
+        return 0
+    if VERSION_TABLE not in tables:
+        raise JournalError(
+            f"{name} has tables, but is no journal of gantree; it is left as it is."
+            " A journal needs a database, or a schema, of its own"
+        )
+    version = schema.version_in(connection)
+    if version > VERSION:
+        raise schema.newer(name, version)
+    return version
+
+
+def _checked(url: str) -> URL:
+    """The URL as SQLAlchemy has it. The text is not repeated in errors: there may be a password in it."""
+    allowed = "allowed: postgresql://USER@HOST:PORT/DATABASE"
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise BadInput(f"the database's address is no URL; {allowed}") from None
+    if parsed.drivername not in SCHEMES:
+        raise BadInput(f"the database's address begins with {parsed.drivername}://; {allowed}")
+    if parsed.database is None:
+        raise BadInput(f"the database's address names no database; {allowed}")
+    if find_spec("psycopg") is None:
+        raise Unsupported("PostgreSQL needs psycopg: pip install 'gantree[postgres]'")
+    return parsed.set(drivername="postgresql+psycopg")
+
+
+def _database(url: URL) -> Database:
+    engine = create_engine(
+        url,
+        isolation_level="AUTOCOMMIT",
+        hide_parameters=True,
+        pool_use_lifo=True,
+        connect_args=_parameters(url.query),
+    )
+    shown = f"postgresql://{url.username or ''}@{url.host or ''}"
+    name = f"{shown}{f':{url.port}' if url.port else ''}/{url.database}"
+    secrets = [url.password, url.query.get("password"), url.query.get("sslpassword")]
+    return Database(
+        engine,
+        name,
+        "BEGIN",
+        NOW,
+        owned=False,
+        secrets=tuple(str(each) for each in secrets if each),
+    )
+
+
+def _parameters(query: Mapping[str, str | tuple[str, ...]]) -> dict[str, object]:
+    """What libpq is told beside the URL; what the URL says itself wins, but for the end of idle transactions."""
+    ours: dict[str, object] = {
+        "connect_timeout": CONNECT_WITHIN_S,
+        "tcp_user_timeout": ANSWER_WITHIN_MS,
+        "application_name": "gantree",
+    }
+    told = {key: value for key, value in ours.items() if key not in query}
+    options = query.get("options", "")
+    idle = f"-c idle_in_transaction_session_timeout={IDLE_MS}"
+    return told | {
+        "options": f"{options if isinstance(options, str) else ' '.join(options)} {idle}".strip()
+    }

@@ -1,0 +1,65 @@
+"""Making the tables of a journal, and bringing those of an older version up to date. Which database is not known here.
+
+Both happen inside a transaction of the caller, so a process that is killed meanwhile leaves things as they were.
+Alembic takes a third of a second to import, so it is imported only where there is something to migrate.
+"""
+
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from gantree.journal.tables import (
+    METADATA,
+    VERSION,
+    VERSION_TABLE,
+    compacted,
+    gantree_version,
+    leadership,
+)
+from gantree.model.errors import JournalError
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def name_of(version: int) -> str:
+    """How Alembic names a version."""
+    return f"{version:04}"
+
+
+def create(connection: Connection) -> None:
+    """Today's tables, empty."""
+    METADATA.create_all(connection, checkfirst=False)
+    connection.execute(gantree_version.insert().values(version_num=name_of(VERSION)))
+    connection.execute(leadership.insert().values(one=1, epoch=0, holder=None, until=0))
+    connection.execute(compacted.insert().values(one=1, turn=0, fact=0, order=0, event=0))
+
+
+def migrate(connection: Connection, version: int, to: int = VERSION) -> None:
+    """From an older version (0: no tables) to a later one."""
+    from alembic import command  # noqa: PLC0415 - see above
+    from alembic.config import Config  # noqa: PLC0415 - see above
+
+    if version == 1:  # gantree 0.1.0 had no version table
+        gantree_version.create(connection, checkfirst=True)
+        connection.execute(gantree_version.delete())
+        connection.execute(gantree_version.insert().values(version_num=name_of(1)))
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    command.upgrade(config, name_of(to))
+
+
+def version_in(connection: Connection) -> int:
+    """What the version table says. Raises JournalError for what is no version of ours."""
+    row = connection.execute(gantree_version.select()).scalar_one_or_none()
+    if row is None or not (row.isascii() and row.isdigit()):
+        raise JournalError(f"the table {VERSION_TABLE} names no version of a journal: {row!r}")
+    return int(row)
+
+
+def newer(name: str, version: int) -> JournalError:
+    """The refusal of a journal from the future."""
+    return JournalError(
+        f"{name} was written by a newer gantree (schema {version}, not {VERSION}); it is left as it is"
+    )

@@ -1,0 +1,340 @@
+"""The journal in SQL: one implementation of the contract for every database. What differs stands in `Database`.
+
+Statements are built once, when this module is imported. Every write begins by looking at the one row of `leadership`
+and holding on to it (FOR KEY SHARE, where the database has row locks): a new leader has to wait until the
+transaction is over, and a write that comes later finds a newer epoch there and is refused.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Table, bindparam, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from gantree.journal import compaction
+from gantree.journal.codec import EVENT_CODEC, FACT_CODEC, ORDER_CODEC, Codec, Encoded
+from gantree.journal.contract import Compacted, InboxEntry, RecordedFact, SetAside, Snapshot
+from gantree.journal.database import Database
+from gantree.journal.tables import (
+    compacted,
+    epochs,
+    facts,
+    inbox,
+    leadership,
+    orders,
+    set_aside,
+    turns,
+)
+from gantree.model.errors import BadInput, JournalError
+from gantree.model.events import Event
+from gantree.model.facts import Fact
+from gantree.model.orders import Order
+
+PAGE = 1000
+"""Facts or orders that are read in one go."""
+
+_FENCE = select(leadership.c.epoch, leadership.c.holder).with_for_update(read=True, key_share=True)
+_NEXT_EVENT = select(func.coalesce(func.max(inbox.c.seq), 0) + 1).scalar_subquery()
+_NEW_EVENT: dict[str, Any] = {"seq": _NEXT_EVENT} | {
+    name: bindparam(name) for name in ("id", "observed_at", "kind", "version", "data")
+}
+_APPEND = {
+    "sqlite": sqlite.insert(inbox).values(_NEW_EVENT).on_conflict_do_nothing(index_elements=["id"]),
+    "postgresql": postgresql.insert(inbox)
+    .values(_NEW_EVENT)
+    .on_conflict_do_nothing(index_elements=["id"]),
+}
+_SEEN = select(func.count()).select_from(inbox).where(inbox.c.id == bindparam("id"))
+_EVENT = select(inbox.c.kind, inbox.c.version, inbox.c.data).where(inbox.c.id == bindparam("id"))
+_READ_INBOX = (
+    select(inbox.c.seq, inbox.c.kind, inbox.c.version, inbox.c.data)
+    .where(inbox.c.seq > bindparam("after"), inbox.c.seq.not_in(select(set_aside.c.seq)))
+    .order_by(inbox.c.seq)
+    .limit(bindparam("most"))
+)
+_BACKLOG = select(func.count()).where(
+    inbox.c.seq > bindparam("after"), inbox.c.seq.not_in(select(set_aside.c.seq))
+)
+_LAST_EVENT = select(inbox.c.observed_at).order_by(inbox.c.seq.desc()).limit(1)
+_LAST_TURN = select(turns).order_by(turns.c.turn.desc()).limit(1)
+_ALL_SET_ASIDE = (
+    select(inbox.c.seq, set_aside.c.error, inbox.c.kind, inbox.c.version, inbox.c.data)
+    .join_from(set_aside, inbox, inbox.c.seq == set_aside.c.seq)
+    .order_by(inbox.c.seq)
+)
+_PAGES = {
+    table.name: select(table.c.seq, table.c.kind, table.c.version, table.c.data)
+    .where(table.c.seq > bindparam("after"))
+    .order_by(table.c.seq)
+    .limit(PAGE)
+    for table in (facts, orders)
+}
+_INSERT_TURN = turns.insert()
+_INSERT = {table.name: table.insert() for table in (facts, orders)}
+
+
+class SqlJournal:
+    """A journal in a database whose tables are today's. The database belongs to the journal, which closes it."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.database.close()
+
+    def lead(self, holder: str, for_s: float) -> int | None:
+        """Begin an epoch, if nobody leads or the lease has run out."""
+        runs = leadership.c.holder.is_not(None) & (leadership.c.until > self.database.now)
+        look = select(leadership.c.epoch, runs.label("runs"))
+        with self.database.reading() as connection:
+            if not self.database.owned and connection.execute(look).one().runs:
+                return None
+        with self.database.writing() as connection:
+            found = connection.execute(look.with_for_update()).one()
+            if found.runs and not self.database.owned:
+                return None
+            epoch: int = found.epoch + 1
+            until = self.database.now + for_s
+            connection.execute(leadership.update().values(epoch=epoch, holder=holder, until=until))
+            connection.execute(
+                epochs.insert().values(epoch=epoch, holder=holder, began_at=self.database.now)
+            )
+        return epoch
+
+    def renew(self, epoch: int, for_s: float) -> bool:
+        """Let the lease run on. Where no lease is needed nothing is written."""
+        if self.database.owned:
+            newest, holder = self.leader()
+            return newest == epoch and holder is not None
+        until = self.database.now + for_s
+        is_mine = (leadership.c.epoch == epoch) & leadership.c.holder.is_not(None)
+        with self.database.reading() as connection:
+            renewed = connection.execute(leadership.update().where(is_mine).values(until=until))
+            return renewed.rowcount == 1
+
+    def resign(self, epoch: int) -> None:
+        """End the epoch, if it is the newest."""
+        with self.database.writing() as connection:
+            connection.execute(
+                leadership.update().where(leadership.c.epoch == epoch).values(holder=None, until=0)
+            )
+
+    def leader(self) -> tuple[int, str | None]:
+        """The newest epoch and its holder."""
+        with self.database.reading() as connection:
+            row = connection.execute(select(leadership.c.epoch, leadership.c.holder)).one()
+            return row.epoch, row.holder
+
+    def append_inbox(self, events: Sequence[Event], epoch: int) -> None:
+        """Make events durable; ids that were ever appended are dropped."""
+        rows = [_event_row(event) for event in events]
+        with self._leading(epoch) as connection:
+            if rows:
+                connection.execute(_APPEND[connection.dialect.name], rows)
+
+    def seen(self, event_id: str) -> bool:
+        """Whether an event of this id was ever appended."""
+        if not _is_writable(event_id):
+            return False
+        with self.database.reading() as connection:
+            return bool(connection.execute(_SEEN, {"id": event_id}).scalar_one())
+
+    def event(self, event_id: str) -> Event | None:
+        """The event of this id, if it still says anything."""
+        if not _is_writable(event_id):
+            return None
+        with self.database.reading() as connection:
+            row = connection.execute(_EVENT, {"id": event_id}).one_or_none()
+        return EVENT_CODEC.decode(Encoded(*row)) if row is not None and row.data else None
+
+    def read_inbox(self, after_seq: int, limit: int) -> tuple[InboxEntry, ...]:
+        """The next events that were not set aside."""
+        with self.database.reading() as connection:
+            rows = connection.execute(_READ_INBOX, {"after": after_seq, "most": limit}).all()
+        if rows and not rows[0].data:
+            raise JournalError(
+                f"journal {self.database.name}: event {rows[0].seq} was compacted, and can be read no more"
+            )
+        return tuple(InboxEntry(seq, EVENT_CODEC.decode(Encoded(*code))) for seq, *code in rows)
+
+    def cursor(self) -> int:
+        """Where the last turn stopped reading."""
+        return self._last_turn()[0]
+
+    def backlog(self) -> int:
+        """How many events are after the cursor and were not set aside."""
+        with self.database.reading() as connection:
+            return int(connection.execute(_BACKLOG, {"after": self.cursor()}).scalar_one())
+
+    def check_writable(self) -> None:
+        """Write the end of the lease once more."""
+        with self.database.writing() as connection:
+            connection.execute(leadership.update().values(until=leadership.c.until))
+
+    def turns(self) -> int:
+        """How many turns have been committed."""
+        return self._last_turn()[1]
+
+    def last_observed_at(self) -> float:
+        """The largest observed_at. The inbox is monotone, so that is the last one's."""
+        with self.database.reading() as connection:
+            return float(connection.execute(_LAST_EVENT).scalar_one_or_none() or 0.0)
+
+    def commit_turn(
+        self, cursor: int, facts: Sequence[Fact], orders: Sequence[Order], epoch: int
+    ) -> None:
+        """Record one turn in one transaction."""
+        fact_codes = [FACT_CODEC.encode(fact) for fact in facts]
+        order_codes = [ORDER_CODEC.encode(order) for order in orders]
+        with self._leading(epoch) as connection:
+            last = connection.execute(_LAST_TURN).one_or_none()
+            turn, fact, order = (last.turn, last.last_fact, last.last_order) if last else (0, 0, 0)
+            assert cursor >= (last.cursor if last else 0), f"the cursor would go back to {cursor}"
+            values = {
+                "turn": turn + 1,
+                "epoch": epoch,
+                "cursor": cursor,
+                "last_fact": fact + len(facts),
+                "last_order": order + len(orders),
+            }
+            connection.execute(_INSERT_TURN, values)
+            _insert(connection, "facts", turn + 1, fact, fact_codes)
+            _insert(connection, "orders", turn + 1, order, order_codes)
+
+    def facts(self, after: int = 0) -> Iterator[RecordedFact]:
+        """All facts after a seq. Raises JournalError where one is missing or damaged."""
+        deleted = self.compacted_to()
+        if after < deleted:
+            raise JournalError(
+                f"journal {self.database.name}: facts up to {deleted} were compacted into a snapshot"
+            )
+        for seq, fact in self._decoded(facts, after, FACT_CODEC):
+            if seq != after + 1:
+                raise JournalError(
+                    f"journal {self.database.name} is damaged: fact {after + 1} is missing"
+                )
+            after = seq
+            yield RecordedFact(seq, fact)
+
+    def last_fact(self) -> int:
+        """The seq of the newest fact."""
+        with self.database.reading() as connection:
+            last = connection.execute(_LAST_TURN).one_or_none()
+        return last.last_fact if last else 0
+
+    def facts_of(self, kind: type[Fact]) -> Iterator[RecordedFact]:
+        """The facts of one kind that are there."""
+        wanted = select(facts.c.seq, facts.c.kind, facts.c.version, facts.c.data)
+        wanted = wanted.where(facts.c.kind == kind.__name__).order_by(facts.c.seq)
+        with self.database.reading() as connection:
+            found = connection.execute(wanted).all()
+        for seq, *code in found:
+            yield RecordedFact(seq, FACT_CODEC.decode(Encoded(*code)))
+
+    def compacted_to(self) -> int:
+        """The seq up to which facts were deleted."""
+        with self.database.reading() as connection:
+            return int(connection.execute(select(compacted.c.fact)).scalar_one())
+
+    def orders(self, after: int = 0) -> Iterator[tuple[int, Order]]:
+        """All orders after a seq."""
+        return self._decoded(orders, after, ORDER_CODEC)
+
+    def set_aside(self, seq: int, error: str, epoch: int) -> None:
+        """Take one event out of the way for ever."""
+        readable = error.encode(errors="replace").decode().replace("\0", "?")
+        with self._leading(epoch) as connection:
+            connection.execute(set_aside.insert().values(seq=seq, error=readable))
+
+    def all_set_aside(self) -> tuple[SetAside, ...]:
+        """Everything that was set aside."""
+        with self.database.reading() as connection:
+            rows = connection.execute(_ALL_SET_ASIDE).all()
+        return tuple(
+            SetAside(seq, EVENT_CODEC.decode(Encoded(*code)), error) for seq, error, *code in rows
+        )
+
+    def save_snapshot(self, snapshot: Snapshot, epoch: int) -> None:
+        """Keep a snapshot and the one before it."""
+        with self._leading(epoch) as connection:
+            compaction.save(connection, self.database.name, snapshot)
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """The newest snapshot that is undamaged."""
+        with self.database.reading() as connection:
+            return compaction.latest(connection, self.database.name)
+
+    def compact(self, keep_after_seq: int, epoch: int) -> Compacted:
+        """Delete what a readable snapshot covers."""
+        with self._leading(epoch) as connection:
+            return compaction.compact(connection, self.database.name, keep_after_seq)
+
+    @contextmanager
+    def _leading(self, epoch: int) -> Iterator[Connection]:
+        """A transaction in which this epoch, and no other, is the newest."""
+        with self.database.writing() as connection:
+            found = connection.execute(_FENCE).one()
+            if found.epoch != epoch:
+                raise JournalError(
+                    f"journal {self.database.name}: epoch {found.epoch} has begun, {epoch} is over"
+                )
+            if found.holder is None:
+                raise JournalError(f"journal {self.database.name}: epoch {epoch} was resigned")
+            yield connection
+
+    def _last_turn(self) -> tuple[int, int]:
+        """Cursor and number."""
+        with self.database.reading() as connection:
+            last = connection.execute(_LAST_TURN).one_or_none()
+        return (last.cursor, last.turn) if last else (0, 0)
+
+    def _decoded(self, table: Table, after: int, codec: Codec[Any]) -> Iterator[tuple[int, Any]]:
+        """Rows in pages, each read whole, so that no connection is kept while the caller works."""
+        while True:
+            with self.database.reading() as connection:
+                page = connection.execute(_PAGES[table.name], {"after": after}).all()
+            for seq, kind, version, data in page:
+                yield seq, codec.decode(Encoded(kind, version, data))
+            if not page:
+                return
+            after = page[-1].seq
+
+
+def _event_row(event: Event) -> dict[str, object]:
+    code = EVENT_CODEC.encode(event)
+    if not _is_writable(event.id):
+        raise BadInput(f"{code.kind} cannot be written down: its id holds a NUL: {event.id!r}")
+    return {
+        "id": event.id,
+        "observed_at": event.observed_at,
+        "kind": code.kind,
+        "version": code.version,
+        "data": code.data,
+    }
+
+
+def _is_writable(text: str) -> bool:
+    """PostgreSQL's text has no NUL, and nobody's has a lone surrogate."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def _insert(
+    connection: Connection, table: str, turn: int, after: int, codes: Sequence[Encoded]
+) -> None:
+    if codes:
+        rows = [
+            {
+                "seq": seq,
+                "turn": turn,
+                "kind": code.kind,
+                "version": code.version,
+                "data": code.data,
+            }
+            for seq, code in enumerate(codes, after + 1)
+        ]
+        connection.execute(_INSERT[table], rows)

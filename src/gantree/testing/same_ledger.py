@@ -1,0 +1,182 @@
+"""Whether two ledgers are the same, down to every attribute that is not a cache: where they are not, which.
+
+Orders of dictionaries count, but for those in which nobody looks in order. A new attribute of anything in a ledger is
+compared from its first day; one that may be forgotten is to be named here.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from gantree.core.accounts import Accounts
+from gantree.core.ledger import Ledger
+from gantree.core.state import JobState
+from gantree.model.phases import Phase
+from gantree.policy.borrowing import Borrowing, Holding
+from gantree.policy.order import Lines
+from gantree.policy.quota import Quota
+from gantree.policy.share import Shares
+from gantree.topology.fabric import Fabric
+from gantree.topology.numa import NumaUse
+from gantree.topology.occupancy import Occupancy
+from gantree.topology.spares import Spares
+
+CACHES: dict[type, frozenset[str]] = {
+    Ledger: frozenset(),
+    Accounts: frozenset({"_asked_of_signature", "_due", "_guaranteed_queues", "_fabric"}),
+    Quota: frozenset({"_version", "_version_of_node", "_freed_at"}),
+    Borrowing: frozenset({"_found_under", "_found_last", "_came", "_pushed_out"}),
+    Lines: frozenset({"kinds", "changes", "_changes_in_queue"}),
+    Spares: frozenset({"fabric"}),
+    Occupancy: frozenset({"indexes", "_emptied", "_log", "_book_of_node"}),
+}
+"""What is made again when it is asked for, counters that only say whether it must be, and fabrics of older labels."""
+
+ANY_ORDER = frozenset(
+    {
+        "_holders_of_priority", "newest_of_name", "_node_of_user", "_node_of_queue", "_node_of_cohort",
+        "_lines_in_queue", "_count_in_queue", "parts_of_node", "numa_of_node", "_holders_on_node", "held_back",
+        "_ranked_under", "_holdings", "_uses[]", "_count_in_queue[]",
+    }
+)  # fmt: skip
+"""Dictionaries that are only ever asked for one key; "[]": those inside of one."""
+
+
+LEAVE_ENTRIES = frozenset(
+    {"numa_of_node", "_holders_on_node", "_ranked_under", "_lines_in_queue", "_count_in_queue"}
+)
+"""Dictionaries in which entries that say nothing may stay behind, as may the last ones of `_uses`."""
+
+
+OF_HISTORY = frozenset(
+    {
+        "owners", "_holders_on_node[]", "_positions_of_line", "_lines_of_signature", "_lines_of_signature[]",
+        "_lines_in_queue[]", "_standing_in_queue", "resting",
+    }
+)  # fmt: skip
+"""Dictionaries in the order in which things came, which a fold tells otherwise than those who decided them."""
+
+
+COUNTS = frozenset({"room_version", "holders_version"})
+"""Numbers of a ledger that say only that something has changed, to whom the policy tells what to count."""
+
+
+def differences(one: Ledger, other: Ledger, *, any_order: bool = False) -> list[str]:
+    """Where two ledgers differ, in words; empty if they are the same.
+
+    any_order: leaving aside in which order things came, as ledgers of different policies may.
+    """
+    return list(
+        _Comparison(ANY_ORDER | OF_HISTORY if any_order else ANY_ORDER).differ("ledger", one, other)
+    )
+
+
+class _Comparison:
+    """One comparison; any_order are names of dictionaries of which the order does not count."""
+
+    def __init__(self, any_order: frozenset[str]) -> None:
+        self._any_order = any_order
+
+    def differ(self, where: str, one: Any, other: Any) -> Iterator[str]:
+        """Yield every difference below a place."""
+        if one is other:
+            return
+        if type(one) is not type(other) and not isinstance(one, Mapping | int | float):
+            yield f"{where}: {one!r} is not {other!r}"
+        elif isinstance(one, Fabric):
+            yield from self.differ(f"{where}.cluster", one.cluster, other.cluster)
+        elif isinstance(one, Shares) and one.half_life_s is other.half_life_s is None:
+            yield from self.differ(f"{where} of what is held", _held(one), _held(other))
+        elif isinstance(one, Holding):
+            yield from self.differ(where, _told(one), _told(other))
+        elif isinstance(one, np.ndarray | memoryview):
+            if not np.array_equal(np.asarray(one), np.asarray(other)):
+                yield f"{where}: {np.asarray(one)} is not {np.asarray(other)}"
+        elif isinstance(one, Mapping):
+            yield from self._in_keys(where, one, other)
+        elif isinstance(one, list | deque | tuple):
+            yield from self._in_order(where, one, other)
+        elif _is_plain(one):
+            if one != other:
+                yield f"{where}: {one!r} is not {other!r}"
+        else:
+            yield from self._in_attributes(where, one, other)
+
+    def _in_keys(
+        self, where: str, one: Mapping[Any, Any], other: Mapping[Any, Any]
+    ) -> Iterator[str]:
+        name = where.rpartition(".")[2]
+        ours, theirs = list(one), list(other)
+        if name == "signatures":  # a number that no job has any more is taken, by nobody knows what
+            taken = {number for key, number in (*one.items(), *other.items()) if key[0] == "taken"}
+            ours = [key for key in ours if one[key] not in taken]
+            theirs = [key for key in theirs if other[key] not in taken]
+        if name in LEAVE_ENTRIES:
+            ours, theirs = (
+                [k for k in ours if _says(one[k])],
+                [k for k in theirs if _says(other[k])],
+            )
+        outer, inside, _ = name.partition("[")
+        if outer + ("[]" if inside else "") in self._any_order:
+            ours, theirs = sorted(ours), sorted(theirs)
+        if ours != theirs:
+            yield f"{where} has {ours}, not {theirs}"
+            return
+        for key in ours:
+            yield from self.differ(f"{where}[{key!r}]", one[key], other[key])
+
+    def _in_order(self, where: str, one: Any, other: Any) -> Iterator[str]:
+        if where.endswith("._uses"):
+            one, other = [each for each in one if each], [each for each in other if each]
+        if len(one) != len(other):
+            yield f"{where}: {one!r} is not {other!r}"
+            return
+        for place, (ours, theirs) in enumerate(zip(one, other, strict=True)):
+            yield from self.differ(f"{where}[{place}]", ours, theirs)
+
+    def _in_attributes(self, where: str, one: Any, other: Any) -> Iterator[str]:
+        caches = CACHES.get(type(one), frozenset())
+        if isinstance(one, JobState) and one.phase is not Phase.PENDING:
+            caches = frozenset({"line"})  # where a job stood that waits no more is nobody's concern
+            if self._any_order > OF_HISTORY:
+                caches = frozenset({"line", "position"})
+        if isinstance(one, Ledger) and self._any_order > OF_HISTORY:
+            caches |= COUNTS
+        for name, value in vars_of(one).items():
+            if name not in caches:
+                yield from self.differ(f"{where}.{name}", value, getattr(other, name))
+
+
+def _told(holding: Holding) -> Any:
+    """What a job holds of a quota, without the books themselves, which are compared once."""
+    return holding.path, [(book.resource, ticks) for book, ticks in holding.parts], holding.rank
+
+
+def _held(shares: Shares) -> list[tuple[Any, ...]]:
+    """What shares without a half-life go by: what was, and when, says nothing."""
+    return sorted((one.path, one.resource, one.held) for one in shares.kept() if one.held)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, str | int | float | Set) or value is None:
+        return True
+    return (
+        is_dataclass(value)
+        and type(value).__eq__ is not object.__eq__
+        and bool(type(value).__hash__)
+    )
+
+
+def _says(value: Any) -> bool:
+    return any(map(any, value.held)) if isinstance(value, NumaUse) else bool(value)
+
+
+def vars_of(value: Any) -> dict[str, Any]:
+    """The attributes of an object, be they slots or not."""
+    if is_dataclass(value):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    attributes: dict[str, Any] = vars(value)
+    return attributes

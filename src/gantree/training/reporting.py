@@ -1,0 +1,104 @@
+"""How rank 0 says how far the job is: one small file in the run directory, replaced at most once a second.
+
+    progress/rank-0.json    {"step", "loss", "samples_per_s", "step_s", "at"}
+
+Nothing is flushed to disk: the word of the last second may be lost with the machine, and costs no step anything. What
+was said last is written when the process ends. step_s is the median of the last steps, so that a checkpoint or a
+pause does not show in it.
+"""
+
+import atexit
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from typing import SupportsFloat
+
+EVERY_S = 1.0
+"""At most one word in so many seconds is written."""
+STEPS_LOOKED_AT = 32
+
+
+class Reporter:
+    """Rank 0's part. `clock` measures steps, `wall` says when."""
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._wall = wall
+        self._written_at: float | None = None
+        self._last: tuple[int, float] | None = None
+        self._step_s: deque[float] = deque(maxlen=STEPS_LOOKED_AT)
+        self._unwritten: tuple[int, float | None, float | None] | None = None
+
+    def report(
+        self, step: int, loss: SupportsFloat | None, samples_per_s: SupportsFloat | None
+    ) -> None:
+        """Take note of a step; write it down if the last word is old enough."""
+        now = self._clock()
+        self._measure(step, now)
+        if self._written_at is not None and now - self._written_at < EVERY_S:
+            # a tensor is not kept: it would keep its graph, and reading it would wait for the device
+            self._unwritten = (step, _plain(loss), _plain(samples_per_s))
+            return
+        self._written_at = now
+        self._write(step, _number(loss), _number(samples_per_s))
+
+    def finish(self) -> None:
+        """Write down what was said last."""
+        if self._unwritten is not None:
+            self._write(*self._unwritten)
+
+    def _measure(self, step: int, now: float) -> None:
+        """Seconds a step, from the last word to this one; one that goes back or stays counts for nothing."""
+        if self._last is not None and step > self._last[0]:
+            self._step_s.append((now - self._last[1]) / (step - self._last[0]))
+        if self._last is None or step != self._last[0]:
+            self._last = (step, now)
+
+    def _write(self, step: int, loss: float | None, samples_per_s: float | None) -> None:
+        self._unwritten = None
+        record = {
+            "step": int(step),
+            "loss": loss,
+            "samples_per_s": samples_per_s,
+            "step_s": median(self._step_s) if self._step_s else None,
+            "at": self._wall(),
+        }
+        temporary = self._folder / f".rank-0.json.{os.getpid()}"
+        with suppress(OSError):
+            temporary.write_text(json.dumps(record), encoding="utf-8")
+            temporary.replace(self._folder / "rank-0.json")
+
+
+def _plain(value: SupportsFloat | None) -> float | None:
+    """A number that costs nothing to read; None for a tensor."""
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _number(value: SupportsFloat | None) -> float | None:
+    """A number; of a tensor that is part of a graph its value alone."""
+    detach = getattr(value, "detach", None)
+    return None if value is None else float(value if detach is None else detach())
+
+
+def reporter_of(environment: Mapping[str, str]) -> Reporter | None:
+    """Where the process of this environment reports; None outside gantree, and on ranks other than 0."""
+    run_dir = environment.get("GANTREE_RUN_DIR")
+    if not run_dir or environment.get("RANK", "0") != "0":
+        return None
+    folder = Path(run_dir) / "progress"
+    if not folder.is_dir():
+        return None
+    reporter = Reporter(folder)
+    atexit.register(reporter.finish)
+    return reporter

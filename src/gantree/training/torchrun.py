@@ -1,0 +1,70 @@
+"""torchrun (torch elastic) inside a gang: one member starts one torchrun, which starts its processes.
+
+    gang:
+      - role: worker
+        members: 4
+        each: {gpus: 8}
+        run: [python, -m, gantree.training.torchrun, train.py, --epochs, "3"]
+
+Ranks are those that gantree chose: the rendezvous is static, by node rank, on the address and port of rank 0. A failed
+process ends its member, and gantree starts the gang again: torchrun itself restarts nothing. torch is imported only
+when it is run.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+
+from gantree.training.place import number, rendezvous_in
+
+
+def options(environment: Mapping[str, str]) -> dict[str, str]:
+    """torchrun's options for the member of this environment, by name without dashes."""
+    meeting = rendezvous_in(environment)
+    member = number(environment, "NODE_RANK", 0)
+    inside = number(environment, "LOCAL_WORLD_SIZE", 1)
+    return {
+        "nnodes": str(max(1, meeting.world_size // inside)),
+        "nproc-per-node": str(_processes(environment)),
+        "node-rank": str(member),
+        "master-addr": meeting.master_addr,
+        "master-port": str(meeting.master_port),
+        "rdzv-backend": "static",
+        "rdzv-endpoint": f"{meeting.master_addr}:{meeting.master_port}",
+        "rdzv-id": meeting.id,
+        "max-restarts": "0",
+    }
+
+
+def variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same as the variables that torchrun reads: PET_NNODES, PET_RDZV_ID and so on."""
+    return {
+        f"PET_{name.replace('-', '_').upper()}": value
+        for name, value in options(environment).items()
+    }
+
+
+def arguments(environment: Mapping[str, str], script: Sequence[str]) -> list[str]:
+    """torchrun's command line, without the program; what is written before the script overrules gantree's options."""
+    return [*(f"--{name}={value}" for name, value in options(environment).items()), *script]
+
+
+def _processes(environment: Mapping[str, str]) -> int:
+    """Processes that torchrun starts: GANTREE_PROCESSES_PER_MEMBER where it is set, else one for each visible GPU."""
+    told = number(environment, "GANTREE_PROCESSES_PER_MEMBER", 0)
+    visible = [each for each in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
+    return told if told > 0 else max(1, len(visible))
+
+
+def main(script: Sequence[str]) -> None:
+    """Become torchrun for this member. Raises ImportError where torch is not installed."""
+    run = import_module("torch.distributed.run")
+    command = arguments(os.environ, script)
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        os.environ.pop(name, None)  # torchrun sets them for its own processes
+    run.main(command)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

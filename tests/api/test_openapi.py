@@ -1,0 +1,173 @@
+"""The OpenAPI is what the daemon does: every route has a client method, and answers hold what is said of them."""
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from gantree.api import requests
+from gantree.api.async_client import AsyncClient
+from gantree.api.client import Client
+from gantree.api.requests import Request, Stream
+from gantree.testing.daemon import Daemon
+
+EXAMPLES = int(os.environ.get("GANTREE_API_EXAMPLES", "4"))
+"""Requests for each operation; `make api-fuzz` makes more."""
+FOR_EVER = {"follow", "wait_s"}
+"""Parameters that keep an answer open; the generated requests leave them alone."""
+NO_METHOD = {("GET", "/metrics"), ("GET", "/healthz"), ("GET", "/readyz")}
+"""Asked by programs that watch, which bring clients of their own."""
+CLUSTER = """
+name: one
+tiers: [node]
+machines: {m2: {gpus: 2, gpu: H100-80GB}}
+nodes: [{names: n0, machine: m2}]
+"""
+JOB = "hold: true\nname: there\ngang: [{role: w, members: 1, each: {gpus: 1}, run: ['true']}]\n"
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    state = tmp_path_factory.mktemp("openapi") / "state"
+    with Daemon(state, CLUSTER, listen="127.0.0.1:0") as daemon:
+        daemon.client.submit(JOB)
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def described(daemon: Daemon) -> dict[str, Any]:
+    return daemon.client.ask(Request[Any]("GET", "/v1/openapi.json"))
+
+
+def methods_of(kind: type) -> set[str]:
+    own = {"ask", "stream", "close", "state_dir"}
+    return {name for name in vars(kind) if not name.startswith("_")} - own
+
+
+def descriptions() -> dict[str, Callable[..., Any]]:
+    """The functions of `requests` that describe one."""
+    return {
+        name: function
+        for name, function in vars(requests).items()
+        if inspect.isfunction(function)
+        and not name.startswith("_")
+        and re.match(r"(Request|Stream)\[", str(function.__annotations__.get("return"))
+                     .replace("gantree.api.requests.", ""))
+    }  # fmt: skip
+
+
+def sent_by(function: Callable[..., Any]) -> set[tuple[str, str]]:
+    """(method, path) of what a function describes, with each of its switches on and off."""
+    found = set()
+    for switch in (False, True):
+        arguments = {
+            name: _argument(parameter, switch)
+            for name, parameter in inspect.signature(function).parameters.items()
+            if parameter.default is inspect.Parameter.empty
+            or (switch and parameter.annotation in (bool, "bool"))
+        }
+        request: Request[Any] | Stream[Any] = function(**arguments)
+        found.add((request.method, re.sub(r"\{[^}]*\}", "{}", request.path)))
+    return found
+
+
+def _argument(parameter: inspect.Parameter, switch: bool) -> object:
+    kind = str(parameter.annotation)
+    if "bool" in kind:
+        return switch
+    if "int" in kind or "float" in kind:
+        return 1
+    return {"a": "b"} if "Mapping" in kind else "word"
+
+
+def test_both_clients_have_every_method_and_no_other() -> None:
+    assert methods_of(Client) == methods_of(AsyncClient) == set(descriptions())
+
+
+def test_every_route_has_a_method_and_every_method_a_route(described: dict[str, Any]) -> None:
+    routes = {
+        (method.upper(), path)
+        for path, operations in described["paths"].items()
+        for method in operations
+    }
+    plain = {(method, re.sub(r"\{[^}]*\}", "{}", path)) for method, path in routes - NO_METHOD}
+    assert set().union(*map(sent_by, descriptions().values())) == plain
+
+
+def test_every_operation_says_what_it_is_and_what_it_answers(described: dict[str, Any]) -> None:
+    silent = [
+        f"{method} {path}"
+        for path, operations in described["paths"].items()
+        for method, operation in operations.items()
+        if path.startswith("/v1") and not (operation.get("description") and tells(operation))
+    ]
+    assert silent == []
+
+
+def tells(operation: dict[str, Any]) -> bool:
+    """Whether an answer of 2XX has a schema that says more than that it is there."""
+    good = [answer for status, answer in operation["responses"].items() if status.startswith("2")]
+    schemas = [media.get("schema") for answer in good for media in answer["content"].values()]
+    return bool(schemas) and all(schemas)
+
+
+def test_no_request_breaks_the_daemon_or_what_it_says_of_its_answers(daemon: Daemon) -> None:
+    token = (daemon.state_dir / "token").read_text().strip()
+    schema = schemathesis.openapi.from_url(
+        f"{daemon.url}/v1/openapi.json", headers={"Authorization": f"Bearer {token}"}
+    )
+    broken: list[str] = []
+    for found in schema.get_all_operations():
+        assert isinstance(found, Ok), found
+        operation = found.ok()
+        if operation.path != "/v1/events":
+            broken += _tried(operation, token)
+    assert broken == []
+    assert daemon.process.poll() is None
+
+
+def _tried(operation: Any, token: str) -> list[str]:
+    broken: list[str] = []
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        derandomize=EXAMPLES < 10,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy())
+    def attempt(case: Any) -> None:
+        for name in FOR_EVER & set(case.query or {}):
+            del case.query[name]
+        if isinstance(case.path_parameters, dict) and "word" in case.path_parameters:
+            case.path_parameters["word"] = "there"
+        response = case.call(headers={"Authorization": f"Bearer {token}"}, timeout=30)
+        case.validate_response(
+            response,
+            checks=(
+                not_a_server_error,
+                status_code_conformance,
+                content_type_conformance,
+                response_schema_conformance,
+            ),
+        )
+
+    try:
+        attempt()
+    except Exception as error:
+        broken.append(f"{operation.label}: {error}")
+    return broken

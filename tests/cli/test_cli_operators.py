@@ -1,0 +1,136 @@
+"""Commands of operators against a real daemon: nodes, the policy, and what may be asked of jobs that run."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gantree.testing.daemon import Daemon
+
+Gantree = Callable[..., Any]
+Complaints = Callable[[Any, str], list[str]]
+CLUSTER = """
+name: two
+tiers: [node]
+machines: {m2: {gpus: 2, gpu: H100-80GB}}
+nodes: [{names: "n[0-1]", machine: m2, labels: {pool: a}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with Daemon(tmp_path_factory.mktemp("operators") / "state", CLUSTER) as running:
+        yield running
+
+
+@pytest.fixture
+def daemon(started: Daemon, monkeypatch: pytest.MonkeyPatch) -> Daemon:
+    monkeypatch.setenv("GANTREE_STATE", str(started.state_dir))
+    return started
+
+
+def test_nodes_are_listed_cordoned_drained_labelled_and_opened_again(
+    gantree: Gantree, daemon: Daemon, complaints: Complaints
+) -> None:
+    cordoned = gantree("cordon", "n0", "n9", "--reason", "fan")
+    assert (cordoned.code, cordoned.out) == (1, "n0 is cordoned\n")
+    assert "there is no node n9" in cordoned.err
+    lines = [line.split() for line in gantree("nodes").out.splitlines()]
+    assert lines == [
+        ["NODE", "STATE", "GPUS", "FREE", "JOBS", "LABELS", "REASON"],
+        ["n0", "cordoned", "2", "-", "pool=a", "fan"],
+        ["n1", "ready", "2", "2", "pool=a"],
+    ]
+    drained = gantree("drain", "n1", "--deadline", "30m", "--json")
+    assert (drained.code, drained.json()) == (0, {"draining": ["n1"]})
+    assert complaints(drained.json(), "drain") == []
+    assert gantree("label", "n0", "pool-", "rack=7").out == "n0 is labelled\n"
+    listed = gantree("nodes", "--json").json()
+    assert complaints(listed, "nodes") == []
+    assert [row["state"] for row in listed["nodes"]] == ["cordoned", "drained"]
+    assert listed["nodes"][0]["labels"] == {"rack": "7"}
+    assert gantree("label", "n0", "pool=a", "rack-").code == 0
+    opened = gantree("uncordon", "n0", "n1", "--json")
+    assert opened.json() == {"uncordoned": ["n0", "n1"]}
+    assert complaints(opened.json(), "uncordon") == []
+
+
+def test_what_no_label_and_no_deadline_is_is_refused(gantree: Gantree, daemon: Daemon) -> None:
+    label = gantree("label", "n0", "pool")
+    assert label.code == 2
+    assert "KEY=VALUE" in label.err
+    deadline = gantree("drain", "n0", "--deadline", "soon")
+    assert deadline.code == 2
+    assert "--deadline: found 'soon'" in deadline.err
+    assert daemon.client.node("n0")["state"] == "ready"
+
+
+def test_jobs_that_wait_are_suspended_scaled_raised_and_resumed(
+    gantree: Gantree, daemon: Daemon, job_file: Callable[..., Path], complaints: Complaints
+) -> None:
+    gantree("submit", job_file("wide", 4, 2, elastic={"min": 3, "max": 6}))  # never starts
+    for words, key in (
+        (("suspend", "wide"), "suspended"),
+        (("resume", "wide"), "resumed"),
+        (("scale", "wide", "--members", "5"), "scaled"),
+        (("reprioritise", "wide", "--priority", "production"), "reprioritised"),
+    ):
+        asked = gantree(*words, "--json")
+        assert (asked.code, asked.json()) == (0, {key: ["wide"]})
+        assert complaints(asked.json(), words[0]) == []
+    row = daemon.client.job("wide")
+    assert (row["members"], row["priority"], row["held"]) == (5, 300, False)
+    refused = gantree("scale", "wide", "--members", "7")
+    assert refused.code == 2
+    assert "allowed for wide: 3, 4, 5, 6" in refused.err
+    twice = gantree("resume", "wide")
+    assert twice.code == 1
+    assert "wide is not held" in twice.err
+    assert gantree("reprioritise", "wide", "--priority", "12").out == "wide is reprioritised\n"
+    gantree("cancel", "wide")
+
+
+def test_the_policy_is_shown_checked_tried_applied_and_rolled_back(
+    gantree: Gantree, daemon: Daemon, tmp_path: Path, complaints: Complaints
+) -> None:
+    assert gantree("policy", "show").out.endswith("preset: gantree\n")
+    file = tmp_path / "two.yaml"
+    file.write_text("preset: fair\nqueues: [{name: a, weight: 2}]\n")
+    checked = gantree("policy", "check", file, "--json")
+    assert (checked.code, checked.json()) == (0, {"suits": True, "without_queue": {}})
+    assert complaints(checked.json(), "policy-check") == []
+    tried = gantree("policy", "apply", file, "--dry-run")
+    assert "+ queues.a.weight: 2\n" in tried.out
+    assert "Nothing would be decided otherwise now." in tried.out
+    assert (
+        complaints(gantree("policy", "apply", file, "--dry-run", "--json").json(), "policy-change")
+        == []
+    )
+    assert gantree("policy", "history", "--json").json() == {"versions": []}
+    applied = gantree("policy", "apply", file)
+    assert applied.code == 0
+    assert applied.out.startswith(f"version 1 ({file}")
+    adopted = gantree("policy", "apply", "gantree", "--json").json()
+    assert complaints(adopted, "policy-apply") == []
+    assert adopted["version"]["number"] == 2
+    assert gantree("policy", "rollback", "1", "--dry-run").code == 0
+    assert gantree("policy", "rollback", "1").out.startswith("version 3 (")
+    shown = gantree("policy", "show", "--json").json()
+    assert complaints(shown, "policy-show") == []
+    assert shown["text"] == file.read_text()
+    history = gantree("policy", "history", "--json").json()
+    assert complaints(history, "policy-history") == []
+    assert [row["number"] for row in history["versions"]] == [1, 2, 3]
+    assert gantree("policy", "show", "--version", "2").out.endswith("preset: gantree\n")
+
+
+def test_a_policy_that_does_not_suit_is_refused_with_its_line(
+    gantree: Gantree, daemon: Daemon, tmp_path: Path
+) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("preset: fair\nqueues:\n  - name: a\n    guarantee: {gpus: {any: 64}}\n")
+    for command in ("check", "apply"):
+        refused = gantree("policy", command, file)
+        assert refused.code == 2
+        assert "wrong.yaml:4" in refused.err

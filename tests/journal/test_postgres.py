@@ -1,0 +1,244 @@
+"""The PostgreSQL journal: the contracts, and what is particular to a server that several daemons share."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from gantree.journal.contract import Journal
+from gantree.journal.postgres import PostgresJournal, PostgresReader, _database
+from gantree.model.errors import BadInput, JournalError
+from gantree.testing.compaction_contract import CompactionContract
+from gantree.testing.journal_contract import JournalContract, led, tick
+from gantree.testing.leadership_contract import LeadershipContract
+from gantree.testing.postgres import Server
+
+
+class TestPostgres(JournalContract, LeadershipContract, CompactionContract):
+    @pytest.fixture(autouse=True)
+    def address(self, database_url: str) -> None:
+        self.url = database_url
+
+    def open(self, place: Path) -> Journal:
+        return PostgresJournal(self.url)
+
+
+def two(url: str) -> tuple[PostgresJournal, PostgresJournal]:
+    return PostgresJournal(url), PostgresJournal(url)
+
+
+def name_of(url: str) -> str:
+    """The database in a URL."""
+    return url.partition("@/")[2].partition("?")[0]
+
+
+def led_at_last(journal: Journal, holder: str) -> int:
+    """The epoch that begins as soon as the lease of another has run out."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        epoch = journal.lead(holder, 60)
+        if epoch is not None:
+            return epoch
+    raise AssertionError("the lease does not run out")
+
+
+def test_while_one_leads_no_other_does(database_url: str) -> None:
+    one, other = two(database_url)
+    epoch = one.lead("one", 600)
+    assert other.lead("other", 600) is None
+    assert one.lead("one", 600) is None, "not even the same one anew"
+    assert other.leader() == (epoch, "one")
+    one.resign(epoch or 0)
+    assert other.lead("other", 600) == 2
+    one.close()
+    other.close()
+
+
+def test_when_the_lease_has_run_out_another_leads_and_the_first_writes_nothing(
+    database_url: str,
+) -> None:
+    one, other = two(database_url)
+    old = one.lead("one", 0.3)
+    assert old == 1
+    one.append_inbox([tick(1)], old)
+    assert led_at_last(other, "other") == 2
+    with pytest.raises(JournalError, match="epoch 2 has begun, 1 is over"):
+        one.append_inbox([tick(2)], old)
+    assert not one.renew(old, 60)
+    assert len(other.read_inbox(0, 9)) == 1
+    one.close()
+    other.close()
+
+
+def test_a_lease_that_is_renewed_does_not_run_out(database_url: str) -> None:
+    one, other = two(database_url)
+    epoch = one.lead("one", 0.0) or 0
+    assert one.renew(epoch, 600)
+    assert other.lead("other", 600) is None
+    one.close()
+    other.close()
+
+
+def test_of_many_that_would_lead_at_once_exactly_one_does(database_url: str) -> None:
+    journals = [PostgresJournal(database_url) for _ in range(6)]
+    for turn in range(1, 6):
+        with ThreadPoolExecutor(len(journals)) as pool:
+            epochs = list(pool.map(lambda journal: journal.lead("x", 600), journals))
+        assert [epoch for epoch in epochs if epoch is not None] == [turn]
+        journals[0].resign(turn)
+    for journal in journals:
+        journal.close()
+
+
+def test_many_first_starts_at_once_make_one_journal(database_url: str) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        journals = list(pool.map(PostgresJournal, [database_url] * 6))
+    led(journals[0])
+    assert {journal.leader()[0] for journal in journals} == {1}
+    for journal in journals:
+        journal.close()
+
+
+def test_a_lease_is_renewed_while_a_long_turn_is_written(database_url: str) -> None:
+    journal = PostgresJournal(database_url)
+    epoch = journal.lead("one", 600) or 0
+    with journal._leading(epoch), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(journal.renew, epoch, 600).result(timeout=30)
+    journal.close()
+
+
+PAUSED = """
+import os, signal, sys
+from gantree.journal.postgres import PostgresJournal
+from gantree.model.errors import JournalError
+from gantree.testing.journal_contract import tick
+journal = PostgresJournal(sys.argv[1])
+epoch = journal.lead("paused", 0.5)
+journal.append_inbox([tick(1)], epoch)
+try:
+    with journal._leading(epoch) as connection:
+        connection.exec_driver_sql("DELETE FROM inbox")
+        os.kill(os.getpid(), signal.SIGSTOP)
+except JournalError as error:
+    print("in the transaction:", error)
+try:
+    journal.append_inbox([tick(2)], epoch)
+except JournalError as error:
+    print("after it:", error)
+print("renewed:", journal.renew(epoch, 60))
+"""
+
+
+def test_a_leader_that_is_paused_in_a_transaction_keeps_nobody_away_and_writes_nothing(
+    database_url: str,
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PAUSED, database_url], stdout=subprocess.PIPE, text=True
+    ) as paused:
+        os.waitid(os.P_PID, paused.pid, os.WSTOPPED)
+        other = PostgresJournal(database_url)
+        assert led_at_last(other, "other") == 2
+        paused.send_signal(signal.SIGCONT)
+        assert paused.stdout is not None
+        said = paused.stdout.read().splitlines()
+    assert [line.partition(":")[0] for line in said] == [
+        "in the transaction",
+        "after it",
+        "renewed",
+    ]
+    assert said[1].endswith("epoch 2 has begun, 1 is over")
+    assert said[2] == "renewed: False"
+    assert [entry.event.id for entry in other.read_inbox(0, 9)] == ["t1"]
+    other.close()
+
+
+def test_a_database_of_somebody_else_is_left_alone(postgres: Server, database_url: str) -> None:
+    postgres.execute("CREATE TABLE recipes (name TEXT)", name_of(database_url))
+    with pytest.raises(JournalError, match="no journal of gantree"):
+        PostgresJournal(database_url)
+    with psycopg.connect(database_url) as connection:
+        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        assert found.fetchall() == [("recipes",)]
+
+
+def test_a_schema_of_its_own_beside_others_is_enough(postgres: Server, database_url: str) -> None:
+    name = name_of(database_url)
+    postgres.execute("CREATE TABLE recipes (name TEXT)", name)
+    postgres.execute("CREATE SCHEMA gantree", name)
+    url = f"{database_url}&options=-csearch_path%3Dgantree"
+    journal = PostgresJournal(url)
+    journal.append_inbox([tick(1)], led(journal))
+    journal.close()
+    again = PostgresJournal(url)
+    assert len(again.read_inbox(0, 9)) == 1
+    again.close()
+
+
+def test_a_reader_makes_no_tables(database_url: str) -> None:
+    with pytest.raises(JournalError, match="holds no journal"):
+        PostgresReader(database_url)
+    with psycopg.connect(database_url) as connection:
+        found = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
+        assert found.fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://gantree:sesame@127.0.0.1:1/x",
+        "postgresql://gantree@127.0.0.1:1/x?password=sesame",
+        "postgresql://gantree:sesame@/x?host=/nowhere",
+        "postgresql://gantree:sesame@127.0.0.1:1/x?nonsense=sesame",
+        "postgresql://gantree:sesame@127.0.0.1:port/x",
+        "mysql://gantree:sesame@127.0.0.1:1/x",
+        "postgresql://gantree:sesame@127.0.0.1",
+        "gantree:sesame@127.0.0.1",
+    ],
+)
+def test_an_address_that_leads_nowhere_is_one_line_without_the_password(address: str) -> None:
+    with pytest.raises((JournalError, BadInput)) as caught:
+        PostgresJournal(address)
+    told = "".join(traceback.format_exception(caught.value))
+    assert "sesame" not in str(caught.value)
+    assert "sesame" not in told.replace(address, "")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_password_is_in_no_error_of_the_server(postgres: Server) -> None:
+    address = f"postgresql://nobody-here:sesame@/nothing?host={postgres.place}"
+    with pytest.raises(JournalError, match="postgresql://nobody-here@/nothing: ") as caught:
+        PostgresJournal(address)
+    assert "sesame" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_password_that_a_driver_repeats_is_taken_out() -> None:
+    database = _database(make_url("postgresql+psycopg://gantree:sesame@h/d"))
+    error = psycopg.OperationalError("no entry for gantree:sesame")
+    assert (
+        str(database.error(error)) == "journal postgresql://gantree@h/d: no entry for gantree:***"
+    )
+
+
+def test_a_session_that_the_server_ended_is_an_error_once_and_a_new_one_is_opened(
+    database_url: str,
+) -> None:
+    journal = PostgresJournal(database_url)
+    epoch = led(journal)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    with pytest.raises(JournalError, match="terminat"):
+        journal.append_inbox([tick(1)], epoch)
+    journal.append_inbox([tick(1)], epoch)
+    assert len(journal.read_inbox(0, 9)) == 1
+    journal.close()
