@@ -212,6 +212,8 @@ def test_the_command_line_asks_a_daemon_elsewhere(daemon: Daemon) -> None:
     refused = subprocess.run(command, env=plain, check=False, capture_output=True, text=True)
     assert refused.returncode == 1
     assert "a token is needed" in refused.stderr
+    exported = {**plain, "GANTREE_STATE": str(daemon.state_dir)}  # what is typed wins
+    assert subprocess.run(command, env=exported, check=False).returncode == 1
 
 
 @pytest.mark.parametrize("url", ["", "host:80", "ftp://h", "http://", "http://h:x", "http://h/?a"])

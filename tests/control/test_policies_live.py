@@ -211,6 +211,26 @@ def test_a_policy_that_suits_no_more_when_its_turn_comes_is_passed_over(
         assert controller.ledger.jobs["x"].phase == "running"
 
 
+def test_a_policy_that_breaks_the_switch_is_set_aside_and_the_old_one_rules_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with start(tmp_path, OPEN) as controller:
+        text = PolicyText(TWO_QUEUES, "p.yaml")
+        controller.intake.append([controller.policies.event(text, "", "late")])
+        controller.submit([job("j")], None, {})
+        with monkeypatch.context() as broken:
+            broken.setattr("gantree.control.policies.check_fit", _break)
+            controller.step()
+        (aside,) = controller.journal.all_set_aside()
+        assert "AssertionError: broken" in aside.error
+        assert "j" in controller.ledger.jobs
+        assert not controller.policy.queues
+
+
+def _break(*_: object) -> Policy:
+    raise AssertionError("broken")
+
+
 def test_a_policy_between_other_events_rules_what_comes_after_it(tmp_path: Path) -> None:
     with start(tmp_path, OPEN) as controller:
         before, after = (

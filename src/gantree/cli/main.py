@@ -106,6 +106,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def gantree(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -125,6 +126,9 @@ def gantree(
     """Schedule gangs of GPU processes onto a topology tree, and explain every decision."""
     if server is not None:
         os.environ["GANTREE_SERVER"] = server  # where `cli.daemon.client` looks; commands load late
+        typed = context.get_parameter_source("server")
+        if typed is not None and typed.name == "COMMANDLINE":  # wins over an exported directory
+            os.environ.pop("GANTREE_STATE", None)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

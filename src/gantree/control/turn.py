@@ -23,7 +23,7 @@ from gantree.control.ports import ClusterPort
 from gantree.control.turn_watch import STANDING, Moment, TurnWatch, causes_of
 from gantree.core.scheduler import Decision, Scheduler
 from gantree.journal.contract import InboxEntry, Journal
-from gantree.model.errors import GantreeError
+from gantree.model.errors import GantreeError, JournalError
 from gantree.model.events import PolicySubmitted
 from gantree.model.orders import Order
 
@@ -106,13 +106,16 @@ class Turns:
 
     def _decide(self, batch: Sequence[InboxEntry]) -> Decision | None:
         """The decision, or None after a bug; a batch of one is then set aside."""
-        scheduler = self._ruling(batch)
-        if scheduler is None:
-            return Decision((), (), self.scheduler.wake_at())
-        self._scheduler = scheduler
         with self._watch.deciding(batch):
             try:
+                scheduler = self._ruling(batch)
+                if scheduler is None:
+                    return Decision((), (), self.scheduler.wake_at())
+                self._scheduler = scheduler
                 return scheduler.handle([entry.event for entry in batch])
+            except JournalError:  # the world's fault, and not this batch's
+                self._scheduler = None
+                raise
             except Exception as error:
                 self._scheduler = None
                 log.exception("the scheduler failed on a batch of %d events", len(batch))
