@@ -117,6 +117,8 @@ def test_a_queue_that_starts_later_in_the_shared_cluster_than_alone_is_counted(t
     # alone: starts at 10 and 60; shared: both at 100, so 90 s and 40 s later
     assert (promise.jobs, promise.late, promise.worst_s) == (2, 1, 30)
     assert (promise.mean_wait_alone_s, promise.mean_wait_shared_s) == (20, 85)
+    nothing = held_against(shared.jobs, trace, Policy(), "a", 0, grace_s=60)
+    assert (nothing.jobs, nothing.late) == (0, 0)  # who owns no cell is promised nothing
 
 
 def test_figures_are_told_for_each_queue_and_as_a_line(topo: Path) -> None:

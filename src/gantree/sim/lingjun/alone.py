@@ -49,11 +49,8 @@ def held_against(
     gpus: int,
     grace_s: float,
 ) -> Promise:
-    """Run a queue alone, and hold the rows of the shared run against it."""
-    rows = [row for row in trace if row.queue == queue]
-    alone = simulate(
-        private_cluster(gpus), rows, replace(policy, queues=()), jobs=known_gang_of
-    ).jobs
+    """Run a queue alone, and hold the rows of the shared run against it. A queue that owns nothing is promised nothing."""
+    alone = _alone([row for row in trace if row.queue == queue], policy, gpus) if gpus else ()
     shared_of_job = {row.job_id: row for row in shared}
     could = [row for row in alone if row.wait_s is not None]
     late_by_s = [_late_by_s(row, shared_of_job[row.job_id]) - grace_s for row in could]
@@ -67,6 +64,12 @@ def held_against(
         _mean([row.wait_s for row in could]),
         _mean(shared_waits_s),
     )
+
+
+def _alone(rows: Sequence[TraceJob], policy: Policy, gpus: int) -> Sequence[JobRow]:
+    return simulate(
+        private_cluster(gpus), rows, replace(policy, queues=()), jobs=known_gang_of
+    ).jobs
 
 
 def _late_by_s(alone: JobRow, shared: JobRow) -> float:
