@@ -11,6 +11,7 @@ from gantree.model.events import NodeLost
 from gantree.model.facts import ClaimDropped, GangPlaced, GangPreempted, RoomClaimed
 from gantree.model.jobs import Checkpoint, Job, Role, Shape
 from gantree.model.phases import Phase
+from gantree.model.verdicts import Gate
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
@@ -90,6 +91,34 @@ def test_a_gang_does_not_go_home_over_one_of_its_queue_that_would_stop_it_again(
     play(stage)
     assert stage.phases() == {"hi": "running", "lo": "pending"}
     assert preemptions(stage) == []
+
+
+@pytest.mark.parametrize("limited", [{"limit": {"gpus": 4}}, {"most_running": 1}])
+@pytest.mark.parametrize("overtake", ["none", "promised"])
+def test_a_job_does_not_go_home_above_the_limit_of_its_queue(
+    limited: dict[str, Any], overtake: Literal["none", "promised"]
+) -> None:
+    queue = replace(TWO_NODES, **limited)
+    stage = Stage(site(3), Policy(queues=(queue,), backfill=Backfill(overtake=overtake)))
+    large = of("a", "large", 2) if "limit" in limited else of("a", "large", 9)
+    submitted(stage, of("a", "one"), of("a", "two"), large)
+    assert stage.phases() == {"one": "running", "two": "pending", "large": "pending"}
+    told = why(stage.scheduler.ledger, "two", stage.now)
+    assert told.refused is not None
+    assert told.refused.gate is Gate.LIMIT
+    stage.ended("one", 0)
+    assert stage.phase("two") is Phase.STARTING
+
+
+def test_who_runs_at_home_only_is_told_of_the_limit_of_its_queue() -> None:
+    queue = replace(TWO_NODES, limit={"gpus": 4})
+    stage = Stage(site(3), Policy(queues=(queue,)))
+    submitted(stage, of("a", "one"), forever("a", "two", 1), forever("a", "large", 2))
+    refused = [why(stage.scheduler.ledger, name, stage.now).refused for name in ("two", "large")]
+    assert [(each.gate, each.never) for each in refused if each] == [
+        (Gate.LIMIT, False),
+        (Gate.LIMIT, True),
+    ]
 
 
 @pytest.mark.parametrize(

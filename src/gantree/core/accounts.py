@@ -23,6 +23,8 @@ from gantree.policy.runtimes import Runtimes
 from gantree.policy.share import Shares
 from gantree.topology.fabric import Fabric
 
+Has = tuple[int, Amounts]
+"""A node of the queue tree, and what a job of it counts for."""
 STEPS_OF_A_DOUBLING = 2
 """Guesses of a run time are rounded up to so many steps a doubling, so that jobs of alike guesses share a line."""
 
@@ -223,18 +225,7 @@ class Accounts:
         Whoever has a claim counts as if it ran already, but for those whose claims give way to the job. A claimant that
         may not borrow must still be owed what it claims beside the job: else its room would come free in vain.
         """
-        without: list[str] = list(gone)
-        beside: list[tuple[int, Amounts]] = []
-        owed: list[tuple[int, Amounts]] = []
-        for job, (other, claimed) in self._claims.items():
-            if other is state or self.overrules(state, other):
-                continue
-            if self.quota.holds(job) and job not in without:
-                without.append(job)
-                beside.append((other.queue, _larger(claimed, self._held_by(other))))
-            else:
-                beside.append((other.queue, claimed))
-                owed += beside[-1:] if not other.spec.preemptible else []
+        without, beside, owed = self._counted(state, gone)
         may_borrow = state.spec.preemptible
         answer = self.quota.room_without(state.queue, amounts, without, may_borrow, beside)
         if answer.state == "borrowed":
@@ -244,6 +235,29 @@ class Accounts:
                 if self.quota.room_without(*claim, without, False, rest).refused:
                     return self._must_not_borrow(state, amounts, without, beside)
         return answer
+
+    def limits(self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()) -> Admission:
+        """As `admission`, asking limits only: what goes home is owed whatever else the queue has."""
+        without, beside, _ = self._counted(state, gone)
+        return self.quota.limits_without(state.queue, amounts, without, beside)
+
+    def _counted(
+        self, state: JobState, gone: Iterable[str]
+    ) -> tuple[list[str], list[Has], list[Has]]:
+        """Who does not count where a job asks; who counts for a claim; which of these must be owed what they claim."""
+        without: list[str] = list(gone)
+        beside: list[Has] = []
+        owed: list[Has] = []
+        for job, (other, claimed) in self._claims.items():
+            if other is state or self.overrules(state, other):
+                continue
+            if self.quota.holds(job) and job not in without:
+                without.append(job)
+                beside.append((other.queue, _larger(claimed, self._held_by(other))))
+            else:
+                beside.append((other.queue, claimed))
+                owed += beside[-1:] if not other.spec.preemptible else []
+        return without, beside, owed
 
     def _must_not_borrow(
         self,

@@ -137,7 +137,8 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
 def _never_starts(ledger: Ledger, state: JobState) -> bool:
     """Whether a waiting job starts in none of its ways, whoever ends."""
     if only_at_home(ledger, state):
-        return never_at_home(ledger, state)
+        limits = ledger.accounts.limits(state, ledger.accounts.asked(state))
+        return limits.never or never_at_home(ledger, state)
     if no_way(ledger, state.spec) is not None:
         return True
     for way, admission in answers(ledger, state):
@@ -263,6 +264,9 @@ class _No:
 def _first_no(ledger: Ledger, state: JobState, now: float) -> _No | None:
     """What says no to a gang, before anybody is looked for who might make way; None if it would start."""
     if only_at_home(ledger, state):
+        limits = ledger.accounts.limits(state, ledger.accounts.asked(state))
+        if limits.refused:
+            return _No(_refused_by_queue(limits))
         refused = refused_at_home(ledger, state, now)
         return None if refused is None else _No(refused)
     closed = no_way(ledger, state.spec)

@@ -131,7 +131,9 @@ class Homes:
 
     def _closes(self, ledger: Ledger, queue: str, state: JobState) -> bool:
         """Whether nobody of the queue passes a job that cannot go home now: not where it never can."""
-        return self._policy.backfill.overtake == "none" and self.may_ever(ledger, queue, state)
+        if self._policy.backfill.overtake != "none" or not self.may_ever(ledger, queue, state):
+            return False
+        return not ledger.accounts.limits(state, ledger.accounts.asked(state)).never
 
     def may_ever(self, ledger: Ledger, queue: str, state: JobState) -> bool:
         """Whether the empty private cluster of a queue would hold a job."""
@@ -191,7 +193,18 @@ class Homes:
         return plan is not None
 
     def plan(self, ledger: Ledger, queue: str, state: JobState, now: float) -> HomePlan | None:
-        """A place at home for a job; None where there is none, or none without somebody who could stop it in turn."""
+        """A place at home for a job; None where there is none, or none without somebody who could stop it in turn.
+
+        The limits of its queue hold at home, too.
+        """
+        plan = self._place(ledger, queue, state, now)
+        if plan is None:
+            return None
+        gone = [owner for owner in (state.job, *plan.evict) if owner in ledger.holding]
+        amounts = ledger.accounts.held(plan.placement)
+        return None if ledger.accounts.limits(state, amounts, gone).refused else plan
+
+    def _place(self, ledger: Ledger, queue: str, state: JobState, now: float) -> HomePlan | None:
         without = () if state.phase is Phase.PENDING else (state.job,)
         plan = home(self._view(ledger, now, without), queue, state.present, self._taste)
         if plan is None or not self._kept(ledger, state, plan.evict, now):

@@ -15,6 +15,7 @@ that borrowed would help.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -100,18 +101,39 @@ class Quota:
 
         beside: (node, amounts) of jobs that do not run yet and count as if they did.
         """
-        gone = [self._jobs.holding(owner) for owner in dict.fromkeys(owners)]
-        come = [Holding(self._path(each), self._parts(has), ()) for each, has in beside]
-        for holding in gone:
+        with self._as_if(owners, beside):
+            return self.room(node, amounts, may_borrow)
+
+    def limits_without(
+        self,
+        node: int,
+        amounts: Amounts,
+        owners: Iterable[str],
+        beside: Iterable[tuple[int, Amounts]] = (),
+    ) -> Admission:
+        """As `room_without`, asking limits only: what the job is guaranteed, or would borrow, is no matter."""
+        path, parts = self._path(node), self._parts(amounts)
+        never = self._too_large(path, parts, owed=True, ever=True)
+        with self._as_if(owners, beside):
+            now = self._too_many_running(path) or self._too_large(
+                path, parts, owed=True, ever=False
+            )
+        return never or now or OWED
+
+    @contextmanager
+    def _as_if(self, gone: Iterable[str], come: Iterable[tuple[int, Amounts]]) -> Iterator[None]:
+        """Count these running jobs out, and these in, for a while."""
+        out = [self._jobs.holding(owner) for owner in dict.fromkeys(gone)]
+        beside = [Holding(self._path(each), self._parts(has), ()) for each, has in come]
+        for holding in out:
             self._count_out(holding)
-        for holding in come:
+        for holding in beside:
             self._count(holding)
-        answer = self.room(node, amounts, may_borrow)
-        for holding in reversed(come):
+        yield
+        for holding in reversed(beside):
             self._count_out(holding)
-        for holding in reversed(gone):
+        for holding in reversed(out):
             self._count(holding)
-        return answer
 
     def take(self, node: int, owner: str, amounts: Amounts, rank: Any) -> None:
         """Count a job of a node that holds these amounts from now on. It must not be counted yet."""
@@ -245,10 +267,9 @@ class Quota:
         """The answer beside all that runs, or beside nothing where ever."""
         borrowed_of_part = [book.borrowed(path, amount, ever) for book, amount in parts]
         owed = not any(borrowed_of_part)
-        for book, amount in parts:
-            over = book.over_limit(path, amount, ever)
-            if over is not None:
-                return self._refused(Gate.LIMIT, book, over, amount, path, owed, ever)
+        over_limit = self._too_large(path, parts, owed, ever)
+        if over_limit is not None:
+            return over_limit
         if not (owed or may_borrow):
             return self._not_owed(path, parts, borrowed_of_part, ever)
         for book, amount in parts:
@@ -256,6 +277,15 @@ class Quota:
             if drawn is not None:
                 return self._refused(Gate.QUOTA, book, drawn, amount, path, owed, ever)
         return OWED if owed else BORROWED
+
+    def _too_large(
+        self, path: tuple[int, ...], parts: Parts, owed: bool, ever: bool
+    ) -> Admission | None:
+        for book, amount in parts:
+            over = book.over_limit(path, amount, ever)
+            if over is not None:
+                return self._refused(Gate.LIMIT, book, over, amount, path, owed, ever)
+        return None
 
     def _refused(
         self,

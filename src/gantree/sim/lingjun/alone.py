@@ -49,7 +49,7 @@ def held_against(
     gpus: int,
     grace_s: float,
 ) -> Promise:
-    """Run a queue alone, and hold the rows of the shared run against it. A queue that owns nothing is promised nothing."""
+    """Run a queue alone, and hold the rows of the shared run against it. Who owns nothing is promised nothing."""
     alone = _alone([row for row in trace if row.queue == queue], policy, gpus) if gpus else ()
     shared_of_job = {row.job_id: row for row in shared}
     could = [row for row in alone if row.wait_s is not None]
