@@ -3,11 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import permutations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import Phase as Stages
 from hypothesis import strategies as st
 
+from gantree.core.explain import why
 from gantree.model.facts import (
     AttemptEnded,
     ClaimDropped,
@@ -188,3 +191,49 @@ def test_a_job_that_must_be_owed_is_not_kept_from_its_claim_by_one_of_its_queue_
     assert life.stage.phases() == {"first": "running", "other": "running", "owed": "running"}
     stops = [fact.job for fact in life.stage.facts if isinstance(fact, GangPreempted)]
     assert stops == ["first"]
+
+
+def in_turn(order: Sequence[str], rules: Policy) -> Life:
+    """Three jobs of which each may stop another: w stops v, which borrows; v stops y of its queue; y is owed a GPU."""
+    queues = (QueueRule("s", guarantee={"gpus": 1}), QueueRule("e"))
+    life = Life(cluster(leaves=1, nodes=1, gpus=4), replace(rules, queues=queues))
+    jobs = {
+        "w": replace(job("w", gpus=4, priority="serving"), queue="e"),
+        "v": replace(job("v", gpus=4, priority="production"), queue="s"),
+        "y": replace(job("y", gpus=1, priority="batch"), queue="s"),
+    }
+    for name in order:
+        life.submit(jobs[name])
+        life.pause(1.0)
+    life.quiet()
+    return life
+
+
+@pytest.mark.parametrize("order", list(permutations("wvy")))
+@pytest.mark.parametrize(
+    "rules",
+    [
+        Policy(backfill=Backfill("any")),
+        Policy(backfill=Backfill("any"), order=("smallest", "arrival")),
+        Policy(backfill=Backfill("any"), preemption=Preemption(by="order")),
+    ],
+)
+def test_three_that_may_stop_each_other_do_not_go_round(
+    order: Sequence[str], rules: Policy
+) -> None:
+    life = in_turn(order, rules)
+    stops = Counter(fact.job for fact in life.stage.facts if isinstance(fact, GangPreempted))
+    assert max(stops.values(), default=0) <= 1
+    assert "running" in life.stage.phases().values()
+
+
+def test_who_would_stop_in_vain_is_told_so_and_starts_when_the_spoiler_is_gone() -> None:
+    life = in_turn("vyw", Policy(backfill=Backfill("any")))
+    assert life.stage.phases() == {"v": "running", "y": "pending", "w": "pending"}
+    told = why(life.stage.scheduler.ledger, "w", life.stage.now)
+    assert told.sentence.endswith(
+        "To stop v would be in vain: y is owed that room, and would stop it in turn."
+    )
+    life.stage.cancel("y")
+    assert life.quiet() == 1
+    assert life.stage.phases() == {"v": "pending", "y": "cancelled", "w": "running"}

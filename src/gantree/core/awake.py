@@ -27,6 +27,7 @@ from gantree.core.guests import any_cells, only_at_home
 from gantree.core.holds import Passing
 from gantree.core.ledger import Ledger
 from gantree.core.over import Over
+from gantree.core.room import NoRoom
 from gantree.core.state import JobState
 from gantree.core.waiting import eligible
 from gantree.core.wakes import Wakes, last_of_lines
@@ -42,7 +43,8 @@ class Awake:
     _refused holds what found no place (signature, and which reserved room it might use), true while room_version stays;
     _retry_at holds from which position of a line on, and for which jobs that were told a start, no room can be made,
     true while that does not grow and until that moment in seconds (None: whenever; where gangs are spared for a time,
-    each that is placed brings a new one); _quiet the queues in whose fronts nobody can have room made, in the same way.
+    each that is placed brings a new one), and whether it is firm: else they are asked with every event; _quiet the
+    queues in whose fronts nobody can have room made, in the same way.
     _front_of_queue are those of whom a walk was told that somebody might make room for them. _settled is what was true
     when all had their answers, _settled_at how many changes of queues there had been, when that was, and until when it
     holds: while it does, only queues that have changed are looked at.
@@ -61,7 +63,7 @@ class Awake:
         self._came_of_line: dict[Line, Position] = {}
         self._versions = (-1, -1, -1)
         self._refused: set[Hashable] = set()
-        self._retry_at: dict[Line | str, tuple[Position, float | None]] = {}
+        self._retry_at: dict[Line | str, tuple[Position, float | None, bool]] = {}
         self._front_of_queue: dict[int, frozenset[Standing]] = {}
         self._settled: tuple[object, ...] = ()
         self._settled_at = (0, 0.0, 0.0)
@@ -89,7 +91,9 @@ class Awake:
         ledger = draft.ledger
         self._settled = self._state(ledger)
         later = (moment for moment in self.moments(ledger) if moment > draft.now)
-        self._settled_at = (ledger.lines.changes, draft.now, min(later, default=inf))
+        firm = all(firm for _, _, firm in self._retry_at.values())
+        until = min(later, default=inf) if firm else draft.now
+        self._settled_at = (ledger.lines.changes, draft.now, until)
 
     def _is_settled(self, draft: Draft) -> bool:
         """Whether none of those who waited at the last decision could get another answer than then."""
@@ -127,7 +131,7 @@ class Awake:
     def moments(self, ledger: Ledger) -> Iterable[float]:
         """Moments at which time alone could change an answer."""
         self.forget_outdated(ledger)
-        for asked, (_, moment) in self._retry_at.items():
+        for asked, (_, moment, _) in self._retry_at.items():
             stands = asked in (ledger.bookings if isinstance(asked, str) else ledger.lines)
             if moment is not None and stands:
                 yield moment
@@ -238,7 +242,7 @@ class Awake:
     def _moments_of(self, ledger: Ledger, front: Iterable[Standing], now: float) -> Iterable[float]:
         """Later moments at which somebody of a front is to be asked again."""
         for each in front:
-            _, moment = self._retry_at.get(_asked_as(ledger, each), (None, None))
+            _, moment, _ = self._retry_at.get(_asked_as(ledger, each), (None, None, True))
             if moment is not None:
                 yield moment
             not_before = ledger.jobs[each.position.job].not_before
@@ -299,7 +303,8 @@ class Awake:
         """The same for one of whose line somebody is in the front of its queue."""
         asked = self._retry_at.get(_asked_as(ledger, standing))
         if asked is not None and asked[0] <= standing.position:
-            return asked[1] is not None and asked[1] <= now
+            _, moment, firm = asked
+            return not firm or (moment is not None and moment <= now)
         return self._freeable.may_make_room(ledger, standing.line, self._wakes, self._over, now)
 
     def may_ever_start(self, ledger: Ledger, state: JobState) -> bool:
@@ -343,10 +348,16 @@ class Awake:
         self._learned += 1
         self._over.refused(ledger, line)
 
-    def no_room(self, ledger: Ledger, standing: Standing, retry_at: float | None) -> None:
-        """Nobody makes room for a job, nor for those behind it in its line, until a moment at least."""
+    def no_room(self, ledger: Ledger, standing: Standing, refusals: Sequence[NoRoom]) -> None:
+        """Nobody makes room for a job in any of its ways, nor for those behind it in its line."""
         self._learned += 1
-        self._retry_at[_asked_as(ledger, standing)] = (standing.position, retry_at)
+        moments = (each.later for each in refusals if each.later is not None)
+        firm = all(each.firm for each in refusals)
+        self._retry_at[_asked_as(ledger, standing)] = (
+            standing.position,
+            min(moments, default=None),
+            firm,
+        )
 
     def _key(self, ledger: Ledger, state: JobState, now: float) -> Hashable:
         """What the answer of a search depends on beside the occupancy: who may never leave keeps clear of cells."""

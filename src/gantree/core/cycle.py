@@ -35,7 +35,7 @@ from gantree.core.homes import Homes
 from gantree.core.ledger import CLAIM, Ledger
 from gantree.core.lifecycle import start
 from gantree.core.moves import move_as_requested
-from gantree.core.room import make_room
+from gantree.core.room import NoRoom, make_room
 from gantree.core.state import Claim, JobState
 from gantree.core.waiting import eligible, in_order
 from gantree.core.wanted import Wanted
@@ -236,16 +236,15 @@ class Cycle:
                 self._awake.over(ledger, line)
         standing = Standing(state.position, line)
         if self._awake.may_make_room(ledger, standing, draft.now):
-            moments: list[float | None] = []
+            refusals: list[NoRoom] = []
             for way, admission in ways:
                 if not admission.never:
                     wanted = Wanted.of(ledger, state, way, admission)
-                    made, retry_at = make_room(draft, wanted, self._taste)
-                    if made:
+                    refusal = make_room(draft, wanted, self._taste)
+                    if refusal is None:
                         return
-                    moments.append(retry_at)
-            later = [moment for moment in moments if moment is not None]
-            self._awake.no_room(ledger, standing, min(later, default=None))
+                    refusals.append(refusal)
+            self._awake.no_room(ledger, standing, refusals)
 
     def _place(self, draft: Draft, state: JobState, way: Job) -> bool:
         """Start a job if it has a place now that its queue admits."""

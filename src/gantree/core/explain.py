@@ -13,6 +13,7 @@ from gantree.core.explain_nodes import cordoned_for, staying_on
 from gantree.core.guests import only_at_home
 from gantree.core.holds import lifted, passed_by
 from gantree.core.homes import lost_cells, never_at_home, refused_at_home
+from gantree.core.lasting import spoilers_of
 from gantree.core.ledger import Ledger
 from gantree.core.rights import MIN_RUN, stoppable_at
 from gantree.core.state import JobState
@@ -27,7 +28,7 @@ from gantree.model.verdicts import Gate, Refused, Shortage
 from gantree.placement.elastic import placed_elastically
 from gantree.placement.search import fits, place
 from gantree.placement.taste import DEFAULT
-from gantree.planning.preempt import why_not
+from gantree.planning.preempt import plan_preemption, why_not
 from gantree.policy.admission import Admission
 from gantree.text.words import plural
 from gantree.topology.occupancy import Occupancy
@@ -295,8 +296,11 @@ def _refusal(
     if no.admission is None:
         return no.refused, ()
     if no.admission.refused:
-        return _beyond_quota(ledger, state, no.admission, now)
-    return _beyond_room(ledger, state, no.admission, no.refused, now)
+        refused, in_the_way = _beyond_quota(ledger, state, no.admission, now)
+    else:
+        refused, in_the_way = _beyond_room(ledger, state, no.admission, no.refused, now)
+    in_vain = "" if in_the_way or refused.never else _in_vain(ledger, state, no.admission, now)
+    return replace(refused, sentence=f"{refused.sentence}{in_vain}"), in_the_way
 
 
 def _beyond_quota(
@@ -399,6 +403,18 @@ def _in_the_way(
     asked = whom_to_ask(ledger, wanted, now, everybody=True)
     forbidden = why_not(room_to_come(ledger, state), state.spec, asked.victims, asked.forbidden)
     return tuple((each.victim.owner, each.because) for each in forbidden)
+
+
+def _in_vain(ledger: Ledger, state: JobState, admission: Admission, now: float) -> str:
+    """A further sentence for a gang for which others could be stopped, and are not as it would not stay; "" else."""
+    wanted, later = Wanted.of(ledger, state, state.spec, admission), room_to_come(ledger, state)
+    victims = whom_to_ask(ledger, wanted, now).victims
+    plan = plan_preemption(later, state.spec, victims) if victims else None
+    spoilers = spoilers_of(ledger, wanted, plan, later, now) if plan is not None else []
+    if plan is None or not spoilers:
+        return ""
+    stopped = ", ".join(victim.owner for victim in plan.victims)
+    return f" To stop {stopped} would be in vain: {spoilers[0].job} is owed that room, and would stop it in turn."
 
 
 def _would_be_stopped(ledger: Ledger, state: JobState) -> bool:

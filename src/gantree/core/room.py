@@ -23,6 +23,7 @@ to whom, `core.rights`.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import inf
 
 import numpy as np
@@ -30,6 +31,7 @@ import numpy as np
 from gantree.core.draft import Draft
 from gantree.core.guests import any_cells, book_of, only_at_home, seen, spares_cells
 from gantree.core.holds import lifted, passed_by
+from gantree.core.lasting import spoilers_of, without_spoilt
 from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import save_then_stop, start
 from gantree.core.rights import (
@@ -57,31 +59,66 @@ ASK_AGAIN_S, ASK_AGAIN_SHARE = 60.0, 0.125
 """Moves that do not gain yet are planned again after so many seconds, or so much of the wait so far, at the soonest."""
 
 
-def make_room(draft: Draft, wanted: Wanted, taste: Taste) -> tuple[bool, float | None]:
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """Nobody makes room for a gang now. later is the next moment, in seconds, at which one more gang may be stopped, or
+    moving some may gain; None: no such moment. firm: no event changes that but what frees room or lets more be freed.
+    """
+
+    later: float | None = None
+    firm: bool = True
+
+
+def make_room(draft: Draft, wanted: Wanted, taste: Taste) -> NoRoom | None:
     """Claim room for a gang and ask those who hold it to give it up; start at once where nobody must be asked.
 
-    Returns whether that was possible; if not, the next moment, in seconds, at which one more gang may be stopped, or
-    moving some may gain.
+    Returns None where that was possible.
     """
     ledger, moves_at = draft.ledger, inf
     if only_at_home(ledger, wanted.state):
-        return False, None
+        return NoRoom()
     later = room_to_come(ledger, wanted.state)
     if _admitted(wanted):
         if _shrink(draft, wanted, later, taste):
-            return True, None
+            return None
         moves_at = _move(draft, wanted, later, taste)
         if moves_at <= draft.now:
-            return True, None
+            return None
+    return _stop_others(draft, wanted, later, moves_at, taste)
+
+
+def _stop_others(
+    draft: Draft, wanted: Wanted, later: Occupancy, moves_at: float, taste: Taste
+) -> NoRoom | None:
+    """Stop gangs for one, and claim their room; moves_at is when moving some may gain."""
+    ledger = draft.ledger
     asked = whom_to_ask(ledger, wanted, draft.now)
-    plan = _planned(ledger, wanted, later, asked.victims, taste)
-    if plan is None:
+    plan, was_in_vain = _lasting(ledger, wanted, later, asked.victims, taste, draft.now)
+    if plan is None:  # who spoils it may go for many a cause
         moment = min(inf if asked.later is None else asked.later, moves_at)
-        return False, None if moment == inf else moment
+        return NoRoom(None if moment == inf else moment, firm=not was_in_vain)
     if not _is_in_time(draft, wanted, plan.placement, [victim.owner for victim in plan.victims]):
-        return False, ledger.bookings[wanted.state.job].starts_at
+        return NoRoom(ledger.bookings[wanted.state.job].starts_at)
     _stop_for(draft, wanted, plan, taste)
-    return True, None
+    return None
+
+
+def _lasting(
+    ledger: Ledger,
+    wanted: Wanted,
+    later: Occupancy,
+    victims: Sequence[Victim],
+    taste: Taste,
+    now: float,
+) -> tuple[Plan | None, bool]:
+    """Whom to stop so that the gang stays, None where that is nobody; and whether somebody would be stopped in vain."""
+    was_in_vain = False
+    while True:
+        plan = _planned(ledger, wanted, later, victims, taste)
+        spoilers = [] if plan is None else spoilers_of(ledger, wanted, plan, later, now)
+        if not spoilers:
+            return plan, was_in_vain
+        victims, was_in_vain = without_spoilt(ledger, victims, spoilers), True
 
 
 def _planned(
