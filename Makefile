@@ -51,7 +51,7 @@ imports: $(VENV)/.ready  ## Floors: who may import whom (import-linter)
 
 .PHONY: unit
 unit: $(VENV)/.ready  ## Tests (pytest on all cores; ends with how many passed and were skipped)
-	$(PY) -m pytest -n auto
+	$(PY) -m pytest -n auto --dist loadfile
 
 .PHONY: demo
 demo: $(VENV)/.ready  ## A gang trains, yields to an urgent job, resumes; checks itself
@@ -75,6 +75,10 @@ fuzz: $(VENV)/.ready  ## Fuzz every reader of topologies, led by coverage; EACH=
 .PHONY: api-fuzz
 api-fuzz: $(VENV)/.ready  ## Send the daemon whatever its OpenAPI allows; EACH=200 requests an operation
 	GANTREE_API_EXAMPLES=$(or $(EACH),200) $(PY) -m pytest -q tests/api/test_openapi.py
+
+.PHONY: screenshots
+screenshots: $(VENV)/.ready  ## Take the pictures of the documentation anew (needs Chromium)
+	$(PY) tests/web/screenshots.py
 
 .PHONY: lock
 lock: $(VENV)/.uv  ## Re-make requirements/*.txt; UPGRADE=1 moves to the newest versions

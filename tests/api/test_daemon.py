@@ -217,7 +217,8 @@ def test_an_urgent_job_takes_the_place_and_gives_it_back(daemon: Daemon, client:
     )
     saving = "checkpoint: {signal: SIGUSR1, grace: 20s}"
     training = submit(client, job_text("training", train, members=2, gpus=8, more=saving))
-    daemon.wait(training, until="running")
+    for rank in (0, 1):  # once it has printed, its trap is set
+        assert next(client.logs(training, rank=rank, follow=True)) == b"attempt 1\n"
     urgent = submit(client, job_text("urgent", "sleep 0.3", gpus=8, more="priority: serving"))
     assert daemon.wait(urgent)["phase"] == "succeeded"
     ended = daemon.wait(training)
@@ -328,8 +329,9 @@ def test_a_daemon_whose_output_nobody_reads_goes_on(tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
     code = (
         "import sys; from pathlib import Path; from gantree.api.daemon import run_daemon\n"
+        "from gantree.api.settings import Settings\n"
         "here = Path(sys.argv[1])\n"
-        "run_daemon(here / 'state', (here / 'cluster.yaml').read_text(), 'cluster.yaml')"
+        "run_daemon(Settings(here / 'state', (here / 'cluster.yaml').read_text()))"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)],

@@ -134,3 +134,17 @@ def test_an_attempt_that_has_not_begun_is_waited_for(tmp_path: Path) -> None:
         return printed
 
     assert asyncio.run(scene()) == b"second\n"
+
+
+def test_many_ranks_share_a_chunk(tmp_path: Path) -> None:
+    for rank in range(32):
+        (tmp_path / str(rank)).write_bytes(b"line\n" * 100_000)
+
+    async def largest() -> int:
+        async def at_once() -> bool:
+            return True
+
+        logs = rank_logs(lambda each: tmp_path / str(each), 32, None)
+        return max([len(chunk) async for chunk in stream_attempt(logs, at_once)])
+
+    assert asyncio.run(largest()) <= 3 * CHUNK_BYTES  # with the prefixes

@@ -27,8 +27,10 @@ EXAMPLES = int(os.environ.get("GANTREE_API_EXAMPLES", "4"))
 """Requests for each operation; `make api-fuzz` makes more."""
 FOR_EVER = {"follow", "wait_s"}
 """Parameters that keep an answer open; the generated requests leave them alone."""
-NO_METHOD = {("GET", "/metrics"), ("GET", "/healthz"), ("GET", "/readyz")}
-"""Asked by programs that watch, which bring clients of their own."""
+NO_METHOD = {
+    ("GET", "/metrics"), ("GET", "/healthz"), ("GET", "/readyz"), ("POST", "/v1/session"),
+}  # fmt: skip
+"""Asked by programs that watch, and by browsers, which bring clients of their own."""
 CLUSTER = """
 name: one
 tiers: [node]
@@ -52,7 +54,7 @@ def described(daemon: Daemon) -> dict[str, Any]:
 
 
 def methods_of(kind: type) -> set[str]:
-    own = {"ask", "stream", "close", "state_dir"}
+    own = {"ask", "stream", "close", "state_dir", "target"}
     return {name for name in vars(kind) if not name.startswith("_")} - own
 
 

@@ -24,11 +24,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from gantree.api.daemon import run_daemon
+from gantree.api.settings import Settings
 from gantree.policy.rules import Policy, TimeSharing
 text = Path(sys.argv[2]).read_text() if len(sys.argv) > 2 else None
 rules = TimeSharing(("notebook",), {QUANTUM_S})
 policy = Policy(priorities={{"notebook": 150, "batch": 200}}, time_sharing=rules)
-run_daemon(Path(sys.argv[1]), text, "cluster.yaml", policy)
+run_daemon(Settings(Path(sys.argv[1]), text, policy=policy))
 """
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gantree.api.access import EVERYTHING, Caller
+from gantree.api.routes.logs import _job_of_log
 from gantree.control.controller import Controller
 from gantree.core.explain import why
 from gantree.journal.sqlite import SqliteJournal
@@ -162,3 +164,14 @@ def test_what_cannot_be_said_of_a_node_is_refused(controller: Controller) -> Non
     with pytest.raises(BadInput, match="found no value"):
         nodes.label("n0", {"pool": ""})
     assert nodes.uncordon("n0") == "n0"
+
+
+def test_the_output_of_all_ranks_is_there_after_a_gang_was_made_smaller(
+    controller: Controller,
+) -> None:
+    run(controller, replace(job("a", 2, 8), elastic=Elastic(1, 2)))
+    controller.scale("a", 1)
+    controller.step()
+    assert controller.ledger.jobs["a"].spec.processes == 1
+    root = Caller("root", EVERYTHING, "socket")
+    assert _job_of_log(controller, root, "a") == ("a", 2, 1)

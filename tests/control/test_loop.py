@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from gantree.api.access import EVERYTHING, Caller
+from gantree.api.backend import Backend
+from gantree.api.event_feed import EventFeed
 from gantree.control.controller import Controller
 from gantree.control.loop import POLL_S, Changes, Loop, wait_until_set
 from gantree.core.state import JobState
 from gantree.journal.sqlite import SqliteJournal
+from gantree.model.errors import JournalError
 from gantree.model.events import GangEnded, GangStarted
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
@@ -143,3 +147,33 @@ def test_a_ticket_taken_before_a_look_misses_no_change() -> None:
         assert not await wait_until_set(changes.ticket(), 0.01)
 
     asyncio.run(scene())
+
+
+def test_listeners_go_on_hearing_where_the_journal_failed_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(loop: Loop, controller: Controller) -> None:
+        feed = EventFeed(Backend(loop, controller, 0.0), heartbeat_s=0.1)
+        root = Caller("root", EVERYTHING, "socket")
+        heard: list[bytes] = []
+
+        async def listen() -> None:
+            async for text in feed.frames(controller.journal.last_fact(), None, root):
+                heard.append(text)  # noqa: PERF401 - it never ends, and what has come counts
+
+        listening = asyncio.create_task(listen())
+        await asyncio.sleep(0.05)
+        with monkeypatch.context() as patch:
+            patch.setattr(controller.journal, "compacted_to", no_answer)
+            await loop.call(lambda: controller.submit([job("a")], None, {}))
+            loop.wake()
+            await asyncio.sleep(0.3)
+        await asyncio.sleep(1.5)
+        listening.cancel()
+        assert b"GangPlaced" in b"".join(heard)
+
+    play(tmp_path, scene)
+
+
+def no_answer() -> int:
+    raise JournalError("the database does not answer")

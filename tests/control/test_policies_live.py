@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gantree.control.controller import Controller
-from gantree.control.policies import PolicyText, version_of
+from gantree.control.policies import PolicyText, tried, version_of
 from gantree.core.invariants import check
 from gantree.executors.inventory import Status
 from gantree.formats import read_policy
@@ -259,7 +259,7 @@ def test_a_trial_says_what_would_change_and_leaves_no_trace(tmp_path: Path) -> N
         time.now += 3600
         controller.step()
         facts = list(controller.journal.facts())
-        trial = controller.policies.tried(PolicyText(ALL_FOR_B, "p.yaml"), controller.ledger)
+        trial = tried(controller.reading(), PolicyText(ALL_FOR_B, "p.yaml"))
         told = {each.rule: (each.before, each.after) for each in trial.rules}
         assert told["queues.b.guarantee.gpus"] == (8.0, 16.0)
         assert told["queues.a.guarantee.gpus"] == (8.0, None)
@@ -279,8 +279,18 @@ def test_who_would_start_and_whose_queue_would_be_gone_is_said(tmp_path: Path) -
     with start(tmp_path, limited) as controller:
         submit(controller, of_queue("a1", "a"))
         assert controller.ledger.jobs["a1"].phase == "pending"
-        trial = controller.policies.tried(PolicyText(OPEN, "p"), controller.ledger)
+        trial = tried(controller.reading(), PolicyText(OPEN, "p"))
         assert trial.starts == ("a1",)
         other = PolicyText(limited.replace("name: a", "name: z"), "p")
-        trial = controller.policies.tried(other, controller.ledger)
+        trial = tried(controller.reading(), other)
         assert trial.without_queue == {"a": ("a1",)}
+
+
+def test_a_policy_that_waits_in_the_inbox_is_not_handed_in_again(tmp_path: Path) -> None:
+    time = Time()
+    with start(tmp_path, None, time) as controller:  # as one that was killed before its turn
+        event = controller.policies.event(PolicyText(OPEN, "p.yaml"), "", "policy-submitted/before")
+        controller.intake.append([event])
+    for _ in range(2):
+        with start(tmp_path, OPEN, time) as controller:
+            assert versions(controller) == [(1, OPEN, "")]

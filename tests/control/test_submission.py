@@ -9,15 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gantree.control import submission
 from gantree.control.controller import Controller
-from gantree.control.submission import JobIds, overridden, with_absolute_paths
+from gantree.control.submission import (
+    JobIds,
+    Receipt,
+    Submitted,
+    overridden,
+    with_absolute_paths,
+    with_predecessors,
+)
+from gantree.control.submissions import HandIn, Key
+from gantree.core.ledger import Ledger
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import BadInput, Conflict, NotFound
+from gantree.model.events import JobSubmitted
 from gantree.model.jobs import Checkpoint, Job
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.recording import RecordingCluster
+from gantree.testing.stage import Stage
 
 
 @pytest.fixture
@@ -280,3 +292,38 @@ def test_cancelling_twice_is_cancelling_once_and_the_ended_cannot_be_cancelled(
         controller.cancel("a")
     with pytest.raises(NotFound):
         controller.cancel("b")
+
+
+def test_an_array_that_comes_after_another_looks_for_it_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage(cluster(leaves=1))
+    walks: list[str] = []
+    for index in range(3):
+        spec = replace(job(f"before-{index}"), array_index=index)
+        stage.tell(JobSubmitted, job=spec.name, spec=spec)
+    looked_for = submission.array_of
+
+    def counted(ledger: Ledger, name: str) -> tuple[str, ...]:
+        walks.append(name)
+        return looked_for(ledger, name)
+
+    monkeypatch.setattr(submission, "array_of", counted)
+    jobs = [replace(job(f"then-{index}"), after=("before",)) for index in range(50)]
+    chosen = [Submitted(each.name, each.name) for each in jobs]
+    resolved = with_predecessors(jobs, chosen, stage.scheduler.ledger)
+    assert {each.after for each in resolved} == {("before-0", "before-1", "before-2")}
+    assert len(walks) == 1
+
+
+def test_what_cannot_be_written_down_is_refused_to_all_who_hand_it_in_under_one_key(
+    controller: Controller,
+) -> None:
+    role = replace(job("a").roles[0], env=(("X", "\ud800"),))
+    unwritable = HandIn([replace(job("a"), roles=(role,))], key=Key("ada", "k", "digest"))
+    good = HandIn([job("b")], key=Key("ada", "other", "digest"))
+    first, second, third = controller.take([unwritable, unwritable, good])
+    assert isinstance(first, BadInput) and isinstance(second, BadInput)
+    assert isinstance(third, Receipt)
+    controller.step()
+    assert list(controller.ledger.jobs) == ["b"]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gantree.control.controller import Controller
 from gantree.core.invariants import check
+from gantree.core.scheduler import Scheduler
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError
 from gantree.model.events import Event, GangEnded, GangStarted, JobSubmitted, TimePassed
@@ -209,3 +210,40 @@ def test_a_turn_whose_commit_was_not_heard_of_is_not_decided_twice(tmp_path: Pat
     controller.reconcile()
     assert [order.id for order in told(controller)] == ["a/1/start"], "said as a standing order"
     journal.close()
+
+
+def test_a_bug_in_the_commit_leaves_no_memory_ahead_of_the_journal(journal: SqliteJournal) -> None:
+    controller = controller_on(journal)
+    controller.submit([job("a")], None, {})
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(journal, "commit_turn", broken_commit)
+        controller.step()
+    controller.step()  # as the next request would, where a route has answered the error with 500
+    assert [type(order) for order in told(controller)] == [StartGang]
+    folded = Scheduler(Policy())
+    folded.recover(recorded.fact for recorded in journal.facts())
+    assert list(folded.ledger.jobs) == list(controller.ledger.jobs) == ["a"]
+
+
+def broken_commit(*_: object) -> None:
+    raise RuntimeError("a bug")
+
+
+def test_a_job_can_be_cancelled_again_where_its_first_cancel_was_set_aside(
+    journal: SqliteJournal,
+) -> None:
+    controller = controller_on(journal)
+    controller.submit([job("a")], None, {})
+    controller.step()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(controller.turns.scheduler, "handle", broken)
+        controller.cancel("a")
+        controller.step()
+    assert len(journal.all_set_aside()) == 1
+    controller.cancel("a")
+    controller.step()
+    assert phases(controller) == {"a": Phase.STOPPING}
+
+
+def broken(*_: object) -> None:
+    raise AssertionError("a bug")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from gantree.core.awake import Awake
 from gantree.core.draft import Draft
 from gantree.core.holds import Passing, passed_by
-from gantree.core.ledger import BOOKING, Ledger
+from gantree.core.ledger import Ledger
 from gantree.core.scheduler import Scheduler
-from gantree.core.state import JobState
+from gantree.core.state import BOOKING, JobState
 from gantree.model.events import (
     ClusterObserved,
     Event,

@@ -1,5 +1,6 @@
 """The daemon dies at any moment; whoever takes over knows everything, and nothing runs twice."""
 
+import errno
 import fcntl
 import json
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.executors import processes, shim
+from gantree.executors import local, processes, shim
 from gantree.executors.local import LocalCluster
 from gantree.model.events import GangEnded, GangStarted, GangStartFailed, MemberLost
 from gantree.testing.gangs import GangStage, left_over
@@ -39,6 +40,10 @@ def killed_daemon(state_dir: Path, script: str, wait_for: bytes, then_s: float) 
                 break
         time.sleep(then_s)
         daemon.kill()
+
+
+def shim_command(stage: GangStage, folder: Path) -> list[str]:
+    return [sys.executable, "-I", "-S", shim.__file__, str(folder), str(stage.state_dir), "0"]
 
 
 def test_a_gang_outlives_its_daemon_and_its_end_is_learnt_once(
@@ -114,11 +119,11 @@ def test_if_not_every_shim_can_be_spawned_nothing_runs(
     spawned: list[Path] = []
     spawn = processes.spawn_shim
 
-    def only_two(folder: Path) -> int:
+    def only_two(folder: Path, state_dir: Path, epoch: int) -> int:
         spawned.append(folder)
         if len(spawned) > 2:
             raise BlockingIOError(11, "no more processes")
-        return spawn(folder)
+        return spawn(folder, state_dir, epoch)
 
     monkeypatch.setattr(processes, "spawn_shim", only_two)
     stage.start("sleep", "61", members=4)
@@ -130,7 +135,7 @@ def test_if_not_every_shim_can_be_spawned_nothing_runs(
 def test_a_shim_that_cannot_come_up_is_a_failed_start(
     stage: GangStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def spawn_nothing(folder: Path) -> int:
+    def spawn_nothing(folder: Path, state_dir: Path, epoch: int) -> int:
         return os.posix_spawn("/bin/false", ["false"], {})
 
     monkeypatch.setattr(processes, "spawn_shim", spawn_nothing)
@@ -143,7 +148,7 @@ def test_a_second_shim_of_the_same_member_exits_at_once(stage: GangStage, tmp_pa
     starts = tmp_path / "starts"
     stage.start("sh", "-c", f"echo $RANK >> {starts}; sleep 0.5")
     stage.until_told(GangStarted)
-    command = [sys.executable, "-I", "-S", shim.__file__, str(stage.state_dir / "runs/j/1/m0")]
+    command = shim_command(stage, stage.state_dir / "runs/j/1/m0")
     assert subprocess.run(command, check=False, timeout=10).returncode == 0
     assert stage.until_ended() == 0
     assert subprocess.run(command, check=False, timeout=10).returncode == 0
@@ -155,13 +160,13 @@ def test_a_shim_that_finds_the_lock_held_starts_nothing(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(
-            processes, "spawn_shim", lambda folder: os.posix_spawn("/bin/true", ["true"], {})
+            processes, "spawn_shim", lambda *told: os.posix_spawn("/bin/true", ["true"], {})
         )
         stage.start("touch", str(tmp_path / "ran"))
     folder = stage.state_dir / "runs/j/1/m0"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        command = [sys.executable, "-I", "-S", shim.__file__, str(folder)]
+        command = shim_command(stage, folder)
         assert subprocess.run(command, check=False, timeout=10).returncode == 0
     assert not (folder / "shim.json").exists()
     assert not (tmp_path / "ran").exists()
@@ -190,8 +195,10 @@ def test_after_a_reboot_what_ran_is_lost_and_nothing_is_started(
 
 def test_a_shim_killed_while_no_daemon_was_there_is_found_lost(stage: GangStage) -> None:
     killed_daemon(stage.state_dir, "(setsid sleep 61 &); exec sleep 61", b"begun", 0.3)
-    record = shim.read_json(str(stage.state_dir / "runs/j/1/m1/shim.json"))
-    os.kill(record["pid"], 9)
+    introduced = stage.state_dir / "runs/j/1/m1/shim.json"
+    while not introduced.exists():
+        time.sleep(0.01)
+    os.kill(shim.read_json(str(introduced))["pid"], 9)
     stage.open().adopt()
     assert stage.until_ended() == 137
     assert [event.member for event in stage.told(MemberLost)] == [1]
@@ -204,3 +211,19 @@ def test_close_leaves_the_gang_running(stage: GangStage) -> None:
     stage.cluster.close()
     stage.open().adopt()
     assert stage.cluster.inventory().status("j", 1) == "running"
+
+
+def test_a_gang_that_runs_goes_on_where_a_new_daemon_finds_a_full_disk(
+    stage: GangStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.start("sleep", "60", members=2)
+    stage.until_told(GangStarted)
+    stage.cluster.close()
+    monkeypatch.setattr(local, "write_plain", full_disk)
+    stage.open().adopt()
+    assert stage.cluster.inventory().status("j", 1) == "running"
+    assert stage.told(GangStartFailed) == []
+
+
+def full_disk(path: str, value: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", path)

@@ -99,7 +99,7 @@ def limited():
         raise BlockingIOError(11, "Resource temporarily unavailable")
     return fork()
 os.fork = limited
-sys.exit(shim.main(sys.argv[1]))
+sys.exit(shim.main(sys.argv[1], sys.argv[1], 0))
 """
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gantree.executors import gang
+from gantree.executors import gang, rundir
 from gantree.executors.processes import ShimId, is_alive, sweep
 from gantree.executors.shim import boot_id, read_json
 from gantree.model.events import GangEnded, GangStarted, GangStartFailed, MemberLost, RankExited
@@ -389,6 +389,7 @@ def test_a_gang_that_cannot_even_be_put_down_has_failed(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(gang, "write_json", full)
+    monkeypatch.setattr(rundir, "write_json", full)
     stage.start("true")
     assert stage.until_ended() == 126
     assert "No space left on device" in stage.told(GangStartFailed)[0].reason

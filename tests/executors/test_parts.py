@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gantree.executors.local import LocalCluster
 from gantree.executors.parts import share_variables
-from gantree.model.events import GangEnded, GangStartFailed
+from gantree.model.events import GangEnded, GangStarted, GangStartFailed
 from gantree.model.orders import StartGang
 from gantree.model.placements import GpuChange, MigPart, SharePart
 from gantree.testing.gangs import GangStage, four_nodes, left_over, start_order
@@ -161,3 +161,18 @@ def test_a_start_that_was_only_put_down_is_refused_if_the_instance_has_gone(
     mig_stage.open().adopt()
     assert mig_stage.until_told(GangStartFailed).final
     assert mig_stage.until_ended() == 126
+
+
+def test_a_gang_that_runs_goes_on_where_the_driver_tells_a_new_daemon_of_no_instances(
+    mig_stage: MigStage,
+) -> None:
+    mig_stage.there = {INSTANCE: "MIG-a"}
+    order = start_order("sleep", "60")
+    part = replace(order.members[0], mig=(INSTANCE,))
+    mig_stage.cluster.carry_out(replace(order, members=(part,)))
+    mig_stage.until_told(GangStarted)
+    mig_stage.cluster.close()
+    mig_stage.there = {}
+    mig_stage.open().adopt()
+    assert mig_stage.cluster.inventory().status("j", 1) == "running"
+    assert mig_stage.told(GangStartFailed) == []

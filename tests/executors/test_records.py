@@ -6,12 +6,14 @@ import string
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.executors.found import program_found
+from gantree.executors import record
+from gantree.executors.found import _nccl_library, program_found
 from gantree.executors.git_found import git_found
 from gantree.executors.launch import launch_record
 from gantree.executors.parts import gpu_indices
@@ -48,6 +50,8 @@ GIT = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "HOME
         ("CERT", "-----BEGIN RSA PRIVATE KEY-----", False),
         ("H", "Authorization: Bearer abc", False),
         ("KEYBOARD", "us", True),
+        ("MYSQL_PWD", "x", False),
+        ("PWD", "/home/x", True),
     ],
 )
 def test_what_looks_like_a_secret_is_not_kept(name: str, value: str, kept: bool) -> None:
@@ -348,3 +352,45 @@ def test_what_changed_since_a_record_is_told_by_name() -> None:
         "numpy 1.26 -> 2.0",
     ):
         assert part in told
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("export WANDB_API_KEY=0123abc; ./run", f"export WANDB_API_KEY={REDACTED}; ./run"),
+        ("cd x && API_KEY='a b' ./run --seed 1", f"cd x && API_KEY={REDACTED} ./run --seed 1"),
+        ("A=1 ./run --api-key hush --lr=0.1", f"A=1 ./run --api-key {REDACTED} --lr=0.1"),
+        ("./run --auth --verbose > key.txt", "./run --auth --verbose > key.txt"),
+    ],
+)
+def test_a_secret_within_a_shells_text_goes_by_its_name(text: str, kept: str) -> None:
+    assert redacted_command(["bash", "-c", text]) == ["bash", "-c", kept]
+
+
+def test_relative_places_of_python_are_those_of_the_job(tmp_path: Path) -> None:
+    (tmp_path / "libs" / "mine-1.0.dist-info").mkdir(parents=True)
+    (tmp_path / "libs" / "libnccl.so.2.27.3").touch()
+    (tmp_path / "libs" / "libnccl.so.2").symlink_to("libnccl.so.2.27.3")
+    env = {"PYTHONPATH": "libs", "LD_LIBRARY_PATH": "libs", "PATH": ""}
+    found = program_found([sys.executable, "x.py"], env, str(tmp_path))
+    assert "mine==1.0" in found["python"]["distributions"]
+    assert _nccl_library(env, str(tmp_path)) == "2.27.3"
+
+
+def test_a_stop_does_not_wait_for_a_file_system_that_hangs(
+    stage: GangStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs, began = Event(), Event()
+
+    def program_found(*_: object) -> dict[str, object]:
+        began.set()
+        hangs.wait()
+        return {}
+
+    monkeypatch.setattr(record, "CLOSE_WITHIN_S", 0.01)
+    monkeypatch.setattr(record, "program_found", program_found)
+    stage.start(*QUICK_PYTHON, "pass")
+    stage.until(began.is_set)
+    stage.cluster.close()
+    assert not RunDirectory(stage.state_dir / "runs", "j", 1).found.exists()
+    hangs.set()

@@ -216,3 +216,18 @@ def test_a_checkpoint_signal_reaches_a_suspended_rank_when_it_goes_on(stage: Gan
     assert stage.log() == "up\n"
     resume(stage, 2)
     stage.until(lambda: stage.log().endswith("saved\n"))
+
+
+def test_a_file_that_cannot_be_read_for_a_while_costs_no_gang(stage: GangStage) -> None:
+    stage.start("sleep", "60")
+    stage.until_told(GangStarted)
+    turn = stage.state_dir / "runs/j/1/m0/turn.json"
+    assert turn.parent.is_dir()
+    turn.symlink_to("/proc/self/mem")  # to read it is EIO
+    with pytest.raises(OSError, match="Input/output"):
+        read_json(str(turn))
+    time.sleep(1.2)  # two looks of the shim
+    assert stage.cluster.inventory().status("j", 1) == "running"
+    turn.unlink()
+    stage.stop()
+    assert stage.until_ended() == 128 + signal.SIGTERM

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gantree.formats import read_job
 from gantree.formats.job_rules import MAX_AFTER
 from gantree.model.errors import BadFields, GantreeError
-from gantree.model.jobs import Job
+from gantree.model.jobs import Job, Warn
 
 TERMS = """\
 name: train
@@ -37,6 +37,11 @@ def test_the_terms_of_a_job_are_read() -> None:
     assert job.roles[1].shape.models == ("T4-16GB",)
 
 
+def test_a_warning_before_the_time_limit_is_read() -> None:
+    (job,) = read_job(TERMS + "warn: {signal: SIGUSR2, before: 5m}\n", "j.yaml")
+    assert job.warn == Warn("SIGUSR2", 300.0)
+
+
 def test_a_job_that_says_nothing_has_the_defaults() -> None:
     (job,) = read_job(LEAST, "j.yaml")
     assert job == Job("a", job.roles)
@@ -62,6 +67,22 @@ def test_one_speed_of_a_model_in_two_roles_is_one_speed() -> None:
         ("preemptible: true", "preemptible: false", 12, "spot", "beside `preemptible: false`"),
         ("preemptible: true", "preemptible: no", 3, "preemptible", "true or false"),
         ("checkpoint: {every: 10m}\n", "", 11, "spot", "without checkpoint"),
+        (
+            "expected: 5h",
+            "warn: {signal: SIGUSR1, before: 8h}",
+            9,
+            "warn.before",
+            "less than time_limit",
+        ),
+        (
+            "time_limit: 8h\nexpected: 5h",
+            "warn: {signal: SIGHUP, before: 5m}",
+            8,
+            "warn",
+            "beside time_limit",
+        ),
+        ("expected: 5h", "warn: {signal: SIGTERM, before: 5m}", 9, "warn.signal", "SIGUSR1"),
+        ("expected: 5h", "warn: {signal: SIGHUP}", 9, "warn.before", ""),
         ("expected: 5h", "expected: 9h", 9, "expected", "at most time_limit, which is 28800 s"),
         ("expected: 5h", "expected: 0s", 9, "expected", "longer than 0s"),
         ("choose: cost", "choose: price", 10, "choose", "one of order, time, cost"),

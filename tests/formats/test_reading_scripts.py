@@ -203,12 +203,32 @@ def test_the_rest_of_a_header_becomes_fields_of_a_job() -> None:
         "hold": True,
         "array": "0,2,4,6",
         "checkpoint": {"signal": "SIGUSR1", "grace": 90},
+        "warn": {"signal": "SIGUSR1", "before": 90},
         "variables": "slurm",
         "topology": {"required": "leaf", "apart": {"tier": "node", "jobs": ["*"]}},
     }
     assert worker["env"] == {"A": "1", "B": "2"}
     assert worker["node_labels"] == {"ib": "true", "rack": "r1"}
     assert worker["workdir"] == "/data"
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("--signal=USR2@120", "there is none"),
+        ("--signal=USR2@120 --time=UNLIMITED", "there is none"),
+        ("--signal=USR2@120 --time=2", "that is 120 s"),
+        ("--signal=USR2@120 --time=2:01", None),
+    ],
+)
+def test_a_signal_that_would_come_before_no_time_limit_says_so(
+    lines: str, told: str | None
+) -> None:
+    script = read_script(header(f"#SBATCH {lines}"), "t.sh", ["/t.sh"])
+    said = [each for each in script.warnings if "--signal" in each]
+    assert [told in each for each in said if told] == ([True] if told else [])
+    assert len(said) == (told is not None)
+    assert ("warn" in json.loads(script.text)) == (told is None)
 
 
 @given(st.integers(1, 60), st.integers(1, 12))
@@ -320,3 +340,10 @@ def test_data_may_be_declared_by_version_alone() -> None:
         BadFields, match=r"job.yaml:2: data\[0\].*GiB or version|neither GiB nor version"
     ):
         read_job(text.replace(", version: v3", ""), "job.yaml")
+
+
+@pytest.mark.parametrize("value", ["--5", "-", "5-", "\N{SUPERSCRIPT TWO}", "9" * 5000])
+def test_a_priority_that_is_no_number_is_said_with_its_line(value: str) -> None:
+    with pytest.raises(BadFields) as told:
+        read_script(f"#!/bin/sh\n#SBATCH --priority={value}\n", "s.sh", ["s.sh"])
+    assert [problem.line for problem in told.value.problems] == [2]

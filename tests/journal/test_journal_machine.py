@@ -10,14 +10,21 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from gantree.core.scheduler import Scheduler
+from gantree.core.snapshot import snapshot_of
 from gantree.journal.contract import Snapshot
+from gantree.journal.snapshots import SnapshotCodec
 from gantree.journal.sqlite import FILE, SqliteJournal
 from gantree.journal.verify import verify
 from gantree.model.errors import JournalError
 from gantree.model.events import Event
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
+from gantree.policy.rules import Policy
 from gantree.testing.journal_contract import ended, led, stop, tick
+
+NOTHING = SnapshotCodec().encode(snapshot_of(Scheduler(Policy())))
+"""A snapshot of a ledger in which there is nothing; white space at its end tells one turn's from another's."""
 
 
 class JournalMachine(RuleBasedStateMachine):
@@ -79,7 +86,7 @@ class JournalMachine(RuleBasedStateMachine):
         turn = self.turns - back
         if turn > 0 and self.ends[turn][0] >= self.compacted:
             seq, cursor = self.ends[turn]
-            saved = Snapshot(seq=seq, cursor=cursor, turns=turn, text=f"turn {turn}")
+            saved = Snapshot(seq=seq, cursor=cursor, turns=turn, text=NOTHING + turn * " ")
             if self.kept(turn):
                 self.journal.save_snapshot(saved, self.epoch)
                 if self.snapshot is None or self.snapshot.turns <= turn:

@@ -134,11 +134,11 @@ def test_a_fresh_file_has_todays_tables(tmp_path: Path) -> None:
 
 
 def older_database(url: str, version: int) -> None:
-    """A database as the gantree of that version would have made it, with the rows of the file of version 1."""
+    """A database as the gantree of that version would have left it, with the rows of the file of version 1."""
     journal = PostgresJournal(url)
     with journal.database.writing() as connection:
         METADATA.drop_all(connection)
-        schema.migrate(connection, 0, to=version)
+        schema.migrate(connection, 0, to=1)
         with closing(sqlite3.connect(FILES / "version-1.sqlite3")) as db:
             for table in ("epochs", "inbox", "turns", "facts", "orders", "set_aside"):
                 read = db.execute(f"SELECT * FROM {table}")
@@ -147,6 +147,8 @@ def older_database(url: str, version: int) -> None:
                     f"INSERT INTO {table} ({', '.join(names)}) VALUES (:{', :'.join(names)})"
                 )
                 connection.execute(insert, [dict(zip(names, row, strict=True)) for row in read])
+        if version > 1:
+            schema.migrate(connection, 1, to=version)
     journal.close()
 
 

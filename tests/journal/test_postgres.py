@@ -7,6 +7,7 @@ import sys
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -242,3 +243,20 @@ def test_a_session_that_the_server_ended_is_an_error_once_and_a_new_one_is_opene
     journal.append_inbox([tick(1)], epoch)
     assert len(journal.read_inbox(0, 9)) == 1
     journal.close()
+
+
+def test_a_leader_that_stopped_where_the_server_sets_it_no_limit_keeps_nobody_waiting(
+    database_url: str,
+) -> None:
+    """In the middle of a pipeline a session counts as busy, and no limit on idle transactions ends it."""
+    one, other = two(database_url)
+    one.lead("one", 2.0)
+    with closing(psycopg.connect(database_url)) as stopped:
+        stopped.pgconn.enter_pipeline_mode()
+        for statement in (b"BEGIN", b"SELECT epoch FROM leadership FOR KEY SHARE"):
+            stopped.pgconn.send_query_params(statement, None)
+        stopped.pgconn.send_flush_request()
+        stopped.pgconn.flush()
+        assert led_at_last(other, "other") == 2
+    one.close()
+    other.close()

@@ -15,7 +15,7 @@ from gantree.journal import snapshots
 from gantree.journal.columns import pack, unpack
 from gantree.journal.snapshots import SnapshotCodec, books_of
 from gantree.model.errors import JournalError
-from gantree.model.events import ClusterObserved, TimePassed
+from gantree.model.events import ClusterObserved, EndedJobsDue, TimePassed
 from gantree.model.facts import PolicyAdopted
 from gantree.model.jobs import Job, Role, Shape
 from gantree.policy.rules import Policy, QueueRule
@@ -83,7 +83,7 @@ def test_jobs_that_have_ended_are_packed_once_and_never_told_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(snapshots, "JOBS_OF_A_SECTION", 2)
-    lives, codec = lived(seed=1, steps=60), SnapshotCodec()
+    lives, codec = lived(seed=7, steps=60), SnapshotCodec()
     ended = lives.scheduler.ledger.ended
     assert len(ended) > 2
     first = json.loads(codec.encode(snapshot_of(lives.scheduler)))
@@ -91,6 +91,12 @@ def test_jobs_that_have_ended_are_packed_once_and_never_told_again(
     again = snapshot_of(lives.scheduler, codec.ended_known)
     assert again.ended["job"] == [state.job for state in ended[codec.ended_known :]]
     assert json.loads(codec.encode(again))["ended"] == first["ended"]
+    gone = len(ended) - 2
+    lives.tell(EndedJobsDue, keep=2, ended_before=lives.now + 1.0)
+    ledger = lives.scheduler.ledger
+    assert (ledger.forgotten, len(ledger.ended)) == (gone, 2)
+    whole = snapshot_of(lives.scheduler, codec.begin(ledger.forgotten))
+    assert whole.ended["job"] == [state.job for state in ledger.ended], "all are told anew"
 
 
 def test_a_snapshot_of_a_newer_gantree_is_refused_and_so_is_a_column_that_is_not_known() -> None:

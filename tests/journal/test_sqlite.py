@@ -1,5 +1,7 @@
 """The SQLite journal: the contract, and what is particular to a file: locks, modes, versions, damage."""
 
+import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -241,3 +243,14 @@ def test_a_state_directory_that_is_a_file_is_a_journal_error(tmp_path: Path) -> 
     (tmp_path / "state").write_text("")
     with pytest.raises(JournalError, match="cannot be a state directory: file exists"):
         SqliteJournal(tmp_path / "state")
+
+
+def test_a_file_system_without_locks_is_not_taken_for_another_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(JournalError, match="cannot be a state directory: no locks available"):
+        SqliteJournal(tmp_path)

@@ -7,15 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from gantree.core.scheduler import Scheduler
+from gantree.core.snapshot import snapshot_of
 from gantree.journal.contract import Snapshot
 from gantree.journal.export import export
 from gantree.journal.postgres import PostgresJournal
+from gantree.journal.snapshots import SnapshotCodec
 from gantree.journal.sql import SqlJournal
 from gantree.journal.sqlite import FILE, SqliteJournal, SqliteReader
+from gantree.journal.tables import VERSION
 from gantree.journal.verify import verify
 from gantree.model.errors import JournalError
+from gantree.policy.rules import Policy
 from gantree.testing.compaction_contract import lived
 from gantree.testing.journal_contract import led, tick
+
+NOTHING = SnapshotCodec().encode(snapshot_of(Scheduler(Policy())))
+"""A snapshot of a ledger in which there is nothing."""
 
 
 def written(journal: SqlJournal) -> None:
@@ -23,7 +31,7 @@ def written(journal: SqlJournal) -> None:
     epoch = led(journal)
     lived(journal, epoch)
     journal.set_aside(5, "AssertionError: no", epoch)
-    journal.save_snapshot(Snapshot(seq=6, cursor=3, turns=3, text="six"), epoch)
+    journal.save_snapshot(Snapshot(seq=6, cursor=3, turns=3, text=NOTHING), epoch)
 
 
 def faults(place: Path) -> list[str]:
@@ -119,7 +127,7 @@ def test_the_export_is_every_row_as_json(tmp_path: Path) -> None:
     journal.append_inbox([tick(7, at=float("inf"))], led(journal))
     lines = [json.loads(line, parse_constant=pytest.fail) for line in export(journal)]
     journal.close()
-    assert lines[0] == {"gantree_journal": 2, "compacted_to": 0}
+    assert lines[0] == {"gantree_journal": VERSION, "compacted_to": 0}
     assert [line["table"] for line in lines[1:]].count("facts") == 8
     (fact,) = [line for line in lines[1:] if line["table"] == "facts" and line["seq"] == 8]
     assert (fact["kind"], fact["turn"], fact["data"]["reason"]) == ("JobEnded", 4, "é ✓")
@@ -132,4 +140,15 @@ def test_both_work_on_postgres(database_url: str) -> None:
     written(journal)
     assert verify(journal).faults == []
     assert len(list(export(journal))) == 1 + 1 + 5 + 1 + 4 + 8 + 4 + 1
+    journal.close()
+
+
+def test_a_snapshot_of_a_newer_program_is_found_though_its_digest_is_right(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path)
+    epoch = led(journal)
+    lived(journal, epoch)
+    newer = NOTHING.replace('"version": 1', '"version": 99', 1)
+    journal.save_snapshot(Snapshot(seq=6, cursor=3, turns=3, text=newer), epoch)
+    (fault,) = verify(journal).faults
+    assert str(fault).startswith("snapshots row 3: a snapshot of version 99 was written by a newer")
     journal.close()

@@ -5,13 +5,14 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gantree import training
-from gantree.training import folders
+from gantree.training import folders, huggingface
 from gantree.training.place import neighbours_in, rendezvous_in
 from gantree.training.reporting import Reporter
 
@@ -161,3 +162,26 @@ def test_a_variable_that_is_no_number_counts_as_not_there(
 ) -> None:
     monkeypatch.setenv(name.upper(), "many")
     assert getattr(training, name)() == (1 if name == "world_size" else 0)
+
+
+def test_a_checkpoint_of_a_run_that_went_back_is_kept_and_is_the_newest(tmp_path: Path) -> None:
+    for step in (8000, 9000, 5100):
+        folders.place_of(tmp_path, step).write_text("weights")
+        folders.complete(tmp_path, step)
+    assert folders.newest(tmp_path) == tmp_path / "step-5100"
+    assert sorted(path.name for path in tmp_path.glob("step-*[0-9]")) == ["step-5100", "step-9000"]
+
+
+def test_the_loss_that_the_hugging_face_trainer_logs_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter(range(0, 100, 2))
+    reporter = Reporter(tmp_path, lambda: float(next(now)))
+    monkeypatch.setattr(training, "_reporter", lambda: reporter)
+    saving = huggingface.Saving()
+    for step in range(1, 12):
+        state = SimpleNamespace(global_step=step)
+        saving.on_step_end(None, state, None)
+        if step % 5 == 0:
+            saving.on_log(None, state, None, logs={"loss": 0.5})
+    assert json.loads((tmp_path / "rank-0.json").read_text())["loss"] == 0.5

@@ -1,8 +1,10 @@
-"""Who asks: every route depends on `caller_of`, and `Access` decides it. What a caller may do is not decided here.
+"""Who asks: every route depends on `caller_of`, and `Access` decides it. What a caller may do is in `permissions`.
 
-Whoever may open the Unix socket may open the whole state directory, so the peer of a socket is an operator, under the
-name of the user that its process runs as, as the kernel tells (SO_PEERCRED). Whoever comes over TCP shows the bearer
-token of the daemon's token file.
+Without an access file whoever may open the Unix socket may open the whole state directory, so the peer of a socket is
+an operator, under the name of the user that its process runs as, as the kernel tells (SO_PEERCRED). With one, only
+root and the daemon's own user are; others are whom the file knows under that name. Whoever comes over TCP shows the
+token of the daemon's token file (an operator), a token that was made here, one of the OIDC provider, or the cookie of
+a session that he opened with one of them.
 """
 
 import os
@@ -15,26 +17,63 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hmac import compare_digest
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import Depends, Request
+from fastapi import Depends
+from starlette.requests import HTTPConnection
 
+from gantree.api.access_file import AccessFile
+from gantree.api.origin import check_origin, cookie_of
 from gantree.api.rates import Rates
+from gantree.api.tokens import PREFIX, Tokens
+from gantree.executors.unix_users import unix_user
+from gantree.journal.access_book import TokenRow
+from gantree.model.access import Grant, Power, grant_of, narrowed, scope_of
 from gantree.model.errors import BadInput, Unauthenticated
+
+if TYPE_CHECKING:  # it needs libraries that take long to import, and few daemons have a provider
+    from gantree.api.oidc import Oidc, Providers
 
 Via = Literal["socket", "tcp"]
 TOKEN_FILE = "token"  # noqa: S105 - a file's name, in the state directory
 LONGEST_TOKEN_FILE = 4096
+DAEMON_TOKEN = "token"  # noqa: S105 - how whoever shows the daemon's own token is called
+EVERYTHING = (grant_of("operator"),)
 _CREDENTIALS = struct.Struct("3i")
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who makes a request, and how it came."""
+    """Who makes a request, how it came, and what it may do. credential says what was shown: an id, never a secret."""
 
     name: str
-    is_operator: bool
+    grants: tuple[Grant, ...]
     via: Via
+    credential: str = ""
+
+    def may(self, power: Power, queue: str) -> bool:
+        """Whether it has a power over a queue; over "" only with a grant for all."""
+        return any(power in each.powers and each.covers(queue) for each in self.grants)
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether it may change the site."""
+        return self.may(Power.OPERATE, "")
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether no job is kept from it."""
+        return self.may(Power.SEE, "")
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether nothing of any job is kept from it."""
+        return self.may(Power.READ, "")
+
+    @property
+    def is_person(self) -> bool:
+        """Whether name is somebody's; the daemon's own token is nobody's."""
+        return self.credential != DAEMON_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,31 +86,97 @@ class Door:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Decides who a caller is. token is what callers over TCP must show; None: nobody comes over TCP.
+    """Decides who a caller is. token is the daemon's own; None: nobody comes over TCP by that.
 
+    file says who may do what; without one, peers of the socket are operators, and there are no users to give tokens.
+    tokens are those that were made here, providers gives the OIDC provider that the file names. runs_as_submitter: jobs
+    run as the Unix users of those whose they are.
     rates limits how often a caller may ask; None: as often as it likes.
     """
 
     token: str | None = field(default=None, repr=False)
     rates: Rates | None = None
+    file: AccessFile | None = None
+    tokens: Tokens | None = None
+    providers: "Providers | None" = None
+    runs_as_submitter: bool = False
 
-    def caller(self, door: Door, authorization: str | None) -> Caller:
-        """Raises Unauthenticated."""
+    @property
+    def oidc(self) -> "Oidc | None":
+        """The OIDC provider of the moment."""
+        return None if self.providers is None else self.providers.now
+
+    @property
+    def url(self) -> str | None:
+        """The daemon's address as browsers see it, where the file says so."""
+        oidc = None if self.file is None else self.file.rules.oidc
+        return None if oidc is None else oidc.url
+
+    async def caller(self, door: Door, authorization: str | None, cookie: str = "") -> Caller:
+        """Raises Unauthenticated, and Unreachable where a token cannot be looked up."""
         if door.via == "socket":
-            return Caller(user_name(door.uid), True, "socket")
+            return self._peer(door.uid)
+        if authorization is None and cookie:
+            return await self._of_secret(cookie, "the session has ended: log in again")
         scheme, _, shown = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not shown:
             raise Unauthenticated("a token is needed: send `Authorization: Bearer TOKEN`")
-        known = self.token is not None and compare_digest(shown.encode(), self.token.encode())
-        if not known:
-            raise Unauthenticated("the token is not the daemon's")
-        return Caller("token", True, "tcp")
+        return await self.of_token(shown)
+
+    async def of_token(self, shown: str) -> Caller:
+        """Who shows a token. Raises Unauthenticated, and Unreachable where it cannot be looked up."""
+        if self.token is not None and compare_digest(shown.encode(), self.token.encode()):
+            return Caller(DAEMON_TOKEN, EVERYTHING, "tcp", DAEMON_TOKEN)
+        if shown.startswith(PREFIX):
+            return await self._of_secret(shown, "the token is unknown, revoked or expired")
+        oidc = self.oidc
+        if oidc is not None and shown.count(".") == 2:
+            who = await oidc.bearer(shown)
+            return Caller(who.user, self.grants(who.user, who.groups), "tcp", "oidc")
+        raise Unauthenticated("the token is not the daemon's")
+
+    def grants(self, user: str, groups: tuple[str, ...] = ()) -> tuple[Grant, ...]:
+        """What a user may do by the access file."""
+        return () if self.file is None else self.file.rules.grants(user, groups)
+
+    def check_unix_user(self, user: str) -> None:
+        """Raise BadInput where the jobs of a user could run as nobody."""
+        if self.runs_as_submitter and self.file is not None:
+            unix_user(user, self.file.rules.unix_name(user))
+
+    async def _of_secret(self, secret: str, otherwise: str) -> Caller:
+        row = None if self.tokens is None else await self.tokens.find(secret)
+        if row is None:
+            raise Unauthenticated(otherwise)
+        return self._of_row(row)
+
+    def _of_row(self, row: TokenRow) -> Caller:
+        if row.kind == "daemon-session":
+            return Caller(DAEMON_TOKEN, EVERYTHING, "tcp", DAEMON_TOKEN)
+        grants = narrowed(self.grants(row.user, row.groups), scope_of(row.role, row.queue))
+        return Caller(row.user, grants, "tcp", row.id)
+
+    def _peer(self, uid: int | None) -> Caller:
+        name = user_name(uid)
+        if self.file is None or uid in (0, os.geteuid()):
+            return Caller(name, EVERYTHING, "socket", f"uid {uid}")
+        user = self.file.rules.user_of_unix(name)
+        if user is None:
+            raise Unauthenticated(
+                f"the access file does not say whom the Unix user {name} stands for; show a token over TCP"
+            )
+        return Caller(user, self.grants(user), "socket", f"uid {uid}")
 
 
-async def caller_of(request: Request) -> Caller:
-    """Who makes this request. Raises Unauthenticated and TooOften."""
-    access: Access = request.app.state.access
-    caller = access.caller(door_of(request.scope), request.headers.get("authorization"))
+async def caller_of(connection: HTTPConnection) -> Caller:
+    """Who makes this request. Raises Unauthenticated, Forbidden (a cookie from another site) and TooOften."""
+    access: Access = connection.app.state.access
+    authorization = connection.headers.get("authorization")
+    cookie = cookie_of(connection)
+    caller = await access.caller(door_of(connection.scope), authorization, cookie)
+    connection.scope.setdefault("state", {})["caller"] = caller
+    if caller.via == "tcp" and authorization is None:
+        check_origin(connection, access.url)
     if access.rates is not None:
         access.rates.take(caller.name)
     return caller

@@ -1,15 +1,21 @@
 """The application: puts the routers together, says every error as a problem. Routes are in `gantree.api.routes`."""
 
-from fastapi import Depends, FastAPI
+from collections.abc import Callable, Sequence
+
+from fastapi import APIRouter, Depends, FastAPI
 
 from gantree import __version__
-from gantree.api.access import Access, caller_of
+from gantree.api.access import Access
+from gantree.api.audit import Audit, AuditWatch
 from gantree.api.backend import Backend
 from gantree.api.description import described
 from gantree.api.error_handlers import say_errors_as_problems
 from gantree.api.guard import Guard
+from gantree.api.permissions import permitted
+from gantree.api.prefix import Prefixed
 from gantree.api.request_watch import RequestWatch
 from gantree.api.routes import (
+    attach,
     events,
     jobs,
     logs,
@@ -17,8 +23,14 @@ from gantree.api.routes import (
     policies,
     questions,
     records,
+    sessions,
     site,
+    tokens,
+    usage,
     watching,
+)
+from gantree.api.routes import (
+    audit as audit_routes,
 )
 
 ROUTERS = (
@@ -30,12 +42,29 @@ ROUTERS = (
     site.router,
     nodes.router,
     policies.router,
+    usage.router,
     watching.router,
+    sessions.router,
+    tokens.router,
+    audit_routes.router,
 )
 
 
-def build_app(backend: Backend, access: Access) -> FastAPI:
-    """The application around one running control loop; access decides who its callers are."""
+Pages = Sequence[Callable[[Backend], APIRouter]]
+"""Makers of routers that are no part of the API: web pages."""
+
+
+def build_app(
+    backend: Backend,
+    access: Access,
+    pages: Pages = (),
+    root_path: str = "",
+    audit: Audit | None = None,
+) -> FastAPI:
+    """The application around one running control loop; access decides who its callers are, audit keeps what they did.
+
+    root_path is the prefix that a proxy serves it under; it answers with the prefix and without.
+    """
     app = FastAPI(
         title="gantree",
         version=__version__,
@@ -46,11 +75,18 @@ def build_app(backend: Backend, access: Access) -> FastAPI:
     )
     say_errors_as_problems(app)
     controller = backend.controller
+    if audit is not None:
+        app.add_middleware(AuditWatch, audit=audit)
     app.add_middleware(RequestWatch, metrics=controller.metrics, tracer=controller.causes.tracer)
     app.add_middleware(Guard)
-    app.state.access = access
+    app.add_middleware(Prefixed, root_path=root_path)
+    app.state.access, app.state.audit = access, audit
     app.openapi = lambda: described(app)  # type: ignore[method-assign]  # as FastAPI's documentation has it
     for router in ROUTERS:
-        app.include_router(router(backend), dependencies=[Depends(caller_of)])
+        app.include_router(router(backend), dependencies=[Depends(permitted)])
     app.include_router(watching.probes(backend))
+    app.include_router(attach.router(backend))
+    app.include_router(sessions.doors(backend))
+    for page in pages:
+        app.include_router(page(backend), include_in_schema=False)
     return app

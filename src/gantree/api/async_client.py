@@ -3,7 +3,9 @@
 It needs httpx, which takes a while to import; programs that must start fast use `client`.
 """
 
+import asyncio
 import json
+import math
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack
@@ -16,10 +18,13 @@ import httpx
 
 from gantree.api import requests, sockets
 from gantree.api.client import ANSWER_WITHIN_S
+from gantree.api.failover import CONNECT_WITHIN_S, Course
 from gantree.api.problems import error_of, problem_in
 from gantree.api.requests import Request, Stream
-from gantree.api.target import Target, target
+from gantree.api.target import Target, Unsent, targets
+from gantree.model.errors import GantreeError, JournalError, Unreachable
 
+BROKEN_OFF = (httpx.HTTPError, OSError, ValueError)
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -48,14 +53,27 @@ class AsyncClient:
     """Talks to a daemon over connections that it keeps; `async with`, or `await close()` at the end."""
 
     def __init__(self, where: Path | str, token: str | None = None) -> None:
-        """where is the daemon's state directory, or its URL; then token says who asks. Raises BadInput."""
-        self.target: Target = target(where, token)
+        """where is the daemon's state directory, or its URL; then token says who asks. Raises BadInput.
+
+        Several URLs, with commas between them, are those of daemons that share a journal: see `failover`.
+        """
+        self.targets = targets(where, token)
+        self._place = 0
         self._held = ExitStack()
-        self._http = httpx.AsyncClient(
-            transport=self._transport(), base_url=self.target.url, headers=self.target.headers
-        )
+        self._http_of = {
+            at: httpx.AsyncClient(
+                transport=self._transport(at), base_url=at.url, headers=at.headers
+            )
+            for at in self.targets
+        }
+
+    @property
+    def target(self) -> Target:
+        """The daemon that answered last, or the first."""
+        return self.targets[self._place]
 
     submit = _asked(requests.submit)
+    check = _asked(requests.check)
     jobs = _asked(requests.jobs)
     jobs_page = _asked(requests.jobs_page)
     job = _asked(requests.job)
@@ -89,37 +107,74 @@ class AsyncClient:
     cluster = _asked(requests.cluster)
     facts = _streamed(requests.facts)
     events = _streamed(requests.events)
+    usage = _asked(requests.usage)
     health = _asked(requests.health)
+    session = _asked(requests.session)
+    make_token = _asked(requests.make_token)
+    tokens = _asked(requests.tokens)
+    revoke_token = _asked(requests.revoke_token)
+    audit = _asked(requests.audit)
 
     async def ask(self, request: Request[T]) -> T:
         """Send any request and read its answer."""
-        try:
-            response = await self._http.send(self._built(request, ANSWER_WITHIN_S + request.wait_s))
-            if response.status_code < 400:
-                return request.read(json.loads(response.content))
-        except (httpx.HTTPError, OSError, ValueError) as error:
-            raise self.target.unreachable(_cause(error)) from error
-        raise error_of(response.status_code, problem_in(response.content))
+        return request.read(await self._led(request, ANSWER_WITHIN_S, self._answer))
 
     async def stream(self, request: Stream[T]) -> AsyncIterator[T]:
         """Send a request and give what comes as it comes."""
-        decoder, response = request.decoder(), None
+        decoder = request.decoder()
+        response = await self._led(request, math.inf, self._opened)
         try:
-            response = await self._http.send(self._built(request, None), stream=True)
-            if response.status_code >= 400:
-                raise error_of(response.status_code, problem_in(await response.aread()))
             async for chunk in response.aiter_raw():
                 for item in decoder.feed(chunk):
                     yield item
         except (httpx.HTTPError, OSError, ValueError) as error:
             raise self.target.unreachable(_cause(error)) from error
         finally:
-            if response is not None:
-                await response.aclose()
+            await response.aclose()
+
+    async def _led(
+        self,
+        request: Request[Any] | Stream[Any],
+        patience_s: float,
+        send: Callable[[Target, Any, float], Awaitable[T]],
+    ) -> T:
+        """What the daemon that leads says to a request."""
+        course = Course(self.targets, self._place, request)
+        while True:
+            at = course.target
+            try:
+                answer = await send(at, request, course.timeout_s(patience_s))
+            except (*BROKEN_OFF, JournalError, Unreachable) as error:
+                cause = _cause(error)
+                pause_s = course.pause_s(cause)
+                if pause_s is None:
+                    raise at.told(cause) from error
+                await asyncio.sleep(pause_s)
+                continue
+            self._place = course.place
+            return answer
+
+    async def _answer(self, at: Target, request: Request[Any], timeout_s: float) -> Any:
+        response = await self._http_of[at].send(self._built(at, request, timeout_s))
+        if response.status_code >= 400:
+            raise error_of(response.status_code, problem_in(response.content))
+        return json.loads(response.content)
+
+    async def _opened(self, at: Target, request: Stream[Any], timeout_s: float) -> httpx.Response:
+        """The head of an answer that comes bit by bit. Raises what the daemon raised."""
+        built = self._built(at, request, timeout_s)
+        response = await self._http_of[at].send(built, stream=True)
+        if response.status_code < 400:
+            return response
+        try:
+            raise error_of(response.status_code, problem_in(await response.aread()))
+        finally:
+            await response.aclose()
 
     async def close(self) -> None:
         """Let the connections go."""
-        await self._http.aclose()
+        for http in self._http_of.values():
+            await http.aclose()
         self._held.close()
 
     async def __aenter__(self) -> Self:
@@ -133,27 +188,37 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
-    def _transport(self) -> httpx.AsyncHTTPTransport:
-        if self.target.state_dir is None:
+    def _transport(self, at: Target) -> httpx.AsyncHTTPTransport:
+        if at.state_dir is None:
             return httpx.AsyncHTTPTransport(verify=ssl.create_default_context())
         try:
-            address = self._held.enter_context(sockets.address(self.target.state_dir))
+            address = self._held.enter_context(sockets.address(at.state_dir))
         except OSError as error:
-            raise self.target.unreachable(error) from error
+            raise at.unreachable(error) from error
         return httpx.AsyncHTTPTransport(uds=address)
 
-    def _built(self, request: Request[Any] | Stream[Any], timeout_s: float | None) -> httpx.Request:
-        return self._http.build_request(
+    def _built(
+        self, at: Target, request: Request[Any] | Stream[Any], timeout_s: float
+    ) -> httpx.Request:
+        within_s = None if timeout_s == math.inf else timeout_s
+        return self._http_of[at].build_request(
             request.method,
             request.url,
             content=request.content,
             headers=request.all_headers,
-            timeout=timeout_s,
+            timeout=httpx.Timeout(within_s, connect=CONNECT_WITHIN_S),
         )
 
 
 def _cause(error: Exception) -> Exception:
-    """The error of the system below that of httpx, as `Target.unreachable` tells them apart."""
+    """What stands behind an error of httpx, as `Course` and `Target.told` tell errors apart."""
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        return Unsent(_of_system(error))
+    return error if isinstance(error, GantreeError) else _of_system(error)
+
+
+def _of_system(error: Exception) -> Exception:
+    """The error of the system below that of httpx."""
     if isinstance(error, httpx.TimeoutException):
         return TimeoutError(str(error))
     below: BaseException | None = error

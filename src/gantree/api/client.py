@@ -6,7 +6,9 @@ Answers are the JSON of the routes as it comes; docs/api.md describes it. What a
 """
 
 import json
+import math
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
@@ -15,14 +17,17 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gantree.api import requests, sockets
+from gantree.api.failover import CONNECT_WITHIN_S, Course
 from gantree.api.problems import error_of, problem_in
 from gantree.api.requests import LONGEST_WAIT_S, Json, Request, Stream, login_name
-from gantree.api.target import Target, target
+from gantree.api.target import Target, Unsent, targets
+from gantree.model.errors import JournalError, Unreachable
 
 __all__ = ["LONGEST_WAIT_S", "Client", "Json", "login_name"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+BROKEN_OFF = (OSError, HTTPException, ValueError)
 ANSWER_WITHIN_S = 60.0
 """How long a daemon may take over an answer, beyond what it was asked to wait."""
 CHUNK_BYTES = 1 << 16
@@ -56,12 +61,40 @@ def _streamed(
     return method
 
 
+def _connected(at: Target, timeout_s: float | None) -> HTTPConnection:
+    """Raises Unsent."""
+    connection: HTTPConnection
+    if at.state_dir is not None:
+        connection = _UnixConnection(at.state_dir, CONNECT_WITHIN_S)
+    elif at.scheme == "http":
+        connection = HTTPConnection(at.host, at.port, timeout=CONNECT_WITHIN_S)
+    else:
+        trust = ssl.create_default_context()
+        connection = HTTPSConnection(at.host, at.port, timeout=CONNECT_WITHIN_S, context=trust)
+    try:
+        connection.connect()
+    except OSError as error:
+        connection.close()
+        raise Unsent(error) from error
+    connection.sock.settimeout(timeout_s)
+    return connection
+
+
 class Client:
     """Talks to a daemon; every call is a connection of its own, so threads may share one Client."""
 
     def __init__(self, where: Path | str, token: str | None = None) -> None:
-        """where is the daemon's state directory, or its URL; then token says who asks. Raises BadInput."""
-        self.target: Target = target(where, token)
+        """where is the daemon's state directory, or its URL; then token says who asks. Raises BadInput.
+
+        Several URLs, with commas between them, are those of daemons that share a journal: see `failover`.
+        """
+        self.targets = targets(where, token)
+        self._place = 0
+
+    @property
+    def target(self) -> Target:
+        """The daemon that answered last, or the first."""
+        return self.targets[self._place]
 
     @property
     def state_dir(self) -> Path | None:
@@ -69,6 +102,7 @@ class Client:
         return self.target.state_dir
 
     submit = _asked(requests.submit)
+    check = _asked(requests.check)
     jobs = _asked(requests.jobs)
     jobs_page = _asked(requests.jobs_page)
     job = _asked(requests.job)
@@ -102,24 +136,23 @@ class Client:
     cluster = _asked(requests.cluster)
     facts = _streamed(requests.facts)
     events = _streamed(requests.events)
+    usage = _asked(requests.usage)
     health = _asked(requests.health)
+    session = _asked(requests.session)
+    make_token = _asked(requests.make_token)
+    tokens = _asked(requests.tokens)
+    revoke_token = _asked(requests.revoke_token)
+    audit = _asked(requests.audit)
 
     def ask(self, request: Request[T]) -> T:
         """Send any request and read its answer."""
-        connection = self._connection(ANSWER_WITHIN_S + request.wait_s)
-        try:
-            answer = json.loads(self._send(connection, request).read())
-        except (OSError, HTTPException, ValueError) as error:
-            raise self.target.unreachable(error) from error
-        finally:
-            connection.close()
-        return request.read(answer)
+        return request.read(self._led(request, ANSWER_WITHIN_S, self._answer))
 
     def stream(self, request: Stream[T]) -> Iterator[T]:
         """Send a request and give what comes as it comes."""
-        connection, decoder = self._connection(None), request.decoder()
+        decoder = request.decoder()
+        connection, response = self._led(request, math.inf, self._opened)
         try:
-            response = self._send(connection, request)
             while chunk := response.read1(CHUNK_BYTES):
                 yield from decoder.feed(chunk)
         except (OSError, HTTPException, ValueError) as error:
@@ -127,20 +160,50 @@ class Client:
         finally:
             connection.close()
 
-    def _connection(self, timeout_s: float | None) -> HTTPConnection:
-        at = self.target
-        if at.state_dir is not None:
-            return _UnixConnection(at.state_dir, timeout_s)
-        if at.scheme == "http":
-            return HTTPConnection(at.host, at.port, timeout=timeout_s)
-        trust = ssl.create_default_context()
-        return HTTPSConnection(at.host, at.port, timeout=timeout_s, context=trust)
+    def _led(
+        self,
+        request: Request[Any] | Stream[Any],
+        patience_s: float,
+        send: Callable[[Target, Any, float], T],
+    ) -> T:
+        """What the daemon that leads says to a request."""
+        course = Course(self.targets, self._place, request)
+        while True:
+            at = course.target
+            try:
+                answer = send(at, request, course.timeout_s(patience_s))
+            except (*BROKEN_OFF, Unsent, JournalError, Unreachable) as error:
+                pause_s = course.pause_s(error)
+                if pause_s is None:
+                    raise at.told(error) from error
+                time.sleep(pause_s)
+                continue
+            self._place = course.place
+            return answer
+
+    def _answer(self, at: Target, request: Request[Any], timeout_s: float) -> Any:
+        connection, response = self._opened(at, request, timeout_s)
+        try:
+            return json.loads(response.read())
+        finally:
+            connection.close()
+
+    def _opened(
+        self, at: Target, request: Request[Any] | Stream[Any], timeout_s: float
+    ) -> tuple[HTTPConnection, HTTPResponse]:
+        """A connection on which a request was sent, and the head of its answer. Raises what the daemon raised."""
+        connection = _connected(at, None if timeout_s == math.inf else timeout_s)
+        try:
+            return connection, self._send(connection, at, request)
+        except BaseException:
+            connection.close()
+            raise
 
     def _send(
-        self, connection: HTTPConnection, request: Request[Any] | Stream[Any]
+        self, connection: HTTPConnection, at: Target, request: Request[Any] | Stream[Any]
     ) -> HTTPResponse:
-        headers = {**self.target.headers, **request.all_headers}
-        url = self.target.prefix + request.url
+        headers = {**at.headers, **request.all_headers}
+        url = at.prefix + request.url
         with suppress(BrokenPipeError, ConnectionResetError):  # it answers before it has read all
             connection.request(request.method, url, body=request.content, headers=headers)
         response = connection.getresponse()

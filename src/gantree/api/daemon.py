@@ -2,84 +2,121 @@
 
 It stops on SIGTERM, SIGINT and SIGHUP, and leaves the gangs running: they belong to the state directory, and
 the next daemon there adopts them. A bug that ends the control loop ends the daemon in the same way.
+
+On SQLite it leads for as long as it lives. Of several on one PostgreSQL one leads and the others stand by: each goes on
+from standing by to leading and, where it loses its lease, back, with everything that it knew thrown away.
 """
 
 import asyncio
 import gc
+import logging
 import signal
+import socket
 import sys
 import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from socket import gethostname
 
+import uvloop
 from prometheus_client import disable_created_metrics
 
 from gantree import __version__
 from gantree.api import log_lines, sockets, tracing
-from gantree.api.access import Access, token_of
-from gantree.api.app import build_app
+from gantree.api.access import Access
+from gantree.api.access_set_up import access_of, run_as_of
+from gantree.api.app import Pages, build_app
+from gantree.api.audit import Audit
 from gantree.api.backend import Backend
-from gantree.api.listening import Listen, Server, bind, url_of
-from gantree.api.log_lines import Format, Level
-from gantree.api.rates import Rates
+from gantree.api.listening import Server, advertised, bind, url_of
+from gantree.api.settings import Settings
+from gantree.api.standing_by import Front, build_standing_by
+from gantree.api.standing_reads import Standing
 from gantree.control.controller import Controller
 from gantree.control.gpu_ids import gpu_ids_of, mig_ids_of
-from gantree.control.loop import Loop
-from gantree.control.policies import PolicyText
+from gantree.control.leadership import CAMPAIGN_EVERY_S, Leadership, Term
+from gantree.control.loop import Loop, wait_until_set
+from gantree.control.metrics import Metrics
 from gantree.control.ports import Clock, ClusterPort, Emit
+from gantree.control.reader_frames import Follow
+from gantree.control.reader_host import ReaderHost, fork_host
+from gantree.control.reader_server import serve
+from gantree.control.readers import Readers
 from gantree.control.versions import policy_version, versions_of
+from gantree.executors.epochs import EpochFile
 from gantree.executors.local import LocalCluster
-from gantree.formats import read_cluster
-from gantree.formats.policies import PRESETS
-from gantree.formats.policy_places import NOWHERE, PolicyPlaces
-from gantree.journal.sqlite import FILE, SqliteJournal
+from gantree.journal.access_book import AccessBook
+from gantree.journal.contract import Journal
+from gantree.journal.postgres import PostgresElection, PostgresJournal, PostgresReader
+from gantree.journal.sql import SqlJournal
+from gantree.journal.sqlite import FILE, SqliteJournal, SqliteReader
 from gantree.model.cluster import Cluster
-from gantree.model.errors import JournalError
-from gantree.policy.rules import Policy
+from gantree.model.errors import Conflict, JournalError
 from gantree.telemetry.mig import mig_instances
 from gantree.telemetry.nvml import uuids, versions
 from gantree.text.words import plural
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+LOOK_EVERY_S = 0.1
+"""How often a leader looks whether it still leads; what it must not do is refused without this look."""
+AGAIN_AFTER_S = 2.0
+"""After a take-over that failed."""
+
+log = logging.getLogger(__name__)
 
 
-def run_daemon(
-    state_dir: Path,
-    cluster_text: str | None,
-    source: str,
-    policy: Policy | None = None,
-    places: PolicyPlaces = NOWHERE,
-    listen: Listen | None = None,
-    requests_per_s: float | None = None,
-    log_level: Level = Level.WARNING,
-    log_format: Format = Format.AUTO,
-    policy_text: PolicyText | None = None,
-) -> None:
-    """Run until told to stop. cluster_text may be None where the state directory has seen a cluster before.
-
-    policy_text is the file of the policy that rules from now on; None: the newest on record rules, and policy where
-    there is none. places are those of the policy's file, for errors. listen is an address of TCP to answer at, beside
-    the socket.
-    requests_per_s is how often a caller may ask; None: as often as it likes.
+def run_daemon(settings: Settings, pages: Pages = ()) -> None:
+    """Run until told to stop. pages are routers of floors above, served beside the API.
 
     Prints one line when requests are answered, and one at the end. Raises BadInput for the cluster file or for
     a missing one, Conflict for a cluster that contradicts what runs, JournalError for a state directory that
     is in use, damaged or newer.
     """
-    log_lines.set_up(log_level, log_format)
+    log_lines.set_up(settings.log_level, settings.log_format)
+    host = fork_host(serve)  # before there are threads, files and secrets
     disable_created_metrics()  # type: ignore[no-untyped-call]  # drops a second line for each counter
-    site = None if cluster_text is None else read_cluster(cluster_text, source)
-    _refuse_orphaned_runs(state_dir)
-    journal = SqliteJournal(state_dir)
-    try:
-        token = None if listen is None else token_of(listen.token_file)
-        access = Access(token, Rates(requests_per_s) if requests_per_s else None)
-        rules = policy or PRESETS["gantree"]
-        with tracing.exported():
-            asyncio.run(_live(state_dir, journal, site, rules, policy_text, places, listen, access))
-    finally:
-        journal.close()
+    site = settings.site()
+    with ExitStack() as opened:
+        opened.callback(host.close)
+        home = _home(settings, opened)
+        book = AccessBook(home.journal.database)
+        access = access_of(settings, book)
+        audit = Audit(book)
+        opened.callback(audit.close)
+        opened.enter_context(tracing.exported())
+        runner = opened.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
+        runner.run(_live(_Daemon(settings, home, site, access, audit, pages, host)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """The journal, how its readers open it, and the election of who writes it. shared: others may have it open too."""
+
+    journal: SqlJournal
+    open_reader: Callable[[], Journal]
+    leadership: Leadership
+    shared: bool
+
+
+def _home(settings: Settings, opened: ExitStack) -> _Home:
+    """Raises JournalError for a journal, or a state directory, that cannot be used."""
+    state_dir, url = settings.state_dir, settings.database
+    if url is None:
+        _refuse_orphaned_runs(state_dir)
+        alone = SqliteJournal(state_dir)
+        opened.callback(alone.close)
+        leadership = Leadership(alone, settings.name, lease_s=None)
+        return _Home(alone, partial(SqliteReader, state_dir), leadership, shared=False)
+    opened.enter_context(sockets.present(state_dir))
+    election = PostgresElection(url)
+    opened.callback(election.close)
+    leadership = Leadership(election, settings.name, settings.advertise)
+    journal = PostgresJournal(url, leadership.check)
+    opened.callback(journal.close)
+    return _Home(journal, partial(PostgresReader, url), leadership, shared=True)
 
 
 def _refuse_orphaned_runs(state_dir: Path) -> None:
@@ -92,85 +129,262 @@ def _refuse_orphaned_runs(state_dir: Path) -> None:
         )
 
 
-async def _live(
-    state_dir: Path,
-    journal: SqliteJournal,
-    site: Cluster | None,
-    policy: Policy,
-    policy_text: PolicyText | None,
-    places: PolicyPlaces,
-    listen: Listen | None,
-    access: Access,
-) -> None:
-    loop = Loop()
+def _refuse_runs_elsewhere(state_dir: Path, journal: SqlJournal) -> None:
+    """Who led last must have had this directory: what runs below another would be taken for lost, and started again."""
+    last = journal.last_epoch()
+    if last == 0 and (state_dir / "runs").exists():
+        raise JournalError(
+            f"{state_dir} has runs that journal {journal.database.name} knows nothing of; use another directory"
+        )
+    if EpochFile(state_dir).newest() < last:
+        raise Conflict(
+            f"the last daemon that led on {journal.database.name} kept its runs elsewhere, not in {state_dir}:"
+            " all daemons of a database share one --state, on one machine"
+        )
 
-    running: list[Controller] = []
+
+@dataclass(slots=True)
+class _Daemon:
+    """What lasts as long as the process."""
+
+    settings: Settings
+    home: _Home
+    site: Cluster | None
+    access: Access
+    audit: Audit
+    pages: Pages
+    host: ReaderHost
+    metrics: Metrics = field(default_factory=Metrics)
+
+
+async def _live(daemon: _Daemon) -> None:
+    """Lead or stand by until told to stop."""
+    settings, leadership = daemon.settings, daemon.home.leadership
+    with ExitStack() as opened:
+        tcp = None if settings.listen is None else opened.enter_context(bind(settings.listen))
+        where = []
+        if settings.listen is not None and tcp is not None:
+            where.append(url_of(settings.listen, tcp))
+            leadership.url = settings.advertise or advertised(settings.listen, tcp)
+        life = _Life(daemon, tcp, where)
+        try:
+            await life.live()
+        finally:
+            await life.close()
+
+
+class _Life:
+    """The phases of a process, one after the other."""
+
+    def __init__(
+        self, daemon: _Daemon, over_tcp: socket.socket | None, where: Sequence[str]
+    ) -> None:
+        settings = daemon.settings
+        self._daemon = daemon
+        self._leadership = daemon.home.leadership
+        self._where = tuple(where)
+        self._readers = Readers(daemon.host, Follow(daemon.home.open_reader, settings.policy))
+        small = build_standing_by(
+            self._leadership,
+            daemon.access,
+            daemon.metrics,
+            daemon.audit,
+            Standing(self._readers, settings.state_dir),
+            settings.root_path,
+        )
+        self._front = Front(small)
+        self._tcp = None if over_tcp is None else Server(self._front, over_tcp, settings.listen)
+        self._serving_tcp: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
+        self._said: str | None = None
+
+    async def live(self) -> None:
+        """Until told to stop."""
+        is_start = True
+        self._obey_signals()
+        while not self._stop.is_set():
+            term = await asyncio.to_thread(self._leadership.campaign)
+            self._daemon.metrics.leading.set(term is not None)
+            if term is None:
+                await self._stand_by()
+            else:
+                await self._lead(term, is_start=is_start)
+            is_start = False
+        if self._said is not None:
+            _say("stopped; it did not lead")
+
+    async def close(self) -> None:
+        """End what is served over TCP, and the reader."""
+        self._readers.close()
+        if self._tcp is not None and self._serving_tcp is not None:
+            self._tcp.should_exit = True
+            await self._serving_tcp
+
+    def _obey_signals(self) -> None:
+        for number in STOP_SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
+
+    def _leave_signals(self) -> None:
+        """While a journal is read they end the process at once, and nothing is lost."""
+        for number in STOP_SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    def _over_tcp(self) -> list[tuple[Server, asyncio.Task[None]]]:
+        """The server of the address of TCP, which answers from its first use on."""
+        if self._tcp is None:
+            return []
+        self._serving_tcp = self._serving_tcp or self._tcp.serving()
+        return [(self._tcp, self._serving_tcp)]
+
+    async def _stand_by(self) -> None:
+        """For a moment."""
+        self._over_tcp()
+        self._readers.start()
+        known, trouble = self._leadership.known, self._leadership.trouble
+        leads = "nobody leads" if known is None else f"{known.name} leads"
+        if trouble is None and leads != self._said:
+            self._said = leads
+            _say("; ".join((f"gantree {__version__} stands by: {leads}", *self._where)))
+        await wait_until_set(self._stop, CAMPAIGN_EVERY_S)
+
+    async def _lead(self, term: Term, *, is_start: bool) -> None:
+        """Until told to stop, or until the term is over. What recovery raises goes through at the start alone."""
+        loop = Loop()
+        try:
+            self._leave_signals()
+            controller = await loop.call(
+                lambda: _recovered(self._daemon, loop.wake, term, is_start=is_start)
+            )
+            self._obey_signals()
+            await self._answer(loop, controller, term)
+            left = await loop.call(lambda: len(controller.ledger.holding))
+            await loop.call(controller.close)
+            if term.is_on:
+                self._said = None
+                _say(f"stopped; {_left_running(left)}")
+            else:
+                gc.unfreeze()  # what this term knew can go
+        except JournalError as error:
+            if is_start:
+                raise
+            log.error("epoch %d ends: %s", term.epoch, error)
+            await wait_until_set(self._stop, AGAIN_AFTER_S)
+        finally:
+            loop.close()
+            self._obey_signals()
+            await asyncio.to_thread(self._leadership.resign)
+
+    async def _answer(self, loop: Loop, controller: Controller, term: Term) -> None:
+        """Answer requests and step."""
+        daemon, state_dir = self._daemon, self._daemon.settings.state_dir
+        with ExitStack() as opened:
+            self._readers.start()
+            over_socket = opened.enter_context(
+                sockets.listen(state_dir, for_all=daemon.settings.run_as_submitter)
+            )
+            opened.callback(_remove_socket, state_dir, term)
+            backend = Backend(loop, controller, time.time(), self._readers)
+            self._front.lead(
+                term,
+                build_app(
+                    backend,
+                    daemon.access,
+                    daemon.pages,
+                    daemon.settings.root_path,
+                    daemon.audit,
+                ),
+            )
+            opened.callback(self._front.stand_by)
+            server = Server(self._front, over_socket, None)
+            await self._serve(loop, controller, term, server)
+
+    async def _serve(
+        self, loop: Loop, controller: Controller, term: Term, over_socket: Server
+    ) -> None:
+        """Until a signal, until the term is over, or until one of them breaks."""
+        stepping = asyncio.create_task(loop.run(controller))
+        watching = asyncio.create_task(self._until_over(term))
+        serving = [(over_socket, over_socket.serving()), *self._over_tcp()]
+        tasks = [task for _, task in serving]
+        while not all(server.started for server, _ in serving) and not any(
+            task.done() for task in tasks
+        ):
+            await asyncio.sleep(0.001)
+        if all(server.started for server, _ in serving):
+            where = (f"socket {self._daemon.settings.state_dir / sockets.FILE}", *self._where)
+            _say(f"gantree {__version__} ready: {_site(controller)}; {', '.join(where)}")
+        await asyncio.wait({stepping, watching, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        if term.is_on:
+            self._stop.set()
+        else:
+            log.error("epoch %d is over: this daemon stands by", term.epoch)
+        loop.stop()
+        over_socket.should_exit = True
+        if self._tcp is not None and self._stop.is_set():
+            self._tcp.should_exit = True
+            await asyncio.gather(*tasks)
+        await tasks[0]
+        await watching
+        await stepping
+
+    async def _until_over(self, term: Term) -> None:
+        """Until told to stop, or until the term is over."""
+        while term.is_on and not await wait_until_set(self._stop, LOOK_EVERY_S):
+            pass
+
+
+def _remove_socket(state_dir: Path, term: Term) -> None:
+    """It is the next leader's, once there can be one."""
+    if term.is_on:
+        sockets.remove(state_dir)
+
+
+def _recovered(
+    daemon: _Daemon, wake: Callable[[], None], term: Term, *, is_start: bool
+) -> Controller:
+    """A controller that has gone on where the last one stopped, on this machine's processes.
+
+    The cluster and the policy that a daemon was started with are those of its start: one that takes over later goes on
+    with what is on record.
+    """
+    settings, journal = daemon.settings, daemon.home.journal
+    running: list[Controller] = []  # none yet while it is built
+    if daemon.home.shared:
+        _refuse_runs_elsewhere(settings.state_dir, journal)
+    is_named = is_start or journal.turns() == 0
 
     def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
-        gpu_ids = gpu_ids_of(described, gethostname(), uuids)
-        mig_ids = mig_ids_of(gethostname(), mig_instances)
         return LocalCluster(
-            state_dir,
+            settings.state_dir,
             described,
             emit,
             clock,
-            gpu_ids=gpu_ids,
-            mig_ids=mig_ids,
+            gpu_ids=gpu_ids_of(described, gethostname(), uuids),
+            mig_ids=mig_ids_of(gethostname(), mig_instances),
             versions=versions_of(gethostname(), versions),
-            about=lambda: {"policy": policy_version(running[0].policy if running else policy)},
+            about=lambda: {
+                "policy": policy_version(running[0].policy if running else settings.policy)
+            },
+            leads=lambda: term.is_on,
+            run_as=run_as_of(daemon.access) if settings.run_as_submitter else None,
         )
 
-    def make_controller() -> Controller:
-        controller = Controller(
-            journal,
-            policy,
-            make_cluster,
-            site=site,
-            wake=loop.wake,
-            places=places,
-            policy_text=policy_text,
-        )
-        running.append(controller)
-        controller.recover()
-        gc.freeze()  # the site does not change: looking through it again would hold up a turn by 40 ms
-        return controller
-
-    try:
-        with ExitStack() as opened:
-            over_tcp = None if listen is None else opened.enter_context(bind(listen))
-            controller = await loop.call(make_controller)
-            over_socket = opened.enter_context(sockets.listen(state_dir))
-            opened.callback(sockets.remove, state_dir)
-            app = build_app(Backend(loop, controller, time.time()), access)
-            servers = [Server(app, over_socket, None)]
-            where = f"socket {state_dir / sockets.FILE}"
-            if listen is not None and over_tcp is not None:
-                servers.append(Server(app, over_tcp, listen))
-                where += f", {url_of(listen, over_tcp)}"
-            await _serve(loop, controller, servers, where)
-        left = await loop.call(lambda: len(controller.ledger.holding))
-        await loop.call(controller.close)
-        _say(f"stopped; {_left_running(left)}")
-    finally:
-        loop.close()
-
-
-async def _serve(loop: Loop, controller: Controller, servers: list[Server], where: str) -> None:
-    """Answer requests and step until a signal, or until one of them breaks."""
-    stepping = asyncio.create_task(loop.run(controller))
-    serving = [server.serving() for server in servers]
-    for number in STOP_SIGNALS:
-        asyncio.get_running_loop().add_signal_handler(number, loop.stop)
-    while not all(server.started for server in servers) and not any(one.done() for one in serving):
-        await asyncio.sleep(0.001)
-    if all(server.started for server in servers):
-        _say(f"gantree {__version__} ready: {_site(controller)}; {where}")
-    await asyncio.wait({stepping, *serving}, return_when=asyncio.FIRST_COMPLETED)
-    loop.stop()
-    for server in servers:
-        server.should_exit = True
-    await asyncio.gather(*serving)
-    await stepping
+    controller = Controller(
+        journal,
+        settings.policy,
+        make_cluster,
+        site=daemon.site if is_named else None,
+        wake=wake,
+        places=settings.places,
+        metrics=daemon.metrics,
+        policy_text=settings.policy_text if is_named else None,
+        epoch=term.epoch,
+        keep=settings.keep,
+    )
+    running.append(controller)
+    controller.recover()
+    gc.freeze()  # the site does not change: looking through it again would hold up a turn by 40 ms
+    return controller
 
 
 def _site(controller: Controller) -> str:

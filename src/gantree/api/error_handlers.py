@@ -8,13 +8,23 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from gantree.api.audit import note_hidden
+from gantree.api.permissions import Unseen
 from gantree.api.problems import MEDIA_TYPE, problem_of
-from gantree.model.errors import BadFields, GantreeError, Problem, TooOften, Unauthenticated
+from gantree.model.errors import (
+    BadFields,
+    GantreeError,
+    NotLeading,
+    Problem,
+    TooOften,
+    Unauthenticated,
+)
 
 UNREADABLE = "the body cannot be read; allowed: JSON in UTF-8, not nested deeply"
 _MORE_HEADERS: dict[type[GantreeError], dict[str, str]] = {
     Unauthenticated: {"WWW-Authenticate": "Bearer"},
     TooOften: {"Retry-After": "1"},
+    NotLeading: {"Retry-After": "1"},
 }
 
 
@@ -23,6 +33,8 @@ def say_errors_as_problems(app: FastAPI) -> None:
 
     @app.exception_handler(GantreeError)
     async def gantree_error(request: Request, error: GantreeError) -> JSONResponse:
+        if isinstance(error, Unseen):
+            note_hidden(request.scope)
         status, body = problem_of(error)
         return _problem(status, body, _MORE_HEADERS.get(type(error)))
 

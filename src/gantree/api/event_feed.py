@@ -6,23 +6,30 @@ Frames are server-sent events: the id is the fact's seq, so a client that comes 
 
 import asyncio
 import json
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from gantree.api import views
+from gantree.api.access import Caller
 from gantree.api.backend import Backend
+from gantree.api.sight import facts_told_to
 from gantree.control.controller import Controller
-from gantree.control.loop import Changes, wait_until_set
+from gantree.control.loop import RETRY_S, Changes, wait_until_set
 from gantree.journal.contract import RecordedFact
-from gantree.model.errors import Conflict
+from gantree.model.errors import Conflict, GantreeError
 
+Json = dict[str, Any]
 KEPT = 4096
 """Frames that are kept for those who listen."""
 AT_ONCE = 500
 HEARTBEAT_S = 15.0
 HEARTBEAT = b": nothing new\n\n"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +69,11 @@ class EventFeed:
             raise Conflict(f"the newest fact is {last}, not {after}: this is another journal")
         return after
 
-    async def frames(self, after: int, job: str | None) -> AsyncIterator[bytes]:
-        """What follows a place, for ever, with a sign of life where there is nothing; of one job where it is named."""
+    async def frames(self, after: int, job: str | None, caller: Caller) -> AsyncIterator[bytes]:
+        """What follows a place, for ever, with a sign of life where there is nothing; of one job where it is named.
+
+        Whoever may not read everything is told what he may; that is found out for each listener.
+        """
         self._listeners += 1
         try:
             self._begin(after)
@@ -72,7 +82,10 @@ class EventFeed:
                 found = await self._after(after)
                 if found:
                     after = found[-1].seq
-                    text = b"".join(each.text for each in found if job in (None, each.job))
+                    wanted = [each for each in found if job in (None, each.job)]
+                    if wanted and not caller.reads_all:
+                        wanted = await self._told_to(caller, wanted)
+                    text = b"".join(each.text for each in wanted)
                     if text:
                         yield text
                 elif not await wait_until_set(ticket, self._heartbeat_s):
@@ -90,7 +103,12 @@ class EventFeed:
         changes, loop = self._backend.loop.changes, self._backend.loop
         while self._listeners and not loop.stopping:
             ticket = changes.ticket()
-            page = await self._page(self._read_to)
+            try:
+                page = await self._page(self._read_to)
+            except (GantreeError, OSError) as error:
+                log.error("facts could not be read, trying again: %s", error)
+                await asyncio.sleep(RETRY_S)
+                continue
             if page:
                 self._kept.extend(page)
                 self._read_to = page[-1].seq
@@ -108,6 +126,11 @@ class EventFeed:
             return list(islice(self._kept, skipped, skipped + AT_ONCE))
         return await self._page(after)
 
+    async def _told_to(self, caller: Caller, frames: list[Frame]) -> list[Frame]:
+        return await self._backend.ask(
+            lambda controller: [_frame(fact) for fact in _told_to(controller, caller, frames)]
+        )
+
     async def _page(self, after: int) -> list[Frame]:
         return await self._backend.ask(
             lambda controller: _frames(islice(controller.journal.facts(after), AT_ONCE))
@@ -115,13 +138,18 @@ class EventFeed:
 
 
 def _frames(facts: Iterable[RecordedFact]) -> list[Frame]:
-    found = []
-    for recorded in facts:
-        told = views.fact(recorded)
-        data = json.dumps(told, separators=(",", ":"))
-        text = f"id: {recorded.seq}\nevent: {told['fact']}\ndata: {data}\n\n"
-        found.append(Frame(recorded.seq, told["data"].get("job"), text.encode()))
-    return found
+    return [_frame(views.fact(recorded)) for recorded in facts]
+
+
+def _frame(told: Json) -> Frame:
+    data = json.dumps(told, separators=(",", ":"))
+    text = f"id: {told['seq']}\nevent: {told['fact']}\ndata: {data}\n\n"
+    return Frame(told["seq"], told["data"].get("job"), text.encode())
+
+
+def _told_to(controller: Controller, caller: Caller, frames: list[Frame]) -> list[Json]:
+    facts = [json.loads(frame.text.partition(b"\ndata: ")[2]) for frame in frames]
+    return facts_told_to(caller, controller.ledger, facts)
 
 
 def _bounds(controller: Controller) -> tuple[int, int]:

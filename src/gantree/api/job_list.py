@@ -4,7 +4,7 @@ Jobs are listed in order of arrival, then those that were rejected; what comes l
 in the list, once passed, is passed for good.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -16,7 +16,6 @@ from gantree.model.errors import BadFields, Problem
 from gantree.model.phases import Phase
 
 Json = dict[str, Any]
-LARGEST_PLACE = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +46,18 @@ class Filter:
         return known and (not self.phases or Phase.FAILED.value in self.phases)
 
 
-def page_of(ledger: Ledger, wanted: Filter, after: str | None, limit: int | None) -> Json:
-    """The rows after a place in the list, at most limit of them, and the place of the last where there are more."""
-    rows = _rows(ledger, wanted, _place(after))
+def page_of(
+    ledger: Ledger,
+    wanted: Filter,
+    after: str | None,
+    limit: int | None,
+    sees: Callable[[JobState], bool] | None = None,
+) -> Json:
+    """The rows after a place in the list, at most limit of them, and the place of the last where there are more.
+
+    sees says which jobs whoever asks may see; None: all, and those that were rejected.
+    """
+    rows = _rows(ledger, wanted, _place(after), sees)
     if limit is None:
         return {"jobs": [row for _, row in rows], "next": None}
     page = list(islice(rows, limit + 1))
@@ -60,15 +68,20 @@ def page_of(ledger: Ledger, wanted: Filter, after: str | None, limit: int | None
     }
 
 
-def _rows(ledger: Ledger, wanted: Filter, after: tuple[bool, int]) -> Iterator[tuple[str, Json]]:
+def _rows(
+    ledger: Ledger,
+    wanted: Filter,
+    after: tuple[bool, int],
+    sees: Callable[[JobState], bool] | None,
+) -> Iterator[tuple[str, Json]]:
     """(place, row) of each."""
     is_rejected, number = after
     if not is_rejected:
         for state in ledger.jobs.values():
-            if state.seq > number and wanted.admits(state):
+            if state.seq > number and wanted.admits(state) and (sees is None or sees(state)):
                 yield str(state.seq), job_row(ledger, state)
         number = 0
-    if wanted.admits_rejected:
+    if wanted.admits_rejected and sees is None:
         for place, (job, reason) in enumerate(ledger.rejected.items(), 1):
             if place > number and wanted.name in (None, job):
                 yield f"r{place}", rejected_row(job, reason)

@@ -10,21 +10,27 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gantree.api.access import Door, peer_uid
+from gantree.api.guest_relay import MOST_BYTES
+from gantree.api.web_sockets import WebSockets
 from gantree.model.errors import BadInput
 
 LAST_ANSWERS_S = 1
 """How long requests that are being answered may take once the daemon was told to stop."""
 BACKLOG = 256
+MOST_HEAD_BYTES = 64 * 1024
+"""The line and the headers of a request; what comes with the last part of them is not counted."""
+_ROOT_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)*/?")
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9.-]+)):([0-9]{1,5})")
 
 
@@ -73,6 +79,13 @@ def listen_of(
     return Listen(host, int(match[3]), token_file, tls_cert, tls_key)
 
 
+def root_path_of(text: str) -> str:
+    """The prefix that a proxy serves the daemon under, without a slash at its end. Raises BadInput for what is none."""
+    if text and _ROOT_PATH.fullmatch(text) is None:
+        raise BadInput(f"--root-path: found {text!r}; allowed: a path such as /gantree")
+    return text.rstrip("/")
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
@@ -114,7 +127,37 @@ def url_of(listen: Listen, listener: socket.socket) -> str:
     return f"{listen.scheme}://{host}:{listener.getsockname()[1]}"
 
 
-class _OverSocket(H11Protocol):
+def advertised(listen: Listen, listener: socket.socket) -> str:
+    """The URL to tell others: with the name of this machine where the listener takes what comes to any address."""
+    shown = replace(listen, host=gethostname()) if listen.host in ("0.0.0.0", "::") else listen  # noqa: S104 - looked for
+    return url_of(shown, listener)
+
+
+class _Http(HttpToolsProtocol):
+    """HTTP with a limit on the line and the headers of a request, which the parser itself has not."""
+
+    _in_head, _head_bytes = True, 0
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, unless it never comes to the end of the headers."""
+        if self._in_head and self._head_bytes > MOST_HEAD_BYTES:
+            self.send_400_response("The headers are too long.")
+            return
+        self._head_bytes += len(data)
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._in_head, self._head_bytes = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Its headers are there."""
+        self._in_head = False
+        super().on_headers_complete()
+
+
+class _OverSocket(_Http):
     """HTTP over the Unix socket: every request carries the user id of its peer."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -123,7 +166,7 @@ class _OverSocket(H11Protocol):
         self.app_state = {**self.app_state, "door": door}
 
 
-class _OverTcp(H11Protocol):
+class _OverTcp(_Http):
     """HTTP over TCP."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -134,7 +177,7 @@ class _OverTcp(H11Protocol):
 class Server(uvicorn.Server):
     """A uvicorn server on one listening socket that leaves signals to the daemon."""
 
-    def __init__(self, app: FastAPI, listener: socket.socket, listen: Listen | None) -> None:
+    def __init__(self, app: ASGIApp, listener: socket.socket, listen: Listen | None) -> None:
         """listen is what an address of TCP was asked for with; None for the Unix socket."""
         secured: dict[str, Any] = {}
         if listen is not None and listen.tls_cert is not None:
@@ -149,6 +192,10 @@ class Server(uvicorn.Server):
             proxy_headers=False,
             server_header=False,
             timeout_graceful_shutdown=LAST_ANSWERS_S,
+            ws=WebSockets,
+            ws_max_size=MOST_BYTES,
+            ws_per_message_deflate=False,
+            ws_ping_timeout=None,  # who is slow to take what was sent is slow to answer, too
             **secured,
         )
         super().__init__(config)

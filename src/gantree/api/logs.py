@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CHUNK_BYTES = 1 << 20
+LEAST_BYTES = 1 << 14
+"""So much of each rank is read at once where many share a chunk."""
 LOOK_EVERY_S = 0.05
 
 
@@ -33,12 +35,12 @@ class RankLog:
         self.offset = 0
         self._unfinished = b""
 
-    def read_on(self) -> bytes:
-        """What has been written since, at most a chunk of it; whole lines only where they get a prefix."""
+    def read_on(self, most_bytes: int = CHUNK_BYTES) -> bytes:
+        """What has been written since, at most so much of it; whole lines only where they get a prefix."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self.offset)
-                new = file.read(CHUNK_BYTES)
+                new = file.read(most_bytes)
         except FileNotFoundError:
             return b""
         self.offset += len(new)
@@ -69,9 +71,10 @@ def rank_logs(
 
 def _read_all(logs: Sequence[RankLog]) -> bytes:
     """What has come from all ranks; empty only where nothing has, not where a long line has no end yet."""
+    of_each = max(LEAST_BYTES, CHUNK_BYTES // max(1, len(logs)))
     while True:
         before = [log.offset for log in logs]
-        new = b"".join(log.read_on() for log in logs)
+        new = b"".join(log.read_on(of_each) for log in logs)
         if new or before == [log.offset for log in logs]:
             return new
 

@@ -3,13 +3,23 @@
 Fields may come, none goes. Times are seconds since 1970; null where it has not come to that.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 PHASES = Literal[
     "pending", "starting", "running", "saving", "stopping", "succeeded", "failed", "cancelled", "timed-out"
 ]  # fmt: skip
+
+
+Login = Annotated[
+    str,
+    Field(
+        max_length=256,
+        description="Who runs the program that asks: whose the jobs are where nobody else is named, and the token is"
+        " the daemon's own, which is nobody's.",
+    ),
+]
 
 
 class Told(BaseModel):

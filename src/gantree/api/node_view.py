@@ -1,8 +1,8 @@
 """Nodes as plain JSON values: whether each may be used and why not, what runs there, its labels. No HTTP here."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from gantree.core.drain import waited_for
 from gantree.core.ledger import Ledger
 from gantree.model.errors import NotFound
 from gantree.topology.conditions import sound_nodes
@@ -24,17 +24,20 @@ def node_rows(ledger: Ledger) -> list[Json]:
 
 def node_row(ledger: Ledger, name: str) -> Json:
     """One node. Raises NotFound."""
-    for row in node_rows(ledger):
-        if row["node"] == name:
-            return row
-    raise NotFound(f"there is no node {name}")
+    index = None if ledger.fabric is None else ledger.fabric.index_of_node.get(name)
+    if ledger.fabric is None or index is None:
+        raise NotFound(f"there is no node {name}")
+    jobs = _jobs_by_node(ledger, name).get(name, {})
+    return _row(ledger, index, name, jobs, sound=bool(sound_nodes(ledger.fabric)[index]))
 
 
-def _jobs_by_node(ledger: Ledger) -> dict[str, dict[str, Json]]:
-    """Node -> job -> what it holds there."""
+def _jobs_by_node(ledger: Ledger, only: str | None = None) -> dict[str, dict[str, Json]]:
+    """Node -> job -> what it holds there; for one node alone where it is named."""
     found: dict[str, dict[str, Json]] = {}
     for state in ledger.holding.values():
         for member in state.placement.members if state.placement else ():
+            if only not in (None, member.node):
+                continue
             here = found.setdefault(member.node, {})
             row = here.setdefault(
                 state.job,
@@ -51,12 +54,12 @@ def _row(ledger: Ledger, index: int, name: str, jobs: dict[str, Json], *, sound:
     machine = fabric.machine_of_node(index)
     return {
         "node": name,
-        "state": _state(ledger, name, jobs, sound=sound),
+        "state": state_of_node(ledger, name, busy=bool(jobs), sound=sound),
         "reason": ledger.unusable.get(name) or (cordon.reason if cordon else ""),
         "cordoned_at": None if cordon is None else cordon.since,
         "drain": cordon is not None and cordon.drain,
         "deadline_at": None if cordon is None else cordon.deadline_at,
-        "waits_for": waited_for(ledger, name) if cordon is not None and cordon.drain else [],
+        "waits_for": _staying(ledger, jobs) if cordon is not None and cordon.drain else [],
         "machine": machine.name,
         "gpu": machine.gpu,
         "gpus": machine.gpus,
@@ -68,8 +71,13 @@ def _row(ledger: Ledger, index: int, name: str, jobs: dict[str, Json], *, sound:
     }
 
 
-def _state(ledger: Ledger, name: str, jobs: dict[str, Json], *, sound: bool) -> str:
-    """One word: what it is most of all."""
+def _staying(ledger: Ledger, jobs: Iterable[str]) -> list[str]:
+    """Jobs that can never be told to leave a node."""
+    return [job for job in jobs if not ledger.jobs[job].spec.preemptible]
+
+
+def state_of_node(ledger: Ledger, name: str, *, busy: bool, sound: bool) -> str:
+    """One word: what it is most of all. busy: a job holds something there."""
     cordon = ledger.site.cordoned.get(name)
     if name in ledger.unusable:
         return "lost"
@@ -77,4 +85,4 @@ def _state(ledger: Ledger, name: str, jobs: dict[str, Json], *, sound: bool) -> 
         return "ready" if sound else "broken"
     if not cordon.drain:
         return "cordoned"
-    return "draining" if jobs else "drained"
+    return "draining" if busy else "drained"

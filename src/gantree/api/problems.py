@@ -12,12 +12,15 @@ from gantree.model.errors import (
     BadFields,
     BadInput,
     Conflict,
+    Forbidden,
     GantreeError,
     JournalError,
     NotFound,
+    NotLeading,
     Problem,
     Stale,
     TooLarge,
+    TooLong,
     TooOften,
     Unauthenticated,
     Unreachable,
@@ -31,13 +34,16 @@ STATUS: dict[type[GantreeError], int] = {
     BadInput: 422,
     Unsupported: 422,
     Unauthenticated: 401,
+    Forbidden: 403,
     NotFound: 404,
     Conflict: 409,
     Stale: 412,
     TooLarge: 413,
     TooOften: 429,
     Unreachable: 503,
+    TooLong: 504,
     JournalError: 503,
+    NotLeading: 503,
     GantreeError: 500,
 }
 """HTTP status of each error."""
@@ -52,6 +58,8 @@ def problem_of(error: GantreeError) -> tuple[int, dict[str, Any]]:
     body: dict[str, Any] = {"title": kind.__name__, "status": status, "detail": str(error)}
     if isinstance(error, BadFields):
         body["problems"] = [asdict(problem) for problem in error.problems]
+    if isinstance(error, NotLeading):
+        body |= {"leader": error.leader, "leader_url": error.url}
     return status, body
 
 
@@ -60,6 +68,8 @@ def error_of(status: int, body: Mapping[str, Any]) -> GantreeError:
     detail = str(body.get("detail", f"the daemon answered with status {status}"))
     if body.get("title") == "BadFields" and body.get("problems"):
         return BadFields([Problem(**problem) for problem in body["problems"]])
+    if body.get("title") == "NotLeading":
+        return NotLeading(detail, body.get("leader"), body.get("leader_url"))
     kind = _KIND_OF_NAME.get(str(body.get("title")), GantreeError)
     return GantreeError(detail) if kind is BadFields else kind(detail)
 

@@ -3,15 +3,23 @@
 from collections.abc import Iterable
 from dataclasses import asdict
 from math import isfinite, isnan
-from typing import Any
+from typing import Any, Protocol
 
-from gantree.control.ports import ClusterPort
+from gantree.executors.progress import Progress
 from gantree.model.phases import HOLDING
 
 Json = dict[str, Any]
 
 
-def add_progress(rows: Iterable[Json], cluster: ClusterPort, *, ended: bool = False) -> None:
+class KnowsProgress(Protocol):
+    """A cluster, or whoever else can look at its files."""
+
+    def progress(self, job: str, attempt: int) -> Progress | None:
+        """How far an attempt says that it is."""
+        ...
+
+
+def add_progress(rows: Iterable[Json], cluster: KnowsProgress, *, ended: bool = False) -> None:
     """Fill `progress` of the jobs that hold a place; where ended, of those too that did."""
     for row in rows:
         if row["attempt"] and (ended or row["phase"] in HOLDING):

@@ -40,21 +40,24 @@ class Readiness:
         """What the daemon is. Raises JournalError for a journal that cannot be written, Unreachable for all else."""
         if self._backend.loop.stopping:
             raise Unreachable("the daemon is stopping")
+        if self._probe is not None and self._probe.answer.done():
+            self._probe = None  # nobody was there any more when it was answered
         probe = self._probe = self._probe or _Probe(
             asyncio.create_task(self._ask()), time.monotonic()
         )
         done, _ = await asyncio.wait({probe.answer}, timeout=ANSWER_WITHIN_S)
         if done:
             self._probe = None
-            self._last = (time.monotonic(), probe.answer.result())
-            return self._last[1]
+            return probe.answer.result()
         if self._last is not None and time.monotonic() - self._last[0] < YOUNG_S:
             return self._last[1]
         waited_s = time.monotonic() - probe.asked_at
         raise Unreachable(f"the control loop has not answered for {waited_s:.0f} s")
 
     async def _ask(self) -> Json:
-        return await self._backend.ask(_fitness)
+        told = await self._backend.ask(_fitness)
+        self._last = (time.monotonic(), told)
+        return told
 
 
 def _fitness(controller: Controller) -> Json:

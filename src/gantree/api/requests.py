@@ -56,6 +56,11 @@ class _Sent:
         return None if self.body is None else json.dumps(self.body).encode()
 
     @property
+    def is_harmless(self) -> bool:
+        """Whether it may be sent twice: it only asks, or what it hands in is taken once."""
+        return self.method == "GET" or self.headers.get("Idempotency-Key") is not None
+
+    @property
     def all_headers(self) -> dict[str, str]:
         """The headers that are given, and the content type where there is a body."""
         given = {key: value for key, value in self.headers.items() if value is not None}
@@ -115,21 +120,47 @@ def submit(
 ) -> Request[Json]:
     """Hand in the jobs of a job file, or jobs as objects with the fields of one; they are durable when this returns.
 
-    user is whose jobs they are where they do not say; None: who runs this program. A call that broke off may be made
+    user is whose jobs they are where they do not say; None: who asks. A call that broke off may be made
     again with the same idempotency_key: it takes nothing twice, and answers as it would have the first time.
     """
+    body = _submission(text, source, jobs, base_dir, overrides, user)
+    headers = {"Idempotency-Key": idempotency_key}
+    return Request("POST", "/v1/jobs", body=body, headers=headers)
+
+
+def check(
+    text: str | None = None,
+    source: str = "job.yaml",
+    *,
+    jobs: Sequence[Mapping[str, object]] | None = None,
+    base_dir: str | None = None,
+    overrides: Mapping[str, str | int] | None = None,
+    user: str | None = None,
+) -> Request[Json]:
+    """What `submit` would answer now, or raise; nothing is taken."""
+    body = _submission(text, source, jobs, base_dir, overrides, user)
+    return Request("POST", "/v1/jobs/check", body=body)
+
+
+def _submission(
+    text: str | None,
+    source: str,
+    jobs: Sequence[Mapping[str, object]] | None,
+    base_dir: str | None,
+    overrides: Mapping[str, str | int] | None,
+    user: str | None,
+) -> Json:
     body: Json = {
         "source": source,
         "base_dir": base_dir,
         "overrides": dict(overrides or {}),
-        "user": login_name() if user is None else user,
+        **_owner(user),
     }
     if text is not None:
         body["text"] = text
     if jobs is not None:
         body["jobs"] = [dict(job) for job in jobs]
-    headers = {"Idempotency-Key": idempotency_key}
-    return Request("POST", "/v1/jobs", body=body, headers=headers)
+    return body
 
 
 def jobs(
@@ -315,7 +346,7 @@ def rerun(
     job: str, *, attempt: int | None = None, anyhow: bool = False, user: str | None = None
 ) -> Request[Json]:
     """Hand in the same job again, to start on a place equal to that of an attempt; anyhow: on any place, if need be."""
-    body = {"attempt": attempt, "anyhow": anyhow, "user": login_name() if user is None else user}
+    body = {"attempt": attempt, "anyhow": anyhow, **_owner(user)}
     return Request("POST", "/v1/jobs/{job}/rerun", job_path(job), body=body)
 
 
@@ -337,9 +368,55 @@ def events(after: int | None = None, *, job: str | None = None) -> Stream[Json]:
     return Stream("GET", "/v1/events", query=query, headers=headers, decoder=_ServerSentEvents)
 
 
+def usage(
+    by: str = "user",
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    limit: int | None = None,
+) -> Request[Json]:
+    """GPU-hours held and wasted, hours waited and dollars, by "user", "queue", "model" or "job", of whole days."""
+    query = {"by": by, "since": since, "until": until, "limit": limit}
+    return Request("GET", "/v1/usage", query=query)
+
+
 def health() -> Request[Json]:
     """Version, process, epoch and counts of the daemon."""
     return Request("GET", "/v1/health")
+
+
+def session() -> Request[Json]:
+    """Who asks, and what he may do."""
+    return Request("GET", "/v1/session")
+
+
+def make_token(
+    user: str = "", *, role: str = "", queue: str = "", expires_s: float | None = None
+) -> Request[Json]:
+    """A new token of a user ("": of who asks), with its secret, which is told this once.
+
+    It allows what the user may do, and of that what role over queue allows; "": all of it.
+    """
+    body = {"user": user, "role": role, "queue": queue, "expires_s": expires_s}
+    return Request("POST", "/v1/tokens", body=body)
+
+
+def tokens(user: str | None = None) -> Request[Rows]:
+    """The tokens of all users, or of one, without their secrets."""
+    return Request("GET", "/v1/tokens", query={"user": user}, read=_field("tokens"))
+
+
+def revoke_token(token: str) -> Request[Json]:
+    """From now on a token, by its id, is good for nothing."""
+    return Request("DELETE", "/v1/tokens/{token}", {"token": token})
+
+
+def audit(
+    *, since: float | None = None, user: str | None = None, after: int = 0, limit: int = 1000
+) -> Request[Json]:
+    """Changes that were asked for and requests that were refused, after a seq, and `next`: what to give as after."""
+    query = {"since": since, "user": user, "after": after, "limit": limit}
+    return Request("GET", "/v1/audit", query=query)
 
 
 def login_name() -> str:
@@ -349,6 +426,11 @@ def login_name() -> str:
     except (OSError, KeyError, ImportError):
         return ""
     return name if name.isprintable() else ""
+
+
+def _owner(user: str | None) -> Json:
+    """Whose jobs are that do not say: somebody who is named, else who asks."""
+    return {"login": login_name()} if user is None else {"user": user}
 
 
 def job_path(job: str) -> dict[str, str]:

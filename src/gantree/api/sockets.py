@@ -4,6 +4,7 @@ Standard library only: server and client both import it. A socket's address hold
 reached through /proc/self/fd of its directory.
 """
 
+import fcntl
 import os
 import socket
 import stat
@@ -11,9 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gantree.model.errors import Conflict
+from gantree.model.errors import Conflict, JournalError
 
 FILE = "gantree.sock"
+DAEMONS = "daemons.lock"
 LONGEST_ADDRESS = 107
 BACKLOG = 256
 
@@ -32,15 +34,15 @@ def address(state_dir: Path) -> Iterator[str]:
         os.close(directory)
 
 
-def listen(state_dir: Path) -> socket.socket:
-    """A listening socket, mode 0600 from its first moment on.
+def listen(state_dir: Path, *, for_all: bool = False) -> socket.socket:
+    """A listening socket, mode 0600 from its first moment on; for_all: every user of the machine may connect.
 
-    Whoever holds the lock of the state directory's journal is the only daemon there, so a socket that is found
-    is a dead one's and is removed. Raises Conflict if something else is in its place.
+    Whoever leads is the only one to listen here, so a socket that is found is that of a daemon that is dead or leads no
+    more, and is removed. Raises Conflict if something else is in its place.
     """
     remove(state_dir)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    mask = os.umask(0o177)
+    mask = os.umask(0o111 if for_all else 0o177)
     try:
         with address(state_dir) as at:
             listener.bind(at)
@@ -52,6 +54,34 @@ def listen(state_dir: Path) -> socket.socket:
     listener.listen(BACKLOG)
     listener.setblocking(False)
     return listener
+
+
+@contextmanager
+def present(state_dir: Path) -> Iterator[None]:
+    """As long as the block lasts, a daemon is there that may come to lead. Raises JournalError."""
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(state_dir / DAEMONS, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise JournalError(f"{state_dir} cannot be a state directory: {reason}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(lock)
+
+
+def is_anybody_present(state_dir: Path) -> bool:
+    """Whether a daemon lives that leads, or may come to."""
+    try:
+        with (state_dir / DAEMONS).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def remove(state_dir: Path) -> None:

@@ -9,11 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gantree.model.errors import BadInput, Unreachable
+from gantree.model.errors import BadInput, GantreeError, Unreachable
 
 SERVER_VARIABLE = "GANTREE_SERVER"
 TOKEN_VARIABLE = "GANTREE_TOKEN"  # noqa: S105 - the name of a variable
 TOKEN_FILE_VARIABLE = "GANTREE_TOKEN_FILE"  # noqa: S105 - the same
+
+
+class Unsent(Exception):
+    """A request reached nobody, because of error."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        super().__init__(str(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,12 @@ class Target:
         """What every request carries."""
         return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
 
+    def told(self, error: Exception) -> GantreeError:
+        """What to raise for what kept a request from being answered."""
+        if isinstance(error, GantreeError):
+            return error
+        return self.unreachable(error.error if isinstance(error, Unsent) else error)
+
     def unreachable(self, error: Exception) -> Unreachable:
         """What to raise where the daemon did not answer, or stopped doing so."""
         if isinstance(error, TimeoutError):
@@ -59,6 +73,13 @@ class Target:
             start = f"start one: gantree up --state {self.state_dir}"
             return Unreachable(f"no daemon answers in {self.state_dir}; {start}")
         return Unreachable(f"the daemon {self.name} broke off: {error}")
+
+
+def targets(where: Path | str, token: str | None = None) -> tuple[Target, ...]:
+    """The same of several URLs with commas between them: daemons of which one leads."""
+    if isinstance(where, Path):
+        return (target(where),)
+    return tuple(target(url.strip(), token) for url in where.split(","))
 
 
 def target(where: Path | str, token: str | None = None) -> Target:

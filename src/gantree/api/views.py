@@ -80,12 +80,6 @@ def rejected_row(job: str, reason: str) -> Json:
     return {**gone, **known, **never}
 
 
-def job_rows(ledger: Ledger) -> list[Json]:
-    """All jobs in order of arrival, then the rejected ones."""
-    rows = [job_row(ledger, state) for state in ledger.jobs.values()]
-    return rows + [rejected_row(job, reason) for job, reason in ledger.rejected.items()]
-
-
 def job_detail(ledger: Ledger, job: str) -> Json:
     """One job with its specification and its place."""
     state = ledger.jobs.get(job)

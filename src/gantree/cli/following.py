@@ -13,7 +13,7 @@ import typer
 from gantree.api.client import Client
 from gantree.cli.errors import told
 from gantree.cli.logs import pour
-from gantree.model.errors import GantreeError, Unreachable
+from gantree.model.errors import GantreeError, JournalError, Unreachable
 
 RETRY_S = 0.2
 """Between two attempts to reach a daemon that has gone."""
@@ -48,7 +48,7 @@ class Output:
                 )  # else it was the daemon that ended, not the job
             except BrokenPipeError:
                 return  # nobody reads any more; the job goes on all the same
-            except Unreachable:
+            except (Unreachable, JournalError):
                 self._over.wait(RETRY_S)
             except GantreeError as error:
                 typer.echo(told(error), err=True)

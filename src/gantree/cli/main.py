@@ -30,7 +30,13 @@ class Commands(LazyGroup):
         "queues": Listed(
             "gantree.cli.queues", "List the queues with what each is owed, uses, borrows and lends."
         ),
+        "usage": Listed(
+            "gantree.cli.usage", "Say who held how many GPU-hours, and what they cost."
+        ),
         "logs": Listed("gantree.cli.logs", "Print what the processes of a job wrote."),
+        "attach": Listed(
+            "gantree.cli.attach", "Run a shell beside a process of a job, or reach a port of it."
+        ),
         "record": Listed("gantree.cli.record", "Show what ran: program, place and versions."),
         "rerun": Listed("gantree.cli.rerun", "Run a job again on an equal place."),
         "cancel": Listed("gantree.cli.cancel", "Cancel jobs, whether they wait or run."),
@@ -64,6 +70,9 @@ class Commands(LazyGroup):
             "gantree.cli.policy",
             "Look at the policy in force, change it while jobs run, go back to an older one.",
         ),
+        "access": Listed("gantree.cli.access", "Check the file that says who may do what."),
+        "token": Listed("gantree.cli.token", "Make tokens for users, list them, revoke them."),
+        "audit": Listed("gantree.cli.audit", "Print who changed what, and who was refused."),
         "defragment": Listed(
             "gantree.cli.defragment", "Say which gangs would move so that a job starts."
         ),
@@ -118,8 +127,9 @@ def gantree(
         typer.Option(
             "--server",
             envvar="GANTREE_SERVER",
-            metavar="URL",
-            help="A daemon elsewhere; its token in GANTREE_TOKEN or the file GANTREE_TOKEN_FILE.",
+            metavar="URL[,URL...]",
+            help="A daemon elsewhere, or several of which one leads; its token in GANTREE_TOKEN or the file"
+            " GANTREE_TOKEN_FILE.",
         ),
     ] = None,
 ) -> None:

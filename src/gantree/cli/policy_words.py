@@ -1,11 +1,14 @@
 """What another policy would change, in words: a diff of the rules, then what would be decided at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import groupby, islice
 from typing import Any
 
 from gantree.text.words import plural
 
 JOBS_SHOWN = 12
+ENTRIES_SHOWN = 4
+"""Of a table in which more rules than these change; `--json` has them all."""
 
 
 def change_text(change: dict[str, Any]) -> str:
@@ -16,17 +19,47 @@ def change_text(change: dict[str, Any]) -> str:
 
 
 def _rules(rules: list[dict[str, Any]]) -> Iterator[str]:
-    for each in rules:
-        if each["before"] is not None:
-            yield f"- {each['rule']}: {_value(each['before'])}"
-        if each["after"] is not None:
-            yield f"+ {each['rule']}: {_value(each['after'])}"
+    """A line for each rule before and after; many entries of one table, such as weights, share two lines."""
+    for table, group in groupby(rules, key=lambda each: str(each["rule"]).rpartition(".")[0]):
+        together = list(group)
+        if not table or table.startswith("queues.") or len(together) <= ENTRIES_SHOWN:
+            yield from (line for each in together for line in _both(each["rule"], each))
+        else:
+            sides = {side: _entries(together, side) for side in ("before", "after")}
+            yield from _both(table, sides)
+
+
+def _both(rule: str, sides: Mapping[str, Any]) -> Iterator[str]:
+    for mark, side in (("-", "before"), ("+", "after")):
+        if sides[side] is not None:
+            yield f"{mark} {rule}: {_value(sides[side])}"
+
+
+def _entries(rules: list[dict[str, Any]], side: str) -> dict[str, Any] | None:
+    """What a table says on one side; None where it says nothing there."""
+    found = {
+        str(each["rule"]).rpartition(".")[2]: each[side] for each in rules if each[side] is not None
+    }
+    return found or None
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    """A value as a policy file writes it, long tables shortened."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return f"{value:g}"
+        case list():
+            return f"[{', '.join(map(_value, value))}]"
+        case dict():
+            shown = [f"{key}: {_value(each)}" for key, each in islice(value.items(), ENTRIES_SHOWN)]
+            more = len(value) - len(shown)
+            return f"{{{', '.join(shown)}{f', and {more} more' if more else ''}}}"
+        case _:
+            return str(value)
 
 
 def _effects(change: dict[str, Any]) -> Iterator[str]:

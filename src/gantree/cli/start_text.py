@@ -6,21 +6,6 @@ from typing import Any
 
 from gantree.cli.printing import span
 
-OBJECTIONS = {
-    "": "may be stopped for it",
-    "non-preemptible": "is never preempted",
-    "promise": "stays: a start is reserved on its room",
-    "another queue": "policy stops nobody of another queue",
-    "guarantee": "is within its queue's guarantee",
-    "policy": "policy stops nobody",
-    "order": "goes before it",
-    "priority": "of no lower priority",
-    "class": "of a class that its class may not stop",
-    "min_run": "has not run for the minimum time yet",
-    "budget": "was preempted as often as a day allows",
-    "cannot say": "nobody knows",
-}
-"""What forbids to stop a job, in words; other reasons are printed as they are."""
 MOST_NAMED = 5
 
 

@@ -4,6 +4,7 @@ Files are read before the first is handed in. A file that the daemon refuses end
 before it stays handed in, and has been printed.
 """
 
+import secrets
 from typing import Annotated, Any
 
 import typer
@@ -49,7 +50,13 @@ def submit(
     taken: dict[str, list[Any]] = {"jobs": [], "warnings": []}
     try:
         for text, source, base_dir in texts:
-            answer = daemon.submit(text, source, base_dir=base_dir, overrides=overrides)
+            answer = daemon.submit(
+                text,
+                source,
+                base_dir=base_dir,
+                overrides=overrides,
+                idempotency_key=secrets.token_hex(16),  # sent again, it is still taken once
+            )
             taken["jobs"] += answer["jobs"]
             taken["warnings"] += answer["warnings"]
     finally:

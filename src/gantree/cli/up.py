@@ -4,64 +4,77 @@ Which cluster it gets: the file that --cluster names; else as many machines of t
 for; else the one that the state directory has recorded; else this machine, if it has GPUs.
 """
 
+import re
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from gantree.api.access import TOKEN_FILE
 from gantree.api.daemon import run_daemon
-from gantree.api.listening import listen_of
+from gantree.api.listening import listen_of, root_path_of
 from gantree.api.log_lines import Format, Level
+from gantree.api.settings import Settings, own_name
+from gantree.api.target import target
+from gantree.cli.access_options import AccessOption, RunAsOption, check_run_as
 from gantree.cli.clusters import this_machine_text, virtual_text
-from gantree.cli.options import PolicyOption, StateOption, new_app, state_dir
+from gantree.cli.durations import seconds_of
+from gantree.cli.options import (
+    DatabaseOption,
+    PolicyOption,
+    StateOption,
+    database_url,
+    new_app,
+    state_dir,
+)
 from gantree.cli.policies import policy_named
 from gantree.cli.reading import read_text, source_of
+from gantree.cli.up_options import (
+    AdvertiseOption,
+    ClusterOption,
+    InsecureOption,
+    KeepEndedOption,
+    KeepHistoryOption,
+    ListenOption,
+    LogFormatOption,
+    LogLevelOption,
+    NameOption,
+    RateOption,
+    RootPathOption,
+    TlsCertOption,
+    TlsKeyOption,
+    TokenFileOption,
+    VirtualOption,
+)
+from gantree.control.history import KEEP_ENDED, Keep
 from gantree.journal.sqlite import FILE as JOURNAL_FILE
 from gantree.model.errors import BadInput, Unreachable
+from gantree.web import pages
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 app = new_app()
 
 
 @app.command()
 def up(
-    cluster: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Cluster file. [default: as last time]")
-    ] = None,
-    virtual: Annotated[
-        str | None,
-        typer.Option(metavar="MACHINE:COUNT", help="Pretend to have machines, like dgx-h100:2."),
-    ] = None,
+    cluster: ClusterOption = None,
+    virtual: VirtualOption = None,
     policy: PolicyOption = None,
     state: StateOption = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Answer there too, beside the Unix socket."),
-    ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Certificate chain for --listen, PEM.")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Its key. [default: in --tls-cert]")
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Token that callers over --listen must show; made if missing. [default: STATE/token]",
-        ),
-    ] = None,
-    requests_per_second: Annotated[
-        float | None,
-        typer.Option(min=0.1, metavar="N", help="How often a caller may ask. [default: no limit]"),
-    ] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Let others reach --listen without TLS.")
-    ] = False,
-    log_format: Annotated[
-        Format, typer.Option(help="How the log looks; auto: text on a terminal, else JSON.")
-    ] = Format.AUTO,
-    log_level: Annotated[Level, typer.Option(help="The least that is logged.")] = Level.WARNING,
+    database: DatabaseOption = None,
+    name: NameOption = None,
+    advertise: AdvertiseOption = None,
+    listen: ListenOption = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+    token_file: TokenFileOption = None,
+    requests_per_second: RateOption = None,
+    access: AccessOption = None,
+    run_as_submitter: RunAsOption = False,
+    insecure: InsecureOption = False,
+    root_path: RootPathOption = "",
+    keep_ended: KeepEndedOption = KEEP_ENDED,
+    keep_history: KeepHistoryOption = None,
+    log_format: LogFormatOption = Format.AUTO,
+    log_level: LogLevelOption = Level.WARNING,
 ) -> None:
     """Run the daemon in the foreground until it is told to stop.
 
@@ -72,31 +85,59 @@ def up(
     directory = state_dir(state)
     if listen is None and (tls_cert or tls_key or token_file or insecure):
         raise BadInput("--tls-cert, --tls-key, --token-file and --insecure need --listen")
+    check_run_as(access, run_as_submitter=run_as_submitter)
     token = token_file or directory / TOKEN_FILE
     at = listen and listen_of(listen, token, tls_cert, tls_key, insecure=insecure)
-    text, source = _site(cluster, virtual, directory)
+    url = database_url(database)
+    _check_names(url, name, advertise)
+    text, source = _site(cluster, virtual, directory, has_database=url is not None)
     chosen, places, policy_text = policy_named(policy)
     run_daemon(
-        directory,
-        text,
-        source,
-        chosen,
-        places,
-        listen=at or None,
-        requests_per_s=requests_per_second,
-        log_level=log_level,
-        log_format=log_format,
-        policy_text=policy_text,
+        Settings(
+            directory,
+            text,
+            source,
+            chosen,
+            places,
+            policy_text,
+            listen=at or None,
+            requests_per_s=requests_per_second,
+            access_file=access,
+            run_as_submitter=run_as_submitter,
+            root_path=root_path_of(root_path),
+            database=url,
+            name=name or own_name(),
+            advertise=advertise and target(advertise).url,
+            keep=Keep(
+                keep_ended, seconds_of("--keep-history", keep_history) if keep_history else None
+            ),
+            log_level=log_level,
+            log_format=log_format,
+        ),
+        pages.routers(),
     )
 
 
-def _site(cluster: str | None, virtual: str | None, directory: Path) -> tuple[str | None, str]:
+def _check_names(database: str | None, name: str | None, advertise: str | None) -> None:
+    if database is None and (name or advertise):
+        raise BadInput(
+            "--name and --advertise tell daemons of one database apart: they need --database"
+        )
+    if name is not None and _NAME.fullmatch(name) is None:
+        raise BadInput(
+            f"--name: found {name!r}; allowed: letters, digits, '.', '_', '-', at most 64"
+        )
+
+
+def _site(
+    cluster: str | None, virtual: str | None, directory: Path, *, has_database: bool
+) -> tuple[str | None, str]:
     """The text of a cluster file and its name in messages; None: the recorded cluster."""
     if cluster is not None:
         return read_text(cluster), source_of(cluster)
     if virtual is not None:
         return virtual_text(virtual), f"--virtual {virtual}"
-    if (directory / JOURNAL_FILE).exists():
+    if has_database or (directory / JOURNAL_FILE).exists():
         return None, "the recorded cluster"
     return _this_machine(), "this machine"
 

@@ -3,6 +3,7 @@
 The daemon may end and start again meanwhile: the gang goes on running, and so does the watching.
 """
 
+import secrets
 import signal
 import sys
 import time
@@ -12,7 +13,7 @@ import typer
 from gantree.api.client import Client, Json
 from gantree.cli.errors import FAILURE, warn
 from gantree.cli.following import RETRY_S, Output
-from gantree.model.errors import Conflict, Unreachable
+from gantree.model.errors import Conflict, JournalError, Unreachable
 from gantree.model.phases import ENDED, Phase
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
@@ -43,7 +44,7 @@ def watch(daemon: Client, text: str, processes: int) -> int:
 
 
 def _watch(daemon: Client, text: str, processes: int) -> int:
-    answer = daemon.submit(text, "the command line")
+    answer = daemon.submit(text, "the command line", idempotency_key=secrets.token_hex(16))
     job: str = answer["jobs"][0]["job"]
     for warning in answer["warnings"]:
         warn(warning)
@@ -81,7 +82,7 @@ def _wait(daemon: Client, job: str) -> Json:
     while True:
         try:
             state = daemon.job(job, wait_s=ASK_AGAIN_S)
-        except Unreachable:
+        except (Unreachable, JournalError):
             if gone_at is None:
                 gone_at = time.monotonic()
                 _say(f"the daemon is gone; {job} goes on, waiting for the daemon to come back")

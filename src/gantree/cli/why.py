@@ -8,8 +8,9 @@ import typer
 from gantree.cli.daemon import JobArgument, client
 from gantree.cli.options import JsonOption, StateOption, new_app
 from gantree.cli.printing import print_json
-from gantree.cli.start_text import OBJECTIONS, start_line
+from gantree.cli.start_text import start_line
 from gantree.cli.verdicts import refusal_lines
+from gantree.text.objections import OBJECTIONS
 
 app = new_app()
 

@@ -12,36 +12,36 @@ from typing import Any
 
 from gantree.control.alarm import Alarm
 from gantree.control.clock import SteadyClock
+from gantree.control.history import AS_USUAL, History, Keep
 from gantree.control.intake import Intake
 from gantree.control.job_asks import FINAL, check_priority, scale_refused
 from gantree.control.metrics import Metrics
 from gantree.control.node_asks import NodeAsks
 from gantree.control.observer import Observer
-from gantree.control.policies import Policies, PolicyText, adopted, in_force_already
+from gantree.control.policies import Policies, PolicyText, adopted, checked, in_force_already
 from gantree.control.policy_fit import check_fit, jobs_without_queue
 from gantree.control.ports import Clock, MakeCluster
+from gantree.control.reading import Moment, Reading
 from gantree.control.recovery import site_on_record, to_settle, vanished
 from gantree.control.snapshots import Snapshots
-from gantree.control.submission import Receipt, job_of
+from gantree.control.submission import Receipt
 from gantree.control.submissions import HandIn, Submissions
 from gantree.control.tracing import Causes
 from gantree.control.turn import Turns
 from gantree.control.turn_watch import TurnWatch
 from gantree.core.ledger import Ledger
-from gantree.core.moves import Defragmentation, defragmentation_plan
 from gantree.core.scheduler import Scheduler
 from gantree.core.state import JobState
 from gantree.formats.policy_places import NOWHERE, PolicyPlaces
 from gantree.journal.contract import Journal
 from gantree.model.cluster import Cluster
-from gantree.model.errors import BadInput, Conflict, GantreeError, NotFound
+from gantree.model.errors import BadInput, Conflict, GantreeError
 from gantree.model.events import (
     CancelRequested,
     ClusterObserved,
     DefragmentRequested,
     Event,
     HoldRequested,
-    JobSubmitted,
     PriorityRequested,
     ReleaseRequested,
     ScaleRequested,
@@ -49,8 +49,7 @@ from gantree.model.events import (
 )
 from gantree.model.facts import PolicyAdopted
 from gantree.model.jobs import Job
-from gantree.model.phases import ENDED, Phase
-from gantree.planning.taste import taste_of
+from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 
 RECONCILE_EVERY_S = 30.0
@@ -77,8 +76,12 @@ class Controller:
         places: PolicyPlaces = NOWHERE,
         metrics: Metrics | None = None,
         policy_text: PolicyText | None = None,
+        epoch: int | None = None,
+        keep: Keep = AS_USUAL,
     ) -> None:
         """site is the cluster as described now, None to go on with the one on record; places are the policy's.
+
+        epoch is the one in which this process leads already; None: it begins one here.
 
         metrics are those that it feeds; of its own where None. policy_text is what policy was read from, if somebody
         named it: else the newest on record rules, and policy where there is none.
@@ -87,18 +90,19 @@ class Controller:
         be read; Conflict if another process leads it.
         """
         self.journal = journal
-        self.epoch = _begin_epoch(journal)
+        self.epoch = _begin_epoch(journal) if epoch is None else epoch
         self.clock = make_clock(journal.last_observed_at())
         self.metrics = metrics or Metrics()
         self.causes = Causes()
         self.intake = Intake(journal, self.epoch, wake, self.metrics, self.causes)
         self._snapshots = Snapshots(journal, self.epoch)
+        self._history = History(journal, self.epoch, keep)
         self.policies = Policies(journal, policy, policy_text, self._fold_under, self.clock)
         folded = self._fold()
         on_record = site_on_record(journal, folded.ledger)
         known = site or on_record
         if known is None:
-            raise BadInput("the first start on a state directory needs a cluster file")
+            raise BadInput("the first start on a journal needs a cluster file")
         check_fit(folded.policy, known, folded.ledger, self.policies.places or places)
         self._new_site = site if site != on_record else None
         self.cluster = make_cluster(known, self.intake.tell, self.clock)
@@ -115,7 +119,7 @@ class Controller:
             self.clock,
             lambda: self.ledger,
             lambda: self.policy,
-            lambda job: self.cluster.log_path(job, 1, 0).parent.exists(),
+            self.cluster.has_run,
         )
         self._asked = 0
         self.nodes = NodeAsks(
@@ -137,10 +141,10 @@ class Controller:
 
         Raises Conflict if jobs run where the new description of the site has nothing for them.
         """
-        if self.policies.to_submit is not None:
+        if self.policies.to_submit is not None and not self.policies.is_handed_in:
             event_id = f"policy-submitted/{self.epoch}"
             self.intake.append([self.policies.event(self.policies.to_submit, "", event_id)])
-        self.cluster.adopt()
+        self.cluster.adopt(self.epoch)
         self._drain()
         if self._new_site is not None:
             self._observe(self._new_site)
@@ -154,9 +158,13 @@ class Controller:
         ring = self._alarm.ring(self.turns.scheduler.wake_at(), self.clock())
         if ring is not None:
             self.intake.append([ring])
+        due = self._history.due(self.ledger, self.clock())
+        if due is not None:
+            self.intake.append([due])
         progressed = self._drain()
         if progressed or self._snapshots.is_ready:
             self._snapshots.follow(self.turns.scheduler)
+        self._history.compact(self.clock())
         if self.clock() - self._reconciled_at >= RECONCILE_EVERY_S:
             self.reconcile()
         return progressed
@@ -203,6 +211,10 @@ class Controller:
         """Submissions of several callers, made durable by one append: a receipt for each, or what is wrong with it."""
         return self._submissions.take(together)
 
+    def check(self, handed: HandIn) -> Receipt:
+        """The receipt that a submission would get now; nothing is taken. Raises what is wrong with it."""
+        return self._submissions.check(handed)
+
     def cancel(self, word: str) -> str:
         """Ask for a job to be cancelled, by id or name; give its id. Asking twice is the same as once.
 
@@ -210,6 +222,8 @@ class Controller:
         """
         job = self._not_ended(word).job
         event_id = f"{job}/cancel-requested"
+        if any(each.event.id == event_id for each in self.journal.all_set_aside()):
+            event_id = self._new_id(job, "cancel-requested")
         self.intake.append([CancelRequested(id=event_id, observed_at=self.clock(), job=job)])
         return job
 
@@ -278,37 +292,21 @@ class Controller:
 
         Raises BadInput (BadFields) for one that is wrong or does not suit the cluster or the jobs.
         """
-        self.policies.checked(handed_in, self.ledger)
+        checked(handed_in, self.ledger)
         if not in_force_already(self.ledger, handed_in):
             event_id = self._new_id("policy", "submitted")
             self.intake.append([self.policies.event(handed_in, by, event_id)])
             self._drain()
         return adopted(self.ledger, handed_in)
 
-    def moves_for(self, word: str) -> tuple[Defragmentation | None, str]:
-        """The moves that would let a waiting job start now; where there are none, None and a sentence that says why.
+    def defragment(self, word: str) -> str:
+        """Ask for the moves that let a waiting job start, by id or name; give its id. They are planned when made.
 
         Raises NotFound, and Conflict for a job that does not wait.
         """
-        state = self._not_ended(word)
-        if state.phase is not Phase.PENDING:
-            raise Conflict(f"{state.job} is {state.phase}: moves are made for jobs that wait")
-        if self.policy.defragment == "off":
-            return None, "The policy says `defragment: off`."
-        plan = defragmentation_plan(self.ledger, state.job, self.clock(), taste_of(self.policy))
-        reason = f"No moves let {state.job} start now and cost less than they gain."
-        return plan, "" if plan else reason
-
-    def defragment(self, word: str) -> str:
-        """Ask for the moves that let a waiting job start, by id or name; give its id. They are planned anew when made.
-
-        Raises NotFound, and Conflict for a job that does not wait or for which no moves gain.
-        """
-        plan, reason = self.moves_for(word)
-        if plan is None:
-            raise Conflict(reason)
-        self._ask(DefragmentRequested, plan.job, "defragment-requested")
-        return plan.job
+        job = self.reading().waiting(word).job
+        self._ask(DefragmentRequested, job, "defragment-requested")
+        return job
 
     def _ask(self, kind: type[Event], job: str, name: str, **fields: object) -> None:
         """Take in what a user may ask of a job again and again: each time is an event of its own."""
@@ -325,25 +323,18 @@ class Controller:
         self._asked += 1
         return f"{noun}/{name}/{self.epoch}.{self._asked}"
 
+    def reading(self) -> Reading:
+        """What questions are answered from, as it is now; until the next step."""
+        at = Moment(self.ledger.applied, self.clock())
+        return Reading(self.ledger, self.journal, at, self._fold_under)
+
     def _not_ended(self, word: str) -> JobState:
         """The job that a word means. Raises NotFound, and Conflict where it was rejected or has ended."""
-        job = self.resolve(word)
-        state = self.ledger.jobs.get(job)
-        if state is None:
-            raise Conflict(f"{job} was rejected")
-        if state.phase in ENDED:
-            raise Conflict(f"{job} has ended: {state.phase}")
-        return state
+        return self.reading().not_ended(word)
 
     def resolve(self, word: str) -> str:
         """The id of the job that a user means by an id or a name. Raises NotFound."""
-        job = job_of(self.ledger, word)
-        if job is not None:
-            return job
-        for poisoned in self.journal.all_set_aside():
-            if isinstance(poisoned.event, JobSubmitted) and poisoned.event.job == word:
-                raise Conflict(f"{word} was set aside, it broke the scheduler: {poisoned.error}")
-        raise NotFound(f"there is no job {word}")
+        return self.reading().resolve(word)
 
     def close(self) -> None:
         """Let go of cluster and journal, with a snapshot for the next start; what runs goes on running."""

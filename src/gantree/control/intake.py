@@ -60,7 +60,8 @@ class Intake:
         stamped, last = [], self._last_observed_at
         for event in events:
             last = max(last, event.observed_at)
-            stamped.append(replace(event, observed_at=last))
+            is_late = event.observed_at < last
+            stamped.append(replace(event, observed_at=last) if is_late else event)
         self._causes.remember(events)
         with self._commit.time():
             self._journal.append_inbox(stamped, self._epoch)

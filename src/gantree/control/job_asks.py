@@ -3,6 +3,7 @@
 from gantree.core.ledger import Ledger
 from gantree.core.scaling import place_at_size, stands_on_cordoned
 from gantree.core.state import JobState
+from gantree.formats.job_form import MAX_PRIORITY
 from gantree.model.errors import BadInput, Conflict, GantreeError
 from gantree.model.phases import Phase, StopCause
 from gantree.placement.elastic import sizes_of
@@ -10,8 +11,6 @@ from gantree.planning.taste import taste_of
 
 FINAL = (StopCause.CANCELLED, StopCause.TIME_LIMIT, StopCause.CANNOT_START)
 """Causes after which a job never waits again."""
-MAX_PRIORITY = 1_000_000_000
-"""As in job files."""
 SIZES_SHOWN = 12
 
 

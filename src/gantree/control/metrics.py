@@ -56,6 +56,10 @@ class Metrics:
         self._ledger = _LedgerFigures()
         registry.register(self._ledger)
 
+        self.leading = Gauge(
+            "gantree_leading", "1 while this daemon leads, 0 while it stands by.", registry=registry
+        )
+
         self._count_turns()
         self._count_causes()
         self._count_requests()
@@ -141,6 +145,11 @@ class Metrics:
         buckets: Sequence[float] = TURN_BUCKETS_S,
     ) -> Histogram:
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+
+    @property
+    def seen(self) -> "Seen | None":
+        """The figures that were taken last; None before the first."""
+        return self._ledger.seen
 
     def see(self, seen: "Seen") -> None:
         """From now on these are the figures of the ledger."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from gantree.control.policy_change import PolicyChange, change_of
 from gantree.control.policy_fit import check_fit
 from gantree.control.ports import Clock
+from gantree.control.reading import Reading
 from gantree.core.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.formats.policies import read_policy
@@ -38,14 +39,12 @@ class PolicyText:
 
 def newest_on_record(journal: Journal) -> PolicyAdopted | None:
     """The version that was adopted last; None before the first."""
-    found: PolicyAdopted | None = None
-    for recorded in journal.facts_of(PolicyAdopted):
+    snapshot = journal.latest_snapshot()
+    versions = () if snapshot is None else books_of(snapshot.text).policies
+    found = versions[-1] if versions else None
+    for recorded in journal.facts_of(PolicyAdopted, 0 if snapshot is None else snapshot.seq):
         assert isinstance(recorded.fact, PolicyAdopted)
         found = recorded.fact
-    if found is None and journal.compacted_to():
-        snapshot = journal.latest_snapshot()
-        versions = () if snapshot is None else books_of(snapshot.text).policies
-        found = versions[-1] if versions else None
     return found
 
 
@@ -75,6 +74,13 @@ class Policies:
                 on_record.source,
             )
 
+    @property
+    def is_handed_in(self) -> bool:
+        """Whether the policy that was named waits in the inbox, as the last: the process before was killed then."""
+        unread = self._journal.read_inbox(self._journal.cursor(), self._journal.backlog())
+        waiting = [each.event for each in unread if isinstance(each.event, PolicySubmitted)]
+        return bool(waiting) and _text_of(waiting[-1]) == self.to_submit
+
     def in_force(self) -> Policy:
         """The policy that a scheduler made of the journal has."""
         if self.to_submit is not None:
@@ -90,20 +96,14 @@ class Policies:
 
     def event(self, handed_in: PolicyText, by: str, event_id: str) -> PolicySubmitted:
         """The event that says that a policy is to rule."""
-        return PolicySubmitted(
-            id=event_id,
-            observed_at=self._now(),
-            text=handed_in.text,
-            source=handed_in.source,
-            by=by,
-        )
+        return _event(handed_in, by, event_id, self._now())
 
     def under(self, event: Event, before: Scheduler) -> Scheduler | None:
         """A scheduler for the journal under the policy of an event; None, said in the log, where that suits no more."""
         assert isinstance(event, PolicySubmitted), f"{event.id} submits no policy"
-        handed_in = PolicyText(event.text, event.source)
+        handed_in = _text_of(event)
         try:
-            policy = self.checked(handed_in, before.ledger)
+            policy = checked(handed_in, before.ledger)
         except BadInput as error:
             log.error("policy %s was not adopted: %s", event.source, error)
             return None
@@ -112,18 +112,21 @@ class Policies:
                 self.to_submit = None
         return before if policy == before.policy else self._fold(policy)
 
-    def checked(self, handed_in: PolicyText, ledger: Ledger) -> Policy:
-        """The policy of a text, if it suits the cluster and the jobs. Raises BadInput (BadFields) where it does not."""
-        policy = read_policy(handed_in.text, handed_in.source)
-        if ledger.site.described is not None:
-            places = places_of(handed_in.text, handed_in.source)
-            check_fit(policy, ledger.site.described, ledger, places)
-        return policy
 
-    def tried(self, handed_in: PolicyText, ledger: Ledger) -> PolicyChange:
-        """What would change if this policy ruled from now on; nothing is changed. Raises as `checked`."""
-        policy = self.checked(handed_in, ledger)
-        return change_of(ledger, self._fold(policy), self.event(handed_in, "", "what-if"))
+def checked(handed_in: PolicyText, ledger: Ledger) -> Policy:
+    """The policy of a text, if it suits the cluster and the jobs. Raises BadInput (BadFields) where it does not."""
+    policy = read_policy(handed_in.text, handed_in.source)
+    if ledger.site.described is not None:
+        places = places_of(handed_in.text, handed_in.source)
+        check_fit(policy, ledger.site.described, ledger, places)
+    return policy
+
+
+def tried(reading: Reading, handed_in: PolicyText) -> PolicyChange:
+    """What would change if this policy ruled from now on; nothing is changed. Raises as `checked`."""
+    policy = checked(handed_in, reading.ledger)
+    event = _event(handed_in, "", "what-if", reading.now)
+    return change_of(reading.ledger, reading.fold(policy), event)
 
 
 def version_of(ledger: Ledger, number: int) -> PolicyAdopted:
@@ -153,5 +156,11 @@ def adopted(ledger: Ledger, handed_in: PolicyText) -> PolicyAdopted:
     return ledger.policies[-1]
 
 
-def _text_of(version: PolicyAdopted) -> PolicyText:
+def _event(handed_in: PolicyText, by: str, event_id: str, now: float) -> PolicySubmitted:
+    return PolicySubmitted(
+        id=event_id, observed_at=now, text=handed_in.text, source=handed_in.source, by=by
+    )
+
+
+def _text_of(version: PolicyAdopted | PolicySubmitted) -> PolicyText:
     return PolicyText(version.text, version.source)

@@ -1,9 +1,10 @@
 """What control needs of the world: a clock, and a cluster that carries out orders."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from gantree.executors.guests import Awaited, Terminal
 from gantree.executors.inventory import Inventory
 from gantree.executors.progress import Progress
 from gantree.model.cluster import Cluster
@@ -32,12 +33,19 @@ class ClusterPort(Protocol):
         """Look once, and emit what is new."""
         ...
 
-    def adopt(self) -> None:
-        """At start: find what an earlier process started, and emit what has become of it."""
+    def adopt(self, epoch: int) -> None:
+        """At start: obey no older epoch from now on, find what an earlier process started, emit what became of it.
+
+        Raises JournalError where a newer epoch was obeyed before.
+        """
         ...
 
     def settle(self, job: str, attempt: int) -> None:
         """The end of an attempt is on record: it need not be told again. Raises OSError."""
+        ...
+
+    def has_run(self, job: str) -> bool:
+        """Whether anything was ever begun under this id, by whomever."""
         ...
 
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
@@ -54,6 +62,16 @@ class ClusterPort(Protocol):
 
     def changes(self, job: str, attempt: int) -> tuple[str, ...]:
         """Sentences on what is no longer as that record has it; safe from any thread."""
+        ...
+
+    def guest(
+        self, job: str, attempt: int, rank: int, command: Sequence[str], terminal: Terminal | None
+    ) -> Awaited:
+        """Ask for a command (none: a shell) beside a process; from any thread. Raises NotFound, Conflict, OSError."""
+        ...
+
+    def port(self, job: str, attempt: int, rank: int, port: int) -> tuple[str, int]:
+        """Where a process and its kin listen at a port; safe from any thread. Raises NotFound, Conflict, OSError."""
         ...
 
     def close(self) -> None:

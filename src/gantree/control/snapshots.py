@@ -42,13 +42,9 @@ class Snapshots:
 
     def fold(self, policy: Policy) -> Scheduler:
         """A scheduler of the journal: the newest snapshot, and the facts since then. Raises JournalError."""
-        codec, after = SnapshotCodec(), 0
-        with _without_collecting():
-            kept = self._journal.latest_snapshot()
-            if kept is None:
-                scheduler = Scheduler(policy)
-            else:
-                scheduler, after = restored(codec.decode(kept.text), policy), kept.seq
+        codec = SnapshotCodec()
+        with without_collecting():
+            scheduler, after = newest_restored(self._journal, policy, codec)
             scheduler.recover(recorded.fact for recorded in self._journal.facts(after))
         if self._taken_at == 0 and len(scheduler.ledger.jobs) >= WORTH_FREEZING:
             gc.freeze()
@@ -60,11 +56,6 @@ class Snapshots:
     def is_ready(self) -> bool:
         """Whether one is written and waits to be kept."""
         return self._written is not None and self._written.done()
-
-    @property
-    def is_being_written(self) -> bool:
-        """Whether one is on its way into the journal."""
-        return self._written is not None
 
     def wait(self) -> None:
         """Let what is being written be kept now. Raises JournalError."""
@@ -100,7 +91,7 @@ class Snapshots:
         """Copy what the snapshot is of, and let the thread make text of it."""
         journal, codec = self._journal, self._codec
         seq, cursor, turns = journal.last_fact(), journal.cursor(), journal.turns()
-        ledger = snapshot_of(scheduler, codec.ended_known)
+        ledger = snapshot_of(scheduler, codec.begin(scheduler.ledger.forgotten))
         if self._writer is None:
             self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="snapshot")
         self._taken_at = seq
@@ -121,8 +112,18 @@ class Snapshots:
         log.info("snapshot of fact %d kept, %d characters", snapshot.seq, len(snapshot.text))
 
 
+def newest_restored(
+    journal: Journal, policy: Policy, codec: SnapshotCodec
+) -> tuple[Scheduler, int]:
+    """A scheduler of the newest snapshot under a policy, and the seq of the fact up to which it goes."""
+    kept = journal.latest_snapshot()
+    if kept is None:
+        return Scheduler(policy), 0
+    return restored(codec.decode(kept.text), policy), kept.seq
+
+
 @contextmanager
-def _without_collecting() -> Iterator[None]:
+def without_collecting() -> Iterator[None]:
     """Nothing that a fold makes is garbage, so looking for some while it grows only costs time."""
     was_on = gc.isenabled()
     gc.disable()

@@ -5,15 +5,16 @@ whatever can be known to be wrong (a priority class, a tier, a job that it comes
 """
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import PurePosixPath
 from typing import Any
 
 from gantree.core.ledger import Ledger
+from gantree.core.state import JobState
+from gantree.formats.job_form import MAX_PRIORITY
 from gantree.model.errors import BadFields, BadInput, Unsupported
 from gantree.model.jobs import Job, Role
 from gantree.model.phases import ENDED, Phase
@@ -30,8 +31,8 @@ NAMES_SHOWN = 8
 """So many jobs that wait for each other are named."""
 NAMES_LOOKED_AT = 1000
 """Among so many names, the latest, the one that was probably meant is looked for."""
-MAX_PRIORITY = 1_000_000_000
-"""As in job files."""
+NAMES_COUNTED = 100_000
+"""Of so many names it is known which number is next."""
 WISHES_KEPT = 10_000
 """So many different wishes are remembered with what was said of them."""
 OVERRIDABLE = ("name", "queue", "priority")
@@ -76,7 +77,7 @@ def overridden(job: Job, overrides: Mapping[str, Any]) -> Job:
         if not _fits(key, value):
             raise BadInput(f"override of {key}: found {value!r}, which a job file could not hold")
     changes: Any = dict(overrides)
-    return replace(job, **changes)
+    return replace(job, **changes) if changes else job
 
 
 def _fits(key: str, value: object) -> bool:
@@ -127,7 +128,8 @@ def with_absolute_paths(job: Job, base_dir: str | None) -> Job:
     checkpoint = job.checkpoint
     if checkpoint is not None and checkpoint.path is not None:
         checkpoint = replace(checkpoint, path=_absolute(checkpoint.path, base_dir))
-    return replace(job, roles=roles, checkpoint=checkpoint)
+    secrets = tuple((name, _absolute(path, base_dir)) for name, path in job.secrets)
+    return replace(job, roles=roles, checkpoint=checkpoint, secrets=secrets)
 
 
 def _absolute_role(role: Role, base_dir: str | None) -> Role:
@@ -159,13 +161,38 @@ class JobIds:
             chosen[job_id] = Submitted(job_id, job.name)
         return tuple(chosen.values())
 
+    def likely(self, names: Iterable[str]) -> list[str]:
+        """The ids that jobs of these names will probably get, and those that will be tried for them before."""
+        times = Counter(names)
+        first_of = {name: self._next_of_name.get(name, 1) for name in times}
+        return [
+            _numbered(name, first_of[name] + more)
+            for name, count in times.items()
+            for more in range(count + 1)
+        ]
+
     def _free_id(self, name: str, chosen: Mapping[str, Submitted]) -> str:
-        for number in count(self._next_of_name.get(name, 1)):
-            candidate = name if number == 1 else f"{name}-{number}"
-            if candidate not in chosen and not self._is_taken(candidate):
-                self._next_of_name[name] = number
-                return candidate
-        raise AssertionError("unreachable: count() does not end")
+        """Numbers are tried in growing steps, so that a name that many jobs had costs few questions."""
+
+        def is_taken(number: int) -> bool:
+            candidate = _numbered(name, number)
+            return candidate in chosen or self._is_taken(candidate)
+
+        free = self._next_of_name.get(name, 1)
+        taken, step = free - 1, 1
+        while is_taken(free):
+            taken, free, step = free, free + step, step * 2
+        while free - taken > 1:
+            middle = (free + taken) // 2
+            taken, free = (middle, free) if is_taken(middle) else (taken, middle)
+        if len(self._next_of_name) >= NAMES_COUNTED:
+            self._next_of_name.clear()
+        self._next_of_name[name] = free
+        return _numbered(name, free)
+
+
+def _numbered(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}-{number}"
 
 
 def job_of(ledger: Ledger, word: str) -> str | None:
@@ -176,25 +203,34 @@ def job_of(ledger: Ledger, word: str) -> str | None:
 
 
 def with_predecessors(
-    jobs: Sequence[Job], chosen: Sequence[Submitted], ledger: Ledger
+    jobs: Sequence[Job],
+    chosen: Sequence[Submitted],
+    ledger: Ledger,
+    sees: Callable[[JobState], bool] | None = None,
 ) -> list[Job]:
     """The jobs with the names in `after` made into ids: of a job above in the same file, else of an older one or array.
+
+    sees says which of the older ones there are for whoever hands these in; None: all.
 
     Raises BadInput where there is no such job, where it stands below, and where it has ended without success.
     """
     above: dict[str, str] = {}
-    below = [submitted.name for submitted in chosen]
+    below = Counter(submitted.name for submitted in chosen)
+    older: dict[str, tuple[str, ...]] = {}
     resolved = []
     for job, submitted in zip(jobs, chosen, strict=True):
-        below.remove(job.name)
+        below[job.name] -= 1
         before: list[str] = []
         with about(f"job {job.name}: after"):
             for name in job.after:
-                if name in below and name not in above:
+                if below[name] and name not in above:
                     raise BadInput(_below(job, name, jobs))
-                before += [above[name]] if name in above else _predecessors(name, above, ledger)
+                if name not in above and name not in older:  # an array costs a walk over all jobs
+                    older[name] = _predecessors(name, above, ledger, sees)
+                before += [above[name]] if name in above else older[name]
         above[job.name] = submitted.job
-        resolved.append(replace(job, after=tuple(dict.fromkeys(before))))
+        after = tuple(dict.fromkeys(before))
+        resolved.append(job if after == job.after else replace(job, after=after))
     return resolved
 
 
@@ -226,12 +262,22 @@ def _circle(first: str, after: str, after_of: Mapping[str, Sequence[str]]) -> li
     return []
 
 
-def _predecessors(name: str, above: Iterable[str], ledger: Ledger) -> tuple[str, ...]:
+def _predecessors(
+    name: str,
+    above: Iterable[str],
+    ledger: Ledger,
+    sees: Callable[[JobState], bool] | None,
+) -> tuple[str, ...]:
     """The older jobs that a name in `after` means: one, or all of the newest array of that name."""
     before = job_of(ledger, name)
     found = array_of(ledger, name) if before is None else (before,)
+    if sees is not None and not all(
+        each in ledger.jobs and sees(ledger.jobs[each]) for each in found
+    ):
+        found = ()
     if not found or before in ledger.rejected:
-        hint = did_you_mean(name, [*ledger.newest_of_name, *above][-NAMES_LOOKED_AT:])
+        known = [*above] if sees is not None else [*ledger.newest_of_name, *above]
+        hint = did_you_mean(name, known[-NAMES_LOOKED_AT:])
         raise BadInput(f"there is no job {name}" + (f". {hint}" if hint else ""))
     for each in found:
         phase = ledger.jobs[each].phase

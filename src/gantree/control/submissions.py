@@ -24,6 +24,7 @@ from gantree.control.submission import (
     with_user,
 )
 from gantree.core.ledger import Ledger
+from gantree.core.state import JobState
 from gantree.journal.contract import Journal
 from gantree.model.errors import BadInput, Conflict, GantreeError
 from gantree.model.events import Event, JobSubmitted, SubmissionTaken
@@ -52,7 +53,8 @@ class Key:
 class HandIn:
     """Jobs as one caller hands them in together: all of them are taken, or none.
 
-    source is what they came in, for errors ("": not said); user is whose they are where they do not say.
+    source is what they came in, for errors ("": not said); user is whose they are where they do not say. sees tells
+    which jobs that one may name as jobs to come after; None: all.
     """
 
     jobs: Sequence[Job]
@@ -61,6 +63,7 @@ class HandIn:
     user: str = ""
     source: str = ""
     key: Key | None = None
+    sees: Callable[[JobState], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ class Submissions:
         self._policy = policy
         self._ran = ran
         self._given: set[str] = set()
+        self._free: frozenset[str] = frozenset()
         self._taken: set[str] = set()
         self._warnings = Warnings()
         self._ids = JobIds(self._id_is_taken)
@@ -98,6 +102,7 @@ class Submissions:
         Raises JournalError where nothing can be made durable; then none is taken.
         """
         self._given.clear()
+        self._look_up(together)
         taken: list[_Taken | GantreeError] = []
         by_key: dict[str, tuple[str, Receipt]] = {}
         for handed in together:
@@ -110,22 +115,37 @@ class Submissions:
             if events:
                 self._append(events)
         except BadInput:
-            return [self._alone(one) for one in taken]
+            return self._each_alone(taken)
         if len(self._taken) > IDS_KEPT:
             self._taken.clear()
         self._taken |= self._given
         return [one.receipt if isinstance(one, _Taken) else one for one in taken]
 
-    def _alone(self, one: _Taken | GantreeError) -> Receipt | GantreeError:
-        """One of several that could not be written down together, because of one of them."""
-        if isinstance(one, GantreeError):
-            return one
-        try:
-            if one.events:
-                self._append(one.events)
-        except BadInput as error:
-            return error
-        return one.receipt
+    def check(self, handed: HandIn) -> Receipt:
+        """The receipt that a submission would get now; nothing is taken. Raises what is wrong with it."""
+        self._given.clear()
+        self._look_up([handed])
+        with about(handed.source) if handed.source else nullcontext():
+            return self._new(handed).receipt
+
+    def _each_alone(self, taken: Sequence[_Taken | GantreeError]) -> list[Receipt | GantreeError]:
+        """Submissions that could not be written down together, because of one of them.
+
+        What is wrong with one is wrong with those that were given its receipt under the same key.
+        """
+        told: list[Receipt | GantreeError] = []
+        wrong: dict[int, BadInput] = {}
+        for one in taken:
+            if isinstance(one, _Taken):
+                try:
+                    if one.events:
+                        self._append(one.events)
+                except BadInput as error:
+                    wrong[id(one.receipt)] = error
+                told.append(wrong.get(id(one.receipt), one.receipt))
+            else:
+                told.append(one)
+        return told
 
     def _one(self, handed: HandIn, by_key: dict[str, tuple[str, Receipt]]) -> _Taken:
         known = None if handed.key is None else self._receipt_of(handed.key, by_key)
@@ -145,7 +165,7 @@ class Submissions:
             if isinstance(event, SubmissionTaken):
                 jobs = tuple(Submitted(job, name) for job, name in event.jobs)
                 found = (event.digest, Receipt(jobs, event.warnings))
-            elif self._journal.seen(key.event_id):
+            elif self._journal.seen([key.event_id]):
                 raise Conflict(f"the idempotency key {key.text} was used long ago; take another")
         if found is None:
             return None
@@ -162,7 +182,7 @@ class Submissions:
         asked = [self._checked(job, handed, ledger) for job in jobs]
         warnings = self._warnings.of(asked, ledger)
         chosen = self._ids.choose(asked)
-        specs = with_predecessors(asked, chosen, ledger)
+        specs = with_predecessors(asked, chosen, ledger, handed.sees)
         self._given.update(each.job for each in chosen)
         now = self._clock()
         events: list[Event] = [
@@ -183,11 +203,22 @@ class Submissions:
             check_queue(asked, ledger.accounts.tree)
         return asked
 
+    def _look_up(self, together: Sequence[HandIn]) -> None:
+        """Ask the journal once for all the ids that will probably be given."""
+        names = [
+            handed.overrides.get("name", job.name) for handed in together for job in handed.jobs
+        ]
+        likely = [job for job in self._ids.likely(map(str, names)) if job not in self._taken]
+        seen = self._journal.seen([submission(job) for job in likely])
+        self._free = frozenset(job for job in likely if submission(job) not in seen)
+
     def _id_is_taken(self, job: str) -> bool:
         """Ids on record or about to be, and those under which something ran that this journal knows nothing of."""
         if job in self._taken or job in self._given:
             return True
-        return self._ran(job) or self._journal.seen(submission(job))
+        if job not in self._free and self._journal.seen([submission(job)]):
+            return True
+        return self._ran(job)
 
 
 def submission(job: str) -> str:

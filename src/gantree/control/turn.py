@@ -23,7 +23,7 @@ from gantree.control.ports import ClusterPort
 from gantree.control.turn_watch import STANDING, Moment, TurnWatch, causes_of
 from gantree.core.scheduler import Decision, Scheduler
 from gantree.journal.contract import InboxEntry, Journal
-from gantree.model.errors import GantreeError, JournalError
+from gantree.model.errors import JournalError
 from gantree.model.events import PolicySubmitted
 from gantree.model.orders import Order
 
@@ -143,7 +143,7 @@ class Turns:
         try:
             with self._watch.committing(batch, decision):
                 self._journal.commit_turn(cursor, decision.facts, orders, self._epoch)
-        except GantreeError:
+        except BaseException:  # whatever it is, the memory is ahead of the journal now
             self._scheduler = None
             raise
         self._cursor = cursor

@@ -17,8 +17,8 @@ from operator import attrgetter
 
 from gantree.core.draft import Draft
 from gantree.core.guests import only_at_home
-from gantree.core.ledger import BOOKING, CLAIM, Ledger
-from gantree.core.state import Booking, JobState
+from gantree.core.ledger import Ledger
+from gantree.core.state import BOOKING, CLAIM, Booking, JobState
 from gantree.core.ways import answers
 from gantree.model.facts import (
     AttemptEnded,

@@ -17,9 +17,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
-from gantree.core.ledger import BOOKING, CLAIM, Ledger
+from gantree.core.ledger import Ledger
 from gantree.core.rights import borrowers
-from gantree.core.state import JobState
+from gantree.core.state import BOOKING, CLAIM, JobState
 from gantree.core.wakes import Need
 from gantree.model.placements import MemberPlacement
 from gantree.planning.rightsize import chooses

@@ -32,11 +32,11 @@ from gantree.core.growth import Growth
 from gantree.core.guests import any_cells
 from gantree.core.holds import lifted, passed_by
 from gantree.core.homes import Homes
-from gantree.core.ledger import CLAIM, Ledger
+from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import start
 from gantree.core.moves import move_as_requested
 from gantree.core.room import NoRoom, make_room
-from gantree.core.state import Claim, JobState
+from gantree.core.state import CLAIM, Claim, JobState
 from gantree.core.waiting import eligible, in_order
 from gantree.core.wanted import Wanted
 from gantree.core.ways import Ways

@@ -73,15 +73,6 @@ def to_leave(ledger: Ledger) -> Iterator[tuple[JobState, float]]:
                 yield state, min(deadlines)
 
 
-def waited_for(ledger: Ledger, node: str) -> list[str]:
-    """Jobs on a node that can never be told to leave it."""
-    return [
-        state.job
-        for state in ledger.holding.values()
-        if node in _nodes(state) and not state.spec.preemptible
-    ]
-
-
 def _nodes(state: JobState) -> dict[str, int]:
     assert state.placement is not None, f"{state.job} has no place"
     return dict.fromkeys(state.placement.nodes, 0)

@@ -95,6 +95,22 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
     return Explanation(job, state.phase, sentence, refused, first, len(ahead), start, in_the_way)
 
 
+def in_short(ledger: Ledger, state: JobState, now: float) -> tuple[str, Gate | None]:
+    """The sentence and the gate of `why`, without what makes `why` dear: who goes first, who is in the way, till when.
+
+    Jobs of one line that wait for nothing but room and quota (`waiting.eligible`) have it in common.
+    """
+    if state.phase is not Phase.PENDING:
+        return _present(state) + staying_on(ledger, state), None
+    other = _waits_for_other_than_room(ledger, state, now)
+    no = None if other else _first_no(ledger, state, now)
+    if no is not None:
+        return no.refused.sentence, no.refused.gate
+    if other or ledger.policy.backfill.overtake != "none":
+        return other or "Waiting: fits, and starts with the next turn.", None
+    return "Waiting: comes after others of its queue, where nobody is overtaken.", None
+
+
 def gate_now(ledger: Ledger, state: JobState, now: float) -> Gate | None:
     """The gate that refuses a job, as `why` tells it, without what makes `why` dear: who is in the way, and till when.
 
@@ -183,6 +199,8 @@ def _present(state: JobState) -> str:
         return f"{held}; is being stopped ({state.stop_cause}){_for_whom(state)}."
     if state.suspended:
         return f"{held}; suspended: it is another job's turn on the GPUs that they share."
+    if state.warned:
+        return f"{held}; {state.phase}, and was told by a signal that its time limit is near."
     return f"{held}; {state.phase}."
 
 

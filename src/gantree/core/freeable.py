@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 from gantree.core.bounds import Bounds, Places
 from gantree.core.holds import outranked
-from gantree.core.ledger import BOOKING, CLAIM, Ledger
+from gantree.core.ledger import Ledger
 from gantree.core.over import Over
 from gantree.core.rights import borrowers, overrules
-from gantree.core.state import JobState
+from gantree.core.state import BOOKING, CLAIM, JobState
 from gantree.core.waiting import eligible
 from gantree.core.wakes import Wakes
 from gantree.core.wanted import in_the_way, room_to_come

@@ -5,8 +5,8 @@ Claims and reserved starts are guests like those that run: a home job that needs
 
 from collections.abc import Container
 
-from gantree.core.ledger import BOOKING, CLAIM, Ledger
-from gantree.core.state import JobState
+from gantree.core.ledger import Ledger
+from gantree.core.state import BOOKING, CLAIM, JobState
 from gantree.model.placements import Placement
 from gantree.planning.cells import CellBook, CellView, keeps_cells, look
 

@@ -8,8 +8,8 @@ jobs that go before it, and by jobs that are within their queue's guarantee wher
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from gantree.core.ledger import BOOKING, CLAIM, Ledger
-from gantree.core.state import Booking, JobState
+from gantree.core.ledger import Ledger
+from gantree.core.state import BOOKING, CLAIM, Booking, JobState
 from gantree.planning.reserve import may_pass
 from gantree.topology.occupancy import Occupancy
 

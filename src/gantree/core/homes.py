@@ -20,11 +20,11 @@ from math import inf
 from gantree.core.draft import Draft
 from gantree.core.guests import any_cells, book_of, seen, spares_cells
 from gantree.core.holds import lifted
-from gantree.core.ledger import BOOKING, CLAIM, Ledger
+from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import save_then_stop, start
 from gantree.core.rights import no_right
 from gantree.core.room import move
-from gantree.core.state import JobState
+from gantree.core.state import BOOKING, CLAIM, JobState
 from gantree.core.waiting import eligible, in_order
 from gantree.model.facts import (
     CellBound,

@@ -5,8 +5,8 @@ Each check is written from the words, not from the code that keeps it true.
 
 from collections.abc import Iterator
 
-from gantree.core.ledger import BOOKING, CLAIM, Ledger
-from gantree.core.state import JobState
+from gantree.core.ledger import Ledger
+from gantree.core.state import BOOKING, CLAIM, JobState
 from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.model.placements import SharePart
 

@@ -9,6 +9,7 @@ from gantree.model.orders import (
     Order,
     ResumeGang,
     SaveCheckpoint,
+    SignalGang,
     StartGang,
     StopGang,
     SuspendGang,
@@ -40,6 +41,8 @@ def start_order(state: JobState) -> StartGang:
         variables=state.spec.variables,
         domain=state.placement.domain,
         step_s=state.placement.predicted.step_s,
+        user=state.spec.user,
+        secrets=state.spec.secrets,
     )
 
 
@@ -134,14 +137,26 @@ def turn_order(state: JobState) -> SuspendGang | ResumeGang:
     )
 
 
+def signal_order(state: JobState) -> SignalGang:
+    """The order that tells the current attempt that its time limit is near."""
+    assert state.spec.warn is not None
+    return SignalGang(
+        id=f"{state.job}/{state.attempt}/warn",
+        job=state.job,
+        attempt=state.attempt,
+        signal=state.spec.warn.signal,
+    )
+
+
 def standing_orders(state: JobState) -> tuple[Order, ...]:
     """The orders that must be in force for a job in its present phase, in the order in which they were given."""
+    turn = (turn_order(state),) if state.turns else ()
+    warning = (signal_order(state),) if state.warned else ()
     match state.phase:
         case Phase.STARTING | Phase.RUNNING:
-            return (start_order(state), turn_order(state)) if state.turns else (start_order(state),)
+            return (start_order(state), *turn, *warning)
         case Phase.SAVING:
-            resume = (turn_order(state),) if state.turns else ()
-            return (start_order(state), *resume, save_order(state))
+            return (start_order(state), *turn, *warning, save_order(state))
         case Phase.STOPPING:
             return (stop_order(state),)
         case _:

@@ -22,6 +22,14 @@ from gantree.core.ledger_by_hand import (
     job_scaled,
     priority_changed,
 )
+from gantree.core.ledger_forgets import jobs_forgotten
+from gantree.core.ledger_room import (
+    claim_dropped,
+    gang_moving,
+    reservation_dropped,
+    reservation_made,
+    room_claimed,
+)
 from gantree.core.ledger_site import (
     Site,
     fabric_defined,
@@ -30,7 +38,8 @@ from gantree.core.ledger_site import (
     node_marked,
     node_uncordoned,
 )
-from gantree.core.state import NOWHERE, Booking, Claim, JobState
+from gantree.core.state import BOOKING, CLAIM, NOWHERE, Booking, Claim, JobState
+from gantree.core.usage import METERED, UsageBook, gpus_of_model, meter
 from gantree.model.facts import (
     AttemptEnded,
     CellBound,
@@ -47,6 +56,7 @@ from gantree.model.facts import (
     GangResumed,
     GangRunning,
     GangSuspended,
+    GangWarned,
     JobAccepted,
     JobEnded,
     JobHeld,
@@ -55,6 +65,7 @@ from gantree.model.facts import (
     JobReprioritised,
     JobRequeued,
     JobScaled,
+    JobsForgotten,
     NodeCordoned,
     NodeLabelled,
     NodeMarked,
@@ -76,11 +87,6 @@ from gantree.policy.rules import Policy
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
-CLAIM = "claim:"
-"""Prefix of the owner under which room is held for a gang that is not placed yet."""
-BOOKING = "reserve:"
-"""Prefix of the owner under which a reservation holds what is free of its place."""
-
 
 @dataclass(slots=True)
 class Ledger:
@@ -90,7 +96,8 @@ class Ledger:
     for one: a gang begins to leave, or it does less harm to stop it now; placings whenever a gang takes a place. bound
     is the domain of each cell that has one, by (queue, tier, number). resting are jobs that wait until a moment, in
     seconds. unusable are lost nodes with the reason; policies all versions on record.
-    ended are jobs in the order of their ends. applied counts facts.
+    ended are jobs in the order of their ends, but for those that were forgotten, which are counted. came are the
+    queues and users of all jobs, in the order in which each first came. applied counts facts.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -117,6 +124,9 @@ class Ledger:
     placings: int = 0
     leaving: dict[str, JobState] = field(default_factory=dict)
     ended: list[JobState] = field(default_factory=list)
+    forgotten: int = 0
+    came: dict[tuple[str, str], None] = field(default_factory=dict)
+    usage: UsageBook = field(default_factory=UsageBook)
     _holders_of_priority: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -130,6 +140,8 @@ class Ledger:
     def apply(self, fact: Fact) -> None:
         """Change the state as the fact says."""
         self.applied += 1
+        if type(fact) in METERED:
+            meter(self, fact)
         _APPLY[type(fact)](self, fact)
 
     def rooms(self) -> Occupancy:
@@ -232,7 +244,8 @@ def _job_accepted(ledger: Ledger, fact: JobAccepted) -> None:
         fact.job, fact.spec, fact.priority, fact.seq, ledger.signature_of(fact.spec), fact.at
     )
     state.queue = ledger.accounts.queue_of(fact.spec)
-    state.held = fact.spec.held
+    state.held, state.metered_at = fact.spec.held, fact.at
+    ledger.came.setdefault((fact.spec.queue, fact.spec.user))
     ledger.jobs[fact.job] = state
     ledger.newest_of_name[fact.spec.name] = fact.job
     ledger.join_line(state, fact.at)
@@ -259,8 +272,9 @@ def _gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
     state.stop_cause = state.stop_decided_at = state.preempted_by = None
     state.answered, state.reason, state.moving = False, "", None
     state.suspended, state.turn_ends_at, state.turned_at = False, None, None
-    state.turns, state.suspended_s = 0, 0.0
+    state.turns, state.suspended_s, state.warned = 0, 0.0, False
     state.at_home = fact.at_home
+    state.gpus_of_model = gpus_of_model(ledger.accounts.held(fact.placement))
     state.held_gpus = sum(len(member.gpus) for member in fact.placement.members)
     parts = sum(len(member.parts) for member in fact.placement.members)
     state.touched_gpus = max(1, state.held_gpus + parts)
@@ -297,62 +311,14 @@ def _gang_running(ledger: Ledger, fact: GangRunning) -> None:
         state.started_at = fact.at
 
 
-def _claim(ledger: Ledger, job: str, claim: Claim) -> None:
-    """A claim goes before bookings: what they hold of its room becomes its."""
-    ledger.claims[job] = claim
-    ledger.lines.touch(ledger.jobs[job].queue)
-    ledger.accounts.claim(ledger.jobs[job], claim.placement, at_home=claim.at_home)
-    ledger.let_go(owner for owner, _ in list(ledger.held_places()))
-    ledger.hold()
-
-
-def _room_claimed(ledger: Ledger, fact: RoomClaimed) -> None:
-    _claim(ledger, fact.job, Claim(fact.placement, fact.victims, fact.at_home))
-
-
-def _claim_dropped(ledger: Ledger, fact: ClaimDropped) -> None:
-    claim = ledger.claims.pop(fact.job)
-    ledger.lines.touch(ledger.jobs[fact.job].queue)
-    ledger.accounts.drop_claim(fact.job)
-    ledger.jobs[fact.job].moving = None
-    ledger.let_go([CLAIM + fact.job])
-    ledger.hold(claim.placement.nodes)
-    ledger.room_version += 1
-
-
 def _gang_preempted(ledger: Ledger, fact: GangPreempted) -> None:
     state = ledger.jobs[fact.job]
     state.preempted_by = fact.by
     state.preempted_at = (*state.preempted_at, fact.at)
 
 
-def _gang_moving(ledger: Ledger, fact: GangMoving) -> None:
-    state = ledger.jobs[fact.job]
-    state.moving, state.preempted_by = fact.cause, fact.by or None
-    _claim(ledger, fact.job, Claim(fact.placement, (fact.job,), fact.at_home))
-
-
 def _gang_at_home(ledger: Ledger, fact: GangAtHome) -> None:
     ledger.jobs[fact.job].at_home = True
-
-
-def _reservation_made(ledger: Ledger, fact: ReservationMade) -> None:
-    nodes = fact.placement.nodes
-    if fact.job in ledger.bookings:
-        nodes |= ledger.bookings.pop(fact.job).placement.nodes
-        ledger.let_go([BOOKING + fact.job])
-        ledger.room_version += 1
-    ledger.bookings[fact.job] = Booking(
-        fact.starts_at, fact.promised, fact.placement, fact.waits_for, fact.slips, fact.at
-    )
-    ledger.hold(nodes)
-
-
-def _reservation_dropped(ledger: Ledger, fact: ReservationDropped) -> None:
-    booking = ledger.bookings.pop(fact.job)
-    ledger.let_go([BOOKING + fact.job])
-    ledger.hold(booking.placement.nodes)
-    ledger.room_version += 1
 
 
 def _cell_bound(ledger: Ledger, fact: CellBound) -> None:
@@ -389,6 +355,10 @@ def _checkpoint_recorded(ledger: Ledger, fact: CheckpointRecorded) -> None:
     if ledger.policy.preemption.gain:
         ledger.holders_version += 1
     state.answered = state.answered or (fact.request is not None and fact.request == state.request)
+
+
+def _gang_warned(ledger: Ledger, fact: GangWarned) -> None:
+    ledger.jobs[fact.job].warned = True
 
 
 def _stop_decided(ledger: Ledger, fact: StopDecided) -> None:
@@ -450,8 +420,8 @@ _APPLY: dict[type[Fact], Callable[[Ledger, Any], None]] = {
     JobRejected: _job_rejected,
     GangPlaced: _gang_placed,
     GangRunning: _gang_running,
-    RoomClaimed: _room_claimed,
-    ClaimDropped: _claim_dropped,
+    RoomClaimed: room_claimed,
+    ClaimDropped: claim_dropped,
     GangPreempted: _gang_preempted,
     CheckpointRequested: _checkpoint_requested,
     CheckpointRecorded: _checkpoint_recorded,
@@ -464,17 +434,19 @@ _APPLY: dict[type[Fact], Callable[[Ledger, Any], None]] = {
     NodeUncordoned: node_uncordoned,
     NodeLabelled: node_labelled,
     PolicyAdopted: _policy_adopted,
-    GangMoving: _gang_moving,
+    GangMoving: gang_moving,
     GangAtHome: _gang_at_home,
     JobHeld: job_held,
     JobReleased: job_released,
     PriorityChanged: priority_changed,
     JobReprioritised: job_reprioritised,
     JobScaled: job_scaled,
-    ReservationMade: _reservation_made,
-    ReservationDropped: _reservation_dropped,
+    JobsForgotten: jobs_forgotten,
+    ReservationMade: reservation_made,
+    ReservationDropped: reservation_dropped,
     CellBound: _cell_bound,
     CellReleased: _cell_released,
     GangSuspended: _gang_suspended,
     GangResumed: _gang_resumed,
+    GangWarned: _gang_warned,
 }

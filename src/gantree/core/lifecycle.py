@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gantree.core.draft import Draft
-from gantree.core.launch import save_order, start_order, stop_order
+from gantree.core.launch import save_order, signal_order, start_order, stop_order
 from gantree.core.numbering import numbered
 from gantree.core.state import JobState
 from gantree.model.errors import BadInput, Unsupported
@@ -37,6 +37,7 @@ from gantree.model.facts import (
     ClaimDropped,
     GangPlaced,
     GangRunning,
+    GangWarned,
     JobAccepted,
     JobEnded,
     JobRejected,
@@ -127,7 +128,21 @@ def time_is_up(draft: Draft, state: JobState, policy: Policy) -> None:
         assert state.stop_cause is not None
         stop(draft, state, state.stop_cause, policy)
     elif state.phase is Phase.RUNNING:
-        stop(draft, state, StopCause.TIME_LIMIT, policy)
+        limit_at, warn = state.limit_at, state.spec.warn
+        if warn is not None and limit_at is not None and draft.now < limit_at:
+            _warn(draft, state, warn.signal, limit_at)
+        else:
+            stop(draft, state, StopCause.TIME_LIMIT, policy)
+
+
+def _warn(draft: Draft, state: JobState, signal: str, limit_at: float) -> None:
+    """Have the gang signalled. What nobody was there to do in time is not made up for: then it is stopped."""
+    draft.record(
+        GangWarned(
+            at=draft.now, job=state.job, attempt=state.attempt, signal=signal, ends_at=limit_at
+        )
+    )
+    draft.order(signal_order(state))
 
 
 def end_job(draft: Draft, state: JobState, outcome: Phase, code: int | None, reason: str) -> None:
@@ -256,14 +271,15 @@ def _gang_ended(draft: Draft, event: GangEnded, policy: Policy) -> None:
     if state is None:
         return
     cause = _cause_of_end(state, event)
-    lost = state.gpu_s_at_stake(draft.now) if cause in FAILURES | GOES_ON else 0.0
+    lost_s = state.at_stake_s(draft.now) if cause in FAILURES | GOES_ON else 0.0
     draft.record(
         AttemptEnded(
             at=draft.now,
             job=state.job,
             attempt=state.attempt,
             exit_code=event.exit_code,
-            gpu_s_lost=lost,
+            gpu_s_lost=lost_s * state.gpus,
+            lost_s=lost_s,
         )
     )
     _after_attempt(draft, state, cause, event.exit_code)

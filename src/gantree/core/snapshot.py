@@ -21,6 +21,7 @@ from gantree.core.ledger import Ledger, key_of
 from gantree.core.ledger_site import Cordon, Labels, Site
 from gantree.core.scheduler import Scheduler
 from gantree.core.state import Booking, Claim, JobState
+from gantree.core.usage import Account, UsageBook, Used, gpus_of_model
 from gantree.model.cluster import Cluster
 from gantree.model.facts import PolicyAdopted
 from gantree.model.phases import HOLDING, Phase
@@ -81,6 +82,8 @@ class Books:
     uses: tuple[KeptUse, ...] = ()
     runs: tuple[tuple[Group, tuple[float, ...]], ...] = ()
     occupancy: KeptOccupancy | None = None
+    usage: tuple[tuple[Account, Used], ...] = ()
+    came: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ class LedgerSnapshot:
     ended_before: int = 0
 
 
-COUNTERS = ("next_seq", "room_version", "applied", "holders_version", "placings")
+COUNTERS = ("next_seq", "room_version", "applied", "holders_version", "placings", "forgotten")
 
 
 def snapshot_of(scheduler: Scheduler, ended_before: int = 0) -> LedgerSnapshot:
@@ -151,6 +154,8 @@ def _books(ledger: Ledger, now: float) -> Books:
         accounts.shares.kept(),
         accounts.runtimes.kept(),
         None if ledger.occupancy is None else kept(ledger.occupancy, _held(ledger)),
+        tuple(ledger.usage.used_of.items()),
+        tuple(ledger.came),
     )
 
 
@@ -192,6 +197,7 @@ def restored(snapshot: LedgerSnapshot, policy: Policy) -> Scheduler:
     live, ended = states_of(snapshot.live), states_of(snapshot.ended)
     _restore_jobs(ledger, live, ended, books.signatures)
     ledger.accounts.runtimes.go_on_from(books.runs)
+    ledger.usage = UsageBook(dict(books.usage))
     _restore_holders(ledger, books)
     _restore_lines(ledger, books, live, snapshot.lines)
     _restore_shares(ledger, books)
@@ -221,6 +227,7 @@ def _restore_site(ledger: Ledger, books: Books) -> None:
     ledger.site = Site(books.described, dict(books.cordoned), labels, books.site_version)
     ledger.policies = list(books.policies)
     ledger.unusable, ledger.rejected = dict(books.unusable), dict(books.rejected)
+    ledger.came = dict.fromkeys(books.came)
     ledger.resting, ledger.bookings = dict(books.resting), dict(books.bookings)
     ledger.bound = {(queue, tier, number): domain for queue, tier, number, domain in books.bound}
 
@@ -232,17 +239,18 @@ def _restore_jobs(
     ledger.ended = list(ended)
     every = sorted([*live, *ended], key=attrgetter("seq"))
     queue_of = ledger.accounts.tree.leaf
-    node_of: dict[tuple[str, str], int] = {}
+    node_of = {of_whom: queue_of(*of_whom) for of_whom in ledger.came}
     for state in every:
         spec = state.spec
         of_whom = spec.queue, spec.user
         if of_whom not in node_of:
-            node_of[of_whom] = queue_of(*of_whom)
+            ledger.came[of_whom], node_of[of_whom] = None, queue_of(*of_whom)
         state.queue = node_of[of_whom]
         ledger.jobs[state.job] = state
         ledger.newest_of_name[spec.name] = state.job
-        for name in spec.after:
+        for name in filter(ledger.jobs.__contains__, spec.after):
             ledger.dependents.setdefault(name, []).append(state.job)
+    ledger.accounts.quota.grow()
     _restore_signatures(ledger, every, live, signatures)
 
 
@@ -276,6 +284,16 @@ def _restore_holders(ledger: Ledger, books: Books) -> None:
         counted = books.counted.get(job) or ledger.accounts.held(_place(state))
         ledger.accounts.count(state, counted, books.now)
     ledger.accounts.elastic = dict.fromkeys(books.elastic)
+    _meter_from_now_on(ledger, books.now)
+
+
+def _meter_from_now_on(ledger: Ledger, now: float) -> None:
+    """Jobs of a snapshot that was taken before there were accounts are in them from then on."""
+    for state in ledger.jobs.values():
+        if state.metered_at is None and state.ended_at is None:
+            state.metered_at = now
+            if state.placement is not None:
+                state.gpus_of_model = gpus_of_model(ledger.accounts.held(state.placement))
 
 
 def _restore_lines(

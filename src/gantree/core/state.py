@@ -13,6 +13,10 @@ from gantree.placement.sizes import resized
 from gantree.policy.order import Line, Merits, Position
 
 NOWHERE = Position((), 0, "")
+CLAIM = "claim:"
+"""Prefix of the owner under which room is held for a gang that is not placed yet."""
+BOOKING = "reserve:"
+"""Prefix of the owner under which a reservation holds what is free of its place."""
 
 
 @dataclass(slots=True)
@@ -25,8 +29,10 @@ class JobState:
     hold something else). checkpoint_step is the newest over all attempts. attained_gpu_s and done_s are of attempts
     that are over: GPU-seconds that it was served, and seconds of its run (at the size it was written with) whose work
     was kept. moving says why the attempt will go on at the place that is held for it. at_home: it runs in a cell of its
-    queue. scaled: somebody has said how many members it is to have. turns counts turns on a shared GPU; suspended: it
-    is not its own.
+    queue. warned: the attempt got its signal before its time limit. scaled: somebody has said how many members it is to
+    have. turns counts turns on a shared GPU; suspended: it is not its own. What it has used until metered_at is in the
+    accounts (`core.usage`): spent is (GPU model, GPU-seconds held, GPU-seconds wasted), waited_s what it waited;
+    gpus_of_model is what it holds, parts of GPUs as parts.
     """
 
     job: str
@@ -72,6 +78,11 @@ class JobState:
     turns: int = 0
     turned_at: float | None = None
     suspended_s: float = 0.0
+    warned: bool = False
+    metered_at: float | None = None
+    gpus_of_model: tuple[tuple[str, float], ...] = ()
+    spent: tuple[tuple[str, float, float], ...] = ()
+    waited_s: float = 0.0
     exit_code: int | None = None
     reason: str = ""
 
@@ -103,12 +114,16 @@ class JobState:
             return self.spec.gpus
         return self.held_gpus
 
-    def gpu_s_at_stake(self, now: float) -> float:
-        """GPU-seconds of work that would be lost if the attempt stopped now."""
+    def at_stake_s(self, now: float) -> float:
+        """Seconds whose work would be lost if the attempt stopped now."""
         if self.running_at is None:
             return 0.0
         since = self.running_at if self.checkpoint_at is None else self.checkpoint_at
-        return max(0.0, now - since) * self.gpus
+        return max(0.0, now - since)
+
+    def gpu_s_at_stake(self, now: float) -> float:
+        """GPU-seconds of work that would be lost if the attempt stopped now."""
+        return self.at_stake_s(now) * self.gpus
 
     def ran_s(self, now: float) -> float:
         """Seconds for which the current attempt has run, without those for which it was suspended."""
@@ -134,6 +149,14 @@ class JobState:
             done_s=self.work_s(now),
             expected_s=spec.time_limit_s if spec.expected_s is None else spec.expected_s,
         )
+
+    @property
+    def limit_at(self) -> float | None:
+        """When the time limit of the attempt ends; None where it has none, does not run, or its time stands still."""
+        limit_s = self.spec.time_limit_s
+        if limit_s is None or self.running_at is None or self.suspended:
+            return None
+        return self.running_at + self.suspended_s + limit_s
 
     def ends_at(self, grace_s: float) -> float:
         """The latest moment at which the attempt is gone, by what is enforced; inf where nothing is."""

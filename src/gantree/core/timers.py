@@ -15,11 +15,11 @@ def due_moment(state: JobState) -> float | None:
     """The next moment at which this job needs a decision by time alone, in seconds; None if there is none."""
     if state.phase is Phase.SAVING:
         return state.deadline_at
-    if state.phase is Phase.RUNNING and state.spec.time_limit_s is not None:
-        assert state.running_at is not None
-        if state.suspended:  # suspended time does not count, and its turn will come first
-            return None
-        return state.running_at + state.suspended_s + state.spec.time_limit_s
+    if state.phase is Phase.RUNNING:  # suspended time does not count, and its turn will come first
+        limit_at, warn = state.limit_at, state.spec.warn
+        if limit_at is None or warn is None or state.warned:
+            return limit_at
+        return limit_at - warn.before_s
     if state.phase is Phase.PENDING and state.not_before > 0.0:
         return state.not_before
     return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf
 
 from gantree.core.holds import outranks
-from gantree.core.ledger import BOOKING, CLAIM, Ledger
+from gantree.core.ledger import Ledger
 from gantree.core.rights import (
     borrowers,
     harm_of,
@@ -16,7 +16,7 @@ from gantree.core.rights import (
     overrules,
     standing,
 )
-from gantree.core.state import JobState
+from gantree.core.state import BOOKING, CLAIM, JobState
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.planning.preempt import Forbidden, Victim

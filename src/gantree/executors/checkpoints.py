@@ -31,6 +31,8 @@ RACY_NS = 100_000_000
 """A folder that changed this recently may change again without its time stamp showing it."""
 UNRELIABLE = -1
 """A stamp that says nothing."""
+SHOWN = 0o644
+"""Mode of what the ranks read, who may be another user than the daemon; the folder keeps everybody else out."""
 LONGEST_RECORD = 4096
 """Bytes that are read of a file in the folder; a record is far shorter."""
 MAX_STEP = 2**63
@@ -140,7 +142,7 @@ class CheckpointWatch:
         if self._open_request() != order.request:
             self._note_answer()  # one that lies here already answers an older request, or none
             request = {"request": order.request, "deadline_at": order.deadline_at}
-            write_json(str(self._folder / "request.json"), request)
+            write_json(str(self._folder / "request.json"), request, SHOWN)
 
     def look(self) -> tuple[Saved, ...]:
         """The last answer to a request and the last checkpoint of the job's own accord, durable on disk."""
@@ -163,7 +165,7 @@ class CheckpointWatch:
         others = [each for each in self._saved if (each.request is None) != (saved.request is None)]
         known = (*others, saved)
         record = {"saved": [[each.step, each.request] for each in known], "answer": self._answer}
-        write_json(str(self._folder / "saved.json"), record)
+        write_json(str(self._folder / "saved.json"), record, SHOWN)
         self._saved = known
 
     def _from_ranks(self) -> list[Saved]:

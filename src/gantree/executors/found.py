@@ -34,12 +34,12 @@ def program_found(command: Sequence[str], env: Mapping[str, str], workdir: str) 
     """All that is found of a command as it is run in a directory with an environment."""
     program = _program(command[0], env, workdir) if command else None
     python = None if program is None else _python_of(program, env, workdir)
-    distributions = _distributions(python, env) if python is not None else []
+    distributions = _distributions(python, env, workdir) if python is not None else []
     return {
         "executable": _file(program),
         "script": _file(_script(command[1:], workdir)),
         "python": python and _python(python, distributions),
-        "nccl": _version_of(distributions, _NCCL) or _nccl_library(env),
+        "nccl": _version_of(distributions, _NCCL) or _nccl_library(env, workdir),
         "cuda_runtime": _version_of(distributions, _CUDA),
         "torch": _version_of(distributions, re.compile("torch")),
     }
@@ -172,11 +172,11 @@ def _libraries(prefix: Path) -> list[Path]:
     return sorted(found)
 
 
-def _site_folders(python: Path, env: Mapping[str, str]) -> Iterator[Path]:
-    """Where the distributions are that a Python sees."""
+def _site_folders(python: Path, env: Mapping[str, str], workdir: str) -> Iterator[Path]:
+    """Where the distributions are that a Python sees which is run in a directory."""
     for word in env.get("PYTHONPATH", "").split(os.pathsep):
         if word:
-            yield Path(word)
+            yield Path(workdir, word)
     prefix = _prefix(python)
     config = _pyvenv(prefix)
     prefixes = [prefix]
@@ -191,10 +191,10 @@ def _site_folders(python: Path, env: Mapping[str, str]) -> Iterator[Path]:
             yield from (path / "dist-packages" for path in _libraries(Path("/usr/local")))
 
 
-def _distributions(python: Path, env: Mapping[str, str]) -> list[str]:
+def _distributions(python: Path, env: Mapping[str, str], workdir: str) -> list[str]:
     """Installed distributions, `name==version`, sorted; names as PyPI compares them."""
     found: dict[str, str] = {}
-    for folder in _site_folders(python, env):
+    for folder in _site_folders(python, env, workdir):
         with suppress(OSError):
             for entry in os.scandir(folder):
                 match = _DISTRIBUTION.fullmatch(entry.name)
@@ -210,12 +210,13 @@ def _version_of(distributions: Sequence[str], name: re.Pattern[str]) -> str | No
     return next((version for known, _, version in pairs if name.fullmatch(known)), None)
 
 
-def _nccl_library(env: Mapping[str, str]) -> str | None:
+def _nccl_library(env: Mapping[str, str], workdir: str) -> str | None:
     """The version in the name of the system's libnccl, if there is one."""
     folders = [*env.get("LD_LIBRARY_PATH", "").split(os.pathsep), *_SYSTEM_LIBRARIES]
     for folder in filter(None, folders):
         with suppress(OSError, RuntimeError):
-            found = re.search(r"\.so\.(\d+\.\d+\.\d+)$", str((Path(folder) / "libnccl.so.2").resolve()))  # fmt: skip
+            library = Path(workdir, folder, "libnccl.so.2").resolve()
+            found = re.search(r"\.so\.(\d+\.\d+\.\d+)$", library.name)
             if found:
                 return found[1]
     return None

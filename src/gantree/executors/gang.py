@@ -15,8 +15,9 @@ from typing import Any
 from gantree.executors.checkpoints import CheckpointWatch, Saved
 from gantree.executors.inventory import Status
 from gantree.executors.member import Exit, Member
-from gantree.executors.rundir import RunDirectory, order_from_json
+from gantree.executors.rundir import RunDirectory, order_from_json, write_first
 from gantree.executors.shim import read_json, steady_s, write_json
+from gantree.executors.unix_users import UnixUser
 from gantree.model.events import (
     CheckpointSaved,
     Event,
@@ -26,7 +27,14 @@ from gantree.model.events import (
     MemberLost,
     RankExited,
 )
-from gantree.model.orders import ResumeGang, SaveCheckpoint, StartGang, StopGang, SuspendGang
+from gantree.model.orders import (
+    ResumeGang,
+    SaveCheckpoint,
+    SignalGang,
+    StartGang,
+    StopGang,
+    SuspendGang,
+)
 
 TERMINATED = 143
 KILLED = 137
@@ -70,11 +78,17 @@ class Gang:
             self.run.checkpoint, order.world_size, order.checkpoint_signal is not None, self._now_ns
         )
 
-    def begin(self, order: StartGang, master_port: int, order_json: dict[str, Any]) -> None:
-        """Put the order down, durably; from here on the attempt exists. Raises OSError."""
-        self.run.make(range(len(order.members)))
+    def begin(
+        self,
+        order: StartGang,
+        master_port: int,
+        order_json: dict[str, Any],
+        unix: UnixUser | None = None,
+    ) -> None:
+        """Put the order down, durably; from here on the attempt exists. What was put down stays. Raises OSError."""
+        self.run.make(range(len(order.members)), unix)
         record = {"master_port": master_port, "boot_id": self._boot_id, "order": order_json}
-        write_json(str(self.run.gang), record)
+        write_first(self.run.gang, record)
         self._load()
 
     def fail(self, reason: str, *, final: bool = False) -> None:
@@ -114,6 +128,13 @@ class Gang:
             return
         for member in self.members:
             member.take_turn(order.turn, suspended=isinstance(order, SuspendGang))
+
+    def signal(self, order: SignalGang) -> None:
+        """Have every process signalled, unless the attempt is to stop. Raises OSError."""
+        if self.stopped:
+            return
+        for member in self.members:
+            member.signal(order.id, order.signal)
 
     @property
     def exists(self) -> bool:

@@ -13,6 +13,7 @@ import errno
 import socket
 import zlib
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from gantree.executors.parts import (
@@ -25,6 +26,7 @@ from gantree.executors.parts import (
 )
 from gantree.executors.rundir import RunDirectory
 from gantree.executors.slurm_variables import gang_variables, process_variables
+from gantree.executors.unix_users import UnixUser
 from gantree.model.cluster import Node
 from gantree.model.orders import MemberLaunch, StartGang
 
@@ -81,23 +83,17 @@ def launch_record(
     failure_grace_s: float,
     mig_ids: MigIds = no_instances,
     previous_world_size: int | None = None,
+    unix: UnixUser | None = None,
 ) -> dict[str, Any]:
     """What `shim` reads as launch.json. Every node that is named must be in nodes, and every MIG instance be there.
 
-    previous_world_size is that of the attempt that began before this one, if any did.
+    unix is whom the processes run as; None: whoever the daemon runs as. previous_world_size is that of the attempt that
+    began before this one, if any did.
     """
-    first = min(order.members, key=lambda each: each.node_rank)  # that of rank 0
+    base = base if unix is None else {**base, **unix.environment}
     fixed = {
-        "WORLD_SIZE": str(order.world_size),
-        "LOCAL_WORLD_SIZE": str(member.processes),
-        "NODE_RANK": str(member.node_rank),
-        "GANTREE_RANKS": ",".join(map(str, member.rank_of_process)),
-        "GANTREE_WORLD_SIZE": str(order.world_size),
-        "GANTREE_RENDEZVOUS_ID": f"{order.job}-{order.attempt}",
-        "GANTREE_RESTARTS": str(max(0, order.attempt - 1)),
+        **_rendezvous(order, member, nodes, master_port),
         **_previous(previous_world_size),
-        "MASTER_ADDR": nodes[first.node].address,
-        "MASTER_PORT": str(master_port),
         "GANTREE_RUN": str(run.member(member.node_rank)),
     }
     place = {
@@ -117,7 +113,33 @@ def launch_record(
         "checkpoint_signal": order.checkpoint_signal,
         "checkpoint_request": str(run.checkpoint / "request.json"),
         "failure_grace_s": failure_grace_s,
+        "as": _identity(order, unix),
     }
+
+
+def _rendezvous(
+    order: StartGang, member: MemberLaunch, nodes: Mapping[str, Node], master_port: int
+) -> dict[str, str]:
+    """Who a member is among all, and where they meet."""
+    first = min(order.members, key=lambda each: each.node_rank)  # that of rank 0
+    return {
+        "WORLD_SIZE": str(order.world_size),
+        "LOCAL_WORLD_SIZE": str(member.processes),
+        "NODE_RANK": str(member.node_rank),
+        "GANTREE_RANKS": ",".join(map(str, member.rank_of_process)),
+        "GANTREE_WORLD_SIZE": str(order.world_size),
+        "GANTREE_RENDEZVOUS_ID": f"{order.job}-{order.attempt}",
+        "GANTREE_RESTARTS": str(max(0, order.attempt - 1)),
+        "MASTER_ADDR": nodes[first.node].address,
+        "MASTER_PORT": str(master_port),
+    }
+
+
+def _identity(order: StartGang, unix: UnixUser | None) -> dict[str, Any] | None:
+    """Whom `become` makes of the processes, and which secrets it reads; None where there is nothing to do."""
+    if unix is None and not order.secrets:
+        return None
+    return {"unix": unix and asdict(unix), "secrets": [list(each) for each in order.secrets]}
 
 
 def _of_use(base: Mapping[str, str], member: MemberLaunch) -> dict[str, str]:

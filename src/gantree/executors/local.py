@@ -13,13 +13,15 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from gantree.executors import processes
+from gantree.executors.epochs import EpochFile
 from gantree.executors.gang import Gang
+from gantree.executors.guests import Awaited, Terminal, address_of, guest_of, host_of
 from gantree.executors.inventory import Inventory
 from gantree.executors.launch import free_port, inherited, launch_record
 from gantree.executors.parts import (
@@ -37,6 +39,7 @@ from gantree.executors.record import (
     VersionsOfNode,
     no_versions,
     nothing,
+    rank_map_in,
     record_in,
 )
 from gantree.executors.record_changes import changes
@@ -46,15 +49,18 @@ from gantree.executors.rundir import (
     order_from_json,
     order_to_json,
     previous_world_size,
+    write_plain,
 )
-from gantree.executors.shim import boot_id, read_json, write_json, write_plain
+from gantree.executors.shim import boot_id, read_json
+from gantree.executors.unix_users import RunAs, UnixUser
 from gantree.model.cluster import Cluster
-from gantree.model.errors import BadInput
+from gantree.model.errors import BadInput, JournalError
 from gantree.model.events import Event, GangEnded, GangStartFailed
 from gantree.model.orders import (
     Order,
     ResumeGang,
     SaveCheckpoint,
+    SignalGang,
     StartGang,
     StopGang,
     SuspendGang,
@@ -69,11 +75,17 @@ CLEAR_PASSES = 2
 log = logging.getLogger(__name__)
 
 
+def always() -> bool:
+    """Nobody else can order here."""
+    return True
+
+
 class LocalCluster:
     """Starts, watches and stops gangs on this machine, below state_dir.
 
     clock gives seconds since 1970. gpu_ids turns GPU indices into CUDA_VISIBLE_DEVICES (UUIDs on real GPUs), mig_ids
-    tells the UUIDs of MIG instances, and is asked anew for each gang that has any. versions are those of drivers by
+    tells the UUIDs of MIG instances, and is asked anew for each gang that has any. leads says whether whoever
+    orders here may still do so: it is asked before everything that is done. versions are those of drivers by
     node, about what the daemon says of itself: both for records.
     Raises OSError where state_dir cannot be made.
     """
@@ -90,8 +102,11 @@ class LocalCluster:
         failure_grace_s: float = FAILURE_GRACE_S,
         versions: VersionsOfNode = no_versions,
         about: About = nothing,
+        run_as: RunAs | None = None,
+        leads: Callable[[], bool] = always,
     ) -> None:
         self._site = cluster
+        self._run_as = run_as
         self._recorder = Recorder(versions, about)
         self._state_dir = state_dir.resolve()
         self._state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -107,11 +122,9 @@ class LocalCluster:
         self._active: dict[tuple[str, int], Gang] = {}
         self._impossible: list[Event] = []
         self._complaint_of: dict[tuple[str, int], str] = {}
-        self._epoch: int = (read_json(str(self._epoch_path)) or {"epoch": 0})["epoch"]
-
-    @property
-    def _epoch_path(self) -> Path:
-        return self._state_dir / "epoch.json"
+        self._leads = leads
+        self._epochs = EpochFile(self._state_dir)
+        self._epoch = self._epochs.newest()
 
     def carry_out(self, order: Order) -> None:
         """Begin to carry out an order. What goes wrong becomes an event of a later poll, never an exception."""
@@ -125,16 +138,24 @@ class LocalCluster:
             self._impossible += _failed_and_ended(order, self._clock(), str(error))
 
     def _admit(self, order: Order) -> bool:
-        """Refuse a leader that has been replaced; remember the newest one, durably, before obeying it."""
-        if order.epoch < self._epoch:
+        """Refuse a leader that has been replaced or is out of time; remember the newest one before obeying it."""
+        if not self._leads():
+            log.warning("order %s: its leader, of epoch %d, is out of time", order.id, order.epoch)
+            return False
+        obeyed = self._epochs.newest()
+        if order.epoch < obeyed:
             log.warning(
-                "order %s has epoch %d, older than %d: refused", order.id, order.epoch, self._epoch
+                "order %s has epoch %d, older than %d: refused", order.id, order.epoch, obeyed
             )
             return False
-        if order.epoch > self._epoch:
-            write_json(str(self._epoch_path), {"epoch": order.epoch})
-            self._epoch = order.epoch
+        if order.epoch > obeyed:
+            self._epochs.raise_to(order.epoch)
+        self._epoch = order.epoch
         return True
+
+    def _is_deposed(self) -> bool:
+        """Whether nothing may be done in the name of its leader any more."""
+        return not self._leads() or self._epochs.newest() > self._epoch
 
     def _carry_out(self, order: Order) -> None:
         gang = self._gang(order.job, order.attempt)
@@ -148,6 +169,8 @@ class LocalCluster:
                     gang.save(order)
                 case SuspendGang() | ResumeGang():
                     gang.take_turn(order)
+                case SignalGang():
+                    gang.signal(order)
                 case _:
                     raise AssertionError(f"no such order: {order}")
         finally:
@@ -176,7 +199,7 @@ class LocalCluster:
                 gang.fail(obstacle)
                 return
             mig_ids = cache(self._mig_ids)
-            not_so = not_cut_so(order, mig_ids)
+            not_so = self._nobody(order) or not_cut_so(order, mig_ids)
             if not_so is not None:
                 gang.fail(not_so, final=True)
                 return
@@ -184,7 +207,7 @@ class LocalCluster:
                 each.master_port for each in self._active.values() if each.master_port is not None
             }
             port = free_port(order.job, order.attempt, taken)
-            gang.begin(order, port, order_to_json(order))
+            gang.begin(order, port, order_to_json(order), self._unix(order))
             self._launch(gang, mig_ids)
         except OSError as error:
             gang.fail(f"the gang could not be started: {error}")
@@ -201,24 +224,42 @@ class LocalCluster:
             return f"this machine has no signal {name!r}"
         return None
 
+    def _unix(self, order: StartGang) -> UnixUser | None:
+        """Whom its processes run as; None: whom the daemon runs as. Raises BadInput where there is no such user."""
+        return None if self._run_as is None else self._run_as(order.user)
+
+    def _nobody(self, order: StartGang) -> str | None:
+        """Why there is nobody whom its processes may run as."""
+        try:
+            self._unix(order)
+        except BadInput as error:
+            return str(error)
+        return None
+
     def _launch(self, gang: Gang, mig_ids: MigIds) -> None:
         """Start the shim of every member that has none. Its MIG instances must be there."""
         order, port = gang.order, gang.master_port
         assert order is not None and port is not None
         base = inherited(os.environ)
         map_of_ranks = rank_map(order, self._site, self._node_of_name)
-        write_plain(str(gang.run.ranks), map_of_ranks)
+        unix = self._unix(order)
+        write_plain(gang.run.ranks, map_of_ranks)
+        if unix is not None:
+            os.chown(gang.run.ranks, 0, unix.gid)
+            gang.run.ranks.chmod(0o640)
         before = previous_world_size(gang.run)
         for member in gang.members:
             record = launch_record(
                 order, member.launch, self._node_of_name, gang.run, port, base,
-                self._gpu_ids, self._failure_grace_s, mig_ids, before,
+                self._gpu_ids, self._failure_grace_s, mig_ids, before, unix,
             )  # fmt: skip
-            member.start(record)
+            member.start(record, self._state_dir, self._epoch)
         self._recorder.begin(gang.run, order, map_of_ranks)
 
     def poll(self) -> None:
         """Look once at everything that is not over, and emit what is new. What emit raises goes through."""
+        if self._is_deposed():
+            return
         while self._impossible:
             self._emit(self._impossible[0])
             del self._impossible[0]
@@ -259,8 +300,12 @@ class LocalCluster:
             member.clear_passes = 0 if str(member.folder) in found else member.clear_passes + 1
             member.swept = member.clear_passes >= CLEAR_PASSES
 
-    def adopt(self) -> None:
-        """Find every attempt on disk, finish what an earlier daemon had begun to start, emit what happened."""
+    def adopt(self, epoch: int = 0) -> None:
+        """Find every attempt on disk, finish what an earlier daemon had begun to start, emit what happened.
+
+        No older epoch is obeyed from then on. Raises JournalError where a newer one was.
+        """
+        self._obey(epoch)
         for job, attempt in self._on_disk():
             gang = self._gang(job, attempt)
             self._watch(gang)
@@ -269,10 +314,26 @@ class LocalCluster:
                 self._launch_rest(gang, gang.order)
         self.poll()
 
+    def _obey(self, epoch: int) -> None:
+        try:
+            self._epochs.raise_to(epoch)
+            self._epoch = self._epochs.newest()
+        except OSError as error:
+            raise JournalError(f"{self._state_dir}: {error.filename}: {error.strerror}") from error
+        if epoch and self._epoch > epoch:
+            raise JournalError(
+                f"{self._state_dir} has obeyed epoch {self._epoch}, and this is epoch {epoch}: it belongs to another"
+                " journal, or the journal was restored from a copy; in the latter case remove epoch.json there"
+            )
+
     def _launch_rest(self, gang: Gang, order: StartGang) -> None:
+        """Start the members that have no shim. Where all have one nothing is asked or written that could fail."""
+        if all(member.began for member in gang.members):
+            self._recorder.begin(gang.run, order, rank_map_in(gang.run))
+            return
         mig_ids = cache(self._mig_ids)
         try:
-            not_so = not_cut_so(order, mig_ids)
+            not_so = self._nobody(order) or not_cut_so(order, mig_ids)
             if not_so is not None:
                 gang.fail(not_so, final=True)
             else:
@@ -301,6 +362,10 @@ class LocalCluster:
         self._look()
         return Inventory({key: gang.status() for key, gang in sorted(self._gangs.items())})
 
+    def has_run(self, job: str) -> bool:
+        """Whether there is a directory of this job's. Asked for each job that is handed in."""
+        return os.path.isdir(f"{self._runs}/{job}")  # noqa: PTH112 - a Path takes ten times as long
+
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """The file that a process's stdout and stderr go to. Raises BadInput for an impossible job id."""
         return RunDirectory(self._runs, job, attempt).log(rank)
@@ -320,6 +385,17 @@ class LocalCluster:
         if gang is None or found is None:
             return ("there is no record of what was found when it started",)
         return changes(found, self._recorder.now(run, order_from_json(gang["order"])))
+
+    def guest(
+        self, job: str, attempt: int, rank: int, command: Sequence[str], terminal: Terminal | None
+    ) -> Awaited:
+        """Ask for a command beside a rank. Safe from any thread. Raises NotFound, Conflict and OSError."""
+        run = RunDirectory(self._runs, job, attempt)
+        return guest_of(run, self._node_of_name, rank, command, terminal)
+
+    def port(self, job: str, attempt: int, rank: int, port: int) -> tuple[str, int]:
+        """Where the member of a rank listens. Safe from any thread. Raises NotFound, Conflict and OSError."""
+        return address_of(host_of(RunDirectory(self._runs, job, attempt), rank), port)
 
     def close(self) -> None:
         """Let go of everything; the gangs run on."""

@@ -74,12 +74,12 @@ class Member:
         """The cgroup of its processes, if it made one."""
         return self._shim.cgroup if self._shim else None
 
-    def start(self, launch_record: dict[str, Any]) -> None:
-        """Start the shim unless there is or was one. Raises OSError."""
+    def start(self, launch_record: dict[str, Any], state_dir: Path, epoch: int) -> None:
+        """Start the shim in the name of an epoch, unless there is or was one. Raises OSError."""
         if self._child is not None or (self.folder / "shim.json").exists():
             return
         write_json(str(self.folder / "launch.json"), launch_record)
-        self._child = processes.spawn_shim(self.folder)
+        self._child = processes.spawn_shim(self.folder, state_dir, epoch)
 
     def stop(self, grace_s: float) -> None:
         """Tell the shim to stop. A stop that would end later than an earlier one changes nothing. Raises OSError."""
@@ -102,6 +102,14 @@ class Member:
         if self.over or (earlier is not None and earlier["turn"] >= turn):
             return
         write_json(path, {"turn": turn, "suspended": suspended})
+        self.wake()
+
+    def signal(self, order: str, name: str) -> None:
+        """Have the processes signalled, once for each order. Raises OSError."""
+        path = str(self.folder / "signal.json")
+        if self.over or read_json(path) is not None:
+            return
+        write_json(path, {"order": order, "signal": name})
         self.wake()
 
     def wake(self) -> None:

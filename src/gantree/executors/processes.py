@@ -45,13 +45,16 @@ def wake(who: ShimId, boot_id: str) -> None:
             os.close(descriptor)
 
 
-def spawn_shim(folder: Path) -> int:
-    """Start the shim of a member's folder in a session of its own; returns its pid. Raises OSError."""
+def spawn_shim(folder: Path, state_dir: Path, epoch: int) -> int:
+    """Start the shim of a member's folder in a session of its own; returns its pid. Raises OSError.
+
+    It starts nothing if a newer leader than that of epoch was obeyed in state_dir.
+    """
     log = str(folder / "shim.log")
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     return os.posix_spawn(
         sys.executable,
-        [sys.executable, "-I", "-S", shim.__file__, str(folder)],
+        [sys.executable, "-I", "-S", shim.__file__, str(folder), str(state_dir), str(epoch)],
         {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

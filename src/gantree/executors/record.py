@@ -8,8 +8,9 @@ down before anything was started, has the rest. Secrets are left out before anyt
 import logging
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Event, Thread
 from typing import Any
 
 from gantree import __version__
@@ -25,6 +26,9 @@ VersionsOfNode = Callable[[str], Mapping[str, str]]
 """Versions found on a node by name ("driver", "cuda"); empty where it has no GPU or is not this machine."""
 
 About = Callable[[], Mapping[str, str]]
+_Wanted = tuple[RunDirectory, StartGang, dict[str, Any]]
+CLOSE_WITHIN_S = 5.0
+"""So long a stop waits for the record that is being written: a file system may hang. The next daemon finds it anew."""
 
 log = logging.getLogger(__name__)
 
@@ -48,23 +52,33 @@ class Recorder:
     def __init__(self, versions: VersionsOfNode, about: About) -> None:
         self._versions = versions
         self._about = about
-        self._thread: ThreadPoolExecutor | None = None
+        self._wanted: SimpleQueue[_Wanted | None] = SimpleQueue()
+        self._closing = Event()
+        self._thread: Thread | None = None
 
     def begin(self, run: RunDirectory, order: StartGang, map_of_ranks: dict[str, Any]) -> None:
         """Have the record of an attempt written, unless there is one. Returns at once."""
         if run.found.exists():
             return
-        self._thread = self._thread or ThreadPoolExecutor(1, "gantree-record")
-        self._thread.submit(self._write, run, order, map_of_ranks)
+        self._wanted.put((run, order, map_of_ranks))
+        if self._thread is None:
+            self._thread = Thread(target=self._work, name="gantree-record", daemon=True)
+            self._thread.start()
 
     def now(self, run: RunDirectory, order: StartGang) -> dict[str, Any]:
         """What would be found if the attempt were started now; its variables are those of then. Raises OSError."""
         return self._found(run, order, {})
 
     def close(self) -> None:
-        """Finish the one that is being written; what has not been begun the next daemon finds."""
+        """Finish the one that is being written, if it can be soon; the next daemon finds what was not."""
+        self._closing.set()
+        self._wanted.put(None)
         if self._thread is not None:
-            self._thread.shutdown(wait=True, cancel_futures=True)
+            self._thread.join(CLOSE_WITHIN_S)
+
+    def _work(self) -> None:
+        while (wanted := self._wanted.get()) is not None and not self._closing.is_set():
+            self._write(*wanted)
 
     def _write(self, run: RunDirectory, order: StartGang, map_of_ranks: dict[str, Any]) -> None:
         try:
@@ -107,6 +121,15 @@ def _role(run: RunDirectory, member: MemberLaunch) -> dict[str, Any]:
     }
 
 
+def rank_map_in(run: RunDirectory) -> dict[str, Any]:
+    """Where each rank is, as it was written down at the start; nobody anywhere where that cannot be read any more."""
+    nobody: dict[str, Any] = {"tiers": [], "members": []}
+    try:
+        return read_json(str(run.ranks)) or nobody
+    except OSError:
+        return nobody
+
+
 def record_in(run: RunDirectory) -> dict[str, Any] | None:
     """The record of an attempt; None if it was never started. `found` is false as long as nothing was found."""
     gang = read_json(str(run.gang))
@@ -114,7 +137,6 @@ def record_in(run: RunDirectory) -> dict[str, Any] | None:
         return None
     order = gang["order"]
     ended = read_json(str(run.found))
-    ranks = read_json(str(run.ranks)) or {"tiers": [], "members": []}
     return {
         "job": run.job,
         "attempt": run.attempt,
@@ -123,5 +145,5 @@ def record_in(run: RunDirectory) -> dict[str, Any] | None:
         "step_s": order.get("step_s"),
         "master_port": gang["master_port"],
         "found": ended is not None,
-        **(ended or {**ranks, "roles": {}, "nodes": {}}),
+        **(ended or {**rank_map_in(run), "roles": {}, "nodes": {}}),
     }

@@ -3,7 +3,8 @@
 The rule, which docs/training.md tells: a variable or option is a secret by its *name* if one of the words of the name
 (parted by `_`, `-` or `.`) is of `SECRET_WORDS`, or ends with one of `SECRET_ENDS`; a value is one by its *form* if it
 is a URL with a password, a private key, or begins as tokens of well-known services do. Numbers of up to seven digits
-and truths are no secrets (`--max-tokens 4096`). A name alone is always kept.
+and truths are no secrets (`--max-tokens 4096`). A name alone is always kept. What a value itself gives
+by a name, as a shell's text does (`sh -c "API_KEY=x ./run"`), goes by that name.
 """
 
 import re
@@ -14,7 +15,7 @@ SECRET_WORDS = frozenset(
     {
         "key", "keys", "token", "tokens", "secret", "secrets", "password", "passwd", "passphrase", "pass", "pw",
         "credential", "credentials", "cred", "creds", "auth", "authorization", "bearer", "cookie", "cookies", "session",
-        "private", "signature", "sig", "dsn", "jwt", "pat", "otp", "salt", "cert",
+        "private", "signature", "sig", "dsn", "jwt", "pat", "otp", "salt", "cert", "pwd",
     }
 )  # fmt: skip
 SECRET_ENDS = (
@@ -27,7 +28,7 @@ SECRET_ENDS = (
     "passwd",
     "credentials",
 )
-_NOT_SECRET = frozenset({"ssl_cert_file", "ssl_cert_dir"})
+_NOT_SECRET = frozenset({"ssl_cert_file", "ssl_cert_dir", "pwd"})
 _PART = re.compile(r"[_.-]|(?<=[a-z0-9])(?=[A-Z])")
 _LOOKS_SECRET = re.compile(
     r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@"
@@ -39,6 +40,10 @@ _LOOKS_SECRET = re.compile(
 )
 _HARMLESS = re.compile(r"-?[0-9.]{1,7}|true|false|", re.IGNORECASE)
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
+_GIVEN_INSIDE = re.compile(
+    r"(?<![\w$.-])(-{0,2}[A-Za-z_][\w.-]*=|--?[A-Za-z][\w.-]*\s+)('[^']*'|\"[^\"]*\"|[^\s;&|<>'\"-][^\s;&|<>'\"]*)"
+)
+"""A name and its value within a longer text, as in `sh -c "export API_KEY=x; ..."`."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -53,7 +58,15 @@ def redacted_value(name: str, value: str) -> str:
     """A value as a record keeps it."""
     if _HARMLESS.fullmatch(value):
         return value
-    return REDACTED if is_secret_name(name) or _LOOKS_SECRET.search(value) else value
+    if is_secret_name(name) or _LOOKS_SECRET.search(value):
+        return REDACTED
+    return _GIVEN_INSIDE.sub(_given_inside, value)
+
+
+def _given_inside(found: re.Match[str]) -> str:
+    name, value = found.groups()
+    is_kept = _HARMLESS.fullmatch(value.strip("'\"")) or not is_secret_name(name.strip("-= \t\n"))
+    return found[0] if is_kept else name + REDACTED
 
 
 def redacted_env(env: Mapping[str, str]) -> dict[str, str]:

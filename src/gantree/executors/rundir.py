@@ -5,7 +5,7 @@
       stop.json        this attempt was told to stop (there may be no gang.json: then it never starts)
       failed.json      the executor could not start it
       settled          whoever was told of its end has it on record
-      m<node rank>/    one member: what `shim` writes, and launch.json, stop.json, turn.json for it
+      m<node rank>/    one member: what `shim` writes, and launch.json, stop.json, turn.json, signal.json for it
       log/             rank-<r>.log
       ranks.json       where each rank is: for `gantree.training`, and for the record
       found.json       what was found of the program and its machine, for the record
@@ -15,13 +15,17 @@
 Job ids become folder names, so an id that could lead anywhere else is refused here.
 """
 
+import json
+import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gantree.executors.shim import read_json, sync_folder
+from gantree.executors.shim import read_json, sync_folder, write_json
+from gantree.executors.unix_users import UnixUser
 from gantree.model.errors import BadInput
 from gantree.model.orders import MemberLaunch, StartGang
 from gantree.model.placements import Domain, GpuChange, MigPart, SharePart
@@ -64,14 +68,44 @@ class RunDirectory:
         """The log file of one process."""
         return self.path / "log" / f"rank-{rank}.log"
 
-    def make(self, node_ranks: range) -> None:
-        """Make all folders, readable by nobody else, their names durable."""
+    def make(self, node_ranks: range, unix: UnixUser | None = None) -> None:
+        """Make all folders, readable by nobody else, their names durable.
+
+        unix is whom the processes run as, where that is another: what they write in is his, and he may pass through to
+        it. All else stays the daemon's, so that nothing that it writes or believes can be put in its place.
+        """
         ours = [self.path, self.path / "log", self.checkpoint, self.progress]
         folders = [*ours, *map(self.member, node_ranks)]
         for folder in (self.path.parent.parent, self.path.parent, *folders):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if unix is not None:
+            for folder in (self.path.parent.parent, self.path.parent, self.path):
+                folder.chmod(0o711)
+            for folder in (self.checkpoint, self.progress):
+                os.chown(folder, unix.uid, unix.gid, follow_symlinks=False)
         for folder in (self.path.parent.parent, self.path.parent, self.path):
             sync_folder(str(folder))
+
+
+def write_first(path: Path, value: Any) -> None:
+    """Write a whole file, on disk when this returns, unless it is there already. Raises OSError."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    write_json(str(draft), value)
+    try:
+        with suppress(FileExistsError):
+            path.hardlink_to(draft)
+    finally:
+        draft.unlink()
+    sync_folder(str(path.parent))
+
+
+def write_plain(path: Path, value: Any) -> None:
+    """Write a whole file or none; on disk whenever the system comes to it. Raises OSError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
+        json.dump(value, file)
+    temporary.rename(path)
 
 
 def previous_world_size(run: RunDirectory) -> int | None:
@@ -94,6 +128,7 @@ def order_from_json(data: dict[str, Any]) -> StartGang:
     changes = tuple(_change_from_json(change) for change in data.get("changes", ()))
     domain = data.get("domain")
     parts = {"members": members, "changes": changes, "domain": domain and Domain(**domain)}
+    parts["secrets"] = tuple(map(tuple, data.get("secrets", ())))
     return StartGang(**(data | parts))
 
 

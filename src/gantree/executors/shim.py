@@ -1,8 +1,9 @@
 # Below: pathlib and contextlib cost 10 ms of every start, and this file runs before anything else of a gang does.
-# ruff: noqa: PTH102, PTH104, PTH106, PTH110, PTH118, PTH123, PTH208, SIM105
+# ruff: noqa: PTH102, PTH104, PTH106, PTH108, PTH110, PTH112, PTH118, PTH120, PTH123, PTH208, SIM105
 """The shim: a small process that owns the processes of one member, and outlives whoever started it.
 
-Run as `python -I -S shim.py MEMBER_DIRECTORY`; standard library only, nothing of gantree. What it must do is in
+Run as `python -I -S shim.py MEMBER_DIRECTORY STATE_DIRECTORY EPOCH`; standard library only, nothing of gantree. It
+starts nothing if a newer epoch than that was obeyed in the state directory (see `epochs`). What it must do is in
 `launch.json`; what it did is in files beside it, each written to a temporary name, flushed to disk and renamed:
 
     lock              held while the shim lives; a second shim of the same member finds it and exits
@@ -12,6 +13,8 @@ Run as `python -I -S shim.py MEMBER_DIRECTORY`; standard library only, nothing o
     exit.<rank>.json  one process ended: exit code, when, in which order, and whether it was told to
     ended.json        nothing of this member is left; written last
     stop.json         written by the executor: stop, SIGTERM now and SIGKILL at kill_at_s (of `steady_s`)
+    attach/*.json     written by the executor: a process to start beside the ranks, taken away once it is read
+    signal.json       written by the executor: a signal that every process gets once, as soon as it has a handler for it
     turn.json         written by the executor: whether the processes are suspended now; turn counts, a new one each time
 
 How nothing is ever left over. The shim leads its own session, so neither the daemon's death nor its terminal's
@@ -25,8 +28,8 @@ member that was started once is never started again.
 
 The shim is one thread around `sigtimedwait`: it sleeps until a child ends, the executor wakes it (SIGUSR1), or
 half a second has passed, and then looks at everything. Signals are blocked before shim.json appears, so whoever
-can find its pid can safely wake it. A checkpoint signal is held back until the process has a handler for it:
-a process that is still importing its libraries would be killed by it.
+can find its pid can safely wake it. A signal that tells of something is held back until the process has a handler for
+it: a process that is still importing its libraries would be killed by it.
 
 Suspended processes are stopped by SIGSTOP: the group of every rank, and one by one whatever has left those groups. A
 process may fork between our look at it and its signal, so looks are repeated until one finds nobody that goes on.
@@ -47,49 +50,38 @@ PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 
+EPOCH, EPOCH_LOCK = "epoch.json", "epoch.lock"
 WAKE = signal.SIGUSR1
 _WAITED_FOR = (signal.SIGCHLD, WAKE, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores these, and a child would inherit that."""
 _LOOK_EVERY_S = 0.5
 _RETRY_EVERY_S = 0.02
+_FRESH = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _LOOKS_AT_ONCE = 4
 """For those that still go on; one that the kernel lets nobody stop now is looked at again after half a second."""
 _PASSING = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENFILE, errno.EMFILE, errno.ENOMEM}
 )  # fmt: skip
-"""Errors of a write that may be gone in a while: a full disk must not make an exit code forgotten."""
+"""Errors that may be gone in a while: a full disk must not make an exit code forgotten."""
 _LONGEST_REASON = 400
 """Characters: the complaints of several ranks share a pipe, which keeps up to 4096 bytes of each together."""
-_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
-"""As shells count."""
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells count
 
 
-def write_json(path: str, value: Any) -> None:
+def write_json(path: str, value: Any, mode: int = 0o600) -> None:
     """Write a whole file or none, on disk when this returns."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(temporary, _FRESH, mode)
     try:
+        os.fchmod(descriptor, mode)
         _write_all(descriptor, json.dumps(value).encode())
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
     os.rename(temporary, path)
     sync_folder(folder)
-
-
-def write_plain(path: str, value: Any) -> None:
-    """Write a whole file or none; on disk whenever the system comes to it."""
-    folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.{os.getpid()}")
-    with open(temporary, "w", encoding="utf-8", opener=_private) as file:
-        json.dump(value, file)
-    os.rename(temporary, path)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -181,6 +173,13 @@ def _handles(pid: int, number: int) -> bool:
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
+def _signal_ready(pids: set[int], number: int) -> None:
+    """Signal those that have a handler for it; they are in the set no more."""
+    for pid in [pid for pid in sorted(pids) if _handles(pid, number)]:
+        _kill(pid, number)
+        pids.discard(pid)
+
+
 def _make_cgroup(name: str) -> str | None:
     """A cgroup (version 2) below our own, or None where that is not allowed."""
     try:
@@ -208,9 +207,10 @@ class Shim:
         self._rank_of_pid: dict[int, int] = {}
         self._failed_ranks: set[int] = set()
         self._ended = 0
-        self._exit_codes: dict[int, int] = {}
         self._kill_at_s: float | None = None
         self._unsaved: set[int] = set()
+        self._warning: signal.Signals | None = None
+        self._unwarned: set[int] = set()
         self._request_seen: str | None = None
         self._turn = 0
         self._suspended = self._quiet = False
@@ -219,15 +219,19 @@ class Shim:
 
     def run(self) -> None:
         """Start everything, stay until nothing is left, and say so."""
-        self._introduce()
         self._look_for_stop()
         if self._kill_at_s is None:
             self._start()
         while self._reap() or self._unwritten:
             self._write_on()
-            self._look_for_stop()
-            self._look_for_turn()
-            self._look_for_request()
+            try:
+                self._look_for_stop()
+                self._look_for_turn()
+                self._look_for_signals()
+                self._look_for_guests()
+            except OSError as error:  # what cannot be read now is looked at again soon
+                if error.errno not in _PASSING:
+                    raise
             if not self._rank_of_pid or self._past_grace():
                 self._kill_all()
             woken_by = signal.sigtimedwait(_WAITED_FOR, self._patience())
@@ -259,7 +263,8 @@ class Shim:
                 return
             del self._unwritten[name]
 
-    def _introduce(self) -> None:
+    def introduce(self) -> None:
+        """Say who it is; from then on this member is never started again."""
         pid = os.getpid()
         stat = process_stat(pid)
         assert stat is not None
@@ -295,23 +300,28 @@ class Shim:
     def _become(self, process: dict[str, Any], shim: int, complaints: int) -> NoReturn:
         """In the child: take on the identity of one rank and execute its command. Never returns."""
         launch, doing, code, why = self._launch, "prepare its process", _NOT_EXECUTABLE, ""
+        argv, env = process.get("argv", launch["argv"]), launch["env"] | process["env"]
         try:
             _prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
             if os.getppid() != shim:  # it died before the line above could take effect
                 os._exit(code)
             os.setpgid(0, 0)
-            self._join_cgroup()
+            self._tell_cgroup("cgroup.procs", "0")
             doing = f"open its log {process['log']}"
             log = os.open(process["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(log, 1)
             os.dup2(log, 2)
+            if launch.get("as"):
+                doing = "take on its user and its secrets"
+                sys.path.insert(0, os.path.dirname(__file__))
+                env = __import__("become").take_on(launch["as"], log, env, shim)
             doing = f"enter its working directory {launch['workdir']}"
             os.chdir(launch["workdir"])
-            doing = f"run the command {launch['argv'][0]!r}"
+            doing = f"run the command {argv[0]!r}"
             for number in _RESTORED:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
-            os.execvpe(launch["argv"][0], launch["argv"], launch["env"] | process["env"])  # noqa: S606  # no shell, on purpose
+            os.execvpe(argv[0], argv, env)  # noqa: S606  # no shell, on purpose
         except FileNotFoundError as error:
             code, why = _NOT_FOUND, error.strerror or ""
         except BaseException as error:  # a child must never return into the shim's loop
@@ -322,14 +332,13 @@ class Shim:
         os.write(complaints, text.encode(errors="replace") + b"\n")
         os._exit(code)
 
-    def _join_cgroup(self) -> None:
-        if self._cgroup is None:
-            return
+    def _tell_cgroup(self, name: str, text: str) -> None:
+        """Where there is none, or a kernel before 5.14 has no such file, the subreaper and the mark must do."""
         try:
-            with open(f"{self._cgroup}/cgroup.procs", "w", encoding="ascii") as file:
-                file.write("0")
+            with open(f"{self._cgroup}/{name}", "w", encoding="ascii") as file:
+                file.write(text)
         except OSError:
-            pass  # then the subreaper and the mark in the environment must do
+            pass
 
     def _reap(self) -> bool:
         """Collect what has ended; False when no child is left."""
@@ -342,6 +351,7 @@ class Shim:
                 return True
             rank = self._rank_of_pid.pop(pid, None)
             self._unsaved.discard(pid)
+            self._unwarned.discard(pid)
             if rank is not None and rank not in self._failed_ranks:
                 self._record_exit(rank, os.waitstatus_to_exitcode(status))
 
@@ -412,28 +422,44 @@ class Shim:
         return all(state == "D" for _, state in awake)
 
     def _kill_all(self) -> None:
-        if self._cgroup is not None:
-            try:
-                with open(f"{self._cgroup}/cgroup.kill", "w", encoding="ascii") as file:
-                    file.write("1")
-            except OSError:
-                pass  # a kernel before 5.14 has no cgroup.kill
+        self._tell_cgroup("cgroup.kill", "1")
         for pid, _, _ in _descendants(os.getpid()):
             _kill(pid, signal.SIGKILL)
 
-    def _look_for_request(self) -> None:
-        """Signal the ranks for a checkpoint, if the job declared a signal, each as soon as it has a handler."""
-        name = self._launch["checkpoint_signal"]
-        if name is None or self._kill_at_s is not None:
+    def _look_for_signals(self) -> None:
+        """Signal the ranks for a checkpoint, and before their time limit, each as soon as it has a handler."""
+        if self._kill_at_s is not None:
             return
-        request = read_json(self._launch["checkpoint_request"])
+        name, ranks = self._launch["checkpoint_signal"], set(self._rank_of_pid)
+        request = read_json(self._launch["checkpoint_request"]) if name else None
         if request is not None and request["request"] != self._request_seen:
-            self._request_seen = request["request"]
-            self._unsaved = set(self._rank_of_pid)
-        number = signal.Signals[name]
-        for pid in [pid for pid in sorted(self._unsaved) if _handles(pid, number)]:
-            _kill(pid, number)
-            self._unsaved.discard(pid)
+            self._request_seen, self._unsaved = request["request"], ranks
+        if self._warning is None and (told := read_json(f"{self._folder}/signal.json")) is not None:
+            self._warning, self._unwarned = signal.Signals[told["signal"]], ranks.copy()
+        if self._unsaved:
+            _signal_ready(self._unsaved, signal.Signals[name])
+        if self._warning is not None:
+            _signal_ready(self._unwarned, self._warning)
+
+    def _look_for_guests(self) -> None:
+        """Start what somebody asks for beside the ranks: it ends with them, and says nothing of how they ended."""
+        folder, shim = f"{self._folder}/attach", os.getpid()
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        for path in [f"{folder}/{name}" for name in names if name.endswith(".json")]:
+            asked = read_json(path)
+            os.unlink(path)
+            if asked and self._kill_at_s is None and self._rank_of_pid:
+                self._quiet = False  # it may be the turn of others now
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                try:
+                    pid = os.fork()
+                except OSError:
+                    pid = (
+                        -1
+                    )  # there are too many processes; whoever asked waits in vain, and not for long
+                if pid == 0:
+                    self._become(asked, shim, nowhere)
+                os.close(nowhere)
 
     def _past_grace(self) -> bool:
         return self._kill_at_s is not None and steady_s() >= self._kill_at_s
@@ -447,7 +473,7 @@ class Shim:
         return max(0.0, min(_LOOK_EVERY_S, self._kill_at_s - steady_s()))
 
 
-def main(folder: str) -> int:
+def main(folder: str, state: str, epoch: int) -> int:
     """Own the member of this directory. 0: done or nothing to do."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
     os.chdir("/")
@@ -456,13 +482,19 @@ def main(folder: str) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return 0
-    if os.path.exists(f"{folder}/shim.json"):
+    gate = os.open(f"{state}/{EPOCH_LOCK}", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(gate, fcntl.LOCK_SH)
+    obeyed = read_json(f"{state}/{EPOCH}")
+    if os.path.exists(f"{folder}/shim.json") or (obeyed and obeyed["epoch"] > epoch):
         return 0
     _prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
     _prctl(PR_SET_NAME, ctypes.c_char_p(b"gantree-shim"))
-    Shim(folder, read_json(f"{folder}/launch.json")).run()
+    shim = Shim(folder, read_json(f"{folder}/launch.json"))
+    shim.introduce()
+    os.close(gate)
+    shim.run()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

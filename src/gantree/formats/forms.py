@@ -48,9 +48,16 @@ class Form(BaseModel):
     def _keep_origin(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if not isinstance(data, Table):
             return handler(data)
-        form = handler({key: value for key, value in data.items() if cls._is_given(key, value)})
+        given: dict[str, Any] = data
+        if None in data.values():
+            given = {key: value for key, value in data.items() if cls._is_given(key, value)}
+        form = handler(given)
         form._origin = data
         return form
+
+    def __hash__(self) -> int:
+        """By identity: what can be told by a hash Pydantic does not copy when it is a field's default."""
+        return id(self)
 
     @classmethod
     def _is_given(cls, field: str, value: Any) -> bool:

@@ -44,7 +44,7 @@ from gantree.text.document import Table, Truth, written
 from gantree.text.words import NAME_PATTERN
 
 SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT")
-"""Signals that a job may declare for its checkpoint: those a process can catch and that mean nothing else."""
+"""Signals that a job may declare: those a process can catch and that mean nothing else."""
 MAX_JOBS = 10_000
 MAX_MEMBERS = 1_000_000
 """Members of one role. Far above any cluster; it keeps a typing error from being counted through."""
@@ -278,6 +278,13 @@ class CheckpointForm(Form):
     path: Text | None = None
 
 
+class WarnForm(Form):
+    """A signal before the time limit ends."""
+
+    signal: Signal
+    before: DurationAboveZero
+
+
 class RestartsForm(Form):
     """How often, and how soon, a gang is started again after a failure."""
 
@@ -402,11 +409,13 @@ class JobForm(Form):
         RestartsForm, AlsoWritten(_limit_alone, {"type": "integer", "minimum": 0})
     ] = RestartsForm()
     time_limit: DurationAboveZero | None = None
+    warn: WarnForm | None = None
     expected: DurationAboveZero | None = None
     choose: Choice = CHOICES[0]
     budget_USD: AmountAboveZero | None = None
     spot: YesNo = False
     variables: Launcher | None = None
+    secrets: dict[EnvName, Text] = {}
     hold: YesNo = False
     after: Listed[Name] = []
     array: Array | None = None

@@ -38,6 +38,7 @@ def job_problems(form: JobForm) -> list[Problem]:
     return [
         *_role_name_problems(form),
         *_speed_problems(form),
+        *_secret_problems(form),
         *_stopping_problems(form),
         *(problem for role in form.gang for problem in part_problems(role)),
         *topology_problems(form),
@@ -66,6 +67,22 @@ def speeds_of(form: JobForm) -> tuple[tuple[str, float], ...]:
     return tuple({gpu.model: gpu.speed for gpu in told if gpu.speed is not None}.items())
 
 
+def _secret_problems(form: JobForm) -> Iterator[Problem]:
+    """A variable has one value, and those that gantree sets are its own."""
+    for name in form.secrets:
+        if name.startswith("GANTREE_"):
+            yield form.problem(
+                "secrets", repr(name), "variables that gantree does not set", at=(name,)
+            )
+        for role in form.gang:
+            if name in role.env:
+                allowed = f"`env` or `secrets` for {name}, not both"
+                yield form.problem(
+                    "secrets", f"{name!r}, which is in `env` too", allowed, at=(name,)
+                )
+                break
+
+
 def _speed_problems(form: JobForm) -> Iterator[Problem]:
     """A job has one speed on a model."""
     known: dict[str, float] = {}
@@ -83,6 +100,7 @@ def _stopping_problems(form: JobForm) -> Iterator[Problem]:
     if form.expected and form.time_limit and form.expected > form.time_limit:
         allowed = f"at most time_limit, which is {form.time_limit:g} s"
         yield form.problem("expected", f"{form.expected:g} s", allowed)
+    yield from _warn_problems(form)
     if not form.spot:
         return
     if form.checkpoint is None and "checkpoint" not in form.lost:
@@ -91,6 +109,19 @@ def _stopping_problems(form: JobForm) -> Iterator[Problem]:
     if not form.preemptible:
         allowed = "one of them: spot capacity is taken back at any time"
         yield form.problem("spot", "`true` beside `preemptible: false`", allowed)
+
+
+def _warn_problems(form: JobForm) -> Iterator[Problem]:
+    """A warning comes before something, and says something that nothing else says."""
+    warn = form.warn
+    if warn is None or "time_limit" in form.lost:
+        return
+    if form.time_limit is None:
+        yield form.problem("warn", "a warning without time_limit", "it beside time_limit")
+        return
+    if warn.before >= form.time_limit:
+        allowed = f"less than time_limit, which is {form.time_limit:g} s"
+        yield warn.problem("before", f"{warn.before:g} s", allowed)
 
 
 class _AsksForGpus(Protocol):

@@ -41,6 +41,7 @@ from gantree.model.jobs import (
     TopologyWish,
     Traffic,
     Transformer,
+    Warn,
 )
 from gantree.text.document import Document, read_documents
 from gantree.text.objects import documents_of
@@ -91,6 +92,7 @@ def _jobs(form: JobForm, jobs_of_array: Mapping[str, tuple[str, ...]]) -> Iterat
             checkpoint=_checkpoint(form.checkpoint) if form.checkpoint else None,
             restarts=_restarts(form.restarts),
             time_limit_s=form.time_limit,
+            warn=Warn(form.warn.signal, form.warn.before) if form.warn else None,
             after=tuple(dict.fromkeys(after)),
             array_index=index,
             trains=_transformer(form.model) if form.model else None,
@@ -108,6 +110,7 @@ def _jobs(form: JobForm, jobs_of_array: Mapping[str, tuple[str, ...]]) -> Iterat
             budget_USD=form.budget_USD,
             spot=form.spot,
             variables=form.variables,
+            secrets=tuple(form.secrets.items()),
         )
 
 

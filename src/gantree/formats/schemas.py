@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from gantree.formats.access_form import AccessForm
 from gantree.formats.calibration_form import CalibrationForm
 from gantree.formats.cluster_form import ClusterForm
 from gantree.formats.forms import Form
@@ -16,6 +17,7 @@ from gantree.formats.policy_form import PolicyForm
 from gantree.formats.prices import PricesForm
 
 FORMS: dict[str, type[Form]] = {
+    "access": AccessForm,
     "calibration": CalibrationForm,
     "cluster": ClusterForm,
     "job": JobForm,

@@ -5,7 +5,8 @@ every process: what srun would start, not what sbatch would run once.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,7 +24,7 @@ T = TypeVar("T")
 LEAF = "leaf"
 """The tier that `--switches` counts."""
 RESTARTS_OF_REQUEUE = 3
-MAX_SCRIPT_BYTES = 1024 * 1024
+_NUMBER = re.compile(r"-?\d{1,10}", re.ASCII)
 
 _FIELD_OF_OPTION = {
     "job-name": "name", "partition": "queue", "queue": "queue", "priority": "priority", "time": "time_limit",
@@ -81,7 +82,7 @@ def read_script(
     return Script(job_text, tuple(f"{source}:{line}: {told}" for line, told in sorted(warnings)))
 
 
-def _unheard(options: Sequence[Option] | Any) -> list[tuple[int, str]]:
+def _unheard(options: Iterable[Option]) -> list[tuple[int, str]]:
     return [
         (option.line, f"{option.mark} --{option.name} has no effect here" + (f": {told}" if told else ""))
         for option in options
@@ -146,6 +147,7 @@ class _Reading:
             "after": self._read("dependency", values.dependency),
             "restarts": self._restarts(),
             "checkpoint": self._checkpoint(),
+            "warn": self._warning(),
             "elastic": self._elastic(),
             "topology": self._topology(sizes),
             "variables": "slurm" if slurm else None,
@@ -221,12 +223,18 @@ class _Reading:
             "signal": warned and warned.signal,
             "grace": warned and warned.seconds,
         }
-        if warned is not None:
-            self._warn(
-                "signal",
-                "comes before the job is preempted, moved or resized, not before its time limit",
-            )
         return _without_nothing(told) or None
+
+    def _warning(self) -> dict[str, Any] | None:
+        """The signal again, before the time limit; a job without one is never told of its end."""
+        warned, limit_s = self._read("signal", values.signal), self._read("time", values.seconds)
+        if warned is None or warned.seconds == 0:
+            return None
+        if limit_s is None or warned.seconds >= limit_s:
+            end = "there is none" if limit_s is None else f"that is {limit_s:g} s"
+            self._warn("signal", f"does not come before the time limit: {end}")
+            return None
+        return {"signal": warned.signal, "before": warned.seconds}
 
     def _elastic(self) -> dict[str, int] | None:
         span = self._read("elastic", values.node_range)
@@ -317,7 +325,11 @@ def models_of(word: str) -> list[str]:
 
 
 def _priority(text: str) -> str | int:
-    return int(text) if text.lstrip("-").isdigit() else text
+    if _NUMBER.fullmatch(text):
+        return int(text)
+    if not text.isascii() or text[:1] in "+-0123456789":
+        raise values.BadValue("a class, or a whole number of at most 10 digits")
+    return text
 
 
 def _whole(text: str) -> int:

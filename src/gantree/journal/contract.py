@@ -13,7 +13,7 @@ A snapshot stands for all facts up to its seq. What its text says is not known h
 or not at all. What a snapshot covers may be deleted by `compact`; the ids of deleted events stay refused.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -102,8 +102,8 @@ class Journal(Protocol):
         """
         ...
 
-    def seen(self, event_id: str) -> bool:
-        """Whether an event of this id was ever appended."""
+    def seen(self, event_ids: Collection[str]) -> frozenset[str]:
+        """Which of these ids an event that was ever appended had."""
         ...
 
     def event(self, event_id: str) -> Event | None:
@@ -139,6 +139,10 @@ class Journal(Protocol):
         """How many turns have been committed."""
         ...
 
+    def last_epoch(self) -> int:
+        """The epoch of the newest turn; 0 before the first."""
+        ...
+
     def facts(self, after: int = 0) -> Iterator[RecordedFact]:
         """All facts after a seq, oldest first, brought up to today's versions.
 
@@ -150,12 +154,23 @@ class Journal(Protocol):
         """The seq of the newest fact; 0 before the first."""
         ...
 
-    def facts_of(self, kind: type[Fact]) -> Iterator[RecordedFact]:
-        """The facts of one kind that were not compacted, oldest first, brought up to today's version."""
+    def facts_of(self, kind: type[Fact], after: int = 0) -> Iterator[RecordedFact]:
+        """The facts of one kind after a seq that were not compacted, oldest first, brought up to today's version.
+
+        Reads all facts after that seq.
+        """
+        ...
+
+    def facts_about(self, job: str, after: int, to: int) -> Iterator[RecordedFact]:
+        """The facts about one job after a seq, up to another, that were not compacted, oldest first."""
         ...
 
     def compacted_to(self) -> int:
         """The seq up to which facts were compacted; 0 if all are there."""
+        ...
+
+    def facts_before(self, at: float) -> int:
+        """The seq of the newest fact of turns that came to nothing but events observed before a moment; 0 for none."""
         ...
 
     def orders(self, after: int = 0) -> Iterator[tuple[int, Order]]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine
+from sqlalchemy import ColumnElement, Connection, Engine, TextClause
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from gantree.model.errors import JournalError
@@ -22,7 +22,8 @@ class Database:
     """An engine, how errors name it, and in what databases differ.
 
     now is the database's clock in seconds since 1970. owned says that whoever has it open is alone with it, so no
-    lease is needed. damage_hint follows the error where the data themselves are unreadable.
+    lease is needed. clear ends the sessions of leaders that stopped in the middle of a write, where there can be any;
+    it is run only when a lease has run out. damage_hint follows the error where the data themselves are unreadable.
     """
 
     engine: Engine
@@ -30,6 +31,7 @@ class Database:
     begin: str
     now: ColumnElement[Any]
     owned: bool
+    clear: TextClause | None = None
     secrets: tuple[str, ...] = ()
     damage_hint: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -37,29 +39,46 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection on which each statement stands for itself."""
-        with self.errors(), self.engine.connect() as connection:
+        with self.errors(), self.engine.connect() as connection, self._kept_if_sound(connection):
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction: all of the block, or nothing."""
         with self.lock, self.errors(), self.engine.connect() as connection:
-            connection.exec_driver_sql(self.begin)
-            try:
-                yield connection
-                connection.exec_driver_sql("COMMIT")
-            except BaseException:
-                with suppress(SQLAlchemyError):  # it may be rolled back already, or the line cut
-                    connection.exec_driver_sql("ROLLBACK")
-                raise
+            driver: Any = connection.connection.driver_connection
+            with self._kept_if_sound(connection):
+                driver.execute(self.begin)
+                try:
+                    yield connection
+                    driver.execute("COMMIT")
+                except BaseException:
+                    with suppress(
+                        *self._failures
+                    ):  # it may be rolled back already, or the line cut
+                        driver.execute("ROLLBACK")
+                    raise
+
+    @contextmanager
+    def _kept_if_sound(self, connection: Connection) -> Iterator[None]:
+        """After an error of the driver's own, which SQLAlchemy has not seen, the connection is not used again."""
+        try:
+            yield
+        except self.engine.dialect.loaded_dbapi.Error:
+            connection.invalidate()
+            raise
 
     @contextmanager
     def errors(self) -> Iterator[None]:
         """What the database says becomes one line that names it and holds no secret."""
         try:
             yield
-        except (SQLAlchemyError, self.engine.dialect.loaded_dbapi.Error) as error:
+        except self._failures as error:
             raise self.error(error) from None
+
+    @property
+    def _failures(self) -> tuple[type[Exception], ...]:
+        return SQLAlchemyError, self.engine.dialect.loaded_dbapi.Error
 
     def error(self, error: Exception) -> JournalError:
         """One line that names the database and holds no secret."""

@@ -5,13 +5,14 @@ stand in the first schema of the search path, which holds nothing else. A passwo
 PGPASSWORD; one in the URL is never repeated in errors and logs.
 
 A leader that is paused in the middle of a transaction holds the row of leadership. The server ends such a session
-after IDLE_MS, so that the next leader waits no longer than that.
+after IDLE_MS, and whoever would lead once the lease has run out ends it too, so that nobody has to wait for it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 
-from sqlalchemy import URL, Connection, Double, create_engine, func, inspect, make_url, select
+from sqlalchemy import URL, Connection, Double, create_engine, func, inspect, make_url, select, text
 from sqlalchemy.exc import ArgumentError
 
 from gantree.journal import schema
@@ -23,24 +24,52 @@ from gantree.model.errors import BadInput, JournalError, Unsupported
 SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 IDLE_MS = 2000
 """How long a session may do nothing in the middle of a transaction."""
-CONNECT_WITHIN_S = 5
-ANSWER_WITHIN_MS = 5000
-"""How long what was sent may stay without an acknowledgement of the network, before the connection is given up."""
+WAIT_MS = 1000
+"""How long an election waits for a lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What libpq is told where the URL does not say otherwise, and settings of a session on the server."""
+
+    parameters: Mapping[str, object]
+    settings: str
+
+
+_IDLE = f"-c idle_in_transaction_session_timeout={IDLE_MS}"
+_PROBES = {"keepalives_idle": 2, "keepalives_interval": 1, "keepalives_count": 3}
+PATIENT = Limits({"connect_timeout": 5, "tcp_user_timeout": 5000, **_PROBES}, _IDLE)
+"""How long a connection may take (s), what was sent may stay without an acknowledgement of the network (ms), and how
+soon a server is asked whether it is still there while its answer is waited for (s)."""
+QUICK = Limits(
+    {"connect_timeout": 2, "tcp_user_timeout": 1000, **_PROBES},
+    f"{_IDLE} -c lock_timeout={WAIT_MS}",
+)
 MIGRATING = 0x67616E74
 """The advisory lock under which one daemon at a time makes or changes the tables."""
+CLEAR = text(
+    """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity JOIN pg_locks USING (pid)
+    WHERE relation = 'leadership'::regclass AND granted AND pg_locks.database = datid
+    AND datname = current_database() AND usename = current_user
+    AND wait_event = 'ClientRead' AND xact_start < clock_timestamp() - interval '1 second'
+    """
+)
+"""Ends sessions that hold the row of leadership and wait for their client. The server's own time limit was seen
+to spare one for minutes: perhaps one that had sent a part of a pipeline before it stopped."""
 NOW = func.extract("epoch", func.clock_timestamp()).cast(Double)
 
 
 class PostgresJournal(SqlJournal):
     """A journal in a database. Any thread may use it; connections are opened as they are needed, and kept."""
 
-    def __init__(self, url: str) -> None:
-        """Makes the tables in an empty database, and brings older ones up to date.
+    def __init__(self, url: str, check: Callable[[], None] = lambda: None) -> None:
+        """Makes the tables in an empty database, and brings older ones up to date. check as in `SqlJournal`.
 
         Raises BadInput for what is no such URL, JournalError if the database cannot be reached, is of somebody else or
         newer than this program; it is left as it is then.
         """
-        super().__init__(_database(_checked(url)))
+        super().__init__(_database(_checked(url)), check)
         try:
             self._prepare()
         except BaseException:
@@ -74,6 +103,17 @@ class PostgresReader(SqlJournal):
         except BaseException:
             self.close()
             raise
+
+
+class PostgresElection(SqlJournal):
+    """Connections for the election and the lease alone: what takes longer than a lease allows is given up.
+
+    The tables must be there, and are left as they are.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Raises BadInput for what is no such URL. Nothing is asked yet."""
+        super().__init__(_database(_checked(url), QUICK))
 
 
 def _not_today(name: str, version: int) -> str:
@@ -120,13 +160,13 @@ def _checked(url: str) -> URL:
     return parsed.set(drivername="postgresql+psycopg")
 
 
-def _database(url: URL) -> Database:
+def _database(url: URL, limits: Limits = PATIENT) -> Database:
     engine = create_engine(
         url,
         isolation_level="AUTOCOMMIT",
         hide_parameters=True,
         pool_use_lifo=True,
-        connect_args=_parameters(url.query),
+        connect_args=_parameters(url.query, limits),
     )
     shown = f"postgresql://{url.username or ''}@{url.host or ''}"
     name = f"{shown}{f':{url.port}' if url.port else ''}/{url.database}"
@@ -137,20 +177,15 @@ def _database(url: URL) -> Database:
         "BEGIN",
         NOW,
         owned=False,
+        clear=CLEAR,
         secrets=tuple(str(each) for each in secrets if each),
     )
 
 
-def _parameters(query: Mapping[str, str | tuple[str, ...]]) -> dict[str, object]:
+def _parameters(query: Mapping[str, str | tuple[str, ...]], limits: Limits) -> dict[str, object]:
     """What libpq is told beside the URL; what the URL says itself wins, but for the end of idle transactions."""
-    ours: dict[str, object] = {
-        "connect_timeout": CONNECT_WITHIN_S,
-        "tcp_user_timeout": ANSWER_WITHIN_MS,
-        "application_name": "gantree",
-    }
+    ours: dict[str, object] = {**limits.parameters, "application_name": "gantree"}
     told = {key: value for key, value in ours.items() if key not in query}
     options = query.get("options", "")
-    idle = f"-c idle_in_transaction_session_timeout={IDLE_MS}"
-    return told | {
-        "options": f"{options if isinstance(options, str) else ' '.join(options)} {idle}".strip()
-    }
+    given = options if isinstance(options, str) else " ".join(options)
+    return told | {"options": f"{given} {limits.settings}".strip()}

@@ -47,6 +47,8 @@ def migrate(connection: Connection, version: int, to: int = VERSION) -> None:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
+    if not connection.in_transaction():
+        connection.begin()  # for Alembic to know: the caller's transaction is not its own to end
     command.upgrade(config, name_of(to))
 
 

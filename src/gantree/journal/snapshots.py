@@ -41,9 +41,19 @@ _BOOKS = TypeAdapter(Books)
 
 @dataclass(slots=True)
 class SnapshotCodec:
-    """Encodes the snapshots of one ledger, one after the other. sections: full ones of jobs that have ended, packed."""
+    """Encodes the snapshots of one ledger, one after the other. sections: full ones of jobs that have ended, packed.
+
+    forgotten is how many jobs the ledger had forgotten by then.
+    """
 
     sections: list[str] = field(default_factory=list)
+    forgotten: int = 0
+
+    def begin(self, forgotten: int) -> int:
+        """A snapshot is to be taken of a ledger that has forgotten so many jobs; how many need not be told again."""
+        if forgotten != self.forgotten:
+            self.sections, self.forgotten = [], forgotten
+        return self.ended_known
 
     @property
     def ended_known(self) -> int:
@@ -89,6 +99,7 @@ class SnapshotCodec:
             ) from error
         whole = len(snapshot.ended["job"]) // JOBS_OF_A_SECTION
         self.sections = plain["ended"][:whole] if today else []
+        self.forgotten = snapshot.books.counters.get("forgotten", 0)
         return snapshot
 
 

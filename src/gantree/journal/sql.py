@@ -5,17 +5,19 @@ and holding on to it (FOR KEY SHARE, where the database has row locks): a new le
 transaction is over, and a write that comes later finds a newer epoch there and is refused.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, func, select
+from sqlalchemy import Column, Connection, Table, Text, any_, bindparam, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from gantree.journal import compaction
 from gantree.journal.codec import EVENT_CODEC, FACT_CODEC, ORDER_CODEC, Codec, Encoded
 from gantree.journal.contract import Compacted, InboxEntry, RecordedFact, SetAside, Snapshot
 from gantree.journal.database import Database
+from gantree.journal.statements import Row, Statement
 from gantree.journal.tables import (
     compacted,
     epochs,
@@ -26,7 +28,7 @@ from gantree.journal.tables import (
     set_aside,
     turns,
 )
-from gantree.model.errors import BadInput, JournalError
+from gantree.model.errors import BadInput, JournalError, NotLeading
 from gantree.model.events import Event
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
@@ -34,20 +36,33 @@ from gantree.model.orders import Order
 PAGE = 1000
 """Facts or orders that are read in one go."""
 
-_FENCE = select(leadership.c.epoch, leadership.c.holder).with_for_update(read=True, key_share=True)
+_FENCE = Statement(
+    select(leadership.c.epoch, leadership.c.holder).with_for_update(read=True, key_share=True)
+)
 _NEXT_EVENT = select(func.coalesce(func.max(inbox.c.seq), 0) + 1).scalar_subquery()
 _NEW_EVENT: dict[str, Any] = {"seq": _NEXT_EVENT} | {
     name: bindparam(name) for name in ("id", "observed_at", "kind", "version", "data")
 }
-_APPEND = {
-    "sqlite": sqlite.insert(inbox).values(_NEW_EVENT).on_conflict_do_nothing(index_elements=["id"]),
-    "postgresql": postgresql.insert(inbox)
-    .values(_NEW_EVENT)
-    .on_conflict_do_nothing(index_elements=["id"]),
-}
-_SEEN = select(func.count()).select_from(inbox).where(inbox.c.id == bindparam("id"))
-_EVENT = select(inbox.c.kind, inbox.c.version, inbox.c.data).where(inbox.c.id == bindparam("id"))
-_READ_INBOX = (
+_APPEND = Statement(
+    {
+        name: insert(inbox).values(_NEW_EVENT).on_conflict_do_nothing(index_elements=["id"])
+        for name, insert in (("sqlite", sqlite.insert), ("postgresql", postgresql.insert))
+    }
+)
+_SEEN_AMONG = Statement(
+    {
+        "sqlite": select(inbox.c.id).where(
+            inbox.c.id.in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value))
+        ),
+        "postgresql": select(inbox.c.id).where(
+            inbox.c.id == any_(bindparam("ids", type_=postgresql.ARRAY(Text)))
+        ),
+    }
+)
+_EVENT = Statement(
+    select(inbox.c.kind, inbox.c.version, inbox.c.data).where(inbox.c.id == bindparam("id"))
+)
+_READ_INBOX = Statement(
     select(inbox.c.seq, inbox.c.kind, inbox.c.version, inbox.c.data)
     .where(inbox.c.seq > bindparam("after"), inbox.c.seq.not_in(select(set_aside.c.seq)))
     .order_by(inbox.c.seq)
@@ -57,7 +72,11 @@ _BACKLOG = select(func.count()).where(
     inbox.c.seq > bindparam("after"), inbox.c.seq.not_in(select(set_aside.c.seq))
 )
 _LAST_EVENT = select(inbox.c.observed_at).order_by(inbox.c.seq.desc()).limit(1)
-_LAST_TURN = select(turns).order_by(turns.c.turn.desc()).limit(1)
+_LAST_TURN = Statement(
+    select(turns.c.turn, turns.c.cursor, turns.c.last_fact, turns.c.last_order)
+    .order_by(turns.c.turn.desc())
+    .limit(1)
+)
 _ALL_SET_ASIDE = (
     select(inbox.c.seq, set_aside.c.error, inbox.c.kind, inbox.c.version, inbox.c.data)
     .join_from(set_aside, inbox, inbox.c.seq == set_aside.c.seq)
@@ -70,15 +89,17 @@ _PAGES = {
     .limit(PAGE)
     for table in (facts, orders)
 }
-_INSERT_TURN = turns.insert()
-_INSERT = {table.name: table.insert() for table in (facts, orders)}
+_INSERT_TURN = Statement(turns.insert())
+_INSERT = {table.name: Statement(table.insert()) for table in (facts, orders)}
 
 
 class SqlJournal:
     """A journal in a database whose tables are today's. The database belongs to the journal, which closes it."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, check: Callable[[], None] = lambda: None) -> None:
+        """check is called before every write that names an epoch and before its commit; what it raises ends it."""
         self.database = database
+        self._check = check
 
     def close(self) -> None:
         """Close all connections."""
@@ -91,6 +112,8 @@ class SqlJournal:
         with self.database.reading() as connection:
             if not self.database.owned and connection.execute(look).one().runs:
                 return None
+            if self.database.clear is not None:
+                connection.execute(self.database.clear)
         with self.database.writing() as connection:
             found = connection.execute(look.with_for_update()).one()
             if found.runs and not self.database.owned:
@@ -132,36 +155,37 @@ class SqlJournal:
         rows = [_event_row(event) for event in events]
         with self._leading(epoch) as connection:
             if rows:
-                connection.execute(_APPEND[connection.dialect.name], rows)
+                _APPEND.run(connection, rows)
 
-    def seen(self, event_id: str) -> bool:
-        """Whether an event of this id was ever appended."""
-        if not _is_writable(event_id):
-            return False
+    def seen(self, event_ids: Collection[str]) -> frozenset[str]:
+        """Which of these were ever appended."""
+        asked = [event_id for event_id in event_ids if _is_writable(event_id)]
         with self.database.reading() as connection:
-            return bool(connection.execute(_SEEN, {"id": event_id}).scalar_one())
+            in_sqlite = connection.dialect.name == "sqlite"
+            ids = json.dumps(asked) if in_sqlite else asked
+            return frozenset(found for (found,) in _SEEN_AMONG.rows(connection, {"ids": ids}))
 
     def event(self, event_id: str) -> Event | None:
         """The event of this id, if it still says anything."""
         if not _is_writable(event_id):
             return None
         with self.database.reading() as connection:
-            row = connection.execute(_EVENT, {"id": event_id}).one_or_none()
-        return EVENT_CODEC.decode(Encoded(*row)) if row is not None and row.data else None
+            found = _EVENT.rows(connection, {"id": event_id})
+        return EVENT_CODEC.decode(Encoded(*found[0])) if found and found[0][-1] else None
 
     def read_inbox(self, after_seq: int, limit: int) -> tuple[InboxEntry, ...]:
         """The next events that were not set aside."""
         with self.database.reading() as connection:
-            rows = connection.execute(_READ_INBOX, {"after": after_seq, "most": limit}).all()
-        if rows and not rows[0].data:
+            rows = _READ_INBOX.rows(connection, {"after": after_seq, "most": limit})
+        if rows and not rows[0][-1]:
             raise JournalError(
-                f"journal {self.database.name}: event {rows[0].seq} was compacted, and can be read no more"
+                f"journal {self.database.name}: event {rows[0][0]} was compacted, and can be read no more"
             )
         return tuple(InboxEntry(seq, EVENT_CODEC.decode(Encoded(*code))) for seq, *code in rows)
 
     def cursor(self) -> int:
         """Where the last turn stopped reading."""
-        return self._last_turn()[0]
+        return int(self._last_turn()[1])
 
     def backlog(self) -> int:
         """How many events are after the cursor and were not set aside."""
@@ -175,7 +199,13 @@ class SqlJournal:
 
     def turns(self) -> int:
         """How many turns have been committed."""
-        return self._last_turn()[1]
+        return int(self._last_turn()[0])
+
+    def last_epoch(self) -> int:
+        """The epoch of the newest turn."""
+        with self.database.reading() as connection:
+            newest = select(turns.c.epoch).order_by(turns.c.turn.desc()).limit(1)
+            return int(connection.execute(newest).scalar_one_or_none() or 0)
 
     def last_observed_at(self) -> float:
         """The largest observed_at. The inbox is monotone, so that is the last one's."""
@@ -189,9 +219,8 @@ class SqlJournal:
         fact_codes = [FACT_CODEC.encode(fact) for fact in facts]
         order_codes = [ORDER_CODEC.encode(order) for order in orders]
         with self._leading(epoch) as connection:
-            last = connection.execute(_LAST_TURN).one_or_none()
-            turn, fact, order = (last.turn, last.last_fact, last.last_order) if last else (0, 0, 0)
-            assert cursor >= (last.cursor if last else 0), f"the cursor would go back to {cursor}"
+            turn, before, fact, order = _last_turn(connection)
+            assert cursor >= before, f"the cursor would go back to {cursor}"
             values = {
                 "turn": turn + 1,
                 "epoch": epoch,
@@ -199,7 +228,7 @@ class SqlJournal:
                 "last_fact": fact + len(facts),
                 "last_order": order + len(orders),
             }
-            connection.execute(_INSERT_TURN, values)
+            _INSERT_TURN.run(connection, [values])
             _insert(connection, "facts", turn + 1, fact, fact_codes)
             _insert(connection, "orders", turn + 1, order, order_codes)
 
@@ -220,23 +249,39 @@ class SqlJournal:
 
     def last_fact(self) -> int:
         """The seq of the newest fact."""
-        with self.database.reading() as connection:
-            last = connection.execute(_LAST_TURN).one_or_none()
-        return last.last_fact if last else 0
+        return int(self._last_turn()[2])
 
-    def facts_of(self, kind: type[Fact]) -> Iterator[RecordedFact]:
-        """The facts of one kind that are there."""
+    def facts_of(self, kind: type[Fact], after: int = 0) -> Iterator[RecordedFact]:
+        """The facts of one kind after a seq that are there."""
         wanted = select(facts.c.seq, facts.c.kind, facts.c.version, facts.c.data)
-        wanted = wanted.where(facts.c.kind == kind.__name__).order_by(facts.c.seq)
+        wanted = wanted.where(facts.c.seq > after, facts.c.kind == kind.__name__)
+        wanted = wanted.order_by(facts.c.seq)
         with self.database.reading() as connection:
             found = connection.execute(wanted).all()
         for seq, *code in found:
             yield RecordedFact(seq, FACT_CODEC.decode(Encoded(*code)))
 
+    def facts_about(self, job: str, after: int, to: int) -> Iterator[RecordedFact]:
+        """The facts about one job after a seq, up to another, that are there."""
+        wanted = select(facts.c.seq, facts.c.kind, facts.c.version, facts.c.data)
+        wanted = wanted.where(facts.c.seq > after, facts.c.seq <= to).order_by(facts.c.seq)
+        named = facts.c.data.contains(json.dumps(job), autoescape=True)
+        with self.database.reading() as connection:
+            found = connection.execute(wanted.where(named)).all()
+        for seq, *code in found:  # some name it only beside another
+            fact = FACT_CODEC.decode(Encoded(*code))
+            if getattr(fact, "job", None) == job:
+                yield RecordedFact(seq, fact)
+
     def compacted_to(self) -> int:
         """The seq up to which facts were deleted."""
         with self.database.reading() as connection:
             return int(connection.execute(select(compacted.c.fact)).scalar_one())
+
+    def facts_before(self, at: float) -> int:
+        """The seq of the newest fact that follows from events before a moment; both grow with time."""
+        with self.database.reading() as connection:
+            return _facts_before(connection, at)
 
     def orders(self, after: int = 0) -> Iterator[tuple[int, Order]]:
         """All orders after a seq."""
@@ -274,21 +319,21 @@ class SqlJournal:
     @contextmanager
     def _leading(self, epoch: int) -> Iterator[Connection]:
         """A transaction in which this epoch, and no other, is the newest."""
+        self._check()
         with self.database.writing() as connection:
-            found = connection.execute(_FENCE).one()
-            if found.epoch != epoch:
-                raise JournalError(
-                    f"journal {self.database.name}: epoch {found.epoch} has begun, {epoch} is over"
+            ((newest, holder),) = _FENCE.rows(connection, {})
+            if newest != epoch:
+                raise NotLeading(
+                    f"journal {self.database.name}: epoch {newest} has begun, {epoch} is over"
                 )
-            if found.holder is None:
-                raise JournalError(f"journal {self.database.name}: epoch {epoch} was resigned")
+            if holder is None:
+                raise NotLeading(f"journal {self.database.name}: epoch {epoch} was resigned")
             yield connection
+            self._check()
 
-    def _last_turn(self) -> tuple[int, int]:
-        """Cursor and number."""
+    def _last_turn(self) -> Row:
         with self.database.reading() as connection:
-            last = connection.execute(_LAST_TURN).one_or_none()
-        return (last.cursor, last.turn) if last else (0, 0)
+            return _last_turn(connection)
 
     def _decoded(self, table: Table, after: int, codec: Codec[Any]) -> Iterator[tuple[int, Any]]:
         """Rows in pages, each read whole, so that no connection is kept while the caller works."""
@@ -300,6 +345,36 @@ class SqlJournal:
             if not page:
                 return
             after = page[-1].seq
+
+
+def _last_turn(connection: Connection) -> Row:
+    """Number, cursor, last fact and last order of the newest turn; zeros before the first."""
+    found = _LAST_TURN.rows(connection, {})
+    return found[0] if found else (0, 0, 0, 0)
+
+
+def _facts_before(connection: Connection, at: float) -> int:
+    event = _last_row(connection, inbox.c.seq, inbox.c.observed_at, lambda found: found < at)
+    turn = _last_row(connection, turns.c.turn, turns.c.cursor, lambda found: found <= event)
+    wanted = select(turns.c.last_fact).where(turns.c.turn <= turn).order_by(turns.c.turn.desc())
+    return int(connection.execute(wanted.limit(1)).scalar_one_or_none() or 0)
+
+
+def _last_row(
+    connection: Connection, key: Column[int], value: Column[Any], is_before: Callable[[Any], bool]
+) -> int:
+    """The key of the last row whose value is before something; 0 for none. Values grow with keys: halves are asked."""
+    wanted = select(key, value).where(key > bindparam("after")).order_by(key).limit(1)
+    before = 0
+    after = int(connection.execute(select(func.max(key))).scalar_one_or_none() or 0)
+    while before < after:
+        middle = (before + after) // 2
+        found, told = connection.execute(wanted, {"after": middle}).one()
+        if is_before(told):
+            before = found
+        else:
+            after = middle
+    return before
 
 
 def _event_row(event: Event) -> dict[str, object]:
@@ -337,4 +412,4 @@ def _insert(
             }
             for seq, code in enumerate(codes, after + 1)
         ]
-        connection.execute(_INSERT[table], rows)
+        _INSERT[table].run(connection, rows)

@@ -3,7 +3,8 @@
 `inbox` is what happened, `turns`, `facts` and `orders` what was decided, `set_aside` what could not be decided
 about. `epochs` says who has led, `leadership` (one row) who leads now. `snapshots` stand for the facts before them,
 and `compacted` (one row) says up to which numbers rows were therefore deleted. A compacted event keeps its row,
-with its id and no data, so that the id stays refused. `gantree_version` is Alembic's.
+with its id and no data, so that the id stays refused. `tokens` and `audit` are no part of what is decided: they say
+who may ask and who did (`access_book`). `gantree_version` is Alembic's.
 """
 
 from sqlalchemy import (
@@ -21,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-VERSION = 2
+VERSION = 3
 """The version of these tables: the number of the newest migration. SQLite files have it as user_version, too."""
 VERSION_TABLE = "gantree_version"
 
@@ -109,6 +110,34 @@ compacted = Table(
     number("fact"),
     number("order"),
     number("event"),
+)
+tokens = Table(
+    "tokens",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("sha256", String(64), nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("user_name", Text, nullable=False),
+    Column("groups", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("parent", Text),
+    Column("created_at", SECONDS, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("expires_at", SECONDS),
+    Column("revoked_at", SECONDS),
+)
+audit = Table(
+    "audit",
+    METADATA,
+    Column("seq", NUMBER, primary_key=True, autoincrement=True),
+    Column("at", SECONDS, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("door", Text, nullable=False),
+    Column("route", Text, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("request_id", Text, nullable=False),
 )
 gantree_version = Table(
     VERSION_TABLE,

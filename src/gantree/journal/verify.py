@@ -12,6 +12,7 @@ from sqlalchemy import Row, Table, select
 
 from gantree.journal.codec import EVENT_CODEC, FACT_CODEC, ORDER_CODEC, Codec, Encoded
 from gantree.journal.compaction import snapshot_of
+from gantree.journal.snapshots import SnapshotCodec
 from gantree.journal.sql import PAGE, SqlJournal
 from gantree.journal.tables import (
     compacted,
@@ -189,8 +190,14 @@ class _Verification:
 
     def _check_snapshots(self) -> None:
         for row in self._read(snapshots):
-            if snapshot_of(row) is None:
+            snapshot = snapshot_of(row)
+            if snapshot is None:
                 self._fault(snapshots, row.turn, "its text is damaged")
+                continue
+            try:
+                SnapshotCodec().decode(snapshot.text)
+            except JournalError as error:
+                self._fault(snapshots, row.turn, str(error))
         if self._gone.fact:
             try:
                 self._journal.latest_snapshot()

@@ -6,12 +6,15 @@
     │   └── TooLarge      more than is taken in one request
     ├── Unsupported       a valid wish that this version cannot fulfil
     ├── Unauthenticated   nobody says who asks
+    ├── Forbidden         who asks may not do it
     ├── NotFound          no such job, node, rank or file
     ├── Conflict          the state forbids it (a name that is taken, a job that has ended)
     │   └── Stale         it is not as the caller saw it last
     ├── TooOften          more requests than a caller may make
     ├── Unreachable       no daemon, no driver, no machine answers
+    ├── TooLong           no answer was found in the time that one may take
     └── JournalError      the journal is damaged, locked, or newer than this program
+        └── NotLeading    another daemon leads this journal, or nobody does for the moment
 
 A *refusal* to place a gang is no error but a value (`verdicts.Refused`). An `AssertionError` is our own bug.
 Errors carry data in fields; the sentence is made from them in one place.
@@ -66,6 +69,10 @@ class Unauthenticated(GantreeError):
     """Nobody says who asks, or nobody who is known."""
 
 
+class Forbidden(GantreeError):
+    """Who asks is known, and may not do it."""
+
+
 class NotFound(GantreeError):
     """No such job, node, rank or file."""
 
@@ -86,5 +93,18 @@ class Unreachable(GantreeError):
     """No daemon, driver or machine answers."""
 
 
+class TooLong(GantreeError):
+    """No answer was found in the time that one may take."""
+
+
 class JournalError(GantreeError):
     """The journal is damaged, locked, or was written by a newer version."""
+
+
+class NotLeading(JournalError):
+    """Only the daemon that leads may do it. Nothing was done. leader is its name and url where it answers, if known."""
+
+    def __init__(self, sentence: str, leader: str | None = None, url: str | None = None) -> None:
+        self.leader = leader
+        self.url = url
+        super().__init__(sentence)

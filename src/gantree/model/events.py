@@ -219,6 +219,17 @@ class PolicySubmitted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJobsDue(Event):
+    """More jobs that have ended are known than are to be: the oldest may go, but for the newest `keep`.
+
+    ended_before: only those that ended before this moment, in seconds since 1970.
+    """
+
+    keep: int
+    ended_before: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimePassed(Event):
     """The moment came that the last decision asked to be woken at."""
 
@@ -231,6 +242,6 @@ EVENTS: dict[str, type[Event]] = {
         SuspendRequested, ScaleRequested, PriorityRequested,
         CordonRequested, UncordonRequested, LabelRequested, PolicySubmitted,
         GangStarted, GangStartFailed, RankExited, MemberLost,
-        GangEnded, CheckpointSaved, NodeLost, NodeReturned, TimePassed,
+        GangEnded, CheckpointSaved, NodeLost, NodeReturned, EndedJobsDue, TimePassed,
     )
 }  # fmt: skip

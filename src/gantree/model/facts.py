@@ -247,6 +247,16 @@ class CheckpointRecorded(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GangWarned(Fact):
+    """The attempt gets the signal that its job wished for, because its time limit ends at ends_at."""
+
+    job: str
+    attempt: int
+    signal: str
+    ends_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopDecided(Fact):
     """The attempt is told to stop: SIGTERM now, SIGKILL after grace_s. reason is the cause in words, if known."""
 
@@ -259,13 +269,17 @@ class StopDecided(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded(Fact):
-    """Nothing of the attempt is left; its place is free again. gpu_s_lost is work that must be done again."""
+    """Nothing of the attempt is left; its place is free again.
+
+    gpu_s_lost is work that must be done again, on GPUs that it held whole; lost_s are the seconds in which it was done.
+    """
 
     OWNER: ClassVar[Owner] = "cluster"
     job: str
     attempt: int
     exit_code: int
     gpu_s_lost: float = 0.0
+    lost_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,6 +351,13 @@ class PolicyAdopted(Fact):
     by: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsForgotten(Fact):
+    """Jobs that have ended are history: nothing is decided or told of them any more. Their ids stay taken."""
+
+    jobs: tuple[str, ...]
+
+
 FACTS: dict[str, type[Fact]] = {
     kind.__name__: kind
     for kind in (
@@ -344,7 +365,8 @@ FACTS: dict[str, type[Fact]] = {
         CheckpointRequested, CheckpointRecorded, StopDecided, AttemptEnded, JobRequeued, JobEnded, NodeMarked,
         GangMoving, GangAtHome, JobHeld, JobReleased, PriorityChanged, ReservationMade, ReservationDropped,
         CellBound, CellReleased, GangSuspended, GangResumed,
-        JobReprioritised, JobScaled, NodeCordoned, NodeUncordoned, NodeLabelled, PolicyAdopted,
+        JobReprioritised, JobScaled, NodeCordoned, NodeUncordoned, NodeLabelled, PolicyAdopted, GangWarned,
+        JobsForgotten,
     )
 }  # fmt: skip
 

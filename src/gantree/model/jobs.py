@@ -141,6 +141,14 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Warn:
+    """A signal that the processes get before_s seconds before the time limit of the attempt ends."""
+
+    signal: str
+    before_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Elastic:
     """Members between min and max."""
 
@@ -235,7 +243,8 @@ class Job:
     expected_s is the user's own guess of the run time, which nobody enforces. held: it waits until somebody releases
     it. speeds are (GPU model, how fast the job is there beside its fastest); choose says what the model is chosen by,
     one of CHOICES, budget_USD what a run may cost at most. A job that may run on spot capacity says so by spot.
-    variables names the launcher (one of LAUNCHERS) whose variables its processes get too.
+    variables names the launcher (one of LAUNCHERS) whose variables its processes get too. warn is only there beside a
+    time limit. secrets are (variable, file): what is in the file when it starts becomes the variable.
     """
 
     name: str
@@ -265,6 +274,8 @@ class Job:
     budget_USD: float | None = None
     spot: bool = False
     variables: str | None = None
+    warn: Warn | None = None
+    secrets: tuple[tuple[str, str], ...] = ()
 
     @property
     def members(self) -> int:

@@ -59,7 +59,7 @@ class StartGang(Order):
     """Start all members of an attempt, or none. changes are made to GPUs before.
 
     variables as in `Job`. domain is the narrowest that holds all members, step_s the predicted seconds of a step, if
-    any: both for the run's record alone.
+    any: both for the run's record alone. user is whose the job is; secrets are (variable, file), read at the start.
     """
 
     world_size: int
@@ -72,6 +72,8 @@ class StartGang(Order):
     variables: str | None = None
     domain: Domain | None = None
     step_s: float | None = None
+    user: str = ""
+    secrets: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,14 @@ class ResumeGang(Order):
     turn: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalGang(Order):
+    """Send a signal to every process of an attempt, each once, and none before it has a handler for it."""
+
+    signal: str
+
+
 ORDERS: dict[str, type[Order]] = {
-    kind.__name__: kind for kind in (StartGang, StopGang, SaveCheckpoint, SuspendGang, ResumeGang)
+    kind.__name__: kind
+    for kind in (StartGang, StopGang, SaveCheckpoint, SuspendGang, ResumeGang, SignalGang)
 }

@@ -51,7 +51,7 @@ class Quota:
         self._most_running: list[int | None] = []
         self._version = 0
         self._version_of_node: dict[int, tuple[int, int]] = {}
-        self._grow()
+        self.grow()
 
     @property
     def capacity(self) -> Amounts:
@@ -391,10 +391,10 @@ class Quota:
 
     def _path(self, node: int) -> tuple[int, ...]:
         if node >= len(self._running):
-            self._grow()
+            self.grow()
         return self.tree.path(node)
 
-    def _grow(self) -> None:
+    def grow(self) -> None:
         """Make room for nodes that the tree made since."""
         for node in range(len(self._running), len(self.tree)):
             self._running.append(0)

@@ -21,6 +21,7 @@ from gantree.model.orders import (
     Order,
     ResumeGang,
     SaveCheckpoint,
+    SignalGang,
     StartGang,
     StopGang,
     SuspendGang,
@@ -116,6 +117,8 @@ class SimCluster:
                 self._stop(order, work)
             case SuspendGang() | ResumeGang():
                 self._take_turn(order, work)
+            case SignalGang():
+                pass  # nobody here has a handler
 
     def _start(self, order: StartGang, work: Work) -> None:
         if work.attempt is not None and work.attempt.number >= order.attempt:

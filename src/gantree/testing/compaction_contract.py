@@ -128,7 +128,7 @@ class CompactionContract(OpensJournals):
         lived(journal, epoch)
         journal.save_snapshot(at_turn(4), epoch)
         journal.compact(8, epoch)
-        assert journal.seen("t1")
+        assert journal.seen(["t1"])
         journal.append_inbox([tick(1), tick(6)], epoch)
         assert [entry.event.id for entry in journal.read_inbox(4, 9)] == ["t5", "t6"]
 

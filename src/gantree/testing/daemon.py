@@ -28,13 +28,23 @@ import sys
 from pathlib import Path
 from gantree.api.daemon import run_daemon
 from gantree.api.listening import listen_of
+from gantree.api.settings import Settings
 from gantree.formats import read_policy
-text = Path(sys.argv[6]).read_text() if len(sys.argv) > 6 else None
+text = Path(sys.argv[10]).read_text() if len(sys.argv) > 10 else None
 state, address, cert, key = Path(sys.argv[1]), *(each or None for each in sys.argv[3:6])
 cert, key = (each and Path(each) for each in (cert, key))
 listen = address and listen_of(address, state / "token", cert, key)
 policy = read_policy(Path(sys.argv[2]).read_text(), "policy.yaml")
-run_daemon(state, text, "cluster.yaml", policy, listen=listen)
+pages = ()
+if sys.argv[6] == "pages":
+    from gantree.web.pages import routers
+    pages = routers()
+access = Path(sys.argv[8]) if sys.argv[8] else None
+settings = Settings(
+    state, text, policy=policy, listen=listen, access_file=access, run_as_submitter=sys.argv[9] == "run-as",
+    root_path=sys.argv[7],
+)
+run_daemon(settings, pages)
 """
 
 
@@ -42,7 +52,8 @@ class Daemon:
     """A daemon on a state directory. output is everything that all its processes have printed, in a file.
 
     policy_text is the policy file of the next process; it may be set anew between two. listen is an address of TCP to
-    answer at too, tls the certificate and the key for it.
+    answer at too, tls the certificate and the key for it. pages: with the web pages, behind root_path. access_file is
+    that of the next process.
     """
 
     def __init__(
@@ -53,6 +64,10 @@ class Daemon:
         *,
         listen: str = "",
         tls: tuple[Path, Path] | None = None,
+        pages: bool = False,
+        root_path: str = "",
+        access_file: Path | None = None,
+        run_as_submitter: bool = False,
     ) -> None:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.state_dir = state_dir
@@ -63,6 +78,8 @@ class Daemon:
         self._policy_file = state_dir / "policy-of-test.yaml"
         self.policy_text = policy_text
         self._listen = [listen, *map(str, tls or ("", ""))]
+        self._pages = ["pages" if pages else "", root_path]
+        self._access = [str(access_file or ""), "run-as" if run_as_submitter else ""]
         self._process: subprocess.Popen[bytes] | None = None
         self._printed_before = 0
 
@@ -103,6 +120,8 @@ class Daemon:
                     str(self.state_dir),
                     str(self._policy_file),
                     *self._listen,
+                    *self._pages,
+                    *self._access,
                     *cluster,
                 ],
                 stdout=output,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gantree.executors.epochs import EpochFile
 from gantree.executors.local import LocalCluster
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.events import Event, GangEnded, RankExited
@@ -124,7 +125,7 @@ class GangStage:
             key for key, status in self.cluster.inventory().attempts.items() if status != "ended"
         ]
         for job, attempt in running:
-            self.stop(0.0, job, attempt)
+            self.stop(0.0, job, attempt, EpochFile(self.state_dir).newest())
         self.until(lambda: set(self.cluster.inventory().attempts.values()) <= {"ended"})
 
 

@@ -18,7 +18,7 @@ import pytest
 from gantree.journal.contract import Journal
 from gantree.model.errors import BadInput
 from gantree.model.events import CancelRequested, ClusterObserved, JobSubmitted, TimePassed
-from gantree.model.facts import FabricDefined, JobAccepted, JobEnded, NodeMarked
+from gantree.model.facts import FabricDefined, GangPreempted, JobAccepted, JobEnded, NodeMarked
 from gantree.model.orders import MemberLaunch, StartGang, StopGang
 from gantree.model.phases import Phase
 from gantree.testing.builders import cluster, job
@@ -103,8 +103,8 @@ class JournalContract(OpensJournals):
         entries = journal.read_inbox(0, 10)
         assert [entry.event.id for entry in entries] == ["t1", "t2", "t3"]
         assert entries[0].event.observed_at == 1.0
-        assert journal.seen("t1")
-        assert not journal.seen("t4")
+        assert journal.seen(["t4", "t1"]) == {"t1"}
+        assert journal.seen([]) == frozenset()
 
     def test_ids_are_dropped_after_reopening_too(self, tmp_path: Path) -> None:
         first = self.open(tmp_path)
@@ -238,7 +238,20 @@ class JournalContract(OpensJournals):
         journal.commit_turn(0, [ended(1), lost, ended(2)], [], epoch)
         assert [(each.seq, each.fact) for each in journal.facts_of(NodeMarked)] == [(2, lost)]
         assert [each.seq for each in journal.facts_of(JobEnded)] == [1, 3]
+        assert [each.seq for each in journal.facts_of(JobEnded, 1)] == [3]
         assert list(journal.facts_of(FabricDefined)) == []
+
+    def test_the_facts_about_one_job_come_without_those_that_only_name_it(
+        self, journal: Journal
+    ) -> None:
+        epoch = led(journal)
+        for_another = GangPreempted(at=5, job="j7", attempt=1, by="j_1")
+        journal.commit_turn(0, [ended(1), for_another, ended(2)], [], epoch)
+        (own,) = (each for each in journal.facts() if each.seq == 2)
+        assert list(journal.facts_about("j7", 0, 3)) == [own]
+        assert list(journal.facts_about("j_1", 0, 3)) == []
+        assert list(journal.facts_about("j7", 2, 3)) == []
+        assert list(journal.facts_about("j7", 0, 1)) == []
 
     def test_an_id_that_no_database_could_keep_is_refused_and_was_never_seen(
         self, journal: Journal
@@ -246,8 +259,7 @@ class JournalContract(OpensJournals):
         with pytest.raises(BadInput):
             journal.append_inbox([tick(1), TimePassed(id="a\0b", observed_at=1)], led(journal))
         assert journal.read_inbox(0, 10) == ()
-        assert not journal.seen("a\0b")
-        assert not journal.seen("\udc80")
+        assert not journal.seen(["a\0b", "\udc80"])
 
     def test_an_error_is_kept_beside_its_event_whatever_is_in_it(self, journal: Journal) -> None:
         epoch = led(journal)

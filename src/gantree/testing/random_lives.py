@@ -19,6 +19,7 @@ from gantree.model.events import (
     CheckpointSaved,
     ClusterObserved,
     CordonRequested,
+    EndedJobsDue,
     Event,
     GangEnded,
     GangStarted,
@@ -226,7 +227,7 @@ class Lives:
 
     def make_twin(self, policy: Policy | None = None) -> Scheduler:
         """Through the text and back; the codec goes on from what had ended before."""
-        snapshot = snapshot_of(self.scheduler, self.codec.ended_known)
+        snapshot = snapshot_of(self.scheduler, self.codec.begin(self.scheduler.ledger.forgotten))
         text = self.codec.encode(snapshot)
         self.codec = SnapshotCodec()
         return restored(self.codec.decode(text), policy or self.policy)
@@ -262,6 +263,9 @@ WAYS: dict[str, Callable[[Lives], None]] = {
     "uncordon": lambda lives: lives.of_a_node(UncordonRequested),
     "label": lambda lives: lives.of_a_node(LabelRequested, labels=(("rack", "x"), ("new", "y"))),
     "change": Lives.change_site,
+    "forget": lambda lives: lives.tell(
+        EndedJobsDue, keep=lives.lots.choice([0, 2, 5]), ended_before=lives.now
+    ),
 }
 
 

@@ -1,12 +1,14 @@
 """A cluster that only writes down what it is told. For tests of what control says to a cluster, and when."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gantree.executors.guests import Awaited, Terminal
 from gantree.executors.inventory import Inventory, Status
 from gantree.executors.progress import Progress
 from gantree.model.cluster import Cluster
+from gantree.model.errors import Conflict
 from gantree.model.events import Event
 from gantree.model.orders import Order
 
@@ -37,7 +39,7 @@ class RecordingCluster:
     def poll(self) -> None:
         """Nothing is ever new."""
 
-    def adopt(self) -> None:
+    def adopt(self, epoch: int) -> None:
         """Tell what the test says that happened meanwhile."""
         for event in self.to_adopt:
             self.emit(event)
@@ -45,6 +47,10 @@ class RecordingCluster:
     def settle(self, job: str, attempt: int) -> None:
         """Forget the attempt."""
         del self.attempts[job, attempt]
+
+    def has_run(self, job: str) -> bool:
+        """Whether the test has put logs of it there."""
+        return (self.logs / job).exists()
 
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """A folder an attempt below `logs`, which the test may set."""
@@ -61,6 +67,16 @@ class RecordingCluster:
     def changes(self, job: str, attempt: int) -> tuple[str, ...]:
         """Nothing runs here."""
         return ()
+
+    def guest(
+        self, job: str, attempt: int, rank: int, command: Sequence[str], terminal: Terminal | None
+    ) -> Awaited:
+        """Nothing runs here."""
+        raise Conflict(f"{job} does not run")
+
+    def port(self, job: str, attempt: int, rank: int, port: int) -> tuple[str, int]:
+        """Nothing runs here."""
+        raise Conflict(f"{job} does not run")
 
     def close(self) -> None:
         """Remember that it was let go."""

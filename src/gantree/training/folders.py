@@ -1,7 +1,10 @@
 """Where the integrations put checkpoints below the job's `checkpoint.path`, and which of them is whole.
 
 step-<n>            what the framework wrote: a file or a folder
-step-<n>.complete   every rank has written its part
+step-<n>.complete   every rank has written its part; it holds a number that rises with each checkpoint completed here
+
+What was completed last counts, not the largest step: a run that went back to an older checkpoint saves smaller steps
+than those that are there.
 """
 
 import os
@@ -26,10 +29,15 @@ def complete(folder: Path, step: int) -> None:
 
     Called by one process, after all others have written.
     """
-    descriptor = os.open(folder / f"step-{step}.complete", os.O_WRONLY | os.O_CREAT, 0o600)
-    os.fsync(descriptor)
-    os.close(descriptor)
-    for old in sorted(_steps(folder))[:-KEPT]:
+    number = 1 + max((_number_of(folder, each) for each in _steps(folder)), default=0)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    descriptor = os.open(folder / f"step-{step}.complete", flags, 0o600)
+    try:
+        os.write(descriptor, str(number).encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    for old in _steps(folder)[:-KEPT]:
         (folder / f"step-{old}.complete").unlink(missing_ok=True)
         _remove(folder / f"step-{old}")
 
@@ -37,14 +45,24 @@ def complete(folder: Path, step: int) -> None:
 def newest(folder: Path | None) -> Path | None:
     """The newest checkpoint that is whole; None where there is none."""
     steps = [] if folder is None else _steps(folder)
-    return None if folder is None or not steps else folder / f"step-{max(steps)}"
+    return None if folder is None or not steps else folder / f"step-{steps[-1]}"
 
 
 def _steps(folder: Path) -> list[int]:
+    """Steps that are whole, in the order in which they were completed."""
     if not folder.is_dir():
         return []
     found = (_COMPLETE.fullmatch(path.name) for path in folder.iterdir())
-    return [int(match[1]) for match in found if match]
+    steps = [int(match[1]) for match in found if match]
+    return sorted(steps, key=lambda step: (_number_of(folder, step), step))
+
+
+def _number_of(folder: Path, step: int) -> int:
+    """0 where none can be read."""
+    try:
+        return int((folder / f"step-{step}.complete").read_text("ascii"))
+    except (OSError, ValueError):
+        return 0
 
 
 def _remove(path: Path) -> None:

@@ -22,10 +22,11 @@ class Saving:
     def __init__(self, lead: int = 1) -> None:
         self._lead = lead
         self._asked: int | None = None
+        self._loss: float | None = None
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         """After each optimizer step: ask the Trainer to save if the ranks agreed on this one."""
-        training.progress(state.global_step)
+        training.progress(state.global_step, loss=self._loss)
         if training.should_checkpoint(state.global_step, self._lead):
             self._asked = state.global_step
             control.should_save = True
@@ -39,10 +40,8 @@ class Saving:
         logs: Mapping[str, float] | None = None,
         **_: Any,
     ) -> None:
-        """The Trainer logs its loss every `logging_steps`."""
-        loss = (logs or {}).get("loss")
-        if loss is not None:
-            training.progress(state.global_step, loss=loss)
+        """The Trainer logs its loss every `logging_steps`, just after a step was told of: the next word has it."""
+        self._loss = (logs or {}).get("loss", self._loss)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The Trainer has written a checkpoint: that of the agreed step counts."""

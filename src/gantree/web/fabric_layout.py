@@ -17,6 +17,8 @@ MAX_WIDTH = 1480.0
 
 _WISHED_ASPECT = 2.1
 _WEIGHT_OF_GAPS = 4.0
+_ROOM_AROUND = 1.3
+"""Area of a fabric over that of its nodes, about."""
 _CHAR_WIDTH = 0.6
 """Width of a letter over the font's size, on average, in the sans-serif fonts of browsers."""
 
@@ -117,16 +119,24 @@ def shared_start(names: Sequence[str]) -> str:
     return "" if start in names else start
 
 
-def lay_out(root: DomainView, scale: Scale) -> Box:
-    """Return the box of the whole fabric."""
-    return _Layout(root, scale).domain(root, 0)
+def lay_out(root: DomainView, scale: Scale, max_width: float = MAX_WIDTH) -> Box:
+    """Return the box of the whole fabric, whose rows are broken at a width."""
+    return _Layout(root, scale, max_width).domain(root, 0)
+
+
+def width_for(gpus_of_node: Sequence[int], scale: Scale) -> float:
+    """Return where to break rows so that the whole is wider than high, and never narrower than MAX_WIDTH."""
+    sizes = (node_size(gpus, scale) for gpus in gpus_of_node)
+    area = sum((width + scale.padding) * (height + scale.padding) for width, height in sizes)
+    return max(MAX_WIDTH, sqrt(_WISHED_ASPECT * _ROOM_AROUND * area))
 
 
 class _Layout:
     """Boxes from the inside out; each at 0, 0 until the box around it has a place."""
 
-    def __init__(self, root: DomainView, scale: Scale) -> None:
+    def __init__(self, root: DomainView, scale: Scale, max_width: float) -> None:
         self.scale = scale
+        self.max_width = max_width
         self.row_width_of_depth: dict[int, float] = {}
         self._measure([root], 0)
 
@@ -141,7 +151,7 @@ class _Layout:
         sizes = [self._size(view, depth + 1) for domain in domains for view in domain.inside]
         width, height = max(w for w, _ in sizes), max(h for _, h in sizes)
         gap = self.gap(depth)
-        columns = _columns(most, width + gap, height + gap, MAX_WIDTH - 2 * depth * gap)
+        columns = _columns(most, width + gap, height + gap, self.max_width - 2 * depth * gap)
         self.row_width_of_depth[depth] = columns * (width + gap) - gap
 
     def _size(self, view: DomainView | NodeView, depth: int) -> tuple[float, float]:

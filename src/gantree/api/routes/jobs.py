@@ -4,18 +4,21 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any, Literal, Self
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from gantree.api import views
-from gantree.api.access import Caller, WhoAsks
+from gantree.api import questions, views
+from gantree.api.access import Access, Caller, WhoAsks
 from gantree.api.answers import IfMatch, answer, check_version, tells, version_of
-from gantree.api.backend import Backend
-from gantree.api.job_list import Filter, page_of
+from gantree.api.audit import note_what
+from gantree.api.backend import Backend, Reads
+from gantree.api.job_list import Filter
 from gantree.api.models import (
     EXAMPLE_JOB,
     EXAMPLE_JOB_FILE,
@@ -23,13 +26,17 @@ from gantree.api.models import (
     JobsTold,
     JobTold,
     JobWished,
+    Login,
     ReceiptTold,
 )
+from gantree.api.permissions import Need, check_submission, job_for, needs, sees
 from gantree.api.progress_view import add_progress
 from gantree.api.requests import LONGEST_WAIT_S
+from gantree.api.sight import detail_told_to
 from gantree.control.controller import Controller
 from gantree.control.gathering import Gathering
 from gantree.control.loop import wait_until_set
+from gantree.control.submission import Receipt
 from gantree.control.submissions import HandIn, Key
 from gantree.formats import read_job, read_job_objects
 from gantree.model.errors import BadFields, Problem
@@ -58,7 +65,10 @@ class Submission(BaseModel):
     source: str = Field("job.yaml", max_length=4096, description="Its name in messages.")
     base_dir: str | None = Field(None, max_length=4096)
     overrides: dict[str, str | int] = {}
-    user: str = Field("", description="Whose the jobs are where they do not say.")
+    user: str = Field(
+        "", description="Whose the jobs are where they do not say; else the caller's."
+    )
+    login: Login = ""
 
     @model_validator(mode="after")
     def _has_one(self) -> Self:
@@ -95,27 +105,53 @@ def router(backend: Backend) -> APIRouter:
     """The routes of this module."""
     routes = APIRouter(prefix="/v1/jobs", tags=["jobs"])
     _add_submission(routes, backend)
+    _add_check(routes, backend)
     _add_wishes(routes, backend)
+    _add_numbers(routes, backend)
     _add_list(routes, backend)
     _add_look(routes, backend)
+    return routes
+
+
+def reads(backend: Reads) -> APIRouter:
+    """The routes that only look, and do not wait."""
+    routes = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+    _add_list(routes, backend)
     return routes
 
 
 def _add_submission(routes: APIRouter, backend: Backend) -> None:
     gathering = Gathering(backend.loop, backend.controller)
 
-    @routes.post("", **tells(ReceiptTold, "All jobs are taken, and durable.", 201))
+    @routes.post(
+        "",
+        **tells(ReceiptTold, "All jobs are taken, and durable.", 201),
+        **needs(Need.SUBMIT),
+    )
     async def submit(
-        body: Submission, caller: WhoAsks, idempotency_key: IdempotencyKey = None
+        body: Submission,
+        caller: WhoAsks,
+        request: Request,
+        idempotency_key: IdempotencyKey = None,
     ) -> Response:
         """Hand in jobs: all of them are taken, or none."""
         key = _key(idempotency_key, caller, body)
-        handed = HandIn(
-            await _read(body), body.base_dir, body.overrides, body.user, body.source, key
-        )
-        receipt = await gathering.submit(handed)
-        jobs = [{"job": each.job, "name": each.name} for each in receipt.jobs]
-        return answer({"jobs": jobs, "warnings": list(receipt.warnings)}, 201)
+        receipt = await gathering.submit(await _handed_in(body, caller, request, key))
+        note_what(request.scope, "jobs " + ", ".join(each.job for each in receipt.jobs))
+        return answer(_told(receipt), 201)
+
+
+async def _handed_in(
+    body: Submission, caller: Caller, request: Request, key: Key | None = None
+) -> HandIn:
+    """What a caller hands in, as far as it may. Raises BadFields for what is no job, and Forbidden."""
+    jobs = await _read(body)
+    user = check_submission(caller, jobs, body.overrides, body.user, body.login)
+    access: Access = request.app.state.access
+    for owner in {job.user or user for job in jobs}:
+        access.check_unix_user(owner)
+    admits = None if caller.sees_all else partial(sees, caller)
+    return HandIn(jobs, body.base_dir, body.overrides, user, body.source, key, admits)
 
 
 async def _read(body: Submission) -> tuple[Job, ...]:
@@ -125,6 +161,24 @@ async def _read(body: Submission) -> tuple[Job, ...]:
     if len(body.text) <= SHORT_TEXT:
         return read_job(body.text, body.source)
     return await asyncio.to_thread(read_job, body.text, body.source)
+
+
+def _add_check(routes: APIRouter, backend: Backend) -> None:
+    @routes.post(
+        "/check",
+        **tells(ReceiptTold, "It would be taken, under these ids as of now."),
+        **needs(Need.SUBMIT),
+    )
+    async def check(body: Submission, caller: WhoAsks, request: Request) -> Response:
+        """Say what handing in these jobs would come to: the errors, else ids and warnings. Nothing is taken."""
+        handed = await _handed_in(body, caller, request)
+        receipt = await backend.ask(lambda controller: controller.check(handed))
+        return answer(_told(receipt))
+
+
+def _told(receipt: Receipt) -> Json:
+    jobs = [{"job": each.job, "name": each.name} for each in receipt.jobs]
+    return {"jobs": jobs, "warnings": list(receipt.warnings)}
 
 
 def _key(text: str | None, caller: Caller, body: Submission) -> Key | None:
@@ -137,57 +191,81 @@ def _key(text: str | None, caller: Caller, body: Submission) -> Key | None:
     return Key(caller.name, text, sha256(body.model_dump_json().encode()).hexdigest())
 
 
+async def _wish(
+    backend: Backend,
+    caller: Caller,
+    word: str,
+    if_match: str | None,
+    ask: Callable[[Controller, str], str],
+) -> Response:
+    """Ask something of a job that the caller may change, and let it be decided."""
+
+    def asked(controller: Controller) -> str:
+        job = job_for(controller, caller, word, Need.CHANGE)
+        if if_match is not None:
+            check_version(if_match, _detail(controller, caller, job), word)
+        return ask(controller, job)
+
+    job = await backend.ask(asked)
+    await backend.loop.advance(backend.controller)
+    return answer({"job": job}, 202)
+
+
 def _add_wishes(routes: APIRouter, backend: Backend) -> None:
-    async def wish(word: str, if_match: str | None, ask: Callable[[Controller], str]) -> Response:
-        def asked(controller: Controller) -> str:
-            check_version(if_match, _detail(controller, word), word)
-            return ask(controller)
+    asked_for = tells(JobWished, "It was asked for.", 202)
+    wish = partial(_wish, backend)
 
-        job = await backend.ask(asked)
-        await backend.loop.advance(backend.controller)
-        return answer({"job": job}, 202)
-
-    @routes.post("/{word}/cancel", **tells(JobWished, "It was asked for.", 202))
-    async def cancel(word: str, if_match: IfMatch = None) -> Response:
+    @routes.post("/{word}/cancel", **asked_for, **needs(Need.CHANGE))
+    async def cancel(word: str, caller: WhoAsks, if_match: IfMatch = None) -> Response:
         """Cancel a job, whether it waits or runs. 409 if it has ended."""
-        return await wish(word, if_match, lambda controller: controller.cancel(word))
+        return await wish(caller, word, if_match, Controller.cancel)
 
-    @routes.post("/{word}/hold", **tells(JobWished, "It was asked for.", 202))
-    async def hold(word: str, if_match: IfMatch = None) -> Response:
+    @routes.post("/{word}/hold", **asked_for, **needs(Need.CHANGE))
+    async def hold(word: str, caller: WhoAsks, if_match: IfMatch = None) -> Response:
         """Keep a job from being started until it is released. 409 if it does not wait."""
-        return await wish(word, if_match, lambda controller: controller.hold(word))
+        return await wish(caller, word, if_match, Controller.hold)
 
-    @routes.post("/{word}/release", **tells(JobWished, "It was asked for.", 202))
-    async def release(word: str, if_match: IfMatch = None) -> Response:
+    @routes.post("/{word}/release", **asked_for, **needs(Need.CHANGE))
+    async def release(word: str, caller: WhoAsks, if_match: IfMatch = None) -> Response:
         """Let a held job go. 409 if it is not held."""
-        return await wish(word, if_match, lambda controller: controller.release(word))
+        return await wish(caller, word, if_match, Controller.release)
 
-    @routes.post("/{word}/suspend", **tells(JobWished, "It was asked for.", 202))
-    async def suspend(word: str, if_match: IfMatch = None) -> Response:
+    @routes.post("/{word}/suspend", **asked_for, **needs(Need.CHANGE))
+    async def suspend(word: str, caller: WhoAsks, if_match: IfMatch = None) -> Response:
         """Stop a job, which saves if it can, and keep it from starting until it is resumed. One that waits is held."""
-        return await wish(word, if_match, lambda controller: controller.suspend(word))
+        return await wish(caller, word, if_match, Controller.suspend)
 
-    @routes.post("/{word}/resume", **tells(JobWished, "It was asked for.", 202))
-    async def resume(word: str, if_match: IfMatch = None) -> Response:
+    @routes.post("/{word}/resume", **asked_for, **needs(Need.CHANGE))
+    async def resume(word: str, caller: WhoAsks, if_match: IfMatch = None) -> Response:
         """Let a suspended job go on: another word for release. 409 if it is not held."""
-        return await wish(word, if_match, lambda controller: controller.release(word))
+        return await wish(caller, word, if_match, Controller.release)
 
-    @routes.post("/{word}/scale", **tells(JobWished, "It was asked for.", 202))
-    async def scale(word: str, body: Scaling, if_match: IfMatch = None) -> Response:
+
+def _add_numbers(routes: APIRouter, backend: Backend) -> None:
+    asked_for = tells(JobWished, "It was asked for.", 202)
+    wish = partial(_wish, backend)
+
+    @routes.post("/{word}/scale", **asked_for, **needs(Need.CHANGE))
+    async def scale(
+        word: str, body: Scaling, caller: WhoAsks, if_match: IfMatch = None
+    ) -> Response:
         """Give an elastic gang another size. 409 where there is no room for it now."""
-        return await wish(word, if_match, lambda controller: controller.scale(word, body.members))
+        return await wish(caller, word, if_match, lambda asked, job: asked.scale(job, body.members))
 
-    @routes.post("/{word}/priority", **tells(JobWished, "It was asked for.", 202))
-    async def priority(word: str, body: Priority, if_match: IfMatch = None) -> Response:
+    @routes.post("/{word}/priority", **asked_for, **needs(Need.CHANGE))
+    async def priority(
+        word: str, body: Priority, caller: WhoAsks, if_match: IfMatch = None
+    ) -> Response:
         """Give a job another priority: it counts at once, in the order and for who may stop whom."""
         return await wish(
-            word, if_match, lambda controller: controller.reprioritise(word, body.priority)
+            caller, word, if_match, lambda asked, job: asked.reprioritise(job, body.priority)
         )
 
 
-def _add_list(routes: APIRouter, backend: Backend) -> None:
-    @routes.get("", **tells(JobsTold, "The jobs, or a page of them."))
+def _add_list(routes: APIRouter, backend: Reads) -> None:
+    @routes.get("", **tells(JobsTold, "The jobs, or a page of them."), **needs(Need.KNOWN))
     async def jobs(
+        caller: WhoAsks,
         phase: Annotated[list[PHASES] | None, Query(description="Any of these.")] = None,
         queue: Annotated[str | None, Query(description="In it, or below it.")] = None,
         user: str | None = None,
@@ -198,17 +276,16 @@ def _add_list(routes: APIRouter, backend: Backend) -> None:
     ) -> Response:
         """The jobs in order of arrival, those that were rejected last."""
         wanted = Filter(frozenset(phase or ()), queue, user, name, since)
-        found = await backend.ask(
-            lambda controller: page_of(controller.ledger, wanted, after, limit)
-        )
-        await asyncio.to_thread(add_progress, found["jobs"], backend.controller.cluster)
+        found = await backend.read(questions.jobs, caller, wanted, after, limit)
+        await backend.add_progress(found["jobs"])
         return answer(found)
 
 
 def _add_look(routes: APIRouter, backend: Backend) -> None:
-    @routes.get("/{word}", **tells(JobTold, "The job; its version is the ETag."))
+    @routes.get("/{word}", **tells(JobTold, "The job; its version is the ETag."), **needs(Need.SEE))
     async def job(
         word: str,
+        caller: WhoAsks,
         wait_s: Annotated[float, Query(ge=0, le=LONGEST_WAIT_S)] = 0.0,
         until: Literal["ended", "running"] = "ended",
     ) -> Response:
@@ -217,9 +294,11 @@ def _add_look(routes: APIRouter, backend: Backend) -> None:
         deadline = time.monotonic() + wait_s
         while True:
             ticket = backend.loop.changes.ticket()
-            detail = await backend.ask(lambda controller: _detail(controller, word))
             left_s = deadline - time.monotonic()
-            if detail["phase"] in wanted or left_s <= 0 or backend.loop.stopping:
+            any_phase = left_s <= 0 or backend.loop.stopping
+            waited_for = None if any_phase else wanted
+            detail = await backend.ask(partial(_detail_in, caller, word, waited_for))
+            if detail is not None:
                 version = version_of(detail)
                 await asyncio.to_thread(
                     add_progress, [detail], backend.controller.cluster, ended=True
@@ -228,5 +307,16 @@ def _add_look(routes: APIRouter, backend: Backend) -> None:
             await wait_until_set(ticket, left_s)
 
 
-def _detail(controller: Controller, word: str) -> Json:
-    return views.job_detail(controller.ledger, controller.resolve(word))
+def _detail_in(
+    caller: Caller, word: str, wanted: AbstractSet[Phase] | None, controller: Controller
+) -> Json | None:
+    """The job if it is in a wanted phase, None: any; many wait for one at once, and its detail takes long to tell."""
+    state = controller.ledger.jobs.get(job_for(controller, caller, word, Need.SEE))
+    if state is not None and wanted is not None and state.phase not in wanted:
+        return None
+    return _detail(controller, caller, word)
+
+
+def _detail(controller: Controller, caller: Caller, word: str) -> Json:
+    job = job_for(controller, caller, word, Need.SEE)
+    return detail_told_to(caller, controller.ledger, views.job_detail(controller.ledger, job))

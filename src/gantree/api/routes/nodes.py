@@ -7,14 +7,17 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from gantree.api import questions
+from gantree.api.access import WhoAsks
 from gantree.api.answers import IfMatch, answer, check_version, tells, version_of
-from gantree.api.backend import Backend
+from gantree.api.backend import Backend, Reads
 from gantree.api.models import Told
-from gantree.api.node_view import node_row, node_rows
+from gantree.api.node_view import node_row
+from gantree.api.permissions import Need, needs
 from gantree.control.controller import Controller
+from gantree.control.node_asks import LONGEST_DEADLINE_S
 
 Json = dict[str, Any]
-LONGEST_DEADLINE_S = 365 * 86_400.0
 Reason = Annotated[str, Field(max_length=256, examples=["fan is broken"])]
 
 
@@ -76,27 +79,36 @@ class NodeWished(BaseModel):
 
 def router(backend: Backend) -> APIRouter:
     """The routes of this module."""
-    routes = APIRouter(prefix="/v1/nodes", tags=["nodes"])
-    _add_looks(routes, backend)
+    routes = reads(backend)
     _add_wishes(routes, backend)
     return routes
 
 
-def _add_looks(routes: APIRouter, backend: Backend) -> None:
-    @routes.get("", **tells(NodesTold, "The nodes."))
-    async def nodes() -> Response:
-        """All nodes: whether they may be used, what runs there, their labels."""
-        rows = await backend.ask(lambda controller: node_rows(controller.ledger))
-        return answer({"nodes": rows})
+def reads(backend: Reads) -> APIRouter:
+    """The routes that only look."""
+    routes = APIRouter(prefix="/v1/nodes", tags=["nodes"])
+    _add_looks(routes, backend)
+    return routes
 
-    @routes.get("/{node}", **tells(NodeTold, "The node; its version is the ETag."))
-    async def node(node: str) -> Response:
+
+def _add_looks(routes: APIRouter, backend: Reads) -> None:
+    @routes.get("", **tells(NodesTold, "The nodes."), **needs(Need.KNOWN))
+    async def nodes(caller: WhoAsks) -> Response:
+        """All nodes: whether they may be used, what runs there, their labels."""
+        return answer({"nodes": await backend.read(questions.nodes, caller)})
+
+    @routes.get(
+        "/{node}", **tells(NodeTold, "The node; its version is the ETag."), **needs(Need.KNOWN)
+    )
+    async def node(node: str, caller: WhoAsks) -> Response:
         """One node."""
-        row = await backend.ask(lambda controller: node_row(controller.ledger, node))
+        row = await backend.read(questions.node, caller, node)
         return answer(row, version=version_of(row))
 
 
 def _add_wishes(routes: APIRouter, backend: Backend) -> None:
+    asked_for = tells(NodeWished, "It was asked for.", 202)
+
     async def wish(
         node: str, if_match: str | None, ask: Callable[[Controller], object]
     ) -> Response:
@@ -109,13 +121,13 @@ def _add_wishes(routes: APIRouter, backend: Backend) -> None:
         await backend.loop.advance(backend.controller)
         return answer({"node": node}, 202)
 
-    @routes.post("/{node}/cordon", **tells(NodeWished, "It was asked for.", 202))
+    @routes.post("/{node}/cordon", **asked_for, **needs(Need.OPERATE))
     async def cordon(node: str, body: Reasoned | None = None, if_match: IfMatch = None) -> Response:
         """Let nothing new start on a node; what runs there stays."""
         reason = "" if body is None else body.reason
         return await wish(node, if_match, lambda asked: asked.nodes.cordon(node, reason))
 
-    @routes.post("/{node}/drain", **tells(NodeWished, "It was asked for.", 202))
+    @routes.post("/{node}/drain", **asked_for, **needs(Need.OPERATE))
     async def drain(node: str, body: Draining | None = None, if_match: IfMatch = None) -> Response:
         """Cordon a node, and let who runs there save and go on elsewhere, or wait."""
         told = body or Draining()
@@ -123,12 +135,12 @@ def _add_wishes(routes: APIRouter, backend: Backend) -> None:
             node, if_match, lambda asked: asked.nodes.drain(node, told.deadline_s, told.reason)
         )
 
-    @routes.post("/{node}/uncordon", **tells(NodeWished, "It was asked for.", 202))
+    @routes.post("/{node}/uncordon", **asked_for, **needs(Need.OPERATE))
     async def uncordon(node: str, if_match: IfMatch = None) -> Response:
         """Let a node be used again."""
         return await wish(node, if_match, lambda asked: asked.nodes.uncordon(node))
 
-    @routes.post("/{node}/labels", **tells(NodeWished, "It was asked for.", 202))
+    @routes.post("/{node}/labels", **asked_for, **needs(Need.OPERATE))
     async def label(node: str, body: Labels, if_match: IfMatch = None) -> Response:
         """Give a node other labels: they decide who may start there from now on."""
         return await wish(node, if_match, lambda asked: asked.nodes.label(node, body.labels))

@@ -6,11 +6,12 @@ from fastapi import APIRouter, Path
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from gantree.api import policy_view
+from gantree.api import policy_view, questions
 from gantree.api.access import WhoAsks
 from gantree.api.answers import IfMatch, answer, check_version, tells, version_of
-from gantree.api.backend import Backend
+from gantree.api.backend import Backend, Reads
 from gantree.api.models import Told
+from gantree.api.permissions import Need, needs
 from gantree.control.controller import Controller
 from gantree.control.policies import PolicyText
 from gantree.control.policies import version_of as version_on_record
@@ -79,51 +80,54 @@ class ChangeTold(Told):
 
 def router(backend: Backend) -> APIRouter:
     """The routes of this module."""
-    routes = APIRouter(prefix="/v1/policy", tags=["policy"])
-    _add_looks(routes, backend)
+    routes = reads(backend)
     _add_changes(routes, backend)
     return routes
 
 
-def _add_looks(routes: APIRouter, backend: Backend) -> None:
-    @routes.get("", **tells(VersionTold, "The policy in force; its version is the ETag."))
+def reads(backend: Reads) -> APIRouter:
+    """The routes that only look."""
+    routes = APIRouter(prefix="/v1/policy", tags=["policy"])
+    _add_looks(routes, backend)
+    return routes
+
+
+def _add_looks(routes: APIRouter, backend: Reads) -> None:
+    @routes.get(
+        "",
+        **tells(VersionTold, "The policy in force; its version is the ETag."),
+        **needs(Need.SEE_ALL),
+    )
     async def policy() -> Response:
         """The policy in force."""
-        told = await backend.ask(lambda controller: policy_view.in_force(controller.ledger))
+        told = await backend.read(questions.policy_in_force)
         return answer(told, version=version_of(told))
 
-    @routes.get("/versions", **tells(VersionsTold, "The versions."))
+    @routes.get("/versions", **tells(VersionsTold, "The versions."), **needs(Need.SEE_ALL))
     async def versions() -> Response:
         """All versions of the policy, without their texts."""
-        rows = await backend.ask(
-            lambda controller: [policy_view.version_row(v) for v in controller.ledger.policies]
-        )
-        return answer({"versions": rows})
+        return answer({"versions": await backend.read(questions.policy_versions)})
 
-    @routes.get("/versions/{number}", **tells(VersionTold, "The version."))
+    @routes.get("/versions/{number}", **tells(VersionTold, "The version."), **needs(Need.SEE_ALL))
     async def one_version(number: Number) -> Response:
         """One version with its text."""
-        found = await backend.ask(lambda controller: version_on_record(controller.ledger, number))
-        return answer(policy_view.version(found))
+        return answer(await backend.read(questions.policy_version, number))
 
 
 def _add_changes(routes: APIRouter, backend: Backend) -> None:
-    @routes.post("/what-if", **tells(ChangeTold, "What would change."))
+    @routes.post("/what-if", **tells(ChangeTold, "What would change."), **needs(Need.OPERATE))
     async def what_if(body: PolicyHandedIn) -> Response:
         """What a policy would change if it ruled from now on. 422 for one that is wrong or does not suit."""
         handed_in = PolicyText(body.text, body.source)
-        trial = await backend.ask(
-            lambda controller: controller.policies.tried(handed_in, controller.ledger)
-        )
-        return answer(policy_view.change(trial))
+        return answer(await backend.work_out(questions.policy_change, handed_in))
 
-    @routes.post("", **tells(AdoptedTold, "It rules."))
+    @routes.post("", **tells(AdoptedTold, "It rules."), **needs(Need.OPERATE))
     async def apply(body: PolicyHandedIn, caller: WhoAsks, if_match: IfMatch = None) -> Response:
         """Let a policy rule from now on, as a new version; the one in force already stays that. 422 as what-if."""
         handed_in = PolicyText(body.text, body.source)
         return await adopt(lambda controller: handed_in, caller.name, if_match)
 
-    @routes.post("/rollback", **tells(AdoptedTold, "It rules."))
+    @routes.post("/rollback", **tells(AdoptedTold, "It rules."), **needs(Need.OPERATE))
     async def rollback(body: GoingBack, caller: WhoAsks, if_match: IfMatch = None) -> Response:
         """Let the text of an older version rule again, as a new version."""
 

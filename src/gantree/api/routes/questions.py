@@ -6,18 +6,16 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from gantree.api import views
+from gantree.api import questions as asked
+from gantree.api.access import WhoAsks
 from gantree.api.answers import answer, tells
-from gantree.api.backend import Backend
+from gantree.api.backend import Backend, Reads
 from gantree.api.models import DefragmentTold, QueuesTold, WhatIfTold, WhenTold, WhyTold
-from gantree.api.queue_view import queues_json
-from gantree.api.start_view import alternative_json, defragmentation_json, when_json
-from gantree.control.controller import Controller
-from gantree.core.alternatives import Change, alternatives
-from gantree.core.explain import why
+from gantree.api.permissions import Need, needs
+from gantree.model.errors import Conflict
 
 MOST_CHANGES = 8
-"""Alternatives of one question: each costs a walk over all that wait, while nothing else is decided."""
+"""Alternatives of one question: each costs a walk over all that wait."""
 
 Json = dict[str, Any]
 
@@ -34,74 +32,72 @@ class WhatIf(BaseModel):
 
 def router(backend: Backend) -> APIRouter:
     """The routes of this module."""
+    routes = reads(backend)
+    _add_defragment(routes, backend)
+    return routes
+
+
+def reads(backend: Reads) -> APIRouter:
+    """The routes that only look."""
     routes = APIRouter(prefix="/v1", tags=["questions"])
     _add_job_questions(routes, backend)
-    _add_defragment(routes, backend)
 
-    @routes.get("/queues", **tells(QueuesTold, "The tree."))
-    async def queues() -> Response:
+    @routes.get("/queues", **tells(QueuesTold, "The tree."), **needs(Need.KNOWN))
+    async def queues(caller: WhoAsks) -> Response:
         """The queue tree: the cluster, then each queue, cohort and user below what it is in."""
-        rows = await backend.ask(
-            lambda controller: queues_json(controller.ledger, controller.clock())
-        )
-        return answer({"queues": rows})
+        return answer({"queues": await backend.read(asked.queues, caller)})
 
     return routes
 
 
-def _add_job_questions(routes: APIRouter, backend: Backend) -> None:
-    @routes.get("/jobs/{word}/why", **tells(WhyTold, "The reason, in words and in numbers."))
-    async def explain(word: str) -> Response:
+def _add_job_questions(routes: APIRouter, backend: Reads) -> None:
+    @routes.get(
+        "/jobs/{word}/why",
+        **tells(WhyTold, "The reason, in words and in numbers."),
+        **needs(Need.SEE),
+    )
+    async def explain(word: str, caller: WhoAsks) -> Response:
         """Why a job is where it is."""
-        explained = await backend.ask(
-            lambda controller: why(
-                controller.ledger, controller.resolve(word), now=controller.clock()
-            )
-        )
-        return answer(views.explanation(explained))
+        return answer(await backend.work_out(asked.explained, caller, word))
 
-    @routes.get("/jobs/{word}/when", **tells(WhenTold, "The start, and what it hangs on."))
-    async def foresee(word: str) -> Response:
+    @routes.get(
+        "/jobs/{word}/when",
+        **tells(WhenTold, "The start, and what it hangs on."),
+        **needs(Need.SEE),
+    )
+    async def foresee(word: str, caller: WhoAsks) -> Response:
         """When a job starts: what was promised, or an estimate."""
-        told = await backend.ask(
-            lambda controller: when_json(
-                controller.ledger, controller.resolve(word), controller.clock()
-            )
-        )
-        return answer(told)
+        return answer(await backend.work_out(asked.start, caller, word))
 
     @routes.post(
-        "/jobs/{word}/what-if", **tells(WhatIfTold, "The job as it is, then with each change.")
+        "/jobs/{word}/what-if",
+        **tells(WhatIfTold, "The job as it is, then with each change."),
+        **needs(Need.SEE),
     )
-    async def what_if(word: str, body: WhatIf) -> Response:
+    async def what_if(word: str, body: WhatIf, caller: WhoAsks) -> Response:
         """What would become of a job if it were otherwise. Nothing changes."""
         changes = [tuple(change.items()) for change in body.changes]
-        return answer(await backend.ask(lambda controller: _what_if(controller, word, changes)))
-
-
-def _what_if(controller: Controller, word: str, changes: list[Change]) -> Json:
-    job, now = controller.resolve(word), controller.clock()
-    found = alternatives(controller.ledger, job, changes, now)
-    return {"job": job, "asked_at": now, "alternatives": [alternative_json(each) for each in found]}
+        return answer(await backend.work_out(asked.what_if, caller, word, changes))
 
 
 def _add_defragment(routes: APIRouter, backend: Backend) -> None:
-    @routes.get("/jobs/{word}/defragment", **tells(DefragmentTold, "The moves."))
+    @routes.get(
+        "/jobs/{word}/defragment", **tells(DefragmentTold, "The moves."), **needs(Need.OPERATE)
+    )
     async def plan(word: str) -> Response:
         """The moves that would let a waiting job start. 409 if it does not wait."""
-        return answer(await backend.ask(lambda controller: _plan(controller, word)))
+        return answer(await backend.work_out(asked.moves, word))
 
-    @routes.post("/jobs/{word}/defragment", **tells(DefragmentTold, "They were asked for.", 202))
+    @routes.post(
+        "/jobs/{word}/defragment",
+        **tells(DefragmentTold, "They were asked for.", 202),
+        **needs(Need.OPERATE),
+    )
     async def apply(word: str) -> Response:
         """Ask for the moves that let a waiting job start. 409 if there are none."""
-        told = await backend.ask(lambda controller: _plan(controller, word, apply=True))
+        told = await backend.work_out(asked.moves, word)
+        if told["plan"] is None:
+            raise Conflict(told["reason"])
+        await backend.ask(lambda controller: controller.defragment(told["job"]))
         await backend.loop.advance(backend.controller)
         return answer(told, 202)
-
-
-def _plan(controller: Controller, word: str, *, apply: bool = False) -> Json:
-    job = controller.resolve(word)
-    found, reason = controller.moves_for(job)
-    if apply:
-        controller.defragment(job)
-    return defragmentation_json(job, found, reason)

@@ -8,9 +8,11 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from gantree.api import views
+from gantree.api.access import Caller, WhoAsks
 from gantree.api.answers import answer, tells
 from gantree.api.backend import Backend
-from gantree.api.models import ReceiptTold, RecordTold
+from gantree.api.models import Login, ReceiptTold, RecordTold
+from gantree.api.permissions import Need, check_submission, job_for, needs
 from gantree.control.controller import Controller
 from gantree.control.rerun import demanded, obstacles
 from gantree.control.submission import Receipt
@@ -26,33 +28,43 @@ class Rerun(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"attempt": 1}]})
     attempt: int | None = Field(None, ge=1)
     anyhow: bool = False
-    user: str = Field("", description="Whose the new job is.")
+    user: str = Field("", description="Whose the new job is; the caller's where nobody is named.")
+    login: Login = ""
 
 
 def router(backend: Backend) -> APIRouter:
     """The routes of this module."""
     routes = APIRouter(prefix="/v1/jobs", tags=["records"])
 
-    @routes.get("/{word}/record", **tells(RecordTold, "What ran, where, and on what."))
+    @routes.get(
+        "/{word}/record",
+        **tells(RecordTold, "What ran, where, and on what."),
+        **needs(Need.READ),
+    )
     async def record(
-        word: str, attempt: Annotated[int | None, Query(ge=1, description="None: the last.")] = None
+        word: str,
+        caller: WhoAsks,
+        attempt: Annotated[int | None, Query(ge=1, description="None: the last.")] = None,
     ) -> Any:
         """The record of one attempt of a job. 404 for an attempt that was never started."""
         job, spec, number = await backend.ask(
-            lambda controller: _attempt(controller, word, attempt)
+            lambda controller: _attempt(controller, caller, word, attempt)
         )
         return answer({**await _record(backend, job, number), "data": views.plain(spec.data)})
 
-    @routes.post("/{word}/rerun", **tells(ReceiptTold, "The job is taken, and durable.", 201))
-    async def rerun(word: str, body: Rerun) -> Any:
+    @routes.post(
+        "/{word}/rerun",
+        **tells(ReceiptTold, "The job is taken, and durable.", 201),
+        **needs(Need.SUBMIT),
+    )
+    async def rerun(word: str, body: Rerun, caller: WhoAsks) -> Any:
         """Hand in the same job again, to start on an equal place only. 409 where the cluster has none."""
         job, spec, number = await backend.ask(
-            lambda controller: _attempt(controller, word, body.attempt)
+            lambda controller: _attempt(controller, caller, word, body.attempt)
         )
         ran = await _record(backend, job, number)
         changes = await asyncio.to_thread(backend.controller.cluster.changes, job, number)
-        receipt = await backend.ask(lambda controller: _again(controller, spec, ran, body))
-        backend.loop.wake()
+        receipt = await backend.ask(lambda controller: _again(controller, caller, spec, ran, body))
         await backend.loop.advance(backend.controller)
         jobs = [{"job": each.job, "name": each.name} for each in receipt.jobs]
         warnings = [f"since {job} attempt {number}: {each}" for each in changes]
@@ -61,9 +73,11 @@ def router(backend: Backend) -> APIRouter:
     return routes
 
 
-def _attempt(controller: Controller, word: str, attempt: int | None) -> tuple[str, Job, int]:
+def _attempt(
+    controller: Controller, caller: Caller, word: str, attempt: int | None
+) -> tuple[str, Job, int]:
     """The job's id and specification, and the attempt that is meant. Raises NotFound."""
-    job = controller.resolve(word)
+    job = job_for(controller, caller, word, Need.READ)
     state = controller.ledger.jobs.get(job)
     if state is None:
         raise NotFound(f"{job} was rejected, so it never ran")
@@ -84,9 +98,10 @@ async def _record(backend: Backend, job: str, attempt: int) -> Json:
     return found
 
 
-def _again(controller: Controller, spec: Job, ran: Json, body: Rerun) -> Receipt:
+def _again(controller: Controller, caller: Caller, spec: Job, ran: Json, body: Rerun) -> Receipt:
     """Hand the job in with the demand for an equal place, or as it was where that cannot be had and need not be."""
     fabric, again = controller.ledger.fabric, replace(spec, user="", held=False)
+    user = check_submission(caller, [again], {}, body.user, body.login)
     where = f"{ran['job']} attempt {ran['attempt']}"
     stands: tuple[str, ...]
     if not ran["members"]:
@@ -104,6 +119,6 @@ def _again(controller: Controller, spec: Job, ran: Json, body: Rerun) -> Receipt
             f"this cluster has no place equal to that of {where}: {'; '.join(stands)}."
             " To run it on any place: --anyhow"
         )
-    receipt = controller.submit([again], None, {}, body.user)
+    receipt = controller.submit([again], None, {}, user)
     unequal = tuple(f"not on an equal place: {each}" for each in stands)
     return Receipt(receipt.jobs, (*receipt.warnings, *unequal))

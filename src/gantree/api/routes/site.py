@@ -10,11 +10,15 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response, StreamingResponse
 
 from gantree import __version__
-from gantree.api import views
+from gantree.api import questions, views
+from gantree.api.access import Caller, WhoAsks
 from gantree.api.answers import answer, comes_as, tells
 from gantree.api.backend import Backend
 from gantree.api.models import ClusterTold, HealthTold
+from gantree.api.permissions import Need, needs
+from gantree.api.sight import facts_told_to
 from gantree.control.controller import Controller
+from gantree.model.errors import Conflict
 
 FACTS_AT_ONCE = 500
 LARGEST_SEQ = 2**63 - 1
@@ -27,20 +31,29 @@ def router(backend: Backend) -> APIRouter:
     """The routes of this module."""
     routes = APIRouter(prefix="/v1", tags=["site"])
 
-    @routes.get("/cluster", **tells(ClusterTold, "The site."))
-    async def cluster() -> Response:
+    @routes.get("/cluster", **tells(ClusterTold, "The site."), **needs(Need.KNOWN))
+    async def cluster(caller: WhoAsks) -> Response:
         """The site as it is now, and who holds which GPU."""
-        return answer(await backend.ask(lambda controller: views.cluster(controller.ledger)))
+        return answer(await backend.read(questions.cluster, caller))
 
-    @routes.get("/facts", **comes_as("application/x-ndjson", "A line for each.", FACT_LINE))
+    @routes.get(
+        "/facts",
+        **comes_as("application/x-ndjson", "A line for each.", FACT_LINE),
+        **needs(Need.KNOWN),
+    )
     async def facts(
-        after: Annotated[int, Query(ge=0, le=LARGEST_SEQ)] = 0, follow: bool = False
+        caller: WhoAsks,
+        after: Annotated[int, Query(ge=0, le=LARGEST_SEQ)] = 0,
+        follow: bool = False,
     ) -> StreamingResponse:
-        """The timeline: each fact after a seq, oldest first; with follow for ever."""
-        lines = _fact_lines(backend, after, follow=follow)
+        """The timeline: each fact after a seq, oldest first; with follow for ever. 409 if they were compacted."""
+        gone = await backend.ask(lambda controller: controller.journal.compacted_to())
+        if after < gone:
+            raise Conflict(f"facts up to {gone} were compacted; ask for those after {gone}")
+        lines = _fact_lines(backend, caller, after, follow=follow)
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
-    @routes.get("/health", **tells(HealthTold, "The daemon."))
+    @routes.get("/health", **tells(HealthTold, "The daemon."), **needs(Need.KNOWN))
     async def health() -> Response:
         """Who answers, and what it has done."""
         told = await backend.ask(lambda controller: _health(controller, backend.started_at))
@@ -49,20 +62,29 @@ def router(backend: Backend) -> APIRouter:
     return routes
 
 
-async def _fact_lines(backend: Backend, after: int, *, follow: bool) -> AsyncIterator[str]:
+async def _fact_lines(
+    backend: Backend, caller: Caller, after: int, *, follow: bool
+) -> AsyncIterator[str]:
     while True:
         ticket = backend.loop.changes.ticket()
         start = after
-        page = await backend.ask(
-            lambda controller: tuple(islice(controller.journal.facts(start), FACTS_AT_ONCE))  # noqa: B023 - awaited before start changes
+        last, page = await backend.ask(
+            lambda controller: _page(controller, caller, start)  # noqa: B023 - awaited before start changes
         )
-        if page:
-            after = page[-1].seq
-            yield "".join(json.dumps(views.fact(recorded)) + "\n" for recorded in page)
+        if last is not None:
+            after = last
+            yield "".join(json.dumps(fact) + "\n" for fact in page)
         elif not follow or backend.loop.stopping:
             return
         else:
             await ticket.wait()
+
+
+def _page(controller: Controller, caller: Caller, start: int) -> tuple[int | None, list[Json]]:
+    """The seq of the last of the next facts, None where there are none, and those that the caller is told."""
+    page = list(islice(controller.journal.facts(start), FACTS_AT_ONCE))
+    told = facts_told_to(caller, controller.ledger, [views.fact(recorded) for recorded in page])
+    return page[-1].seq if page else None, told
 
 
 def _health(controller: Controller, started_at: float) -> Json:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from gantree.api.backend import Backend
+from gantree.api.permissions import Need, needs
 from gantree.api.readiness import Readiness
 from gantree.control.controller import Controller
 
@@ -24,7 +25,7 @@ def router(backend: Backend) -> APIRouter:
     routes = APIRouter(tags=["watching"])
     looking = _Looking(backend)
 
-    @routes.get("/metrics", response_class=Response)
+    @routes.get("/metrics", response_class=Response, **needs(Need.SEE_ALL))
     async def metrics() -> Response:
         await looking.look()
         text = await asyncio.to_thread(generate_latest, backend.controller.metrics.registry)
@@ -38,11 +39,11 @@ def probes(backend: Backend) -> APIRouter:
     routes = APIRouter(tags=["watching"])
     readiness = Readiness(backend)
 
-    @routes.get("/healthz")
+    @routes.get("/healthz", **needs(Need.OPEN))
     async def healthz() -> Json:
         return {"alive": True}
 
-    @routes.get("/readyz")
+    @routes.get("/readyz", **needs(Need.OPEN))
     async def readyz() -> Json:
         return await readiness.answer()
 

@@ -1,0 +1,203 @@
+"""What long questions cost the turns beside them, with and without a reader, and what the reader costs in memory.
+
+    python benchmarks/questions.py [--live 20000] [--submissions 60] [--askers 2] [--json]
+
+Builds a SQLite journal (`restart.py`) with so many live jobs on 16,384 GPUs, of which half run and half wait, and
+drives it with a controller, its loop and a reader, as a daemon does; the cluster is one that only writes down what it
+is told. Jobs are handed in one after the other, each timed from the call to the turn that decided about it: alone, then
+while what-ifs with two changes are asked all the time on the controller's thread, then the same of the reader.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gantree.api import questions
+from gantree.api.access import EVERYTHING, Caller
+from gantree.api.backend import Backend
+from gantree.api.job_list import Filter
+from gantree.control.controller import Controller
+from gantree.control.gathering import Gathering
+from gantree.control.loop import Loop
+from gantree.control.reader_frames import Follow
+from gantree.control.reader_host import ReaderHost, fork_host
+from gantree.control.reader_server import serve
+from gantree.control.readers import Readers
+from gantree.control.submissions import HandIn
+from gantree.core.alternatives import Change
+from gantree.journal.sqlite import SqliteJournal, SqliteReader
+from gantree.model.cluster import Cluster
+from gantree.testing.builders import job
+from restart import POLICY, Running, build
+
+ANYBODY = Caller("op", EVERYTHING, "socket")
+PAGE = 100
+REPEATS = 3
+CHANGES: list[Change] = [(("topology.required", "leaf"),), (("priority", 300),)]
+Figures = dict[str, float]
+
+
+async def submissions(gathering: Gathering, count: int, name: str) -> list[float]:
+    """Seconds of each."""
+    took = []
+    for number in range(count):
+        began = time.perf_counter()
+        await gathering.submit(HandIn((job(f"{name}-{number}", gpus=8),), "/tmp", {}, "user-1"))
+        took.append(time.perf_counter() - began)
+        await asyncio.sleep(0.02)
+    return took
+
+
+async def asked_all_the_time(
+    ask: Callable[[], Awaitable[Any]], meanwhile: Awaitable[list[float]], askers: int
+) -> tuple[list[float], list[float]]:
+    """Seconds of what happens meanwhile, and of each question."""
+    took: list[float] = []
+
+    async def on_and_on() -> None:
+        while True:
+            began = time.perf_counter()
+            await ask()
+            took.append(time.perf_counter() - began)
+
+    asking = [asyncio.create_task(on_and_on()) for _ in range(askers)]
+    found = await meanwhile
+    for each in asking:
+        each.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
+    return found, took
+
+
+def of(name: str, took: list[float]) -> Figures:
+    ranked = sorted(took) or [0.0]
+    return {
+        f"{name}_median_s": statistics.median(ranked),
+        f"{name}_p95_s": ranked[int(0.95 * (len(ranked) - 1))],
+        f"{name}_worst_s": ranked[-1],
+        f"{name}_count": float(len(took)),
+    }
+
+
+def memory(pid: int) -> Figures:
+    """MB of a process: all that it sees, and its share of what several see."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    kB = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+    return {"rss_MB": kB["Rss"] / 1024, "pss_MB": kB["Pss"] / 1024}
+
+
+async def short_ones(backend: Backend, waiting: str) -> Figures:
+    """Milliseconds of other questions on the controller's thread and of the reader, the median of REPEATS."""
+    found: Figures = {}
+    alone = Backend(backend.loop, backend.controller, 0.0)
+    cases: list[tuple[str, Callable[[Backend], Awaitable[Any]]]] = [
+        ("page", lambda b: b.read(questions.jobs, ANYBODY, Filter(), None, PAGE)),
+        ("list", lambda b: b.read(questions.jobs, ANYBODY, Filter(), None, None)),
+        ("queues", lambda b: b.read(questions.queues, ANYBODY)),
+        ("nodes", lambda b: b.read(questions.nodes, ANYBODY)),
+        ("why", lambda b: b.work_out(questions.explained, ANYBODY, waiting)),
+        ("when", lambda b: b.work_out(questions.start, ANYBODY, waiting)),
+        ("what_if", lambda b: b.work_out(questions.what_if, ANYBODY, waiting, CHANGES)),
+    ]
+    for name, ask in cases:
+        log(name)
+        for kind, asked in (("controller", alone), ("reader", backend)):
+            took = []
+            for _ in range(REPEATS):
+                began = time.perf_counter()
+                await ask(asked)
+                took.append(time.perf_counter() - began)
+            found[f"{name}_{kind}_ms"] = 1e3 * statistics.median(took)
+    return found
+
+
+def log(what: str) -> None:
+    print(f"{time.perf_counter():.1f} {what}", file=sys.stderr, flush=True)
+
+
+async def measure(
+    state: Path, host: ReaderHost, count: int, askers: int, waiting: str
+) -> dict[str, Figures]:
+    loop, journal, clusters = Loop(), SqliteJournal(state), list[Running]()
+
+    def make(known: Cluster, emit: Any, clock: Any) -> Running:
+        clusters.append(Running(known, emit, clock))
+        return clusters[0]
+
+    def start() -> Controller:
+        controller = Controller(journal, POLICY, make, wake=loop.wake)
+        clusters[0].controller = controller
+        controller.recover()
+        return controller
+
+    controller = await loop.call(start)
+    stepping = asyncio.create_task(loop.run(controller))
+    began = time.perf_counter()
+    readers = Readers(host, Follow(partial(SqliteReader, state), POLICY))
+    readers.start()
+    while not readers.is_ready:
+        await asyncio.sleep(0.01)
+    found: dict[str, Figures] = {"reader": {"ready_after_s": time.perf_counter() - began}}
+    backend = Backend(loop, controller, time.time(), readers)
+    gathering = Gathering(loop, controller)
+    found["questions"] = await short_ones(backend, waiting)
+    log("alone")
+    found["alone"] = of("submission", await submissions(gathering, count, "alone"))
+    for kind, asked in (
+        ("controller", Backend(loop, controller, 0.0)),
+        ("reader", backend),
+    ):
+        log(kind)
+        took, questions_took = await asked_all_the_time(
+            lambda: asked.work_out(questions.what_if, ANYBODY, waiting, CHANGES),  # noqa: B023 - awaited in this round
+            submissions(gathering, count, kind),
+            askers,
+        )
+        found[kind] = of("submission", took) | of("what_if", questions_took)
+    assert readers.pid is not None
+    found["memory of the daemon"], found["memory of the reader"] = (
+        memory(os.getpid()),
+        memory(readers.pid),
+    )
+    readers.close()
+    loop.stop()
+    await stepping
+    await loop.call(journal.close)
+    loop.close()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--live", type=int, default=20_000)
+    parser.add_argument("--facts", type=int, default=60_000)
+    parser.add_argument("--submissions", type=int, default=60)
+    parser.add_argument("--askers", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    host = fork_host(serve)
+    with tempfile.TemporaryDirectory() as place:
+        if os.fork() == 0:  # what building leaves in memory is not the daemon's
+            build(Path(place), asked.facts, asked.live)
+            os._exit(0)
+        os.wait()
+        waiting = f"train-{asked.live - 1}"
+        found = asyncio.run(measure(Path(place), host, asked.submissions, asked.askers, waiting))
+    if asked.json:
+        print(json.dumps(found))
+        return
+    for group, figures in found.items():
+        for name, value in figures.items():
+            print(f"{group:22} {name:26} {value:10.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Cookies, and where a request that carries one comes from: a browser adds cookies to what other sites make it send.
+
+So a cookie counts for a change only with an Origin header that names this daemon. Whoever shows a token in a header is
+not asked: no other site can make a browser do that.
+"""
+
+from urllib.parse import urlsplit
+
+from starlette.requests import HTTPConnection, Request
+
+from gantree.model.errors import Forbidden
+
+PLAIN = "gantree_session"
+SECURE = "__Host-gantree_session"
+"""The cookie over TLS; browsers take one of this name from the very host alone, for all its paths, over TLS."""
+_SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+def is_secure(connection: HTTPConnection, url: str | None) -> bool:
+    """Whether browsers reach the daemon over TLS; url is its own address as the access file gives it."""
+    if url is not None:
+        return url.startswith("https:")
+    return connection.url.scheme in ("https", "wss")
+
+
+def cookie_of(connection: HTTPConnection) -> str:
+    """The secret in the session's cookie; "" without one."""
+    return connection.cookies.get(SECURE) or connection.cookies.get(PLAIN) or ""
+
+
+def check_origin(connection: HTTPConnection, url: str | None) -> None:
+    """Raise Forbidden where what another site may have made a browser send would change something.
+
+    A WebSocket is asked for by GET, and counts as a change.
+    """
+    if isinstance(connection, Request) and connection.method in _SAFE:
+        return
+    origin = connection.headers.get("origin", "")
+    if not is_same_origin(connection, origin, url):
+        raise Forbidden(
+            "a change with a session's cookie needs an Origin header that names this daemon;"
+            " programs send `Authorization: Bearer TOKEN` instead"
+        )
+
+
+def is_same_origin(connection: HTTPConnection, origin: str, url: str | None) -> bool:
+    """Whether an Origin is this daemon, as it is asked or as the access file calls it."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    if url is not None:
+        own = urlsplit(url)
+        return (parts.scheme, parts.netloc) == (own.scheme, own.netloc)
+    host = connection.headers.get("host", "")
+    scheme = "https" if connection.url.scheme in ("https", "wss") else "http"
+    return bool(host) and parts.netloc == host and parts.scheme in (scheme, "https")

@@ -1,0 +1,247 @@
+"""Routes of a browser's session: open one with a token or over the OIDC provider, look at it, end it.
+
+The cookie holds a secret of 256 random bits that scripts cannot read, and the daemon's database its digest. It is
+strict (the browser sends it with nothing that another site began), but for a session that began at the provider's
+site, where strict would lose it at once; a change needs an Origin header either way (`api.origin`).
+"""
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import RedirectResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from gantree.api.access import Access, Caller, WhoAsks
+from gantree.api.answers import answer, tells
+from gantree.api.audit import note_what
+from gantree.api.backend import Backend
+from gantree.api.models import Told
+from gantree.api.origin import PLAIN, SECURE, check_origin, cookie_of, is_secure
+from gantree.api.permissions import Need, check_need, needs
+from gantree.api.tokens import SESSION_S, Made, Tokens, Wanted
+from gantree.model.access import POWERS_OF_ROLE, Grant
+from gantree.model.errors import Conflict, Unauthenticated
+
+LOG_IN_S = 600
+"""How long a log-in at the provider may take."""
+LONGEST_STATE = 2000
+_BEGUN = {True: "__Host-gantree_login", False: "gantree_login"}
+
+
+class SessionWanted(BaseModel):
+    """What opens a session: any token that the API takes."""
+
+    model_config = ConfigDict(extra="forbid")
+    token: str = Field(min_length=1, max_length=16_384)
+
+
+class GrantTold(BaseModel):
+    """A role over a queue and all below it; "" is every queue. A role that a token narrowed is told as "custom"."""
+
+    role: str = Field(examples=["user"])
+    queue: str = Field(examples=["research"])
+
+
+class SessionTold(Told):
+    """Who asks, and what he may do."""
+
+    user: str = Field(examples=["alice"])
+    via: str = Field(examples=["tcp"])
+    grants: list[GrantTold]
+    operator: bool
+
+
+def doors(backend: Backend) -> APIRouter:
+    """The routes that lead in: whoever comes is not known yet."""
+    routes = APIRouter(prefix="/v1/session", tags=["access"])
+    _add_token_door(routes)
+    _add_provider_door(routes)
+    return routes
+
+
+def router(backend: Backend) -> APIRouter:
+    """The routes of who is in."""
+    routes = APIRouter(prefix="/v1/session", tags=["access"])
+
+    @routes.get("", **tells(SessionTold, "Who asks."), **needs(Need.KNOWN))
+    async def session(caller: WhoAsks) -> Response:
+        """Who asks, and what he may do."""
+        return answer(_told(caller))
+
+    @routes.delete("", include_in_schema=False, **needs(Need.KNOWN))
+    async def leave(caller: WhoAsks, request: Request) -> Response:
+        """End the session whose cookie is sent."""
+        access: Access = request.app.state.access
+        secret = cookie_of(request)
+        if secret and access.tokens is not None:
+            row = await access.tokens.find(secret)
+            if row is not None and row.kind != "token":
+                await access.tokens.revoke(row.id)
+        response = answer(_told(caller))
+        for name in (SECURE, PLAIN):
+            response.delete_cookie(name, path="/", secure=name == SECURE, httponly=True)
+        return response
+
+    return routes
+
+
+def _add_token_door(routes: APIRouter) -> None:
+    @routes.post(
+        "", **tells(SessionTold, "The session; its cookie is set.", 201), **needs(Need.OPEN)
+    )
+    async def enter(body: SessionWanted, request: Request) -> Response:
+        """Open a session of twelve hours with a token, for a browser. It ends with the token."""
+        access: Access = request.app.state.access
+        if "origin" in request.headers:
+            check_origin(request, access.url)
+        caller = await access.of_token(body.token)
+        request.scope["state"]["caller"] = caller
+        check_need(caller, Need.KNOWN)
+        made = await _tokens(access).make(await _session_of(access, caller, body.token))
+        response = answer(_told(caller), 201)
+        _set(response, request, made, strict=True)
+        return response
+
+
+async def _session_of(access: Access, caller: Caller, token: str) -> Wanted:
+    """A session that allows what the token does, and ends when that does at the latest."""
+    tokens = _tokens(access)
+    ends_at = tokens.now + SESSION_S
+    if not caller.is_person:
+        return Wanted(caller.name, "", "", caller.name, ends_at, "daemon-session")
+    if caller.credential == "oidc":
+        who = await access.oidc.bearer(token) if access.oidc is not None else None
+        groups = () if who is None else who.groups
+        return Wanted(caller.name, "", "", caller.name, ends_at, "session", groups)
+    row = await tokens.one(caller.credential)
+    ends_at = ends_at if row.expires_at is None else min(ends_at, row.expires_at)
+    return Wanted(
+        row.user, row.role, row.queue, caller.name, ends_at, "session", row.groups, row.id
+    )
+
+
+def _add_provider_door(routes: APIRouter) -> None:
+    @routes.get("/oidc", include_in_schema=False, **needs(Need.OPEN))
+    async def begin(
+        request: Request,
+        next: Annotated[str, Query(max_length=1000, description="Where to go then.")] = "/",
+    ) -> Response:
+        """Send a browser to the OIDC provider."""
+        oidc = request.app.state.access.oidc
+        if oidc is None:
+            raise Conflict("no OIDC provider is in the access file")
+        where, begun = await oidc.begin(_callback(request))
+        kept = {"state": begun.state, "nonce": begun.nonce, "verifier": begun.verifier}
+        text = json.dumps({**kept, "next": next if _is_here(next) else "/"})
+        secure = is_secure(request, request.app.state.access.url)
+        response = RedirectResponse(where, 303)
+        response.set_cookie(
+            _BEGUN[secure],
+            urlsafe_b64encode(text.encode()).decode(),
+            max_age=LOG_IN_S,
+            path="/",
+            secure=secure,
+            httponly=True,
+            samesite="lax",
+        )
+        return response
+
+    @routes.get("/oidc/callback", include_in_schema=False, **needs(Need.OPEN))
+    async def finish(
+        request: Request,
+        code: Annotated[str, Query(max_length=4096)] = "",
+        state: Annotated[str, Query(max_length=LONGEST_STATE)] = "",
+    ) -> Response:
+        """Where the provider sends a browser back to, with a code: opens the session."""
+        made, next_path = await _came_back(request, code, state)
+        response = RedirectResponse(request.scope.get("root_path", "") + next_path, 303)
+        for name in _BEGUN.values():
+            response.delete_cookie(name, path="/", secure=name == _BEGUN[True], httponly=True)
+        _set(response, request, made, strict=False)
+        return response
+
+
+async def _came_back(request: Request, code: str, state: str) -> tuple[Made, str]:
+    from gantree.api.oidc import LogIn  # noqa: PLC0415 - loaded already: a provider sent the browser here
+
+    access: Access = request.app.state.access
+    oidc, kept = access.oidc, _kept(request)
+    if oidc is None or not code or not kept or kept.get("state") != state:
+        raise Unauthenticated("the log-in is not one that this browser began, or took too long")
+    begun = LogIn(kept["state"], kept["nonce"], kept["verifier"])
+    who = await oidc.finish(code, begun, _callback(request))
+    caller = Caller(who.user, access.grants(who.user, who.groups), "tcp", "oidc")
+    request.scope["state"]["caller"] = caller
+    note_what(request.scope, f"log-in of {who.user}")
+    check_need(caller, Need.KNOWN)
+    tokens = _tokens(access)
+    ends_at = tokens.now + SESSION_S
+    wanted = Wanted(who.user, "", "", who.user, ends_at, "session", who.groups)
+    return await tokens.make(wanted), kept["next"]
+
+
+def _kept(request: Request) -> dict[str, str]:
+    """What the browser was told to keep when its log-in began; {} for what is none of ours."""
+    text = next((request.cookies[name] for name in _BEGUN.values() if name in request.cookies), "")
+    try:
+        kept = json.loads(urlsafe_b64decode(text[:8192]))
+    except ValueError:
+        return {}
+    names = ("state", "nonce", "verifier", "next")
+    is_ours = isinstance(kept, dict) and all(isinstance(kept.get(name), str) for name in names)
+    return kept if is_ours and _is_here(kept["next"]) else {}
+
+
+def _is_here(path: str) -> bool:
+    """Whether a path is one of this daemon: no other site, whatever browsers make of slashes."""
+    try:
+        parts = urlsplit(path)
+    except ValueError:
+        return False
+    is_plain = path.isprintable() and "\\" not in path and path[:2] != "//"
+    return is_plain and path.startswith("/") and not parts.scheme and not parts.netloc
+
+
+def _callback(request: Request) -> str:
+    """The address of `finish`, as the provider knows it."""
+    url = request.app.state.access.url
+    base = url or f"{request.url.scheme}://{request.headers.get('host', '')}"
+    root = "" if url is not None else request.scope.get("root_path", "")
+    return f"{base}{root}/v1/session/oidc/callback"
+
+
+def _tokens(access: Access) -> Tokens:
+    if access.tokens is None:
+        raise Conflict("this daemon opens no sessions")
+    return access.tokens
+
+
+def _set(response: Response, request: Request, made: Made, *, strict: bool) -> None:
+    secure = is_secure(request, request.app.state.access.url)
+    response.set_cookie(
+        SECURE if secure else PLAIN,
+        made.secret,
+        max_age=int(SESSION_S),
+        path="/",
+        secure=secure,
+        httponly=True,
+        samesite="strict" if strict else "lax",
+    )
+
+
+def _told(caller: Caller) -> dict[str, Any]:
+    grants = [{"role": _role(grant), "queue": grant.queue} for grant in caller.grants]
+    return {
+        "user": caller.name,
+        "via": caller.via,
+        "grants": grants,
+        "operator": caller.is_operator,
+    }
+
+
+def _role(grant: Grant) -> str:
+    found = (role for role, powers in POWERS_OF_ROLE.items() if powers == grant.powers)
+    return next(found, "custom")

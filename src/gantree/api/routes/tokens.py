@@ -1,0 +1,132 @@
+"""Routes of tokens: make one, list them, revoke one. An operator does it for everybody, a user for himself."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from gantree.api.access import Access, Caller, WhoAsks
+from gantree.api.answers import answer, tells
+from gantree.api.audit import note_what
+from gantree.api.backend import Backend
+from gantree.api.models import Told
+from gantree.api.permissions import Need, needs
+from gantree.api.tokens import Tokens, Wanted, exceeds
+from gantree.journal.access_book import TokenRow
+from gantree.model.access import narrowed, scope_of
+from gantree.model.errors import Conflict, Forbidden, NotFound
+
+LONGEST_S = 10 * 365 * 86_400.0
+QUEUE = r"^$|^[A-Za-z0-9][A-Za-z0-9._-]{0,62}(/[A-Za-z0-9][A-Za-z0-9._-]{0,62}){0,15}$"
+RoleWord = Literal["", "viewer", "user", "queue_admin", "operator"]
+
+
+class TokenWanted(BaseModel):
+    """A token to make: never more than its user may do, and of that what role over queue allows."""
+
+    model_config = ConfigDict(extra="forbid")
+    user: str = Field("", max_length=256, description="Whose it is; the caller's where empty.")
+    role: RoleWord = Field("", description="Empty: all that the user may do.")
+    queue: str = Field("", pattern=QUEUE, description="That queue and all below it; empty: all.")
+    expires_s: float | None = Field(
+        None, gt=0, le=LONGEST_S, examples=[2592000], description="Seconds; null: never."
+    )
+
+
+class TokenTold(Told):
+    """A token, without its secret."""
+
+    id: str = Field(examples=["3f2a90b1c4d5"])
+    user: str = Field(examples=["alice"])
+    role: str = Field(examples=["user"])
+    queue: str = Field(examples=["research"])
+    created_at: float
+    created_by: str
+    expires_at: float | None
+    revoked_at: float | None
+
+
+class NewToken(TokenTold):
+    """A new token with its secret, which is told this once."""
+
+    token: str = Field(examples=["gantree_..."])
+
+
+class TokensTold(BaseModel):
+    """Tokens, oldest first."""
+
+    tokens: list[TokenTold]
+
+
+def router(backend: Backend) -> APIRouter:
+    """The routes of this module."""
+    routes = APIRouter(prefix="/v1/tokens", tags=["access"])
+
+    @routes.post("", **tells(NewToken, "The token.", 201), **needs(Need.KNOWN))
+    async def make(body: TokenWanted, caller: WhoAsks, request: Request) -> Response:
+        """Make a token. Its secret is in this answer and nowhere else."""
+        access: Access = request.app.state.access
+        wanted = _wanted(access, caller, body)
+        note_what(request.scope, f"for {wanted.user} role {wanted.role or 'all'} {wanted.queue}")
+        made = await _tokens(access).make(wanted)
+        note_what(request.scope, f"token {made.row.id} for {wanted.user}")
+        return answer({**_told(made.row), "token": made.secret}, 201)
+
+    @routes.get("", **tells(TokensTold, "The tokens."), **needs(Need.KNOWN))
+    async def tokens(
+        caller: WhoAsks,
+        request: Request,
+        user: Annotated[str | None, Query(max_length=256)] = None,
+    ) -> Response:
+        """The tokens of all users, or of one; who is no operator is told his own."""
+        if not caller.is_operator:
+            user = caller.name
+        rows = await _tokens(request.app.state.access).all(user)
+        return answer({"tokens": [_told(row) for row in rows]})
+
+    @routes.delete("/{token}", **tells(TokenTold, "It is good for nothing."), **needs(Need.KNOWN))
+    async def revoke(token: str, caller: WhoAsks, request: Request) -> Response:
+        """Revoke a token, and end the sessions that were opened with it. Twice is the same as once."""
+        book = _tokens(request.app.state.access)
+        row = await book.one(token)
+        if row.kind != "token" or not (caller.is_operator or row.user == caller.name):
+            raise NotFound(f"there is no token {token}")
+        await book.revoke(token)
+        return answer(_told(await book.one(token)))
+
+    return routes
+
+
+def _tokens(access: Access) -> Tokens:
+    if access.tokens is None or access.file is None:
+        raise Conflict("there are no users to give tokens to; start with: gantree up --access FILE")
+    return access.tokens
+
+
+def _wanted(access: Access, caller: Caller, body: TokenWanted) -> Wanted:
+    """Raises Forbidden for somebody else's, and for one that allows what the caller's own token does not."""
+    tokens, user = _tokens(access), body.user or caller.name
+    if not caller.is_operator:
+        if user != caller.name:
+            raise Forbidden(f"{caller.name} may make no tokens for {user}")
+        scope = scope_of(body.role, body.queue)
+        if exceeds(narrowed(access.grants(user), scope), caller.grants):
+            raise Forbidden("the token would allow more than the one that you show")
+    elif not body.user and not caller.is_person:
+        raise Conflict("user: the daemon's own token is nobody's; say whose the new one is")
+    expires_at = None if body.expires_s is None else tokens.now + body.expires_s
+    return Wanted(user, body.role, body.queue, caller.name, expires_at)
+
+
+def _told(row: TokenRow) -> dict[str, object]:
+    return {
+        "id": row.id,
+        "user": row.user,
+        "role": row.role,
+        "queue": row.queue,
+        "created_at": row.created_at,
+        "created_by": row.created_by,
+        "expires_at": row.expires_at,
+        "revoked_at": row.revoked_at,
+    }

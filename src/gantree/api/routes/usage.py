@@ -1,0 +1,75 @@
+"""The route of usage: GPU-hours by user, queue, GPU model or job, for whoever may see their jobs."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from gantree.api import usage_view
+from gantree.api.access import WhoAsks
+from gantree.api.answers import answer, tells
+from gantree.api.backend import Backend
+from gantree.api.models import Told
+from gantree.api.permissions import Need, needs
+
+LAST_MOMENT = 253_402_300_799.0
+"""The end of the year 9999."""
+Moment = Annotated[
+    float | None,
+    Query(ge=0, le=LAST_MOMENT, allow_inf_nan=False, description="Seconds since 1970."),
+]
+
+
+class UsageAmounts(Told):
+    """Hours of GPUs (a part of a GPU as that part), of jobs that waited, and what the GPUs cost at list prices."""
+
+    held_gpu_hours: float = Field(examples=[128.0])
+    wasted_gpu_hours: float = Field(
+        description="Of those held: work that must be done again.", examples=[3.5]
+    )
+    waited_hours: float = Field(description="Sum over jobs.", examples=[12.25])
+    held_gpu_hours_of_model: dict[str, float] = Field(
+        description='"" is a model that nobody knows.', examples=[{"H100-80GB": 128.0}]
+    )
+    USD: float = Field(description="At list prices, as far as there are any.", examples=[880.64])
+    unpriced_gpu_hours: float = Field(description="Held of models without a price.")
+
+
+class UsageRow(UsageAmounts):
+    """Those of one user, queue, model or job; a job comes with user, queue and phase."""
+
+    name: str = Field(examples=["ann"])
+
+
+class UsageTold(BaseModel):
+    """Rows, the largest holder first, and their sum. since and until are those of whole days of UTC."""
+
+    by: str
+    since: float
+    until: float
+    rows: list[UsageRow]
+    left_out: int = Field(description="Rows beyond the limit; the sum has them.")
+    sum: UsageAmounts
+
+
+def router(backend: Backend) -> APIRouter:
+    """The route of this module."""
+    routes = APIRouter(prefix="/v1", tags=["site"])
+
+    @routes.get("/usage", **tells(UsageTold, "The amounts."), **needs(Need.KNOWN))
+    async def usage(
+        caller: WhoAsks,
+        by: usage_view.By = "user",
+        since: Moment = None,
+        until: Moment = None,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+    ) -> Response:
+        """What was held, wasted and waited in the days of a span of time: by default the last seven.
+
+        By job: what each job that was there in that time has used in its whole life.
+        """
+        told = await backend.work_out(usage_view.usage, caller, by, since, until, limit)
+        return answer(told)
+
+    return routes

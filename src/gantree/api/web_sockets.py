@@ -1,0 +1,15 @@
+"""uvicorn's WebSockets, as this daemon has them. What goes over them is in `guest_relay`."""
+
+from typing import Any
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+
+class WebSockets(WebSocketsSansIOProtocol):
+    """Refuses in silence: uvicorn takes an answer in place of a handshake for an application that broke off."""
+
+    async def send(self, message: Any) -> None:
+        """Send one message of the application."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            self.handshake_complete = True

@@ -1,0 +1,67 @@
+"""The options of `gantree up`. What they come to is in `up`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gantree.api.log_lines import Format, Level
+
+ClusterOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Cluster file. [default: as last time]")
+]
+VirtualOption = Annotated[
+    str | None,
+    typer.Option(metavar="MACHINE:COUNT", help="Pretend to have machines, like dgx-h100:2."),
+]
+NameOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="What others of the database call it. [default: HOST-PROCESS]"
+    ),
+]
+AdvertiseOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="Where clients reach it over --listen. [default: as it listens]"
+    ),
+]
+ListenOption = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Answer there too, beside the Unix socket."),
+]
+TlsCertOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Certificate chain for --listen, PEM.")
+]
+TlsKeyOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Its key. [default: in --tls-cert]")
+]
+TokenFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Token that callers over --listen must show; made if missing. [default: STATE/token]",
+    ),
+]
+RateOption = Annotated[
+    float | None,
+    typer.Option(min=0.1, metavar="N", help="How often a caller may ask. [default: no limit]"),
+]
+InsecureOption = Annotated[
+    bool, typer.Option("--insecure", help="Let others reach --listen without TLS.")
+]
+RootPathOption = Annotated[
+    str, typer.Option(metavar="PATH", help="Path that a proxy serves it under, like /gantree.")
+]
+KeepEndedOption = Annotated[
+    int,
+    typer.Option(min=0, metavar="N", help="Ended jobs that are listed, the newest ones."),
+]
+KeepHistoryOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Delete older facts: 30d, 12h. [default: keep all]"),
+]
+LogFormatOption = Annotated[
+    Format, typer.Option(help="How the log looks; auto: text on a terminal, else JSON.")
+]
+LogLevelOption = Annotated[Level, typer.Option(help="The least that is logged.")]

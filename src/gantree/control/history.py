@@ -1,0 +1,85 @@
+"""What the daemon lets go of, a little at a time: jobs that have ended leave its memory, old facts leave the journal.
+
+Which jobs are forgotten the core decides, when an event tells it how many are to be known. Facts are deleted behind a
+snapshot that covers them, in pieces that take a turn's time each, so that nobody waits for a long transaction.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from gantree.core.ledger import Ledger
+from gantree.journal.contract import Journal
+from gantree.model.events import EndedJobsDue
+
+KEEP_ENDED = 10_000
+SETTLED_S = 600.0
+"""So long a job that has ended is known in any case: until then its executor may still speak of it."""
+SLACK = 0.05
+"""Jobs are forgotten many at a time: when there are so many more than are to be known, as a share of these."""
+PIECE = 5_000
+"""Facts that are deleted in one transaction."""
+PIECE_EVERY_S = 1.0
+REST_S = 60.0
+"""So long nobody is asked to forget where nothing could be forgotten: others come after all of them."""
+LOOK_EVERY_S = 600.0
+"""How often it is asked which facts are too old."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """How many ended jobs are known, the newest ones, and for how many seconds facts are kept; None: for ever."""
+
+    ended: int = KEEP_ENDED
+    history_s: float | None = None
+
+
+AS_USUAL = Keep()
+
+
+class History:
+    """Lets go for one leadership. All methods are called from the controller's thread."""
+
+    def __init__(self, journal: Journal, epoch: int, keep: Keep) -> None:
+        self._journal, self._epoch, self._keep = journal, epoch, keep
+        self._told = 0
+        self._goal = 0
+        self._piece = PIECE
+        self._next_look_at = self._next_piece_at = self._next_due_at = 0.0
+        self._forgotten = -1
+
+    def due(self, ledger: Ledger, now: float) -> EndedJobsDue | None:
+        """The event that lets jobs be forgotten, where there are enough; after one in vain not so soon again."""
+        if now < self._next_due_at:
+            return None
+        keep = self._keep.ended
+        more, before = len(ledger.ended) - keep, now - SETTLED_S
+        oldest = ledger.ended[0].ended_at if ledger.ended else None
+        if more <= SLACK * keep or oldest is None or oldest >= before:
+            return None
+        in_vain, self._forgotten = ledger.forgotten == self._forgotten, ledger.forgotten
+        self._next_due_at = now + (REST_S if in_vain else PIECE_EVERY_S)
+        self._told += 1
+        event_id = f"ended-jobs-due/{self._epoch}.{self._told}"
+        return EndedJobsDue(id=event_id, observed_at=now, keep=keep, ended_before=before)
+
+    def compact(self, now: float) -> None:
+        """Delete one piece of what is too old, if it is time for one. Raises JournalError."""
+        if self._keep.history_s is None or now < self._next_piece_at:
+            return
+        self._next_piece_at = now + PIECE_EVERY_S
+        if now >= self._next_look_at:
+            self._next_look_at = now + LOOK_EVERY_S
+            self._goal = self._journal.facts_before(now - self._keep.history_s)
+        gone = self._journal.compacted_to()
+        if gone >= self._goal:
+            return
+        deleted = self._journal.compact(min(self._goal, gone + self._piece), self._epoch)
+        if deleted.facts:
+            self._piece = PIECE
+        elif gone + self._piece < self._goal:
+            self._piece *= 2  # one turn has more facts than a piece
+        else:
+            self._goal = 0  # no snapshot covers more; look again later
+        log.debug("compacted %d facts, %d events", deleted.facts, deleted.events)

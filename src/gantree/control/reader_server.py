@@ -1,0 +1,205 @@
+"""The reader: one process, one thread, that follows the journal and answers the questions of the daemon beside it.
+
+Short questions are answered one after the other, from the ledger as it is. Those that may take seconds are answered
+apart: a fork of the reader has the whole ledger as it is at that moment, for the price of the pages that it changes,
+and the reader goes on. A question that takes longer than LIMIT_S is ended by the kernel (an alarm nobody catches).
+"""
+
+import gc
+import logging
+import os
+import selectors
+import signal
+import socket
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from gantree.control.following import Follower, Overtaken
+from gantree.control.reader_frames import (
+    LENGTH,
+    NEWEST,
+    Failed,
+    Follow,
+    Frames,
+    Question,
+    Ready,
+    Told,
+    packed,
+)
+from gantree.control.reader_host import end_with
+from gantree.model.errors import GantreeError, JournalError, TooLong
+
+LIMIT_S = 60.0
+"""Seconds that one question may take."""
+MOST_APART = 2
+"""Questions that are worked on at once in processes of their own; the others wait for these."""
+FOLLOW_EVERY_S = 0.5
+"""New facts are read so often when nobody asks, so that there are few when somebody does."""
+CHUNK = 1 << 20
+
+log = logging.getLogger(__name__)
+
+
+def serve(own: socket.socket) -> None:
+    """Follow what the first message says, and answer until the other end is gone."""
+    frames = Frames()
+    messages: list[Any] = []
+    while not messages:
+        data = own.recv(CHUNK)
+        if not data:
+            return
+        messages = frames.feed(data)
+    follow: Follow = messages.pop(0)
+    try:
+        follower = Follower(follow.open_journal(), follow.otherwise)
+    except Exception as error:
+        log.exception("the reader cannot follow the journal")
+        own.sendall(packed(Failed.of(None, error)))
+        return
+    gc.freeze()
+    _Server(own, frames, follower).run(messages)
+
+
+@dataclass(slots=True)
+class _Apart:
+    """A question in a process of its own, and what it has answered so far."""
+
+    number: int
+    pid: int
+    answer: bytearray = field(default_factory=bytearray)
+
+
+class _Server:
+    """Answers one daemon."""
+
+    def __init__(self, own: socket.socket, frames: Frames, follower: Follower) -> None:
+        self._own, self._frames, self._follower = own, frames, follower
+        self._selector = selectors.DefaultSelector()
+        self._apart: dict[int, _Apart] = {}
+        self._waiting: deque[Question] = deque()
+
+    def run(self, questions: list[Question]) -> None:
+        """Until the daemon is gone."""
+        self._selector.register(self._own, selectors.EVENT_READ)
+        self._own.sendall(packed(Ready(os.getpid(), self._follower.seq)))
+        self._take(questions)
+        while True:
+            ready = self._selector.select(FOLLOW_EVERY_S)
+            if not ready:
+                self._follow()
+            for key, _ in ready:
+                if key.fileobj is not self._own:
+                    self._hear(key.fd)
+                    continue
+                data = self._own.recv(CHUNK)
+                if not data:
+                    return
+                self._take(self._frames.feed(data))
+
+    def _follow(self) -> None:
+        try:
+            self._follower.catch_up()
+        except GantreeError as error:
+            log.warning("the reader could not follow the journal, trying again: %s", error)
+
+    def _take(self, questions: list[Question]) -> None:
+        for question in questions:
+            if question.apart:
+                self._waiting.append(question)
+            else:
+                self._own.sendall(self._answer(question))
+        self._start_waiting()
+
+    def _answer(self, question: Question) -> bytes:
+        """The frame that answers a question, whatever becomes of it."""
+        try:
+            return packed(self._told(question))
+        except GantreeError as error:
+            return packed(Failed.of(question.number, error))
+        except Exception as error:
+            log.exception("bug in the answer to %s", question.function.__name__)
+            return packed(Failed.of(question.number, error))
+
+    def _told(self, question: Question) -> Told:
+        follower = self._follower
+        while True:
+            self._catch_up_for(question)
+            reading = follower.reading(question.since.now)
+            signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+            try:
+                value = question.function(reading, *question.arguments)
+                return Told(question.number, value, reading.at, follower.age_s)
+            except Overtaken:
+                follower.catch_up()
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+    def _catch_up_for(self, question: Question) -> None:
+        """Read as far as a question wants; one that wants whatever is newest gets what there is, if nothing is read."""
+        if self._follower.seq >= question.since.seq:
+            return
+        try:
+            self._follower.catch_up()
+        except JournalError:
+            if question.since.seq != NEWEST:
+                raise
+
+    def _start_waiting(self) -> None:
+        while self._waiting and len(self._apart) < MOST_APART:
+            question = self._waiting.popleft()
+            try:
+                self._catch_up_for(question)
+                self._follower.journal.close()  # a connection belongs to the process that opened it
+                self._fork(question)
+            except (GantreeError, OSError) as error:
+                self._own.sendall(packed(Failed.of(question.number, error)))
+
+    def _fork(self, question: Question) -> None:
+        reading, writing = os.pipe()
+        me = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._work_out(me, question, writing)
+        os.close(writing)
+        self._apart[reading] = _Apart(question.number, pid)
+        self._selector.register(reading, selectors.EVENT_READ)
+
+    def _work_out(self, reader: int, question: Question, writing: int) -> None:
+        """In the fork: answer and end."""
+        try:
+            gc.disable()  # to look through all that was there copies all of it
+            end_with(reader, b"gantree-question")
+            self._own.close()
+            answer = memoryview(self._answer(question))
+            while answer:
+                answer = answer[os.write(writing, answer) :]
+        finally:
+            os._exit(0)
+
+    def _hear(self, descriptor: int) -> None:
+        """What a fork has to say, until it has ended."""
+        apart = self._apart[descriptor]
+        data = os.read(descriptor, CHUNK)
+        if data:
+            apart.answer += data
+            return
+        self._selector.unregister(descriptor)
+        os.close(descriptor)
+        del self._apart[descriptor]
+        _, status = os.waitpid(apart.pid, 0)
+        self._own.sendall(bytes(apart.answer) if _is_whole(apart.answer) else _died(apart, status))
+        self._start_waiting()
+
+
+def _is_whole(answer: bytearray) -> bool:
+    return len(answer) > LENGTH.size and len(answer) == LENGTH.size + LENGTH.unpack_from(answer)[0]
+
+
+def _died(apart: _Apart, status: int) -> bytes:
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    if number == signal.SIGALRM:
+        text = f"the answer was not found within {LIMIT_S:g} s; ask for less"
+        return packed(Failed(apart.number, TooLong, text))
+    name = signal.Signals(number).name if number else "no signal"
+    return packed(Failed(apart.number, None, f"the process that worked it out died ({name})"))

@@ -1,0 +1,183 @@
+"""The daemon's side of its reader: starts it, asks it, starts another when it dies.
+
+A question that a dying reader leaves is asked once more of the next one; to ask changes nothing. While no reader is
+ready `ask` waits for one, but not for ever. Runs in the event loop; the controller's thread knows nothing of it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gantree.control.reader_frames import (
+    LENGTH,
+    Failed,
+    Follow,
+    Question,
+    Ready,
+    Told,
+    packed,
+    unpacked,
+)
+from gantree.control.reader_host import ReaderHost
+from gantree.control.reading import Moment
+from gantree.model.errors import TooOften, Unreachable
+
+READY_WITHIN_S = 10.0
+"""So long a question waits for a reader."""
+MOST_QUESTIONS = 1000
+"""Questions that wait for their answers; more are refused."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0
+"""Between a reader that ended and the next; twice as long each time, until one has answered."""
+
+log = logging.getLogger(__name__)
+
+
+class Lost(Exception):  # no GantreeError: it is asked again
+    """The reader ended before it answered."""
+
+
+@dataclass(slots=True)
+class _Running:
+    """A reader that is ready: how to write to it, and who waits for what."""
+
+    writer: asyncio.StreamWriter
+    pid: int
+    waiting: dict[int, asyncio.Future[Told]]
+
+
+class Readers:
+    """One reader after the other, for one journal, from `start` on."""
+
+    def __init__(self, host: ReaderHost, follow: Follow) -> None:
+        self._host, self._follow = host, follow
+        self._running: _Running | None = None
+        self._is_ready = asyncio.Event()
+        self._trouble = "it is being started"
+        self._asked = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to have readers; to begin twice is the same as once."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a reader to ask."""
+        return self._running is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the reader."""
+        return None if self._running is None else self._running.pid
+
+    async def ask(
+        self, since: Moment, function: Callable[..., Any], *arguments: Any, apart: bool
+    ) -> Told:
+        """What a function of a module says about a moment, or a later one.
+
+        Raises what it raises; Unreachable where there is no reader, TooLong, and TooOften where too many ask.
+        """
+        for _ in range(2):
+            running = await self._ready()
+            try:
+                return await self._asked_of(running, since, function, arguments, apart=apart)
+            except Lost:
+                continue
+        raise Unreachable("the process that answers questions died twice over this one")
+
+    def close(self) -> None:
+        """End the reader, and let nobody wait for it. The host stays."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _ready(self) -> _Running:
+        try:
+            async with asyncio.timeout(READY_WITHIN_S):
+                await self._is_ready.wait()
+        except TimeoutError:
+            pass
+        if self._running is None:
+            raise Unreachable(f"the process that answers questions is not there: {self._trouble}")
+        return self._running
+
+    async def _asked_of(
+        self,
+        running: _Running,
+        since: Moment,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        *,
+        apart: bool,
+    ) -> Told:
+        if len(running.waiting) >= MOST_QUESTIONS:
+            raise TooOften(f"{MOST_QUESTIONS} questions wait for their answers; ask again later")
+        self._asked += 1
+        question = Question(self._asked, since, apart, function, arguments)
+        answer: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
+        running.waiting[question.number] = answer
+        try:
+            running.writer.write(packed(question))
+            return await answer
+        finally:
+            running.waiting.pop(question.number, None)
+
+    async def _run(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                reader, writer = await asyncio.open_unix_connection(sock=self._host.start())
+            except OSError as error:
+                self._trouble = f"no other can be started ({error}) before the daemon is"
+                log.error("questions: %s", self._trouble)
+                self._is_ready.set()  # nobody needs to wait
+                return
+            try:
+                if await self._listen(reader, writer):
+                    pause_s = FIRST_PAUSE_S
+            finally:
+                self._lose()
+                writer.close()
+            await asyncio.sleep(pause_s)
+            pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
+
+    async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Hand out answers until the reader ends; whether it was ever ready."""
+        writer.write(packed(self._follow))
+        try:
+            while True:
+                (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+                self._hear(unpacked(await reader.readexactly(length)), writer)
+        except (asyncio.IncompleteReadError, OSError):
+            if self._running is None:
+                log.error("questions: no reader: %s", self._trouble)
+                return False
+            self._trouble = "the last one died"
+            log.error("questions: reader %d died; another is started", self._running.pid)
+            return True
+
+    def _hear(self, message: Ready | Told | Failed, writer: asyncio.StreamWriter) -> None:
+        if isinstance(message, Ready):
+            self._running = _Running(writer, message.pid, {})
+            self._is_ready.set()
+        elif message.number is None:
+            assert isinstance(message, Failed)
+            self._trouble = message.text
+        else:
+            assert self._running is not None, "it answers before it is ready"
+            future = self._running.waiting.get(message.number)
+            if future is None or future.done():
+                return  # the caller has gone
+            if isinstance(message, Told):
+                future.set_result(message)
+            else:
+                future.set_exception(message.error())
+
+    def _lose(self) -> None:
+        running, self._running = self._running, None
+        self._is_ready.clear()
+        for future in () if running is None else running.waiting.values():
+            if not future.done():
+                future.set_exception(Lost())

@@ -1,0 +1,93 @@
+"""What questions are answered from: a ledger that stands still, its journal, and the moment at which is asked.
+
+A question is a function that takes a `Reading` first and gives plain values. Where it runs, on the controller's thread
+or in the reader's process, it cannot tell, and it changes nothing that others see. No question is in this module, but
+for what every one needs: which job is meant.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gantree.control.submission import job_of
+from gantree.control.submissions import submission
+from gantree.core.ledger import Ledger
+from gantree.core.moves import Defragmentation, defragmentation_plan
+from gantree.core.scheduler import Scheduler
+from gantree.core.state import JobState
+from gantree.journal.contract import Journal
+from gantree.model.errors import Conflict, NotFound
+from gantree.model.events import JobSubmitted
+from gantree.model.phases import ENDED, Phase
+from gantree.planning.taste import taste_of
+from gantree.policy.rules import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When something was asked: after the fact seq, at now seconds by the clock of whoever leads."""
+
+    seq: int
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One moment of a journal. fold makes a scheduler of the facts up to here under another policy."""
+
+    ledger: Ledger
+    journal: Journal
+    at: Moment
+    fold: Callable[[Policy], Scheduler]
+
+    @property
+    def now(self) -> float:
+        """The moment in seconds."""
+        return self.at.now
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self.ledger.policy
+
+    def resolve(self, word: str) -> str:
+        """The id of the job that a user means by an id or a name. Raises NotFound."""
+        job = job_of(self.ledger, word)
+        if job is not None:
+            return job
+        for poisoned in self.journal.all_set_aside():
+            if isinstance(poisoned.event, JobSubmitted) and poisoned.event.job == word:
+                raise Conflict(f"{word} was set aside, it broke the scheduler: {poisoned.error}")
+        if self.ledger.forgotten and self.journal.seen([submission(word)]):
+            raise NotFound(
+                f"{word} ended long ago and is history: its facts are in `gantree journal export`"
+            )
+        raise NotFound(f"there is no job {word}")
+
+    def not_ended(self, word: str) -> JobState:
+        """The job that a word means. Raises NotFound, and Conflict where it was rejected or has ended."""
+        job = self.resolve(word)
+        state = self.ledger.jobs.get(job)
+        if state is None:
+            raise Conflict(f"{job} was rejected")
+        if state.phase in ENDED:
+            raise Conflict(f"{job} has ended: {state.phase}")
+        return state
+
+    def waiting(self, word: str) -> JobState:
+        """The waiting job that a word means. Raises NotFound, and Conflict for one that does not wait."""
+        state = self.not_ended(word)
+        if state.phase is not Phase.PENDING:
+            raise Conflict(f"{state.job} is {state.phase}: moves are made for jobs that wait")
+        return state
+
+    def moves_for(self, word: str) -> tuple[Defragmentation | None, str]:
+        """The moves that would let a waiting job start now; where there are none, None and a sentence that says why.
+
+        Raises NotFound, and Conflict for a job that does not wait.
+        """
+        state = self.waiting(word)
+        if self.policy.defragment == "off":
+            return None, "The policy says `defragment: off`."
+        plan = defragmentation_plan(self.ledger, state.job, self.now, taste_of(self.policy))
+        reason = f"No moves let {state.job} start now and cost less than they gain."
+        return plan, "" if plan else reason

@@ -1,0 +1,46 @@
+"""The Unix users that jobs run as, where the daemon is root and told to change into them: never root itself."""
+
+import pwd
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gantree.model.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class UnixUser:
+    """A user of this machine."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+    shell: str
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What a log-in would give him."""
+        return {
+            "HOME": self.home,
+            "USER": self.name,
+            "LOGNAME": self.name,
+            "SHELL": self.shell or "/bin/sh",
+        }
+
+
+RunAs = Callable[[str], UnixUser]
+"""The Unix user that the jobs of a user run as. Raises BadInput where there is none."""
+
+
+def unix_user(user: str, name: str) -> UnixUser:
+    """The Unix user of a name, for a user. Raises BadInput for one that this machine lacks, and for root."""
+    way_out = "name one under `unix` in the access file"
+    if not user:
+        raise BadInput("user: nobody is named, and jobs run as their users here")
+    try:
+        found = pwd.getpwnam(name)
+    except (KeyError, ValueError):
+        raise BadInput(f"user {user}: this machine has no Unix user {name!r}; {way_out}") from None
+    if found.pw_uid == 0:
+        raise BadInput(f"user {user}: no job runs as root; {way_out}")
+    return UnixUser(found.pw_name, found.pw_uid, found.pw_gid, found.pw_dir, found.pw_shell)

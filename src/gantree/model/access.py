@@ -1,0 +1,88 @@
+"""Who may do what: powers, the roles that hold them, and grants, which give a role over a queue and all below it.
+
+Who somebody is, and how he shows it, is not known here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Flag, auto
+
+
+class Power(Flag):
+    """What may be done to the jobs of a queue, his own and others' told apart, and to the site."""
+
+    SEE_OWN = auto()
+    """Look at one's own jobs: state, place, why, when."""
+    READ_OWN = auto()
+    """Read all of one's own jobs: environment, output, records."""
+    CHANGE_OWN = auto()
+    """Cancel one's own jobs, hold them, scale them and so on."""
+    SUBMIT = auto()
+    SEE = auto()
+    READ = auto()
+    CHANGE = auto()
+    SUBMIT_FOR = auto()
+    """Hand in jobs that are somebody else's."""
+    OPERATE = auto()
+    """Change the site: nodes, policy, moves; read metrics and the audit log."""
+
+
+_VIEWER = Power.SEE_OWN | Power.SEE
+_USER = Power.SEE_OWN | Power.READ_OWN | Power.CHANGE_OWN | Power.SUBMIT
+_QUEUE_ADMIN = _VIEWER | _USER | Power.READ | Power.CHANGE | Power.SUBMIT_FOR
+
+POWERS_OF_ROLE: dict[str, Power] = {
+    "viewer": _VIEWER,
+    "user": _USER,
+    "queue_admin": _QUEUE_ADMIN,
+    "operator": _QUEUE_ADMIN | Power.OPERATE,
+}
+ROLES = tuple(POWERS_OF_ROLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Powers over a queue and all that are below it; "" is every queue, and the site."""
+
+    powers: Power
+    queue: str = ""
+
+    def covers(self, queue: str) -> bool:
+        """Whether it speaks of a queue."""
+        return not self.queue or is_within(queue, self.queue)
+
+    def within(self, other: "Grant") -> "Grant | None":
+        """What of this one another grant allows, too; None where that is nothing.
+
+        To operate the site is a power over all queues, so nothing is left of it below one.
+        """
+        if other.covers(self.queue):
+            queue = self.queue
+        elif self.covers(other.queue):
+            queue = other.queue
+        else:
+            return None
+        powers = self.powers & other.powers
+        if queue:
+            powers &= ~Power.OPERATE
+        return Grant(powers, queue) if powers else None
+
+
+def grant_of(role: str, queue: str = "") -> Grant:
+    """The grant of a role, one of ROLES."""
+    return Grant(POWERS_OF_ROLE[role], queue)
+
+
+def scope_of(role: str, queue: str = "") -> Grant:
+    """What a token of a role over a queue leaves of its user's grants; "": all, over that queue."""
+    return Grant(POWERS_OF_ROLE[role or "operator"], queue)
+
+
+def narrowed(grants: Sequence[Grant], scope: Grant) -> tuple[Grant, ...]:
+    """What of grants a scope leaves."""
+    return tuple(found for each in grants if (found := each.within(scope)) is not None)
+
+
+def is_within(queue: str, above: str) -> bool:
+    """Whether a queue is another, or below it."""
+    return f"{queue}/".startswith(f"{above}/")

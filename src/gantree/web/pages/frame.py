@@ -1,0 +1,129 @@
+"""What all pages share: navigation, templates, headers, and what becomes of an error. No page is made here."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.routing import APIRoute
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from gantree import __version__
+from gantree.api.access import Caller
+from gantree.api.permissions import permitted
+from gantree.api.problems import problem_of
+from gantree.model.errors import BadInput, GantreeError, Unauthenticated
+from gantree.web.pages.assets import asset_path
+from gantree.web.pages.wording import WORDS
+
+CONTENT_POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A page in the navigation: its path below the base, and its name."""
+
+    path: str
+    title: str
+
+
+NAVIGATION: Final = (
+    Entry("/", "Overview"),
+    Entry("/queue", "Jobs"),
+    Entry("/cluster", "Cluster"),
+    Entry("/gantt", "Gantt"),
+    Entry("/queues", "Queues"),
+    Entry("/nodes", "Nodes"),
+    Entry("/submit", "Submit"),
+)
+
+
+class PageRoute(APIRoute):
+    """A route whose errors are pages, and whose callers without a session are shown where to log in."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's handler with ours around it."""
+        handle = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Unauthenticated:
+                return _to_log_in(request)
+            except RequestValidationError:
+                return _error_page(request, BadInput("the address has a part that no page knows"))
+            except GantreeError as error:
+                return _error_page(request, error)
+
+        return handled
+
+
+def page_router() -> APIRouter:
+    """A router for pages; each of its routes says by `needs` who may see it, as those of the API do."""
+    return APIRouter(route_class=PageRoute, dependencies=[Depends(permitted)])
+
+
+def render(
+    request: Request, caller: Caller | None, template: str, status: int = 200, **told: object
+) -> Response:
+    """A page; told is what its template is given."""
+    base = base_of(request)
+    html = (
+        environment()
+        .get_template(template)
+        .render(
+            told,
+            base=base,
+            caller=caller,
+            navigation=NAVIGATION,
+            version=__version__,
+            asset=lambda name: base + asset_path(name),
+        )
+    )
+    return HTMLResponse(html, status, {"Content-Security-Policy": CONTENT_POLICY})
+
+
+def base_of(request: Request) -> str:
+    """The prefix that links need: where `gantree up --root-path` says that the daemon is served, else nothing."""
+    return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+def redirect(request: Request, path: str) -> Response:
+    """Go to another page, by its path below the base."""
+    return RedirectResponse(base_of(request) + path, 303)
+
+
+def local_path(path: str) -> str:
+    """A path below the base to go back to, as a browser sent it; "/" for anything that could lead elsewhere."""
+    is_path = path.startswith("/") and not path.startswith(("//", "/\\"))
+    return path if is_path and path.isprintable() and "\\" not in path else "/"
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """Jinja, which escapes all that it writes and does not let a name be wrong silently."""
+    made = Environment(
+        loader=PackageLoader("gantree.web", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals.update(WORDS)
+    return made
+
+
+def _to_log_in(request: Request) -> Response:
+    path = request.scope["path"].removeprefix(base_of(request)) or "/"
+    wanted = f"{path}?{request.url.query}" if request.url.query else path
+    return redirect(request, f"/login?{urlencode({'next': wanted})}")
+
+
+def _error_page(request: Request, error: GantreeError) -> Response:
+    status, problem = problem_of(error)
+    caller = request.scope.get("state", {}).get("caller")
+    return render(request, caller, "error.html", status, problem=problem)

@@ -1,0 +1,117 @@
+"""The page of one job: where it is and why, its place rank by rank, what was decided about it, its output, its price.
+
+What a button does is the API's own route, sent by the browser; here is only what is shown.
+"""
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from gantree.api import views
+from gantree.api.access import Caller, WhoAsks
+from gantree.api.backend import Backend
+from gantree.api.permissions import Need, has, job_for, needs, told_to
+from gantree.api.progress_view import add_progress
+from gantree.api.sight import detail_told_to
+from gantree.api.start_view import when_json
+from gantree.control.reading import Reading
+from gantree.core.alternatives import USD_per_hour_of
+from gantree.core.explain import why
+from gantree.core.ledger import Ledger
+from gantree.core.state import JobState
+from gantree.model.phases import ENDED, HOLDING, Phase
+from gantree.text.objections import OBJECTIONS
+from gantree.topology.prices import LIST_PRICES
+from gantree.web.pages.frame import page_router, render
+from gantree.web.pages.latest import Histories
+from gantree.web.pages.seats import seats_of
+
+Json = dict[str, Any]
+HOUR_S = 3600.0
+
+
+def router(backend: Backend) -> APIRouter:
+    """The route of the page."""
+    routes = page_router()
+    histories = Histories()
+
+    @routes.get("/jobs/{word}", **needs(Need.SEE))
+    async def job(request: Request, word: str, caller: WhoAsks) -> Response:
+        """The page."""
+        told = await backend.read(job_of, word, caller)
+        row = told["row"]
+        controller = backend.controller
+        await asyncio.to_thread(add_progress, [row], controller.cluster, ended=True)
+        rows = await histories.of(controller.journal, row["job"])
+        told["timeline"] = await backend.read(timeline_of, rows, caller)
+        return render(request, caller, "job.html", objections=OBJECTIONS, **told)
+
+    return routes
+
+
+def job_of(reading: Reading, word: str, caller: Caller) -> Json:
+    """All of it that the ledger knows. Raises NotFound."""
+    ledger, now = reading.ledger, reading.now
+    job = job_for(reading, caller, word, Need.SEE)
+    state = ledger.jobs.get(job)
+    told: Json = {
+        "row": detail_told_to(caller, ledger, views.job_detail(ledger, job)),
+        "why": told_to(caller, ledger, views.explanation(why(ledger, job, now))),
+    }
+    if state is None:
+        return {**told, "when": None, "may": {}, "place": None, "use": None, "choices": None}
+    start = when_json(ledger, job, now) if state.phase is Phase.PENDING else None
+    return {
+        **told,
+        "when": told_to(caller, ledger, start),
+        "may": _may(state, caller),
+        "place": seats_of(ledger, state),
+        "use": _use(ledger, state, now),
+        "choices": None if state.phase in ENDED else _choices(ledger),
+    }
+
+
+def timeline_of(reading: Reading, rows: list[Json], caller: Caller) -> list[Json]:
+    """Facts without the names of jobs that the caller may not see."""
+    told: list[Json] = told_to(caller, reading.ledger, rows)
+    return told
+
+
+def _may(state: JobState, caller: Caller) -> Json:
+    """Which buttons make sense now, and to this caller."""
+    whose = state.spec.user, state.spec.queue
+    lives = state.phase not in ENDED and has(caller, Need.CHANGE, *whose)
+    return {
+        "read": has(caller, Need.READ, *whose),
+        "cancel": lives,
+        "hold": lives and state.phase is Phase.PENDING and not state.held,
+        "release": lives and state.held,
+        "suspend": lives and state.phase in HOLDING and not state.held,
+        "priority": lives,
+        "scale": lives and state.spec.elastic is not None,
+    }
+
+
+def _use(ledger: Ledger, state: JobState, now: float) -> Json:
+    """GPU-hours served so far over all attempts, and what these cost at list prices where it is."""
+    served_gpu_s = state.attained_gpu_s
+    if state.phase in HOLDING:
+        served_gpu_s += state.ran_s(now) * state.gpus
+    hours, USD = served_gpu_s / HOUR_S, None
+    if state.placement is not None and ledger.fabric is not None and state.gpus:
+        an_hour = USD_per_hour_of(ledger.fabric, state.placement, LIST_PRICES)
+        USD = None if an_hour is None else hours * an_hour / state.gpus
+    return {"gpu_hours": hours, "cost_USD": USD, "lost_gpu_s": state.gpu_s_lost}
+
+
+def _choices(ledger: Ledger) -> Json:
+    """What a form may offer: the tiers, widest first, the GPU models of the site, and the classes of the policy."""
+    fabric = ledger.fabric
+    models = [] if fabric is None else [each.gpu for each in fabric.cluster.machines.values()]
+    return {
+        "tiers": [] if fabric is None else list(fabric.tiers[1:]),
+        "gpus": sorted({model for model in models if model}),
+        "priorities": list(ledger.policy.priorities),
+    }

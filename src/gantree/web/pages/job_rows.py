@@ -1,0 +1,97 @@
+"""Which jobs the page of jobs shows: one of three lists, filtered, a hundred at a time. Plain values; no HTTP here."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, Literal
+
+from gantree.api.access import Caller
+from gantree.api.job_list import Filter
+from gantree.api.permissions import sees, sees_queue, told_to
+from gantree.api.views import job_row, rejected_row
+from gantree.control.reading import Reading
+from gantree.control.submission import job_of
+from gantree.core.ledger import Ledger
+from gantree.core.state import JobState
+from gantree.web.pages.reasons import Reasons
+
+Json = dict[str, Any]
+Which = Literal["waiting", "running", "ended", "all"]
+PER_PAGE = 100
+REJECTED_SHOWN = 20
+_REASONS = Reasons()
+"""What was answered last in this process, be it the daemon or its reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One page of one list. find is a part of a name or an id, in any case; page counts from 1."""
+
+    which: Which = "waiting"
+    queue: str | None = None
+    user: str | None = None
+    find: str = ""
+    page: int = 1
+
+
+def job_rows(reading: Reading, wanted: Wanted, caller: Caller) -> Json:
+    """Rows of the page with why each job is where it is, how many there are in all, and the sizes of the lists."""
+    ledger = reading.ledger
+    alike = Filter(queue=wanted.queue, user=wanted.user)
+    sought = wanted.find.lower()
+    found = [
+        state
+        for state in _listed(ledger, wanted.which)
+        if (not sought or sought in state.job.lower() or sought in state.spec.name.lower())
+        and alike.admits(state)
+        and sees(caller, state)
+    ]
+    first = (wanted.page - 1) * PER_PAGE
+    shown = found[first : first + PER_PAGE]
+    why = _REASONS.of(ledger, shown, reading.now)
+    rows = [{**job_row(ledger, state), "why": why[state.job]} for state in shown]
+    return {
+        "rows": told_to(caller, ledger, rows),
+        "rejected": _rejected(ledger, wanted) if first == 0 and caller.sees_all else [],
+        "found": len(found),
+        "named": _named(ledger, wanted, found),
+        "first": first + 1 if shown else 0,
+        "pages": max(1, -(-len(found) // PER_PAGE)),
+        "queues": [
+            name
+            for name in dict.fromkeys(ledger.accounts.tree.queue)
+            if name and sees_queue(caller, name)
+        ],
+        "sizes": {
+            "waiting": len(ledger.lines),
+            "running": len(ledger.holding),
+            "ended": len(ledger.ended),
+        },
+    }
+
+
+def _named(ledger: Ledger, wanted: Wanted, found: Sequence[JobState]) -> str | None:
+    """The job that a search means: the one with this id, else the newest of this name."""
+    named = job_of(ledger, wanted.find) if wanted.find else None
+    return named if any(state.job == named for state in found) else None
+
+
+def _listed(ledger: Ledger, which: Which) -> Iterable[JobState]:
+    """Those who wait in order of arrival, those who hold a place likewise; of the rest the latest first."""
+    if which == "running":
+        return sorted(ledger.holding.values(), key=lambda state: state.seq)
+    if which == "ended":
+        return reversed(ledger.ended)
+    if which == "all":
+        return reversed(ledger.jobs.values())
+    standing = chain.from_iterable(ledger.lines[line] for line in ledger.lines)
+    return (ledger.jobs[each.job] for each in sorted(standing, key=lambda each: each.seq))
+
+
+def _rejected(ledger: Ledger, wanted: Wanted) -> list[Json]:
+    """Rows of jobs that were taken and could not be queued, the newest first: among those that ended."""
+    if wanted.which not in ("ended", "all") or wanted.queue or wanted.user:
+        return []
+    sought = wanted.find.lower()
+    found = (item for item in reversed(ledger.rejected.items()) if sought in item[0].lower())
+    return [rejected_row(job, reason) for job, reason in islice(found, REJECTED_SHOWN)]

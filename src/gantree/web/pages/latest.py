@@ -1,0 +1,87 @@
+"""Facts as rows of a timeline: the latest of the whole site, and those of one job. Plain values; no HTTP here.
+
+What was compacted is not there any more. Those of a job are searched for in the journal; what was found is kept for the
+jobs that were looked at last, so that a page which is looked at again and again reads only what is new.
+"""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+from gantree.api.access import Caller
+from gantree.api.permissions import sees
+from gantree.control.reading import Reading
+from gantree.core.ledger import Ledger
+from gantree.journal.contract import Journal, RecordedFact
+from gantree.web.pages.fact_words import job_of_fact, words
+
+Json = dict[str, Any]
+LOOKED_AT = 400
+"""So many of the latest facts are looked at for those that a reader may know of."""
+JOBS_KEPT = 64
+
+
+def latest(reading: Reading, most: int, caller: Caller) -> list[Json]:
+    """The latest facts, newest first, without those on jobs that a caller may not see."""
+    journal = reading.journal
+    last = journal.last_fact()
+    found = journal.facts(max(journal.compacted_to(), last - LOOKED_AT))
+    known = [each for each in found if _is_told(reading.ledger, caller, job_of_fact(each.fact))]
+    return [fact_row(each) for each in reversed(known[-most:])]
+
+
+def _is_told(ledger: Ledger, caller: Caller, job: str | None) -> bool:
+    """What is about no job is told to whoever may see all, and so is what is about one that is not known any more."""
+    if caller.sees_all:
+        return True
+    state = None if job is None else ledger.jobs.get(job)
+    return state is not None and sees(caller, state)
+
+
+def fact_row(recorded: RecordedFact) -> Json:
+    """One row."""
+    fact = recorded.fact
+    return {
+        "seq": recorded.seq,
+        "at": fact.at,
+        "kind": type(fact).__name__,
+        "job": job_of_fact(fact),
+        "sentence": words(fact),
+    }
+
+
+@dataclass(slots=True)
+class _Read:
+    """What was read of one job, up to a seq."""
+
+    to: int = 0
+    rows: list[Json] = field(default_factory=list)
+
+
+class Histories:
+    """The facts of jobs, in order. The journal is read on a thread of its own, so that nothing waits for a search."""
+
+    def __init__(self) -> None:
+        self._of_job: OrderedDict[str, _Read] = OrderedDict()
+        self._reading = asyncio.Lock()
+
+    async def of(self, journal: Journal, job: str) -> list[Json]:
+        """All facts about a job that are there."""
+        async with self._reading:
+            read = self._of_job.setdefault(job, _Read())
+            self._of_job.move_to_end(job)
+            while len(self._of_job) > JOBS_KEPT:
+                self._of_job.popitem(last=False)
+            rows, to = await asyncio.to_thread(_rows, journal, job, read.to)
+            read.rows += rows
+            read.to = to
+            return list(read.rows)
+
+
+def _rows(journal: Journal, job: str, after: int) -> tuple[list[Json], int]:
+    """The rows after a seq, and the seq up to which was looked."""
+    last, first = journal.last_fact(), max(after, journal.compacted_to())
+    if last <= first:
+        return [], after
+    return [fact_row(each) for each in journal.facts_about(job, first, last)], last

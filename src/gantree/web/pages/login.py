@@ -1,0 +1,25 @@
+"""The page to log in at. It sends the token to `POST /v1/session` itself; what becomes of it is not decided here."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from gantree.api.backend import Backend
+from gantree.web.pages.frame import PageRoute, local_path, render
+
+
+def router(backend: Backend) -> APIRouter:
+    """The route of the page."""
+    routes = APIRouter(route_class=PageRoute)
+
+    @routes.get("/login")
+    async def login(
+        request: Request, back: Annotated[str, Query(alias="next", max_length=2000)] = "/"
+    ) -> Response:
+        """Where somebody without a session comes to; back is where to go then."""
+        access = request.app.state.access
+        has_oidc = getattr(access, "oidc", None) is not None
+        return render(request, None, "login.html", back=local_path(back), has_oidc=has_oidc)
+
+    return routes

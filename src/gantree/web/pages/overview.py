@@ -1,0 +1,83 @@
+"""The first page: how much of the site is in use, who waits and for what, and what was decided last."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from gantree.api.access import Caller, WhoAsks
+from gantree.api.backend import Backend
+from gantree.api.permissions import Need, needs, sees_queue, told_to
+from gantree.control.metrics import Seen
+from gantree.control.reading import Reading
+from gantree.web.pages.frame import page_router, render
+from gantree.web.pages.latest import latest
+
+Json = dict[str, Any]
+DECISIONS = 25
+GATE_WORDS = {
+    "LIMIT": "a limit of the queue or of the user",
+    "QUOTA": "the queue's quota",
+    "SHAPE": "no machine is large enough",
+    "ROOM": "too little is free",
+    "CONTIGUITY": "enough is free, but not close enough together",
+    "HARM": "somebody would have to be stopped who may not be",
+    "RESERVATION": "a start that others were told",
+    "other": "other than room: held, after another job, after a failure",
+    "unasked": "not asked yet",
+}
+
+
+def router(backend: Backend) -> APIRouter:
+    """The route of the page."""
+    routes = page_router()
+
+    @routes.get("/", **needs(Need.KNOWN))
+    async def overview(request: Request, caller: WhoAsks) -> Response:
+        """The page."""
+        await backend.ask(lambda controller: controller.look())
+        told = await backend.read(overview_of, caller)
+        seen = _figures(backend.controller.metrics.seen, caller)
+        return render(request, caller, "overview.html", **told, **seen)
+
+    return routes
+
+
+def overview_of(reading: Reading, caller: Caller) -> Json:
+    """What is counted at once; the dearer figures are those that the metrics have."""
+    ledger = reading.ledger
+    site = ledger.fabric
+    return {
+        "site": None if site is None else site.cluster.name,
+        "nodes": 0 if site is None else len(site.nodes),
+        "out_of_use": len(ledger.unusable),
+        "cordoned": len(ledger.site.cordoned),
+        "waiting": len(ledger.lines),
+        "running": len(ledger.holding),
+        "ended": len(ledger.ended),
+        "promised": sum(each.promised for each in ledger.bookings.values()),
+        "decisions": told_to(caller, ledger, latest(reading, DECISIONS, caller)),
+    }
+
+
+def _figures(seen: Seen | None, caller: Caller) -> Json:
+    """GPUs by use, queues, and refusals by gate, as they were when they were looked at last."""
+    if seen is None:
+        return {"gpus": {}, "utilisation": None, "queues": [], "gates": []}
+    figures = seen.figures
+    queues = [
+        {"name": name, "waiting": each.waiting, "running": each.running, "gpus": each.gpus, "oldest_s": each.oldest_s}
+        for name, each in figures.queues.items()
+        if (each.waiting or each.running) and sees_queue(caller, name)
+    ]  # fmt: skip
+    gates = [
+        {"gate": gate, "words": GATE_WORDS.get(gate, gate), "now": now, "ever": seen.refusals.get(gate, 0)}
+        for gate, now in seen.waits.items()
+        if now or seen.refusals.get(gate)
+    ]  # fmt: skip
+    return {
+        "gpus": figures.gpus,
+        "utilisation": figures.utilisation,
+        "queues": queues,
+        "gates": gates,
+    }

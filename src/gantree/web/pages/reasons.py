@@ -1,0 +1,47 @@
+"""Why jobs wait, for a list of many: in the words of `why`, asked once for all that get one answer, and not for long.
+
+To explain one refusal takes milliseconds, and a page shows a hundred jobs. Jobs of one line (one queue, shape, priority
+and span) that wait for nothing but room and quota get one answer, which holds until the next fact.
+"""
+
+import time
+
+from gantree.core.explain import in_short
+from gantree.core.ledger import Ledger
+from gantree.core.state import JobState
+from gantree.core.waiting import eligible
+from gantree.model.phases import Phase
+from gantree.policy.order import Line
+
+ASKING_S = 0.03
+"""About so long one page may go on asking."""
+UNASKED = "Waiting."
+"""What is said of a job where there was no time; the next look goes on from there."""
+
+
+class Reasons:
+    """Remembers the answers of one ledger. For one thread at a time."""
+
+    def __init__(self) -> None:
+        self._ledger: Ledger | None = None
+        self._of_line: dict[Line, tuple[int, str]] = {}
+
+    def of(self, ledger: Ledger, states: list[JobState], now: float) -> dict[str, str]:
+        """A sentence for each job; of those that wait in line an older one where time is up."""
+        if ledger is not self._ledger:
+            self._ledger, self._of_line = ledger, {}
+        until = time.perf_counter() + ASKING_S
+        return {state.job: self._one(ledger, state, now, until) for state in states}
+
+    def _one(self, ledger: Ledger, state: JobState, now: float, until: float) -> str:
+        if state.phase is not Phase.PENDING or not eligible(ledger, state, now):
+            return in_short(ledger, state, now)[0]
+        assert state.line is not None  # it waits
+        known = self._of_line.get(state.line)
+        if known is not None and (known[0] == ledger.applied or time.perf_counter() >= until):
+            return known[1]
+        if time.perf_counter() >= until:
+            return UNASKED
+        sentence = in_short(ledger, state, now)[0]
+        self._of_line[state.line] = ledger.applied, sentence
+        return sentence

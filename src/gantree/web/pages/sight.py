@@ -1,0 +1,14 @@
+"""Whose jobs a caller sees in pictures of the whole cluster; of others it sees that something is taken, not by whom."""
+
+from collections.abc import Callable
+
+from gantree.api.access import Caller
+from gantree.api.permissions import Need, has
+
+MayRead = Callable[[str, str], bool]
+"""Whether a caller may see jobs of a user in a queue."""
+
+
+def sight_of(caller: Caller) -> MayRead:
+    """What a caller may see."""
+    return lambda user, queue: has(caller, Need.SEE, user, queue)

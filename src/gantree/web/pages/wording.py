@@ -1,0 +1,56 @@
+"""Values in the words of a page: moments, durations, counts. All that makes HTML here escapes what it was given."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from markupsafe import Markup
+
+DASH = "\N{EN DASH}"
+
+
+def moment(at: float | None) -> str | Markup:
+    """A time in seconds since 1970; the browser writes it in its own zone, and how long ago that is."""
+    if at is None:
+        return DASH
+    clock = datetime.fromtimestamp(at, UTC)
+    return Markup('<time datetime="{}">{}</time>').format(
+        f"{clock:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z", f"{clock:%Y-%m-%d %H:%M:%S} UTC"
+    )
+
+
+def span(seconds: float | None) -> str:
+    """A duration: "45 s", "12 min", "3 h 5 min", "2 d 4 h"."""
+    if seconds is None:
+        return DASH
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def number(value: float | None) -> str:
+    """A count or an amount, with thousands apart; three digits of what is not whole."""
+    if value is None:
+        return DASH
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3g}"
+
+
+def percent(part: float | None) -> str:
+    """A part of one."""
+    return DASH if part is None else f"{100 * part:.0f} %"
+
+
+WORDS: Mapping[str, Callable[..., Any]] = {
+    "moment": moment,
+    "span": span,
+    "number": number,
+    "percent": percent,
+}
+"""What templates may call."""

@@ -1,0 +1,160 @@
+"""Who may attach: a WebSocket passes no dependency of other routes, so the table of roles is asked once more here."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gantree.api.access import Door
+from gantree.api.rates import Rates
+from gantree.api.routes.attach import MOST_OF_A_CALLER, Seats
+from gantree.model.errors import TooOften
+from gantree.policy.rules import Policy
+from gantree.testing.builders import cluster, job
+from gantree.testing.front import Front
+
+ACCESS = """
+users:
+  alice: {grants: {role: user, queue: research}}
+  bob: {grants: {role: user, queue: research}}
+  vera: {grants: {role: viewer, queue: research}}
+  quinn: {grants: {role: queue_admin, queue: research}}
+  adam: {grants: {role: queue_admin, queue: vision}}
+  otto: {grants: {role: operator}}
+  nils: {}
+"""
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    with Front(
+        tmp_path_factory.mktemp("front"), ACCESS, cluster(leaves=1, nodes=1), Policy()
+    ) as front:
+        hers = replace(job("hers", gpus=8), queue="research", user="alice")
+        front.on_thread(lambda controller: controller.submit([hers], "/", {}))
+        yield front
+
+
+def attach(
+    front: Front, headers: Mapping[str, str], word: str = "hers", wish: object = None
+) -> tuple[int, str]:
+    """The status of a refusal, or the code and the reason of the close."""
+    scope: dict[str, Any] = {
+        "type": "websocket",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "path": f"/v1/jobs/{word}/attach",
+        "raw_path": b"",
+        "query_string": b"",
+        "root_path": "",
+        "scheme": "ws",
+        "headers": [
+            (k.encode(), v.encode()) for k, v in {"host": "gantree.test", **headers}.items()
+        ],
+        "client": ("127.0.0.1", 1),
+        "server": ("gantree.test", 80),
+        "subprotocols": [],
+        "extensions": {"websocket.http.response": {}},
+        "state": {"door": Door("tcp")},
+    }
+    text = json.dumps({} if wish is None else wish)
+    unread = [{"type": "websocket.connect"}, {"type": "websocket.receive", "text": text}]
+    came: list[Any] = []
+
+    async def receive() -> Any:
+        if unread:
+            return unread.pop(0)
+        return await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        came.append(message)
+
+    async def asked() -> None:
+        async with asyncio.timeout(10):
+            await front.app(scope, receive, send)
+
+    front._runner.run(asked())
+    if came[0]["type"] == "websocket.accept":
+        return came[-1]["code"], came[-1]["reason"]
+    return came[0]["status"], json.loads(came[1]["body"])["detail"]
+
+
+def shows(front: Front, user: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {front.token(user)}"}
+
+
+@pytest.mark.parametrize(
+    ("user", "status"),
+    [("nils", 403), ("adam", 404), ("bob", 404), ("vera", 403), ("alice", 4000), ("quinn", 4000), ("otto", 4000)],
+)  # fmt: skip
+def test_owner_queue_admin_and_operator_may_attach_and_nobody_else(
+    front: Front, user: str, status: int
+) -> None:
+    told, reason = attach(front, shows(front, user))
+    assert told == status
+    if status == 4000:  # the job is placed, and nothing starts it here
+        assert reason == "Conflict: hers is starting: only what runs can be attached to"
+
+
+def test_without_a_token_nobody_attaches(front: Front) -> None:
+    assert attach(front, {})[0] == 401
+    assert attach(front, {"authorization": "Bearer nonsense"})[0] == 401
+
+
+def test_a_cookie_counts_only_from_the_daemons_own_pages(front: Front) -> None:
+    cookie = {"cookie": f"gantree_session={front.token('alice')}"}
+    assert attach(front, cookie)[0] == 403
+    assert attach(front, {**cookie, "origin": "http://evil.test"})[0] == 403
+    assert attach(front, {**cookie, "origin": "http://gantree.test"})[0] == 4000
+
+
+def test_whoever_asks_too_often_is_refused(front: Front) -> None:
+    access, alice = front.app.state.access, shows(front, "alice")
+    front.app.state.access = replace(access, rates=Rates(0.001, 1))
+    try:
+        assert [attach(front, alice)[0] for _ in range(2)] == [4000, 429]
+    finally:
+        front.app.state.access = access
+
+
+def test_refusals_are_in_the_audit_log(front: Front) -> None:
+    attach(front, shows(front, "vera"))
+    rows = front._runner.run(front.audit.read(None, "vera", 0, 100))
+    assert (rows[-1].route, rows[-1].status) == ("ATTACH /v1/jobs/{word}/attach", 403)
+    assert rows[-1].what == "word hers"
+
+
+@pytest.mark.parametrize(
+    ("wish", "says"),
+    [
+        ({"rank": -1}, "rank"),
+        ({"command": ["a\0b"]}, "NUL"),
+        ({"command": [""]}, "no program"),
+        ({"port": 0}, "port"),
+        ({"terminal": {"rows": 0, "columns": 1}}, "terminal.rows"),
+        ({"terminal": {"rows": 1, "columns": 1, "term": "x;y"}}, "terminal.term"),
+        ({"shell": True}, "shell"),
+        ([1], "the wish"),
+    ],
+)
+def test_what_cannot_be_wished_is_refused(front: Front, wish: object, says: str) -> None:
+    code, reason = attach(front, shows(front, "alice"), wish=wish)
+    assert code == 4000
+    assert reason.startswith("BadInput: ") and says in reason
+
+
+def test_a_caller_has_only_so_many_at_once() -> None:
+    seats, held = Seats(), []
+    for _ in range(MOST_OF_A_CALLER):
+        seat = seats.taken_by("ann")
+        seat.__enter__()
+        held.append(seat)
+    with pytest.raises(TooOften, match="ann has 32 open"), seats.taken_by("ann"):
+        pass
+    with seats.taken_by("bob"):
+        held.pop().__exit__(None, None, None)
+    with seats.taken_by("ann"):
+        assert seats.taken == {"ann": MOST_OF_A_CALLER}

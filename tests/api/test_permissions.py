@@ -1,0 +1,304 @@
+"""Who may do what: every route, asked by every role, about jobs that are one's own, of one's queue, and others'."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gantree.api.permissions import ANOTHER, KEY, Need
+from gantree.model.access import grant_of, narrowed
+from gantree.model.jobs import Job
+from gantree.policy.rules import Policy
+from gantree.testing.builders import cluster, job
+from gantree.testing.front import Front
+
+ACCESS = """
+users:
+  alice: {grants: {role: user, queue: research}}
+  bob: {grants: {role: user, queue: research}}
+  eve: {grants: {role: user, queue: vision}}
+  vera: {grants: {role: viewer, queue: research}}
+  wolf: {grants: {role: viewer}}
+  quinn: {grants: {role: queue_admin, queue: research}}
+  otto: {grants: {role: operator}}
+  nils: {}
+"""
+ASKERS = ("", "nils", "eve", "bob", "vera", "alice", "wolf", "quinn", "otto", "daemon")
+"""Nobody, nobody with a role, a user of another queue, a user of the queue, and so on; alice has handed the job in."""
+FREE, WHO, MAY_NOT, NO_JOB = "ok", "401", "403", "404"
+TABLE: dict[Need, dict[str, str]] = {
+    Need.OPEN: dict.fromkeys(ASKERS, FREE),
+    Need.KNOWN: {"": WHO, "nils": MAY_NOT},
+    Need.SUBMIT: {"": WHO, "nils": MAY_NOT, "vera": MAY_NOT, "wolf": MAY_NOT, "eve": MAY_NOT},
+    Need.SEE: {"": WHO, "nils": MAY_NOT, "eve": NO_JOB, "bob": NO_JOB},
+    Need.READ: {
+        "": WHO, "nils": MAY_NOT, "eve": NO_JOB, "bob": NO_JOB, "vera": MAY_NOT, "wolf": MAY_NOT,
+    },
+    Need.CHANGE: {
+        "": WHO, "nils": MAY_NOT, "eve": NO_JOB, "bob": NO_JOB, "vera": MAY_NOT, "wolf": MAY_NOT,
+    },
+    Need.SEE_ALL: {"": WHO} | dict.fromkeys(("nils", "eve", "bob", "vera", "alice", "quinn"), MAY_NOT),
+    Need.OPERATE: {"": WHO}
+    | dict.fromkeys(("nils", "eve", "bob", "vera", "alice", "wolf", "quinn"), MAY_NOT),
+}  # fmt: skip
+"""What each is answered for each need; who is not named may."""
+JOB = {
+    "name": "new",
+    "queue": "research",
+    "hold": True,
+    "gang": [{"role": "w", "members": 1, "each": {"gpus": 1}, "run": ["true"], "env": {"K": "v1"}}],
+}
+BODIES: dict[str, Any] = {
+    "POST /v1/jobs": {"jobs": [JOB]},
+    "POST /v1/jobs/check": {"jobs": [JOB]},
+    "POST /v1/jobs/{word}/scale": {"members": 1},
+    "POST /v1/jobs/{word}/priority": {"priority": 1},
+    "POST /v1/jobs/{word}/what-if": {},
+    "POST /v1/jobs/{word}/rerun": {},
+    "POST /v1/nodes/{node}/labels": {"labels": {"a": "b"}},
+    "POST /v1/policy": {"text": "preset: fair\n"},
+    "POST /v1/policy/what-if": {"text": "preset: fair\n"},
+    "POST /v1/policy/rollback": {"version": 1},
+    "POST /v1/session": {"token": "gantree_nobody"},
+    "POST /v1/tokens": {"user": "nils"},
+}
+RERUN = "POST /v1/jobs/{word}/rerun"
+FILL = {"word": "hers", "node": "n0", "number": "1", "token": "none", "job": "hers"}
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    place = tmp_path_factory.mktemp("front")
+    with Front(place, ACCESS, cluster(leaves=1, nodes=1), Policy()) as front:
+        hers = replace(job("hers", gpus=8), queue="research", user="alice")
+        role = replace(hers.roles[0], env=(("K", "v1"),), run=("run", "--api-key=abcdefghijk"))
+        behind = replace(job("behind", gpus=8), queue="research", user="bob")
+        front.on_thread(
+            lambda controller: controller.submit([replace(hers, roles=(role,))], "/", {})
+        )
+        front.on_thread(lambda controller: controller.submit([behind], "/", {}))
+        yield front
+
+
+def hand_in(front: Front, job: Job) -> None:
+    front.on_thread(lambda controller: controller.submit([job], "/", {}))
+
+
+def operations(front: Front) -> dict[str, Need | None]:
+    """Every route by method and path, with what it says that it needs."""
+    return {
+        f"{method.upper()} {path}": Need(operation[KEY]) if KEY in operation else None
+        for path, of_path in front.app.openapi()["paths"].items()
+        for method, operation in of_path.items()
+    }
+
+
+def test_every_route_says_what_it_needs(front: Front) -> None:
+    found = operations(front)
+    assert [route for route, need in found.items() if need is None] == []
+    assert len(found) > 40
+
+
+def test_a_route_that_says_nothing_is_answered_to_nobody(front: Front) -> None:
+    route = next(
+        route
+        for included in front.app.router.routes
+        for route in getattr(getattr(included, "original_router", None), "routes", ())
+        if route.path == "/v1/health"
+    )
+    stated, route.openapi_extra = route.openapi_extra, None
+    try:
+        assert front.ask("daemon", "GET", "/v1/health").status == 403
+    finally:
+        route.openapi_extra = stated
+    assert front.ask("daemon", "GET", "/v1/health").status == 200
+
+
+def expected(route: str, need: Need, asker: str) -> str:
+    """A rerun reads what ran before it hands it in; whoever looks at a token that is not there is told so."""
+    if route == RERUN and asker in ("bob", "eve"):
+        return NO_JOB
+    if route == "POST /v1/tokens" and asker not in ("", "nils", "otto", "daemon"):
+        return MAY_NOT
+    return TABLE[need].get(asker, FREE)
+
+
+def came(status: int, text: str) -> str:
+    if status == 404 and "there is no job hers" not in text:
+        return FREE  # no such policy, token, attempt: the caller was let through
+    return str(status) if status in (401, 403, 404) else FREE
+
+
+def test_every_role_is_answered_as_the_table_has_it_on_every_route(front: Front) -> None:
+    wrong = []
+    for route, need in operations(front).items():
+        assert need is not None
+        method, path = route.split(" ")
+        for asker in ASKERS:
+            body = BODIES.get(route, {} if method == "POST" and need is Need.OPERATE else None)
+            told = front.ask(asker, method, path.format_map(FILL), body, parts=0)
+            found, wanted = came(told.status, told.text), expected(route, need, asker)
+            if route == "POST /v1/session":
+                assert told.status == 401
+            elif found != wanted:
+                wrong.append(f"{route} asked by {asker or 'nobody'}: {found}, not {wanted}: {told}")
+    assert wrong == []
+
+
+def test_a_list_shows_each_what_he_may_see(front: Front) -> None:
+    shown = {
+        asker: {row["job"] for row in front.ask(asker, "GET", "/v1/jobs").json["jobs"]}
+        for asker in ("eve", "alice", "bob", "vera", "quinn", "otto")
+    }
+    assert shown["eve"] == set()
+    assert "hers" in shown["alice"] and "behind" not in shown["alice"]
+    assert "behind" in shown["bob"] and "hers" not in shown["bob"]
+    assert {"hers", "behind"} <= shown["vera"] == shown["quinn"] == shown["otto"]
+
+
+def test_who_may_look_and_not_read_is_told_no_value_of_a_variable(front: Front) -> None:
+    read = front.ask("alice", "GET", "/v1/jobs/hers").json["spec"]["roles"][0]
+    seen = front.ask("vera", "GET", "/v1/jobs/hers").json["spec"]["roles"][0]
+    assert read["env"] == [["K", "v1"]]
+    assert seen["env"] == [["K", "(redacted)"]]
+    assert seen["run"] == ["run", "--api-key=(redacted)"]
+    facts = front.ask("vera", "GET", "/v1/facts").text
+    assert '"hers"' in facts and "v1" not in facts.replace("/v1", "")
+
+
+def test_jobs_of_others_have_no_name_in_what_one_is_told(front: Front) -> None:
+    for name, queue, user in (
+        ("block", "research", "alice"),
+        ("next", "research", "bob"),
+        ("waits", "vision", "eve"),
+    ):
+        new = replace(job(name, gpus=8), queue=queue, user=user)
+        hand_in(front, new)
+    assert front.controller.ledger.holding
+    for url in ("/v1/jobs/waits", "/v1/jobs/waits/why", "/v1/jobs/waits/when", "/v1/cluster", "/v1/nodes",
+                "/v1/nodes/n0", "/v1/facts", "/v1/jobs", "/v1/queues"):  # fmt: skip
+        told = front.ask("eve", "GET", url)
+        assert told.status == 200, url
+        named = [
+            name
+            for name in ("hers", "behind", "block", "next-", "alice", "bob")
+            if f'"{name}' in told.text or f" {name}" in told.text
+        ]
+        assert named == [], (url, told.text)
+    why = front.ask("eve", "GET", "/v1/jobs/waits/why").json
+    assert why["job"] == "waits" and not {"block", "next"} & {*why["ahead"]}
+    assert ANOTHER in front.ask("eve", "GET", "/v1/cluster").json["held"]
+    assert "hers" in front.ask("vera", "GET", "/v1/cluster").json["held"]
+    events = front.ask("eve", "GET", "/v1/events", headers={"Last-Event-ID": "0"}, parts=1).text
+    assert "waits" in events and "hers" not in events
+
+
+def test_a_name_means_the_newest_job_that_one_may_see(front: Front) -> None:
+    for user in ("alice", "bob"):
+        same = replace(job("same"), queue="research", user=user, held=True)
+        hand_in(front, same)
+    assert front.ask("alice", "GET", "/v1/jobs/same").json["job"] == "same"
+    assert front.ask("bob", "GET", "/v1/jobs/same").json["job"] == "same-2"
+    assert front.ask("bob", "GET", "/v1/jobs/same-2").json["user"] == "bob"
+
+
+def test_nobody_hands_in_jobs_in_the_name_of_another(front: Front) -> None:
+    def handed_in(asker: str, **body: Any) -> Any:
+        return front.ask(asker, "POST", "/v1/jobs", {"jobs": [JOB], **body})
+
+    def user_of(asker: str, **body: Any) -> Any:
+        told = handed_in(asker, **body)
+        assert told.status == 201, told
+        return front.ask("otto", "GET", f"/v1/jobs/{told.json['jobs'][0]['job']}").json["user"]
+
+    assert (
+        user_of("alice")
+        == user_of("alice", login="bob")
+        == user_of("alice", user="alice")
+        == "alice"
+    )
+    assert handed_in("alice", user="bob").status == 403
+    assert handed_in("alice", jobs=[{**JOB, "user": "bob"}]).status == 403
+    assert handed_in("alice", overrides={"queue": "vision"}).status == 403
+    assert user_of("quinn", user="bob") == user_of("quinn", jobs=[{**JOB, "user": "bob"}]) == "bob"
+    assert handed_in("quinn", user="eve", jobs=[{**JOB, "queue": "vision"}]).status == 403
+    assert user_of("daemon", login="root") == "root"
+
+
+def test_a_job_may_come_after_those_that_one_may_see(front: Front) -> None:
+    after = {"jobs": [{**JOB, "name": "later", "after": ["behind"]}]}
+    refused = front.ask("alice", "POST", "/v1/jobs/check", after)
+    assert refused.status == 422 and refused.json["detail"].endswith("there is no job behind")
+    assert front.ask("bob", "POST", "/v1/jobs/check", after).status == 200
+
+
+def test_a_token_allows_no_more_than_its_user_and_itself(front: Front) -> None:
+    viewer, nlp = front.token("otto", "viewer"), front.token("otto", "", "vision")
+    assert front.ask("", "GET", "/v1/jobs/hers", token=viewer).status == 200
+    assert front.ask("", "POST", "/v1/jobs/hers/hold", token=viewer).status == 403
+    assert front.ask("", "GET", "/v1/jobs/hers", token=nlp).status == 404
+    assert front.ask("", "POST", "/v1/nodes/n0/cordon", {}, token=nlp).status == 403
+    wide = front.token("eve", "operator")
+    assert front.ask("", "GET", "/v1/metrics".replace("/v1", ""), token=wide).status == 403
+    own = front.token("bob", "viewer")  # a viewer sees all; bob does not
+    assert front.ask("", "GET", "/v1/jobs/behind", token=own).status == 200
+    assert front.ask("", "GET", "/v1/jobs/hers", token=own).status == 404
+    assert front.ask("", "GET", "/v1/jobs/behind/logs", token=own).status == 403
+    made = front.ask("", "POST", "/v1/tokens", {"role": "user"}, token=own)
+    assert (made.status, "more than" in made.json["detail"]) == (403, True)
+    assert front.ask("", "POST", "/v1/tokens", {"role": "viewer"}, token=own).status == 201
+
+
+def test_to_operate_is_a_power_over_the_whole_site() -> None:
+    scope = grant_of("operator", "research")
+    assert narrowed((grant_of("operator"),), scope) == (grant_of("queue_admin", "research"),)
+    assert narrowed((grant_of("user", "vision"),), scope) == ()
+    assert (
+        narrowed((grant_of("user", "research"),), grant_of("viewer", "research/nlp"))[0].queue
+        == "research/nlp"
+    )
+
+
+def test_tokens_are_listed_without_secrets_and_revoked_at_once(front: Front) -> None:
+    made = front.ask("bob", "POST", "/v1/tokens", {"expires_s": 60}).json
+    assert made["token"].startswith("gantree_") and made["user"] == "bob"
+    listed = front.ask("bob", "GET", "/v1/tokens")
+    assert made["token"] not in listed.text and made["id"] in listed.text
+    assert {row["user"] for row in listed.json["tokens"]} == {"bob"}
+    assert front.ask("eve", "DELETE", f"/v1/tokens/{made['id']}").status == 404
+    assert front.ask("", "GET", "/v1/session", token=made["token"]).json["user"] == "bob"
+    assert front.ask("bob", "DELETE", f"/v1/tokens/{made['id']}").status == 200
+    assert front.ask("", "GET", "/v1/session", token=made["token"]).status == 401
+    assert json.dumps(made["token"]) not in front.ask("otto", "GET", "/v1/audit").text
+
+
+def test_an_access_file_is_read_again_and_a_bad_one_changes_nothing(front: Front) -> None:
+    before = front.access_file.read_text()
+    try:
+        front.access_file.write_text("users: {eve: {grants: {role: operatr}}}")
+        front.file.look()
+        assert front.ask("eve", "POST", "/v1/nodes/n0/uncordon").status == 403
+        front.access_file.write_text("users: {eve: {grants: {role: operator}}}")
+        front.file.look()
+        assert front.ask("eve", "POST", "/v1/nodes/n0/uncordon").status in (202, 409)
+        assert front.ask("alice", "GET", "/v1/jobs").status == 403
+    finally:
+        front.access_file.write_text(before)
+        front.file.look()
+
+
+def test_a_peer_of_the_socket_is_whom_the_file_knows_by_his_unix_name(front: Front) -> None:
+    before = front.access_file.read_text()
+    try:
+        front.access_file.write_text(before + "unix: {alice: nobody, nobody: daemon}\n")
+        front.file.look()
+        assert front.ask("", "GET", "/v1/session", uid=65534).json["user"] == "alice"
+        front.access_file.write_text(before + "unix: {alice: nobody, bob: nobody}\n")
+        front.file.look()
+        assert front.ask("", "GET", "/v1/session", uid=65534).status == 401
+        assert front.ask("", "GET", "/v1/session", uid=0).json["operator"] is True
+    finally:
+        front.access_file.write_text(before)
+        front.file.look()

@@ -1,0 +1,220 @@
+"""Log-in: tokens of an OIDC provider, its code flow, sessions of browsers, what other sites make a browser send."""
+
+import re
+import time
+from collections.abc import Iterator
+from urllib.parse import parse_qs, urlsplit
+from urllib.request import HTTPErrorProcessor, build_opener
+
+import jwt
+import pytest
+
+from gantree.api import oidc
+from gantree.policy.rules import Policy
+from gantree.testing.builders import cluster
+from gantree.testing.front import DAEMON_TOKEN, Front, Told
+from gantree.testing.oidc_provider import CLIENT, Provider
+
+SITE = "http://gantree.test"
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Provider]:
+    with Provider() as provider:
+        yield provider
+
+
+@pytest.fixture(scope="module")
+def front(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    access = f"""
+users: {{bob: {{grants: {{role: user}}}}, nils: {{}}}}
+groups: {{ml: {{grants: {{role: user, queue: research}}}}}}
+oidc: {{issuer: "{provider.issuer}", audience: gantree, client_id: {CLIENT}}}
+"""
+    with Front(tmp_path_factory.mktemp("front"), access, cluster(), Policy()) as front:
+        yield front
+
+
+def asks(front: Front, token: str) -> Told:
+    return front.ask("", "GET", "/v1/session", token=token)
+
+
+def test_a_token_of_the_provider_says_who_and_which_groups(
+    front: Front, provider: Provider
+) -> None:
+    told = asks(front, provider.token()).json
+    assert (told["user"], told["grants"]) == ("alice", [{"role": "user", "queue": "research"}])
+    assert asks(front, provider.token(groups="other")).status == 403
+    before = dict(provider.asked)
+    assert asks(front, provider.token()).status == 200
+    assert provider.asked == before  # keys are kept
+
+
+def test_a_token_that_is_not_for_us_or_not_good_any_more_is_nobody_s(
+    front: Front, provider: Provider
+) -> None:
+    past, forged = time.time() - 600, Provider()
+    forged.rotate("k1")
+    bad = {
+        "audience": provider.token(audience="other"),
+        "issuer": provider.token(iss="https://evil.example"),
+        "expired": provider.token(exp=past),
+        "no expiry": provider.token(exp=None),
+        "no user": provider.token(preferred_username=None),
+        "odd user": provider.token(preferred_username="a\nb"),
+        "signature": forged.token(iss=provider.issuer),
+        "none": jwt.encode({"iss": provider.issuer, "aud": "gantree", "exp": time.time() + 60}, "", "none"),
+        "shared secret": jwt.encode(
+            {"iss": provider.issuer}, "shared-secret-of-thirty-two-bytes", "HS256", {"kid": "k1"}
+        ),
+        "no token": "a.b.c",
+        "long": "a." * 20_000,
+    }  # fmt: skip
+    answered = {what: asks(front, token).status for what, token in bad.items()}
+    assert answered == dict.fromkeys(bad, 401)
+    forged._server.server_close()
+
+
+def test_a_new_key_is_fetched_and_an_old_one_forgotten(
+    front: Front, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = provider.token()
+    provider.rotate("k2")
+    assert asks(front, provider.token()).status == 401  # asked a moment ago
+    monkeypatch.setattr(oidc, "ASK_AGAIN_S", 0.0)
+    assert asks(front, provider.token()).status == 200
+    assert asks(front, old).status == 401
+
+
+def cookie_of(told: Told) -> str:
+    """What a browser sends back of the cookies that it was told to set."""
+    pairs = (line.partition(";")[0] for line in told.headers.get("set-cookie", "").split("\n"))
+    return "; ".join(pair for pair in pairs if not pair.endswith(('=""', "=")))
+
+
+def entered(front: Front, token: str) -> str:
+    told = front.ask("", "POST", "/v1/session", {"token": token}, headers={"origin": SITE})
+    assert told.status == 201, told
+    return cookie_of(told)
+
+
+def by_cookie(
+    front: Front, cookie: str, method: str = "GET", url: str = "/v1/session", origin: str = ""
+) -> Told:
+    headers = {"cookie": cookie} | ({"origin": origin} if origin else {})
+    return front.ask("", method, url, headers=headers)
+
+
+def test_a_session_is_a_cookie_that_scripts_and_other_sites_cannot_use(front: Front) -> None:
+    told = front.ask(
+        "", "POST", "/v1/session", {"token": front.token("bob")}, headers={"origin": SITE}
+    )
+    flags = told.headers["set-cookie"].lower()
+    assert "httponly" in flags and "samesite=strict" in flags and "path=/" in flags
+    cookie = cookie_of(told)
+    assert by_cookie(front, cookie).json["user"] == "bob"
+    refused = front.ask(
+        "", "POST", "/v1/session", {"token": "x"}, headers={"origin": "http://evil"}
+    )
+    assert refused.status == 403
+    for origin in (
+        "",
+        "null",
+        "http://evil.test",
+        "http://gantree.test.evil",
+        "http://gantree.test:81",
+    ):
+        assert by_cookie(front, cookie, "POST", "/v1/jobs/none/cancel", origin).status == 403
+    assert by_cookie(front, cookie, "POST", "/v1/jobs/none/cancel", SITE).status == 404
+
+
+def test_a_session_ends_when_it_is_left_and_when_its_token_is_revoked(front: Front) -> None:
+    cookie = entered(front, front.token("bob"))
+    assert by_cookie(front, cookie, "DELETE", origin=SITE).status == 200
+    assert by_cookie(front, cookie).status == 401
+    made = front.ask("bob", "POST", "/v1/tokens", {}).json
+    cookie = entered(front, made["token"])
+    assert front.ask("bob", "DELETE", f"/v1/tokens/{made['id']}").status == 200
+    assert by_cookie(front, cookie).status == 401
+
+
+def test_a_session_allows_what_its_token_does(front: Front, provider: Provider) -> None:
+    narrow = by_cookie(front, entered(front, front.token("bob", "viewer", "vision"))).json
+    assert narrow["grants"] == [{"role": "custom", "queue": "vision"}]
+    assert by_cookie(front, entered(front, DAEMON_TOKEN)).json["operator"] is True
+    assert by_cookie(front, entered(front, provider.token())).json["user"] == "alice"
+    assert front.ask("", "POST", "/v1/session", {"token": front.token("nils")}).status == 403
+
+
+class _Stay(HTTPErrorProcessor):
+    def http_response(self, request: object, response: object) -> object:
+        return response
+
+
+def sent_back(where: str) -> str:
+    """What the provider sends a browser back to, as a path of ours."""
+    answer = build_opener(_Stay).open(where)
+    parts = urlsplit(answer.headers["Location"])
+    return f"{parts.path}?{parts.query}"
+
+
+def begun(front: Front, path: str = "/jobs?a=b") -> tuple[str, str]:
+    told = front.ask(
+        "", "GET", f"/v1/session/oidc?next={path.replace('?', '%3F').replace('=', '%3D')}"
+    )
+    assert told.status == 303, told
+    return told.headers["location"], cookie_of(told)
+
+
+def test_a_browser_logs_in_at_the_provider(front: Front) -> None:
+    where, kept = begun(front)
+    query = parse_qs(urlsplit(where).query)
+    assert query["code_challenge_method"] == ["S256"] and query["redirect_uri"] == [
+        f"{SITE}/v1/session/oidc/callback"
+    ]
+    back = sent_back(where)
+    assert front.ask("", "GET", back).status == 401  # another browser
+    told = front.ask("", "GET", back, headers={"cookie": kept})
+    assert (told.status, told.headers["location"]) == (303, "/jobs?a=b")
+    session = re.search(r"gantree_session=[^;]+", told.headers["set-cookie"])
+    assert session is not None and "samesite=lax" in told.headers["set-cookie"].lower()
+    assert by_cookie(front, session[0]).json["user"] == "alice"
+    assert front.ask("", "GET", back, headers={"cookie": kept}).status == 401  # a code is good once
+
+
+@pytest.mark.parametrize(
+    "path", ["//evil.example", "/\\evil.example", "https://evil.example", "evil"]
+)
+def test_a_log_in_leads_to_no_other_site(front: Front, path: str) -> None:
+    where, kept = begun(front, path)
+    assert (
+        front.ask("", "GET", sent_back(where), headers={"cookie": kept}).headers["location"] == "/"
+    )
+
+
+def test_a_log_in_of_another_state_or_nonce_is_refused(front: Front, provider: Provider) -> None:
+    where, kept = begun(front)
+    back = sent_back(where)
+    assert front.ask("", "GET", back + "x", headers={"cookie": kept}).status == 401
+    where, kept = begun(front)
+    provider.nonce = "another"
+    try:
+        assert front.ask("", "GET", sent_back(where), headers={"cookie": kept}).status == 401
+    finally:
+        provider.nonce = None
+
+
+def test_a_provider_that_does_not_answer_holds_up_nobody_else(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = front.access_file.read_text()
+    try:
+        front.access_file.write_text(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:9", text))
+        front.file.look()
+        assert asks(front, "a.b.c").status == 401
+        with Provider() as elsewhere:
+            assert asks(front, elsewhere.token()).status == 503
+        assert front.ask("bob", "GET", "/v1/session").status == 200
+    finally:
+        front.access_file.write_text(text)
+        front.file.look()

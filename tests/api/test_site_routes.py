@@ -1,0 +1,102 @@
+"""Routes of the site, and of waiting, asked in one process: facts, readiness, nodes."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from gantree.api import readiness, views
+from gantree.api.backend import Backend
+from gantree.api.node_view import node_row, node_rows
+from gantree.api.readiness import Readiness
+from gantree.control.controller import Controller
+from gantree.model.errors import NotFound, Unreachable
+from gantree.policy.rules import Policy
+from gantree.testing.builders import cluster, job
+from gantree.testing.front import Front
+
+ACCESS = "users: {otto: {grants: {role: operator}}}"
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    """Two nodes: one drained under a job that nobody may stop, and one with a job that waits for nothing."""
+    place = tmp_path_factory.mktemp("front")
+    with Front(place, ACCESS, cluster(leaves=1, nodes=2), Policy()) as front:
+        stays = replace(job("stays", gpus=8), preemptible=False)
+        front.on_thread(lambda controller: controller.submit([stays, job("goes")], "/", {}))
+        front.on_thread(lambda controller: controller.nodes.drain("n0"))
+        yield front
+
+
+def test_facts_that_were_compacted_are_said_before_anything_is_sent(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front.controller.journal, "compacted_to", lambda: 2)
+    told = front.ask("otto", "GET", "/v1/facts")
+    assert (told.status, "ask for those after 2" in told.text) == (409, True)
+    assert front.ask("otto", "GET", "/v1/facts?after=2").status == 200
+
+
+def test_one_node_is_told_as_in_the_list_with_who_stays_on_it(front: Front) -> None:
+    def asked(controller: Controller) -> None:
+        rows = node_rows(controller.ledger)
+        assert [node_row(controller.ledger, row["node"]) for row in rows] == rows
+        waits_for = {row["node"]: row["waits_for"] for row in rows}
+        assert waits_for == {"n0": ["stays"], "n1": []}
+        with pytest.raises(NotFound):
+            node_row(controller.ledger, "n7")
+
+    front.on_thread(asked)
+
+
+def test_who_waits_for_a_job_does_not_have_it_told_at_every_change(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    detail = views.job_detail
+
+    def counted(ledger: Any, job: str) -> dict[str, Any]:
+        told.append(job)
+        return detail(ledger, job)
+
+    monkeypatch.setattr(views, "job_detail", counted)
+    waited_s: list[float] = []
+
+    async def wait(ticket: object, patience_s: float) -> bool:
+        waited_s.append(patience_s)
+        await asyncio.sleep(0.1)
+        return True
+
+    monkeypatch.setattr("gantree.api.routes.jobs.wait_until_set", wait)
+    answer = front.ask("otto", "GET", "/v1/jobs/stays?wait_s=0.5")
+    assert (answer.status, answer.json["job"]) == (200, "stays")
+    assert len(waited_s) > 2 and told == ["stays"]
+
+
+def test_an_answer_that_came_after_its_asker_had_left_is_not_given_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(readiness, "ANSWER_WITHIN_S", 0.01)
+    gate = asyncio.Event()
+    asked: list[object] = []
+
+    async def ask(question: object) -> dict[str, object]:
+        asked.append(question)
+        await gate.wait()
+        return {"asked": len(asked)}
+
+    async def scene() -> None:
+        backend = SimpleNamespace(loop=SimpleNamespace(stopping=False), ask=ask)
+        ready = Readiness(cast("Backend", backend))
+        with pytest.raises(Unreachable):
+            await ready.answer()
+        gate.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert await ready.answer() == {"asked": 2}
+
+    asyncio.run(scene())

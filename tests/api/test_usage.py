@@ -1,0 +1,151 @@
+"""Usage over the API and on the command line: sums that agree, whom they are told to, after a restart as before."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gantree.api.access import EVERYTHING, Caller
+from gantree.api.client import Client
+from gantree.api.usage_view import HOUR_S, usage
+from gantree.control.reading import Moment, Reading
+from gantree.core.usage import DAY_S
+from gantree.model.access import grant_of
+from gantree.model.errors import BadFields
+from gantree.testing.builders import cluster, job
+from gantree.testing.daemon import Daemon
+from gantree.testing.stage import Stage
+
+CLUSTER = """
+name: two
+tiers: [node]
+machines: {m2: {gpus: 2, gpu: H100-80GB}, t2: {gpus: 2, gpu: T4-16GB}}
+nodes: [{names: n0, machine: m2}, {names: n1, machine: t2}]
+"""
+JOB = """
+name: {name}
+user: {user}
+queue: {queue}
+gang: [{{role: w, members: 1, gpu: {gpu}, each: {{gpus: 2}}, run: {run}}}]
+"""
+FIGURES = ("held_gpu_hours", "wasted_gpu_hours", "waited_hours", "USD", "unpriced_gpu_hours")
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with Daemon(tmp_path_factory.mktemp("usage") / "state", CLUSTER) as daemon:
+        for name, user, queue, gpu, run in (
+            ("a", "ann", "x/y", "H100-80GB", ["sleep", "0.2"]),
+            ("b", "bob", "x", "T4-16GB", ["sleep", "60"]),
+        ):
+            daemon.client.submit(
+                JOB.format(name=name, user=user, queue=queue, gpu=gpu, run=json.dumps(run))
+            )
+        daemon.wait("a")
+        daemon.wait("b", until="running")
+        yield daemon
+
+
+def run(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gantree.cli", *words],
+        env={**os.environ, "GANTREE_STATE": str(daemon.state_dir)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def close(one: dict[str, Any], other: dict[str, Any], within: float = 1e-3) -> bool:
+    return all(one[name] == pytest.approx(other[name], abs=within) for name in FIGURES)
+
+
+def test_sums_by_anything_are_the_same_and_outlive_the_daemon(daemon: Daemon) -> None:
+    client: Client = daemon.client
+    told = {by: client.usage(by) for by in ("user", "queue", "model", "job")}
+    assert {row["name"] for row in told["user"]["rows"]} == {"ann", "bob"}
+    assert {row["name"] for row in told["queue"]["rows"]} == {"x/y", "x"}
+    assert {"H100-80GB", "T4-16GB"} <= {row["name"] for row in told["model"]["rows"]}
+    (a,) = (row for row in told["job"]["rows"] if row["name"] == "a")
+    assert (a["user"], a["queue"], a["phase"]) == ("ann", "x/y", "succeeded")
+    assert 0.2 * 2 / HOUR_S <= a["held_gpu_hours"] < 60 / HOUR_S
+    assert a["USD"] == pytest.approx(6.88 * a["held_gpu_hours"])
+    for each in told.values():
+        assert close(each["sum"], told["user"]["sum"])
+        assert each["sum"]["unpriced_gpu_hours"] > 0
+    daemon.kill()
+    daemon.start()
+    (again,) = (row for row in client.usage("job")["rows"] if row["name"] == "a")
+    assert again == a
+
+
+def test_the_command_prints_a_table_csv_and_other_prices(daemon: Daemon, tmp_path: Path) -> None:
+    table = run(daemon, "usage", "--by", "queue", "--since", "36h").stdout.splitlines()
+    assert table[0].split() == ["QUEUE", "GPU-HOURS", "WASTED", "WAITED", "h", "COST"]
+    assert table[3].startswith("all ")
+    assert "without a price" in table[4]
+    rows = list(csv.DictReader(io.StringIO(run(daemon, "usage", "--by=model", "--csv").stdout)))
+    assert {row["model"] for row in rows} >= {"H100-80GB", "T4-16GB"}
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("gpus: {T4-16GB: {on_demand: 1, source: us, date: 2026-11-01}}\n")
+    told = json.loads(run(daemon, "usage", "--by=model", f"--prices={prices}", "--json").stdout)
+    (t4,) = (row for row in told["rows"] if row["name"] == "T4-16GB")
+    assert (t4["USD"], t4["unpriced_gpu_hours"]) == (t4["held_gpu_hours"], 0)
+    wrong = run(daemon, "usage", "--since", "yesterday")
+    assert wrong.returncode == 2
+    assert "2026-11-01" in wrong.stderr
+
+
+def test_what_is_no_moment_is_refused(daemon: Daemon) -> None:
+    with pytest.raises(BadFields, match="by"):
+        daemon.client.usage("colour")
+    assert daemon.client.usage(since=0, until=0)["rows"] == []
+
+
+def reading() -> Reading:
+    """Two users in a queue and one below it, a day and a bit, of whom one waits."""
+    stage = Stage(cluster(leaves=1, nodes=2))
+    stage.now = DAY_S - HOUR_S
+    for name, user, queue in (("a", "ann", "x"), ("b", "bob", "x/y"), ("c", "ann", "z")):
+        stage.submit(replace(job(name, gpus=8), user=user, queue=queue))
+    stage.now += 2 * HOUR_S
+    ledger = stage.scheduler.ledger
+    return Reading(ledger, None, Moment(1, stage.now), lambda policy: stage.scheduler)  # type: ignore[arg-type]  # nothing here asks a journal
+
+
+@pytest.mark.parametrize(
+    ("who", "grants", "held", "waited"),
+    [
+        ("op", EVERYTHING, 32.0, 2.0),
+        ("ann", (grant_of("user"),), 16.0, 2.0),
+        ("bob", (grant_of("user"),), 16.0, 0.0),
+        ("eve", (grant_of("user"),), 0.0, 0.0),
+        ("eve", (grant_of("viewer", "x"),), 32.0, 0.0),
+        ("eve", (grant_of("queue_admin", "x/y"),), 16.0, 0.0),
+        ("ann", (grant_of("viewer", "z"),), 0.0, 2.0),
+    ],
+)
+def test_each_is_told_of_the_jobs_that_he_may_see(
+    who: str, grants: Any, held: float, waited: float
+) -> None:
+    for by in ("user", "queue", "model", "job"):
+        told = usage(reading(), Caller(who, grants, "tcp"), by, 0.0, None, 100)
+        assert told["sum"]["held_gpu_hours"] == pytest.approx(held), by
+        assert told["sum"]["waited_hours"] == pytest.approx(waited), by
+
+
+def test_a_period_is_whole_days_and_rows_beyond_the_limit_are_in_the_sum() -> None:
+    boss = Caller("op", EVERYTHING, "tcp")
+    first = usage(reading(), boss, "user", 0.0, 1.0, 1)
+    assert (first["since"], first["until"]) == (0.0, DAY_S)
+    assert [row["name"] for row in first["rows"]] == ["ann"]
+    assert (first["left_out"], first["sum"]["held_gpu_hours"]) == (1, 16.0)
+    assert first["sum"]["USD"] == pytest.approx(16 * 6.88)

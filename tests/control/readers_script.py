@@ -1,0 +1,175 @@
+"""Asks a reader everything that `test_readers` wants to know, and prints what came of it; given a directory."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gantree.control import reader_server, readers
+from gantree.control.reader_frames import Follow
+from gantree.control.reader_host import ReaderHost, fork_host
+from gantree.control.readers import Readers
+from gantree.control.reading import Moment, Reading
+from gantree.core.scheduler import Scheduler
+from gantree.journal.sqlite import SqliteJournal, SqliteReader
+from gantree.model.errors import BadFields, GantreeError, Problem
+from gantree.model.events import ClusterObserved
+from gantree.model.facts import PolicyAdopted
+from gantree.policy.rules import Policy
+from gantree.testing.random_lives import site
+
+NOTHING_YET = Moment(0, 0.0)
+Said = dict[str, Any]
+
+
+def seq_of(reading: Reading) -> int:
+    return reading.at.seq
+
+
+def process_of(reading: Reading) -> int:
+    return os.getpid()
+
+
+def sleep(reading: Reading, seconds: float, at: str = "") -> list[float]:
+    began = time.monotonic()
+    time.sleep(seconds)
+    return [began, time.monotonic()]
+
+
+def wrong(reading: Reading, how: str) -> object:
+    if how == "job":
+        return reading.resolve("x")
+    if how == "fields":
+        raise BadFields([Problem("f", None, "a", "1", "2")])
+    return 1 / 0
+
+
+def die(reading: Reading) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def spoil(reading: Reading) -> str:
+    reading.ledger.policies.append(PolicyAdopted(at=0.0, number=9, text="", source="", by=""))
+    return f"{len(reading.ledger.policies)} policy"
+
+
+def policies(reading: Reading) -> str:
+    return f"{len(reading.ledger.policies)} policies"
+
+
+def started(host: ReaderHost, state: Path) -> Readers:
+    """Readers of the journal of a directory."""
+    of_it = Readers(host, Follow(partial(SqliteReader, state), Policy()))
+    of_it.start()
+    return of_it
+
+
+async def told(asked: Readers, function: Any, *arguments: Any, apart: bool = False) -> Any:
+    """The answer, or the error in words."""
+    try:
+        return (await asked.ask(NOTHING_YET, function, *arguments, apart=apart)).value
+    except (GantreeError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def turn(journal: SqliteJournal, epoch: int, scheduler: Scheduler) -> int:
+    """One turn in the journal; the seq of its last fact."""
+    number = journal.cursor() + 1
+    event = ClusterObserved(id=f"e{number}", observed_at=float(number), cluster=site(number % 2))
+    decision = scheduler.handle([event])
+    journal.append_inbox([event], epoch)
+    journal.commit_turn(number, decision.facts, decision.orders, epoch)
+    return journal.last_fact()
+
+
+async def usual(said: Said, asked: Readers, journal: SqliteJournal) -> None:
+    epoch, scheduler = journal.lead("test", 60.0), Scheduler(Policy())
+    assert epoch is not None
+    last = turn(journal, epoch, scheduler)
+    short = await asked.ask(Moment(last, 0.0), seq_of, apart=False)
+    last = turn(journal, epoch, scheduler)
+    long = await asked.ask(Moment(last, 0.0), seq_of, apart=True)
+    said["after a fact"] = [short.value == last - 1, long.value == last]
+    said["not found"] = await told(asked, wrong, "job")
+    said["fields"] = await told(asked, wrong, "fields", apart=True)
+    said["bug"] = await told(asked, wrong, "so")
+    said["spoilt apart"] = [await told(asked, spoil, apart=True), await told(asked, policies)]
+
+
+async def slow(said: Said, asked: Readers) -> None:
+    long = asyncio.create_task(told(asked, sleep, 30.0, apart=True))
+    await asyncio.sleep(0.1)
+    answered = [isinstance(await told(asked, seq_of), int) for _ in range(20)]
+    said["short ones meanwhile"] = sum(answered) if not long.done() else "none: it was over"
+    said["long"] = await long
+    times = await asyncio.gather(*(told(asked, sleep, 0.5, apart=True) for _ in range(5)))
+    said["most at once"] = max(
+        sum(began <= moment < ended for began, ended in times) for moment, _ in times
+    )
+
+
+async def deadly(said: Said, asked: Readers) -> None:
+    before = asked.pid
+    said["deadly apart"] = await told(asked, die, apart=True)
+    said["reader after it"] = "the same" if await told(asked, process_of) == before else "another"
+    said["deadly"] = await told(asked, die)
+    after = await told(asked, process_of)
+    said["reader after that"] = "another" if after != before else "the same"
+    waits = asyncio.create_task(told(asked, sleep, 0.2))
+    await asyncio.sleep(0.05)
+    os.kill(after, signal.SIGKILL)
+    said["asked of a reader that was killed"] = "answered" if len(await waits) == 2 else "not"
+
+
+async def hopeless(said: Said, hosts: list[ReaderHost], state: Path) -> None:
+    readers.READY_WITHIN_S, was = 0.5, readers.READY_WITHIN_S
+    nothing = started(hosts[1], state / "none")
+    said["no journal"] = await told(nothing, seq_of)
+    nothing.close()
+    readers.READY_WITHIN_S = was
+    again = started(hosts[1], state)
+    said["the next one of a host"] = await told(again, seq_of)
+    hosts[2].close()
+    nobody = started(hosts[2], state)
+    said["no host"] = await told(nobody, seq_of)
+    nobody.close()
+
+
+async def main(state: Path, hosts: list[ReaderHost]) -> None:
+    said: Said = {}
+    journal = SqliteJournal(state)
+    asked = started(hosts[0], state)
+    await usual(said, asked, journal)
+    await slow(said, asked)
+    await deadly(said, asked)
+    await hopeless(said, hosts, state)
+    busy = [asyncio.create_task(told(asked, sleep, 1.5, apart=apart)) for apart in (True, False)]
+    await asyncio.sleep(0.1)
+    said["processes"] = descendants(os.getpid())
+    said["busy"] = not any(each.done() for each in busy)
+    print(json.dumps(said), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that were forked from one, and from these."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = stat.read_text().rpartition(")")
+        except OSError:
+            continue
+        parents[int(name.partition(" ")[0])] = int(rest.split()[1])
+    found = [child for child, parent in parents.items() if parent == pid]
+    return found + [each for child in found for each in descendants(child)]
+
+
+if __name__ == "__main__":
+    reader_server.LIMIT_S = 2.0
+    forked = [fork_host(reader_server.serve) for _ in range(3)]
+    asyncio.run(main(Path(sys.argv[1]), forked))

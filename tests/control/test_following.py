@@ -1,0 +1,144 @@
+"""A follower of a journal: whatever happens in it, the same ledger and the same answers as those who wrote it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gantree.api import questions
+from gantree.api.access import EVERYTHING, Caller
+from gantree.control.following import Follower
+from gantree.control.reading import Moment, Reading
+from gantree.control.snapshots import Snapshots
+from gantree.core.scheduler import Decision, Scheduler
+from gantree.journal.contract import RecordedFact
+from gantree.journal.sqlite import SqliteJournal, SqliteReader
+from gantree.model.errors import GantreeError
+from gantree.model.events import Event
+from gantree.model.phases import Phase
+from gantree.testing.random_lives import POLICIES, Lives
+from gantree.testing.same_ledger import differences
+
+ANYBODY = Caller("op", EVERYTHING, "socket")
+
+
+class Recorded(Lives):
+    """Random lives of which each decision is a turn in a journal."""
+
+    def __init__(self, journal: SqliteJournal, policy: str, seed: int) -> None:
+        epoch = journal.lead("test", 60.0)
+        assert epoch is not None
+        self.journal, self.epoch = journal, epoch
+        super().__init__(seed, POLICIES[policy])
+
+    def decided(self, events: list[Event], decision: Decision) -> None:
+        self.journal.append_inbox(events, self.epoch)
+        cursor = self.journal.cursor() + len(events)
+        self.journal.commit_turn(cursor, decision.facts, decision.orders, self.epoch)
+
+    def reading(self) -> Reading:
+        """What the controller of these lives would answer from."""
+        ledger = self.scheduler.ledger
+        taking = Snapshots(self.journal, self.epoch)
+        return Reading(ledger, self.journal, Moment(ledger.applied, self.now), taking.fold)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[SqliteJournal]:
+    opened = SqliteJournal(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def reader(tmp_path: Path, journal: SqliteJournal) -> Iterator[SqliteReader]:
+    opened = SqliteReader(tmp_path)
+    yield opened
+    opened.close()
+
+
+def answers(reading: Reading) -> Iterator[tuple[str, Any]]:
+    """What anybody could ask, with its answer."""
+    yield "queues", questions.queues(reading, ANYBODY)
+    yield "cluster", questions.cluster(reading, ANYBODY)
+    yield "nodes", questions.nodes(reading, ANYBODY)
+    waiting = [s.job for s in reading.ledger.jobs.values() if s.phase is Phase.PENDING][:2]
+    for job in waiting + list(reading.ledger.jobs)[:1]:
+        changes = [(("topology.required", "leaf"),), (("priority", "serving"),)]
+        for question, *arguments in (
+            (questions.explained, ANYBODY, job),
+            (questions.start, ANYBODY, job),
+            (questions.what_if, ANYBODY, job, changes),
+            (questions.moves, job),
+        ):
+            told: Any
+            try:
+                told = question(reading, *arguments)
+            except GantreeError as error:
+                told = f"{type(error).__name__}: {error}"
+            yield f"{question.__name__} {job}", told
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_follower_of_random_lives_has_the_ledger_and_the_answers_of_those_who_decide(
+    journal: SqliteJournal, reader: SqliteReader, policy: str
+) -> None:
+    lives = Recorded(journal, policy, seed=7)
+    follower = Follower(reader, lives.policy)
+    asked = 0
+    for _ in range(6):
+        for _ in range(12):
+            lives.step()
+        follower.catch_up()
+        assert follower.seq == lives.scheduler.ledger.applied == journal.last_fact()
+        assert differences(follower.ledger, lives.scheduler.ledger, any_order=True) == []
+        ours, theirs = answers(lives.reading()), answers(follower.reading(lives.now))
+        for (name, told), (_, expected) in zip(theirs, ours, strict=True):
+            assert told == expected, name
+            asked += 1
+    assert asked > 18
+    twin = Scheduler.of(follower.ledger, follower.now)
+    lives.twins.append((f"follower under {policy}", twin))
+    for _ in range(10):
+        lives.step()
+
+
+def test_a_follower_that_comes_late_begins_with_the_newest_snapshot(
+    journal: SqliteJournal, reader: SqliteReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives = Recorded(journal, "shares", seed=5)
+    for _ in range(30):
+        lives.step()
+    Snapshots(journal, lives.epoch, every_facts=5).close(lives.scheduler)
+    kept = journal.latest_snapshot()
+    for _ in range(5):
+        lives.step()
+    read_from: list[int] = []
+    facts = reader.facts
+
+    def facts_after(after: int) -> Iterator[RecordedFact]:
+        read_from.append(after)
+        return facts(after)
+
+    monkeypatch.setattr(reader, "facts", facts_after)
+    follower = Follower(reader, lives.policy)
+    assert kept is not None and read_from == [kept.seq]
+    assert differences(follower.ledger, lives.scheduler.ledger, any_order=True) == []
+
+
+def test_a_follower_goes_on_from_a_newer_snapshot_where_what_it_had_not_read_was_compacted(
+    journal: SqliteJournal, reader: SqliteReader
+) -> None:
+    lives = Recorded(journal, "shares", seed=5)
+    follower = Follower(reader, lives.policy)
+    for _ in range(40):
+        lives.step()
+    Snapshots(journal, lives.epoch, every_facts=5).close(lives.scheduler)
+    journal.compact(journal.last_fact(), lives.epoch)
+    assert journal.compacted_to() > follower.seq
+    for _ in range(5):
+        lives.step()
+    follower.catch_up()
+    assert follower.seq == journal.last_fact()
+    assert differences(follower.ledger, lives.scheduler.ledger, any_order=True) == []

@@ -1,0 +1,113 @@
+"""What the daemon lets go of, little by little: ended jobs, and facts that are too old."""
+
+from pathlib import Path
+
+import pytest
+
+from gantree.control import history
+from gantree.control.history import History, Keep
+from gantree.control.reading import Moment, Reading
+from gantree.core.ledger import Ledger
+from gantree.core.scheduler import Scheduler
+from gantree.core.state import JobState
+from gantree.journal.contract import Snapshot
+from gantree.journal.sqlite import SqliteJournal
+from gantree.model.errors import NotFound
+from gantree.model.events import JobSubmitted, TimePassed
+from gantree.model.facts import NodeMarked
+from gantree.model.phases import Phase
+from gantree.testing.builders import job
+
+DAY = 86_400.0
+
+
+def journal_of(place: Path, turns: int, facts_of_turn: int = 2) -> tuple[SqliteJournal, int]:
+    """A turn a day, each of one event and so many facts; the last is in a snapshot."""
+    journal = SqliteJournal(place)
+    epoch = journal.lead("a test", 60.0)
+    assert epoch is not None
+    fact = NodeMarked(at=0.0, node="n0", usable=True, reason="")
+    for turn in range(1, turns + 1):
+        journal.append_inbox([TimePassed(id=f"t{turn}", observed_at=turn * DAY)], epoch)
+        journal.commit_turn(turn, [fact] * facts_of_turn, (), epoch)
+    end = journal.last_fact()
+    journal.save_snapshot(Snapshot(seq=end, cursor=turns, turns=turns, text="all"), epoch)
+    return journal, epoch
+
+
+def test_the_facts_before_a_moment_are_found_by_halves(tmp_path: Path) -> None:
+    journal, _ = journal_of(tmp_path, turns=9)
+    assert journal.facts_before(0.0) == 0
+    assert journal.facts_before(1.5 * DAY) == 2
+    assert journal.facts_before(5.0 * DAY) == 8, "the event of that moment itself is not before it"
+    assert journal.facts_before(100 * DAY) == 18
+    journal.close()
+
+
+def test_old_facts_go_in_pieces_and_no_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "PIECE", 5)
+    journal, epoch = journal_of(tmp_path, turns=9)
+    kept = History(journal, epoch, Keep(history_s=2 * DAY))
+    gone = []
+    for second in (0.0, 0.5, 1.0, 2.0, 3.0, 4.0):
+        kept.compact(9.5 * DAY + second)
+        gone.append(journal.compacted_to())
+    assert gone == [4, 4, 8, 12, 14, 14], "whole turns, a piece a second, until two days are left"
+    journal.close()
+
+
+def test_a_turn_that_is_larger_than_a_piece_goes_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "PIECE", 1)
+    journal, epoch = journal_of(tmp_path, turns=3, facts_of_turn=6)
+    kept = History(journal, epoch, Keep(history_s=DAY))
+    for second in range(12):
+        kept.compact(3.5 * DAY + second)
+    assert journal.compacted_to() == 12
+    journal.close()
+
+
+def test_history_is_kept_where_nobody_asked_for_less(tmp_path: Path) -> None:
+    journal, epoch = journal_of(tmp_path, turns=3)
+    History(journal, epoch, Keep()).compact(1000 * DAY)
+    assert journal.compacted_to() == 0
+    journal.close()
+
+
+def test_a_forgotten_job_is_history_and_one_that_never_was_is_not(tmp_path: Path) -> None:
+    journal, epoch = journal_of(tmp_path, turns=1)
+    handed_in = JobSubmitted(id="old/submitted", observed_at=DAY, job="old", spec=job("old"))
+    journal.append_inbox([handed_in], epoch)
+    reading = Reading(Ledger(forgotten=1), journal, Moment(0, 0.0), Scheduler)
+    with pytest.raises(NotFound, match="old ended long ago and is history"):
+        reading.resolve("old")
+    with pytest.raises(NotFound, match="there is no job new"):
+        reading.resolve("new")
+    journal.close()
+
+
+def test_jobs_are_to_be_forgotten_when_there_are_many_more_and_the_oldest_is_settled(
+    tmp_path: Path,
+) -> None:
+    journal, epoch = journal_of(tmp_path, turns=1)
+    kept, ledger = History(journal, epoch, Keep(ended=100)), Ledger()
+    for number in range(106):
+        state = JobState(f"j{number}", job("j"), 0, number, 0, 0.0)
+        state.phase, state.ended_at = Phase.SUCCEEDED, float(number)
+        ledger.ended.append(state)
+    first = kept.due(ledger, 1000.0)
+    assert first is not None and (first.keep, first.ended_before) == (100, 400.0)
+    assert kept.due(ledger, 1000.5) is None, "once a second"
+    again = kept.due(ledger, 1001.0)
+    assert again is not None and again.id != first.id
+    assert kept.due(ledger, 1002.0) is None, "nothing was forgotten: others come after all of them"
+    assert kept.due(ledger, 1061.0) is not None
+    assert History(journal, epoch, Keep(ended=100)).due(ledger, 500.0) is None, (
+        "they ended just now"
+    )
+    del ledger.ended[105:]
+    assert kept.due(ledger, 2000.0) is None, "five more than a hundred are not worth it"
+    journal.close()

@@ -1,0 +1,71 @@
+"""Jobs that have ended leave the ledger: which of them, and what stays."""
+
+from gantree.model.events import EndedJobsDue, JobSubmitted
+from gantree.model.facts import JobRejected
+from gantree.model.phases import Phase
+from gantree.testing.builders import cluster, job
+from gantree.testing.stage import Stage
+
+
+def stage_with_ended(*names: str) -> Stage:
+    """One node of eight GPUs, on which these jobs have run one after the other, ten seconds each."""
+    stage = Stage(cluster())
+    for name in names:
+        stage.submit(job(name, gpus=8))
+        stage.started(name)
+        stage.now += 10.0
+        stage.ended(name)
+    return stage
+
+
+def forget(stage: Stage, keep: int, ended_before: float = 1e9) -> None:
+    stage.tell(EndedJobsDue, keep=keep, ended_before=ended_before)
+
+
+def test_the_newest_are_kept_and_none_that_ended_just_now() -> None:
+    stage = stage_with_ended("a", "b", "c", "d")
+    forget(stage, keep=1, ended_before=25.0)
+    assert list(stage.phases()) == ["c", "d"]
+    forget(stage, keep=1)
+    assert list(stage.phases()) == ["d"]
+    assert stage.scheduler.ledger.forgotten == 3
+
+
+def test_whom_a_waiting_job_comes_after_stays_known_until_that_has_ended() -> None:
+    stage = stage_with_ended("data", "other")
+    stage.submit(job("blocker", gpus=8))
+    stage.submit(job("train", gpus=8, after=("data",)))
+    forget(stage, keep=0)
+    assert list(stage.phases()) == ["data", "blocker", "train"]
+    stage.started("blocker")
+    stage.ended("blocker")
+    assert stage.phase("train") is Phase.STARTING, "it may start: data has succeeded"
+    stage.started("train")
+    stage.ended("train")
+    forget(stage, keep=1)
+    assert list(stage.phases()) == ["train"]
+    forget(stage, keep=0)
+    assert stage.phases() == {} and stage.scheduler.ledger.dependents == {}
+
+
+def test_nobody_comes_after_a_forgotten_job() -> None:
+    stage = stage_with_ended("a")
+    forget(stage, keep=0)
+    late = job("b", gpus=8, after=("a",))
+    decision = stage.handle([stage.event(JobSubmitted, job="b", spec=late)])
+    assert [type(fact) for fact in decision.facts] == [JobRejected]
+
+
+def test_a_name_means_the_newest_job_of_it_that_is_known() -> None:
+    stage = Stage(cluster())
+    for job_id in ("a", "a-2"):
+        spec = job("a", gpus=4)
+        stage.handle([stage.event(JobSubmitted, job=job_id, spec=spec)])
+        stage.started(job_id)
+    ledger = stage.scheduler.ledger
+    stage.ended("a-2")
+    forget(stage, keep=0)
+    assert ledger.newest_of_name == {"a": "a"}
+    stage.ended("a")
+    forget(stage, keep=0)
+    assert ledger.newest_of_name == {}

@@ -1,0 +1,110 @@
+"""Takes the screenshots of the documentation: a daemon of its own, jobs that wait and run, a browser.
+
+Pictures lie in docs/images and are committed; a test does not take them, as fonts differ from machine to machine.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Browser
+
+from gantree.testing.chromium import chromium
+from gantree.testing.daemon import Daemon
+
+IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
+CLUSTER = """
+name: four-leaves
+tiers: [spine, leaf, node]
+nodes:
+  - {names: "n[00-07]", machine: dgx-h100, at: {spine: s0, leaf: l0}}
+  - {names: "n[08-15]", machine: dgx-h100, at: {spine: s0, leaf: l1}}
+  - {names: "n[16-23]", machine: dgx-h100, at: {spine: s1, leaf: l2}}
+  - {names: "n[24-31]", machine: dgx-h100, at: {spine: s1, leaf: l3}}
+"""
+POLICY = """
+preset: fair
+queues:
+  - {name: research, weight: 2, guarantee: {gpus: 96}, queues: [{name: nlp}, {name: vision}]}
+  - {name: serving, weight: 1, guarantee: {gpus: 32}}
+"""
+SCRIPT = """
+import time
+from gantree import training
+for step in range(100_000):
+    print(f"step {step}: loss 2.1", flush=True)
+    training.progress(step, loss=2.1, samples_per_s=410)
+    time.sleep(1)
+"""
+MODEL = (
+    "parallelism: {tensor: 8, data: 8}\n"
+    "model: {parameters: 7B, layers: 32, hidden: 4096, sequence: 4096, batch: 256}"
+)
+JOBS = (
+    ("llama-7b", "research/nlp", 8, 8, "8h", MODEL),
+    ("clip-large", "research/vision", 6, 8, "3h", ""),
+    ("chat-prod", "serving", 4, 8, "24h", ""),
+    ("sweep", "research/vision", 5, 4, "90m", "array: 0-2"),
+    ("mixtral", "research/nlp", 16, 8, "12h", "topology: {required: spine}"),
+    ("vit-huge", "research/vision", 8, 8, "4h", "topology: {required: leaf}"),
+    ("eval", "research/nlp", 12, 8, "30m", ""),
+)
+SHOTS = (
+    ("overview", "/", "light", 1200, 760),
+    ("jobs", "/queue", "light", 1200, 500),
+    ("job", "/jobs/llama-7b", "light", 1200, 960),
+    ("job-phone", "/jobs/mixtral", "dark", 375, 760),
+    ("cluster", "/cluster", "dark", 960, 690),
+    ("gantt", "/gantt", "light", 1200, 620),
+    ("queues", "/queues", "light", 1200, 620),
+    ("submit", "/submit", "dark", 1200, 640),
+)
+
+
+def submit(daemon: Daemon) -> None:
+    """Jobs that run, and jobs that wait for one reason or another."""
+    script = daemon.state_dir / "train.py"
+    script.write_text(SCRIPT)
+    for name, queue, members, gpus, limit, more in JOBS:
+        command = "exec sleep 3600"
+        if name == "llama-7b":
+            command = f"[ $RANK = 0 ] && exec {sys.executable} {script}; {command}"
+        run = json.dumps(["sh", "-c", command])
+        gang = f"role: worker, members: {members}, each: {{gpus: {gpus}}}, run: {run}"
+        about = f"name: {name}\nqueue: {queue}\ntime_limit: {limit}\n{more}\n"
+        daemon.client.submit(f"{about}gang: [{{{gang}}}]\n", base_dir="/tmp", user="ada")
+    daemon.wait("llama-7b", until="running")
+
+
+def shoot(browser: Browser, daemon: Daemon) -> None:
+    """One picture after the other."""
+    for name, path, scheme, width, height in SHOTS:
+        context = browser.new_context(
+            base_url=daemon.url,
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if scheme == "dark" else "light",
+        )
+        token = (daemon.state_dir / "token").read_text().strip()
+        context.request.post("/v1/session", data={"token": token})
+        page = context.new_page()
+        page.goto(path)
+        page.wait_for_timeout(2500)
+        page.screenshot(path=IMAGES / f"{name}.png")
+        size_kB = (IMAGES / f"{name}.png").stat().st_size // 1000
+        print(f"docs/images/{name}.png  {size_kB} kB")
+        context.close()
+
+
+def main() -> None:
+    """All of them."""
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        made = Daemon(Path(scratch) / "state", CLUSTER, POLICY, listen="127.0.0.1:0", pages=True)
+        with made as daemon, chromium() as browser:
+            submit(daemon)
+            shoot(browser, daemon)
+
+
+if __name__ == "__main__":
+    main()

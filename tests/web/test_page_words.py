@@ -1,0 +1,33 @@
+"""What pages say: every fact has a sentence, times and numbers read as people write them."""
+
+import pytest
+
+from gantree.model.facts import FACTS
+from gantree.web.pages import fact_words
+from gantree.web.pages.wording import DASH, moment, number, span
+
+
+def test_every_kind_of_fact_has_words() -> None:
+    assert [name for name, kind in FACTS.items() if kind not in fact_words.KINDS] == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(None, DASH), (0.25, "0.25 s"), (90, "2 min"), (3600, "1 h"), (3900, "1 h 5 min"), (9e5, "10 d 10 h")],
+)  # fmt: skip
+def test_durations_have_two_units_at_most(seconds: float | None, words: str) -> None:
+    assert span(seconds) == words
+
+
+def test_numbers_are_whole_or_short() -> None:
+    assert [number(each) for each in (None, 12_345, 0.123456, 2.0)] == [
+        DASH,
+        "12,345",
+        "0.123",
+        "2",
+    ]
+
+
+def test_a_time_is_an_element_that_a_browser_can_read() -> None:
+    expected = '<time datetime="1970-01-01T00:00:01.500Z">1970-01-01 00:00:01 UTC</time>'
+    assert str(moment(1.5)) == expected
