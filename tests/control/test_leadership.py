@@ -92,12 +92,15 @@ def test_the_deadline_is_counted_from_before_the_renewal_was_sent(quick: None) -
     assert term is not None
     assert term.deadline_s == 100.0 + LEASE_S - MARGIN_S
 
+    was_slow = threading.Event()
+
     def slow() -> bool:
         time.now_s += 0.5
+        was_slow.set()
         return True
 
     election.renewed = slow
-    renewals(election, 2)
+    assert was_slow.wait(10)
     election.renewed = lambda: False
     assert term.wait(10)
     assert term.deadline_s <= time.now_s - 0.5 + LEASE_S - MARGIN_S
