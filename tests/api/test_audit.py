@@ -42,6 +42,8 @@ def test_changes_and_refusals_are_on_record_and_looks_are_not(front: Front) -> N
     front.ask("alice", "POST", "/v1/jobs/a/cancel")
     front.ask("alice", "POST", "/v1/nodes/n0/cordon", {})
     front.ask("alice", "GET", "/v1/jobs/a")
+    assert front.ask("alice", "POST", "/v1/jobs/check", {"jobs": [JOB]}).status == 200
+    assert front.ask("alice", "POST", "/v1/jobs/a/what-if", {"changes": []}).status < 500
     front.ask("alice", "GET", "/v1/audit")
     front.ask("", "GET", "/v1/jobs")
     told = [(row["who"], row["route"], row["what"], row["status"]) for row in rows(front)]

@@ -23,6 +23,8 @@ from gantree.journal.access_book import AccessBook, AuditRow
 from gantree.model.errors import GantreeError, JournalError, TooOften
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
+QUESTIONS = frozenset({"/v1/jobs/check", "/v1/jobs/{word}/what-if", "/v1/policy/what-if"})
+"""Routes that are asked by POST, for what is asked has a body, and change nothing."""
 REFUSED = frozenset({401, 403, 429})
 MOST_ROWS = 1000
 """Rows of one commit."""
@@ -154,7 +156,8 @@ class _Answer:
 
     async def _noted(self, status: int) -> GantreeError | None:
         refused = status in REFUSED or HIDDEN in self._scope.get("state", {})
-        if self._scope["method"] in READS and not refused:
+        pattern = getattr(self._scope.get("route"), "path", "")
+        if (self._scope["method"] in READS or pattern in QUESTIONS) and not refused:
             return None
         row = row_of(self._scope, status, self._clock())
         if refused and self._audit.is_too_often(row):
