@@ -228,10 +228,7 @@ def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> s
         if before.phase is not Phase.SUCCEEDED:
             return f"Waiting: comes after {name}, which is {before.phase}."
     if state.not_before > now:
-        wait_s = state.not_before - now
-        return (
-            f"Waiting: starts again in {wait_s:.0f} s ({state.reason}; failure {state.failures})."
-        )
+        return f"Waiting: starts again in {state.not_before - now:.0f} s ({_why_it_rests(state)})."
     if state.job in ledger.claims:
         leaving = [job for job in ledger.claims[state.job].victims if job in ledger.holding]
         are = "is" if len(leaving) == 1 else "are"
@@ -239,6 +236,12 @@ def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> s
     if ledger.occupancy is None:
         return "Waiting: no cluster is known yet."
     return ""
+
+
+def _why_it_rests(state: JobState) -> str:
+    if state.cut_short:
+        return f"preempted {state.cut_short} times in a row, sooner than a new start takes"
+    return f"{state.reason}; failure {state.failures}"
 
 
 def _held(state: JobState) -> str:
@@ -432,7 +435,14 @@ def _in_vain(ledger: Ledger, state: JobState, admission: Admission, now: float) 
     if plan is None or not spoilers:
         return ""
     stopped = ", ".join(victim.owner for victim in plan.victims)
-    return f" To stop {stopped} would be in vain: {spoilers[0].job} is owed that room, and would stop it in turn."
+    first = spoilers[0]
+    if first.is_owed:
+        because = f"{first.state.job} is owed that room, and would stop it in turn"
+    else:
+        because = (
+            f"{first.state.job}, which may not stop them all, goes first and would take that room"
+        )
+    return f" To stop {stopped} would be in vain: {because}."
 
 
 def _would_be_stopped(ledger: Ledger, state: JobState) -> bool:

@@ -164,7 +164,7 @@ class Homes:
         away = [
             (ledger.jobs[job].position.key, ledger.jobs[job].seq, job)
             for job in waiting
-            if eligible(ledger, ledger.jobs[job], now)
+            if eligible(ledger, ledger.jobs[job], now, at_home=True)
         ]
         away += [
             (order.key(state.merits(now)), state.seq, state.job)

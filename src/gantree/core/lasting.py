@@ -1,14 +1,22 @@
-"""Whether a gang keeps the room that others are stopped for: not where one that waits would stop it in turn, at once.
+"""Whether a gang keeps the room that others are stopped for: not where one that waits would have it instead, at once.
 
-A gang that borrows may stop one of another queue that borrows, and yet get nothing for it: where the queue of that one
-is guaranteed a part of what it holds, and another job of it waits that fits in that part, the guarantee takes the room
-back. If that job may be stopped in turn by the first of its queue, the three go round for ever, each by a right of its
-own. So nobody is stopped for a gang that would not stay.
+Rights are not a single line: what a queue is guaranteed is asked between queues, the order within one too. So a gang
+may stop another and yet get nothing for it, and a few of them may go round for ever, each by a right of its own:
+
+    owed    a gang stops one of another queue, of whose guarantee it thereby borrows; a job that waits is owed just
+            that, and stops the gang in turn
+    first   a gang stops one of its own queue, which the queue is guaranteed; a job that waits in another queue, and
+            may not stop that one, goes before the gang and takes the room that it claims
+
+Nobody is stopped for a gang that would not stay. Where rights go round all the same, over more jobs than one decision
+sees, jobs rest between their attempts (`core.rest`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from gantree.core.ledger import Ledger
+from gantree.core.rights import borrowers, no_right, overrules
 from gantree.core.state import JobState
 from gantree.core.waiting import eligible
 from gantree.core.wanted import Wanted
@@ -20,43 +28,92 @@ from gantree.topology.occupancy import Occupancy
 GANG = "the gang that waits"
 
 
+@dataclass(frozen=True, slots=True)
+class Spoiler:
+    """A waiting job that would have the room that others are stopped for; is_owed: as it is guaranteed to its queue."""
+
+    state: JobState
+    is_owed: bool
+
+
 def without_spoilt(
-    ledger: Ledger, victims: Sequence[Victim], spoilers: Sequence[JobState]
+    ledger: Ledger, victims: Sequence[Victim], spoilers: Sequence[Spoiler], now: float
 ) -> list[Victim]:
-    """Those of some victims whose end gives nothing back to whom these spoilers are owed it."""
-    tops = {_top(ledger, each) for each in spoilers}
-    return [each for each in victims if _top(ledger, ledger.jobs[each.owner]) not in tops]
+    """Those of some victims whose end gives no room to any of these spoilers."""
+    tops = {_top(ledger, each.state) for each in spoilers if each.is_owed}
+    left = [each for each in victims if _top(ledger, ledger.jobs[each.owner]) not in tops]
+    for spoiler in spoilers:
+        if not spoiler.is_owed:
+            left = _stoppable(ledger, spoiler.state, left, now)
+    return left
 
 
 def spoilers_of(
     ledger: Ledger, wanted: Wanted, plan: Plan, later: Occupancy, now: float
-) -> list[JobState]:
-    """Waiting jobs of other queues that would stop a gang at once, had these victims made room for it; [] if it stays.
+) -> list[Spoiler]:
+    """Waiting jobs that would have the room of a gang at once, had these victims made it free; [] if the gang stays.
 
-    Each is owed what they give back, fits where the gang would be, and not beside it.
+    Each fits where the gang would be, and not beside it.
     """
-    mine, accounts = wanted.state, ledger.accounts
     gone = [victim.owner for victim in plan.victims]
-    tops = {_top(ledger, ledger.jobs[owner]) for owner in gone} - {_top(ledger, mine)}
-    if not tops or not wanted.state.spec.preemptible:
-        return []
-    if accounts.admission(mine, accounts.held(plan.placement), gone).takes_back:
-        return []
-    owed = [
-        state
-        for state in _first_of_lines(ledger, tops, now)
-        if accounts.admission(state, accounts.asked(state), gone).takes_back
+    found = [
+        *(Spoiler(state, True) for state in _who_takes_back(ledger, wanted, plan, gone, now)),
+        *(Spoiler(state, False) for state in _who_goes_first(ledger, wanted, plan, gone, now)),
     ]
-    return [state for state in owed if _fits_only_instead(later, gone, plan.placement, state)]
+    return [each for each in found if _fits_only_instead(later, gone, plan.placement, each.state)]
 
 
-def _first_of_lines(ledger: Ledger, tops: set[int], now: float) -> Iterator[JobState]:
-    """Of each line below these children of the root that is guaranteed anything, the first that may start now."""
-    for queue in ledger.lines.queues:
-        if ledger.accounts.tree.path(queue)[-2] not in tops:
+def _who_takes_back(
+    ledger: Ledger, wanted: Wanted, plan: Plan, gone: Sequence[str], now: float
+) -> Iterator[JobState]:
+    """Who is owed what the victims give back, where the gang would borrow it."""
+    mine, accounts = wanted.state, ledger.accounts
+    tops = {_top(ledger, ledger.jobs[owner]) for owner in gone} - {_top(ledger, mine)}
+    if not tops or not mine.spec.preemptible:
+        return
+    if accounts.admission(mine, accounts.held(plan.placement), gone).takes_back:
+        return
+    queues = (
+        queue
+        for queue in ledger.lines.queues
+        if accounts.tree.path(queue)[-2] in tops and accounts.is_guaranteed(queue)
+    )
+    for state in _first_of_lines(ledger, queues, now):
+        if accounts.admission(state, accounts.asked(state), gone).takes_back:
+            yield state
+
+
+def _who_goes_first(
+    ledger: Ledger, wanted: Wanted, plan: Plan, gone: Sequence[str], now: float
+) -> Iterator[JobState]:
+    """Who takes the claim of the gang, and could not have stopped all the victims itself."""
+    accounts = ledger.accounts
+    for state in _first_of_lines(ledger, ledger.lines.queues, now):
+        if state is wanted.state or not overrules(ledger, state, wanted.state):
             continue
-        if not ledger.accounts.is_guaranteed(queue):
+        if len(_stoppable(ledger, state, plan.victims, now)) == len(gone):
             continue
+        if not accounts.admission(state, accounts.asked(state), gone).refused:
+            yield state
+
+
+def _stoppable(
+    ledger: Ledger, state: JobState, victims: Sequence[Victim], now: float
+) -> list[Victim]:
+    """Those of some victims whom a waiting job could stop itself, by any right."""
+    accounts, takes_back = ledger.accounts, frozenset[str]()
+    if accounts.admission(state, accounts.asked(state)).takes_back:
+        takes_back = frozenset(borrowers(ledger, state.queue))
+    return [
+        each
+        for each in victims
+        if each.owner in takes_back or not no_right(ledger, state, ledger.jobs[each.owner], now)[0]
+    ]
+
+
+def _first_of_lines(ledger: Ledger, queues: Iterable[int], now: float) -> Iterator[JobState]:
+    """Of each line of some queues the first that may start now."""
+    for queue in queues:
         for line in ledger.lines.lines_in(queue):
             states = (ledger.jobs[position.job] for position in ledger.lines[line])
             first = next((state for state in states if eligible(ledger, state, now)), None)

@@ -18,6 +18,7 @@ from typing import Any
 from gantree.core.draft import Draft
 from gantree.core.launch import save_order, signal_order, start_order, stop_order
 from gantree.core.numbering import numbered
+from gantree.core.rest import cut_short, rest_s
 from gantree.core.state import JobState
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.events import (
@@ -314,6 +315,10 @@ def _after_attempt(draft: Draft, state: JobState, cause: StopCause | None, code:
         end_job(draft, state, Phase.TIMED_OUT, code, limit)
     elif cause is StopCause.CANNOT_START:
         end_job(draft, state, Phase.FAILED, code, state.reason)
+    elif cause is StopCause.PREEMPTED:
+        in_a_row = cut_short(state, draft.ledger.policy)
+        rested_at = draft.now + rest_s(in_a_row, draft.ledger.policy)
+        _requeue(draft, state, cause, rested_at, state.failures, in_a_row)
     elif cause in GOES_ON:
         _requeue(draft, state, cause, draft.now, state.failures)
     else:
@@ -338,14 +343,24 @@ def _restart_or_fail(draft: Draft, state: JobState, cause: StopCause, code: int)
 
 
 def _requeue(
-    draft: Draft, state: JobState, cause: StopCause, not_before: float, failures: int
+    draft: Draft,
+    state: JobState,
+    cause: StopCause,
+    not_before: float,
+    failures: int,
+    in_a_row: int = 0,
 ) -> None:
     """Let it wait again; who failed while it moved has no place held for it any more, and waits as it is written."""
     if cause not in GOES_ON and state.job in draft.ledger.claims:
         draft.record(ClaimDropped(at=draft.now, job=state.job, reason=f"it was stopped: {cause}"))
     draft.record(
         JobRequeued(
-            at=draft.now, job=state.job, cause=cause, not_before=not_before, failures=failures
+            at=draft.now,
+            job=state.job,
+            cause=cause,
+            not_before=not_before,
+            failures=failures,
+            cut_short=in_a_row,
         )
     )
 

@@ -118,7 +118,7 @@ def _lasting(
         spoilers = [] if plan is None else spoilers_of(ledger, wanted, plan, later, now)
         if not spoilers:
             return plan, was_in_vain
-        victims, was_in_vain = without_spoilt(ledger, victims, spoilers), True
+        victims, was_in_vain = without_spoilt(ledger, victims, spoilers, now), True
 
 
 def _planned(

@@ -284,12 +284,16 @@ class AttemptEnded(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequeued(Fact):
-    """The job waits again, not to be started before not_before."""
+    """The job waits again, not to be started before not_before.
+
+    cut_short counts its attempts, the last in a row, that were preempted sooner than a new start takes.
+    """
 
     job: str
     cause: StopCause
     not_before: float
     failures: int
+    cut_short: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

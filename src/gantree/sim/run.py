@@ -24,6 +24,9 @@ from gantree.sim.workload import check_trace, job_id, job_of
 SUBMISSIONS_LAST = 1
 """Priority of submissions within one moment: first (0) what happens on the cluster, then what is asked of it."""
 
+MOST_DECISIONS = 10_000
+"""Of one moment; every one answers what the one before began, and none of these chains is that long."""
+
 PROGRESS_STEPS = 200
 """How often progress is told over a whole run, at most."""
 
@@ -77,6 +80,7 @@ class Simulation:
         self.cluster = SimCluster(self._heap, self._batch.append, lambda: self.now, overheads)
         self._wake_at: float | None = None
         self._wakes = 0
+        self._decided_at, self._decisions_now = self.now, 0
         self.scheduler.conflicts(cluster)
         self._handle([ClusterObserved(id="cluster", observed_at=self.now, cluster=cluster)])
         for row in trace:
@@ -126,6 +130,9 @@ class Simulation:
         assert decision.facts or not asks_again, f"nothing is decided at {asked_at}, yet asked for"
 
     def _handle(self, events: Sequence[Event]) -> Decision:
+        self._decisions_now = self._decisions_now + 1 if self.now == self._decided_at else 1
+        self._decided_at = self.now
+        assert self._decisions_now < MOST_DECISIONS, f"time stands still at {self.now}"
         decision = self.scheduler.handle(events)
         self._wake_at = decision.wake_at
         for order in decision.orders:
