@@ -365,3 +365,11 @@ def test_a_gang_that_runs_at_home_only_keeps_nobody_alike_from_starting_elsewher
     stage = Stage(site(3), Policy(queues=(ONE_NODE, GUESTS)))
     submitted(stage, replace(of("a", "large", 2), preemptible=False), of(queue, "alike", 2))
     assert stage.phase("alike") is Phase.RUNNING
+
+
+def test_a_gang_without_gpus_that_is_never_preempted_starts_beside_the_cells_of_its_queue() -> None:
+    """No cell could hold it, and it takes nothing of one."""
+    stage = Stage(site(1), Policy(queues=(ONE_NODE,)))
+    role = Role("worker", 1, Shape(cpus=1.0), run=("true",))
+    submitted(stage, Job("light", (role,), queue="a", preemptible=False), of("a", "whole"))
+    assert stage.phases() == {"light": "running", "whole": "running"}

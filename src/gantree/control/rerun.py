@@ -78,7 +78,7 @@ def demanded(job: Job, record: Mapping[str, Any]) -> Job:
 
 def _role(role: Role, members: int, models: tuple[str, ...]) -> Role:
     shape = role.shape
-    if models and (shape.gpus or shape.part):
+    if models and shape.on_gpus:
         shape = replace(shape, models=models)
     return replace(role, members=members, shape=shape)
 

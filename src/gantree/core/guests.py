@@ -20,8 +20,12 @@ def owns_cells(ledger: Ledger, queue: str) -> bool:
 
 
 def only_at_home(ledger: Ledger, state: JobState) -> bool:
-    """Whether a gang runs in the cells of its queue or not at all: elsewhere it might have to leave, and never does."""
-    return not state.spec.preemptible and owns_cells(ledger, state.spec.queue)
+    """Whether a gang runs in the cells of its queue or not at all: elsewhere it might have to leave, and never does.
+
+    Cells are of GPUs, so a gang without any runs anywhere.
+    """
+    spec = state.spec
+    return not spec.preemptible and spec.on_gpus and owns_cells(ledger, spec.queue)
 
 
 def any_cells(ledger: Ledger) -> bool:
@@ -64,9 +68,9 @@ def spares_cells(
     ledger: Ledger, state: JobState, placement: Placement, book: CellBook | None = None
 ) -> bool:
     """Whether a gang may be placed where it is nobody's guest: one that can never be told to leave keeps clear."""
-    if state.spec.preemptible or not any_cells(ledger):
+    if state.spec.preemptible or not state.spec.on_gpus or not any_cells(ledger):
         return True
-    if owns_cells(ledger, state.spec.queue):
+    if only_at_home(ledger, state):
         return False
     return keeps_cells(seen(ledger, book or book_of(ledger), 0.0), placement.members)
 

@@ -58,6 +58,11 @@ class Shape:
         """Whether a member takes a part of a GPU: a MIG instance or a share."""
         return self.mig is not None or self.gpu_share is not None or self.gpu_memory_GiB is not None
 
+    @property
+    def on_gpus(self) -> bool:
+        """Whether a member takes GPUs, whole or a part of one."""
+        return bool(self.gpus or self.part)
+
 
 @dataclass(frozen=True, slots=True)
 class Slices:
@@ -286,6 +291,11 @@ class Job:
     def gpus(self) -> int:
         """GPUs over all members."""
         return sum(role.members * role.shape.gpus for role in self.roles)
+
+    @property
+    def on_gpus(self) -> bool:
+        """Whether any member takes GPUs, whole or a part of one."""
+        return any(role.shape.on_gpus for role in self.roles)
 
     @property
     def processes(self) -> int:

@@ -72,7 +72,7 @@ def _added(occupancy: Occupancy, standing: Standing, wish: Wish, more: int) -> P
 def _models(standing: Standing, role: RoleWish) -> Sequence[tuple[str, ...]]:
     """GPU models for the new members: the one that all old ones have, then all that are acceptable."""
     models = role.shape.models
-    if not models or not (role.shape.gpus or role.shape.part):
+    if not models or not role.shape.on_gpus:
         return (models,)
     used = {standing.fabric.machine_of_node(node).gpu for node in standing.of_node}
     same = tuple(model for model in models if used == {model})

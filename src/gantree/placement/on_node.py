@@ -171,7 +171,7 @@ def _in_turn(problem: Problem, node: int, x: Counts, *, sparing: bool) -> OnNode
 
 
 def _layers(role: RoleWish) -> Layers:
-    return role.layers if role.shape.gpus or role.shape.part else ()
+    return role.layers if role.shape.on_gpus else ()
 
 
 def _chosen(

@@ -60,7 +60,7 @@ def likeness(occupancy: Occupancy, node: int, shape: Shape) -> Hashable:
 
 def is_apart(wish: Wish) -> bool:
     """Whether the members of a gang that have GPUs, or parts of them, must be on different ones; one alone need not."""
-    with_gpus = sum(role.members for role in wish.roles if role.shape.gpus or role.shape.part)
+    with_gpus = sum(role.members for role in wish.roles if role.shape.on_gpus)
     return wish.one_member_per_gpu and with_gpus > 1
 
 

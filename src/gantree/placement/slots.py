@@ -65,7 +65,7 @@ class SlotShape:
             nics=shape.nics,
             labels=shape.labels,
             models=models,
-            layers=layers if shape.gpus or part else (),
+            layers=layers if shape.on_gpus else (),
             among=among,
             beside=shape if part or shape.devices or shape.memory_GBps else None,
             apart=apart and part,

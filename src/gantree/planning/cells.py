@@ -73,8 +73,7 @@ def home(view: CellView, queue: str, job: Job, taste: Taste = DEFAULT) -> HomePl
     An owner that leaves anyway should be given back in the view's occupancy; of a job that runs as a guest ask
     `view.without(owner)`. A job without GPUs needs no cell, and gets None.
     """
-    on_gpus = any(role.shape.gpus or role.shape.part for role in job.roles)
-    if not on_gpus or job.gpus > view.most_free_gpus(queue):
+    if not job.on_gpus or job.gpus > view.most_free_gpus(queue):
         return None
     bound = view.bound_of(queue)
     for bindable in _choices(view, queue, job):

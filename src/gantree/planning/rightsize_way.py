@@ -53,7 +53,7 @@ class Terms:
 
 def gpu_roles(job: Job) -> list[Role]:
     """Roles whose members have GPUs or parts of them."""
-    return [role for role in job.roles if role.shape.gpus or role.shape.part]
+    return [role for role in job.roles if role.shape.on_gpus]
 
 
 class Way:
@@ -178,7 +178,7 @@ class Way:
 
     def _held_role(self, role: Role, restricts: bool) -> Role:
         shape = role.shape
-        has_gpus = bool(shape.gpus or shape.part)
+        has_gpus = shape.on_gpus
         labels = tuple(label for label in shape.labels if label[0] != MARKET_LABEL)
         if self.market == "spot":
             labels = (*labels, (MARKET_LABEL, SPOT if has_gpus else ANY_MARKET))
