@@ -166,3 +166,26 @@ def test_several_jobs_at_once_are_refused(gantree: Gantree, site: Path, tmp_path
     outcome = gantree("ranks", site, job(tmp_path, array="0-1"))
     assert outcome.code == 2
     assert "2 jobs; allowed: one" in outcome.err
+
+
+@pytest.mark.parametrize("command", ["ranks", "cost"])
+def test_what_was_printed_of_a_gang_that_starts_smaller_is_taken(
+    command: str, gantree: Gantree, site: Path, tmp_path: Path
+) -> None:
+    asked = job(tmp_path, gang=[{**ROLE, "members": 5}], elastic={"min": 2})
+    placed = tmp_path / "placed.json"
+    placed.write_text(gantree("place", site, asked, "--json").out)
+    outcome = gantree(command, site, asked, "--placement", placed)
+    assert outcome.code == 0
+    assert outcome.out == gantree(command, site, asked).out
+
+
+def test_a_placement_smaller_than_an_elastic_gang_may_be_is_refused(
+    gantree: Gantree, site: Path, tmp_path: Path
+) -> None:
+    placed = tmp_path / "placed.json"
+    placed.write_text(gantree("place", site, job(tmp_path), "--json").out)
+    asked = job(tmp_path, gang=[{**ROLE, "members": 8}], elastic={"min": 5})
+    outcome = gantree("ranks", site, asked, "--placement", placed)
+    assert outcome.code == 2
+    assert "not those that its file asks for" in outcome.err

@@ -13,7 +13,7 @@ from gantree.cli.errors import warn
 from gantree.cli.money import odd_prices, prices_json
 from gantree.cli.options import JsonOption, new_app
 from gantree.cli.placement_text import read_placements
-from gantree.cli.placing import placed_alone
+from gantree.cli.placing import of_size, placed_alone
 from gantree.cli.printing import print_json
 from gantree.cli.reading import read_text, source_of
 from gantree.cli.verdicts import refusal_lines
@@ -171,6 +171,7 @@ def _members(
         there = ", ".join(placed) or "none"
         raise BadInput(f"{source}: job {job.name} is not placed there; placed are: {there}")
     members = placed[job.name]
+    job = of_size(job, len(members))
     gpus = sum(len(member.gpus) for member in members)
     if gpus != job.gpus:
         raise BadInput(

@@ -7,7 +7,7 @@ from gantree.cli.policies import policy_of
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.elastic import placed_elastically
+from gantree.placement.elastic import placed_elastically, resized, sizes_of
 from gantree.placement.taste import Taste
 from gantree.placement.what_if import WhatIf
 from gantree.planning.rightsize import chooses, options, refused
@@ -48,6 +48,11 @@ class Placer:
 def placed_alone(fabric: Fabric, job: Job) -> tuple[Job, Placement | Refused]:
     """As `Placer.place`, on the empty cluster under the default policy."""
     return Placer(policy_of(None)).place(Occupancy(fabric), job)
+
+
+def of_size(job: Job, members: int) -> Job:
+    """The job with so many members, where it is elastic and may have them; else as it is written."""
+    return resized(job, members) if job.elastic and members in sizes_of(job) else job
 
 
 class Trials(WhatIf):

@@ -15,7 +15,7 @@ import typer
 from gantree.cli.cost import PlacementOption
 from gantree.cli.options import JsonOption, new_app
 from gantree.cli.placement_text import read_placements
-from gantree.cli.placing import placed_alone
+from gantree.cli.placing import of_size, placed_alone
 from gantree.cli.printing import columns, print_json, ranges
 from gantree.cli.rank_files import write_rank_files
 from gantree.cli.reading import read_text, source_of
@@ -87,6 +87,7 @@ def _placed(fabric: Fabric, job: Job, file: str | None) -> tuple[Job, Placement 
     members = read_placements(read_text(file), source, fabric).get(job.name)
     if members is None:
         raise BadInput(f"{source}: job {job.name} is not placed there")
+    job = of_size(job, len(members))
     asked = {(role.name, n): role.shape.gpus for role in job.roles for n in range(role.members)}
     there = {(member.role, member.rank): len(member.gpus) for member in members}
     if asked != there:
