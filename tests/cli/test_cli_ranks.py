@@ -172,7 +172,7 @@ def test_several_jobs_at_once_are_refused(gantree: Gantree, site: Path, tmp_path
 def test_what_was_printed_of_a_gang_that_starts_smaller_is_taken(
     command: str, gantree: Gantree, site: Path, tmp_path: Path
 ) -> None:
-    asked = job(tmp_path, gang=[{**ROLE, "members": 5}], elastic={"min": 2})
+    asked = job(tmp_path, gang=[{**ROLE, "members": 5}], elastic={"min": 2, "max": 5})
     placed = tmp_path / "placed.json"
     placed.write_text(gantree("place", site, asked, "--json").out)
     outcome = gantree(command, site, asked, "--placement", placed)
@@ -185,7 +185,7 @@ def test_a_placement_smaller_than_an_elastic_gang_may_be_is_refused(
 ) -> None:
     placed = tmp_path / "placed.json"
     placed.write_text(gantree("place", site, job(tmp_path), "--json").out)
-    asked = job(tmp_path, gang=[{**ROLE, "members": 8}], elastic={"min": 5})
+    asked = job(tmp_path, gang=[{**ROLE, "members": 8}], elastic={"min": 5, "max": 8})
     outcome = gantree("ranks", site, asked, "--placement", placed)
     assert outcome.code == 2
     assert "not those that its file asks for" in outcome.err
