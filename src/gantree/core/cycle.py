@@ -326,12 +326,14 @@ class Cycle:
 
 def _awaited(ledger: Ledger, state: JobState, claim: Claim) -> list[str]:
     """Who leaves the room of a claim; for a gang that moves also those of whom its claim does not tell."""
-    nodes = claim.placement.nodes.keys() if state.moving is not None else ()
+    leaving = [job for job in claim.victims if job in ledger.leaving]
+    if leaving or state.moving is None:
+        return leaving
+    nodes = claim.placement.nodes.keys()
     return [
         job
         for job, other in ledger.leaving.items()
-        if job in claim.victims
-        or (other.placement is not None and not other.placement.nodes.keys().isdisjoint(nodes))
+        if other.placement is not None and not other.placement.nodes.keys().isdisjoint(nodes)
     ]
 
 
