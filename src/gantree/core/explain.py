@@ -5,7 +5,6 @@ A site's taste is not asked: it decides where a gang goes, never whether it fits
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gantree.core.bookings import reserved
@@ -83,7 +82,7 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
         return Explanation(job, state.phase, _present(state) + staying_on(ledger, state))
     ahead = ahead_of(ledger, state, now)
     sentence, refused = _waits_for_other_than_room(ledger, state, now), None
-    sentence = sentence or _in_turn(ledger, state, ahead, now)
+    sentence = sentence or _in_turn(ledger, state, now)
     in_the_way: tuple[tuple[str, str], ...] = ()
     if not sentence:
         refused, in_the_way = _refusal(ledger, state, now)
@@ -143,7 +142,7 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
         return told
     if only_at_home(ledger, state):  # who runs elsewhere is not what it waits for
         return None
-    if _never_starts(ledger, state) or _in_turn(ledger, state, ahead_of(ledger, state, now), now):
+    if _never_starts(ledger, state) or _in_turn(ledger, state, now):
         return None
     found = reserved(ledger, state, now, DEFAULT, can_promise=False)
     if found is None:
@@ -249,14 +248,15 @@ def _held(state: JobState) -> str:
     return "suspended" if state.stop_cause is StopCause.SUSPENDED else "held"
 
 
-def _in_turn(ledger: Ledger, state: JobState, ahead: Sequence[str], now: float) -> str:
+def _in_turn(ledger: Ledger, state: JobState, now: float) -> str:
     """The sentence for a job behind another one of a queue whose jobs go in turn; "" for others."""
     if ledger.policy.backfill.overtake != "none":
         return ""
-    for job in ahead:
+    queue_of = ledger.accounts.tree.queue
+    mine = [node for node in ledger.lines.queues if queue_of[node] == state.spec.queue]
+    for job in ahead_of(ledger, state, now, mine):
         other = ledger.jobs[job]
-        same_queue = other.spec.queue == state.spec.queue
-        if same_queue and eligible(ledger, other, now) and not _never_starts(ledger, other):
+        if eligible(ledger, other, now) and not _never_starts(ledger, other):
             return f"Waiting: comes after {job} in its queue, where nobody is overtaken."
     return ""
 

@@ -43,7 +43,9 @@ def eligible(ledger: Ledger, state: JobState, now: float, *, at_home: bool = Fal
     return all(ledger.jobs[name].phase is Phase.SUCCEEDED for name in state.spec.after)
 
 
-def ahead_of(ledger: Ledger, state: JobState, now: float) -> list[str]:
-    """The waiting jobs that the next walk asks before this one, in order."""
-    jobs = (position.job for _, position in in_order(ledger, now))
+def ahead_of(
+    ledger: Ledger, state: JobState, now: float, queues: Iterable[int] | None = None
+) -> list[str]:
+    """The waiting jobs that the next walk asks before this one, in order; queues: of these alone, its own too."""
+    jobs = (position.job for _, position in in_order(ledger, now, queues=queues))
     return list(takewhile(lambda job: job != state.job, jobs))
