@@ -22,6 +22,8 @@ UV := $(PY) -m uv
 # uv trusts its own list of certificate authorities; behind a proxy with one of its own, only the system knows it.
 FETCH = fetch() { $(UV) "$$@" || { echo "Trying again with the system's certificates" >&2; UV_SYSTEM_CERTS=1 $(UV) "$$@"; }; }; fetch
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(if $(UPGRADE),--upgrade)
+# One more than there are cores: many tests wait for other processes. tests/conftest.py puts the longest files first.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 PYTHON ?= python3 python3.13 python3.12 python3.11 python
 
 ifneq ($(shell cat $(VENV)/.uv 2>/dev/null),$(CURDIR))
@@ -34,7 +36,10 @@ help:  ## Print this list
 	  printf '  make %-12s %s\n' "$$target" "$$text"; done
 
 .PHONY: test
-test: lint types imports unit  ## All that must pass before a change goes in: lint, types, imports, unit
+test: lint imports  ## All that must pass before a change goes in: lint, imports, and beside each other types and unit
+	@said=$$(mktemp); $(MAKE) --no-print-directory types >"$$said" 2>&1 & types=$$!; \
+	trap 'kill $$types 2>/dev/null || true; rm -f "$$said"' EXIT; \
+	failed=0; $(MAKE) --no-print-directory unit || failed=1; wait $$types || failed=1; cat "$$said"; exit $$failed
 
 .PHONY: lint
 lint: $(VENV)/.ready  ## Format and lint rules (ruff)
@@ -51,7 +56,7 @@ imports: $(VENV)/.ready  ## Floors: who may import whom (import-linter)
 
 .PHONY: unit
 unit: $(VENV)/.ready  ## Tests (pytest on all cores; ends with how many passed and were skipped)
-	$(PY) -m pytest -n auto --dist loadfile
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo
 demo: $(VENV)/.ready  ## A gang trains, yields to an urgent job, resumes; checks itself
@@ -74,7 +79,11 @@ fuzz: $(VENV)/.ready  ## Fuzz every reader of topologies, led by coverage; EACH=
 
 .PHONY: api-fuzz
 api-fuzz: $(VENV)/.ready  ## Send the daemon whatever its OpenAPI allows; EACH=200 requests an operation
-	GANTREE_API_EXAMPLES=$(or $(EACH),200) $(PY) -m pytest -q tests/api/test_openapi.py
+	GANTREE_API_EXAMPLES=$(or $(EACH),200) $(PY) -m pytest -q -o faulthandler_timeout=0 tests/api/test_openapi.py
+
+.PHONY: file-fuzz
+file-fuzz: $(VENV)/.ready  ## Mutate the files that users write; EACH=5000 of each kind and property
+	GANTREE_FILE_EXAMPLES=$(or $(EACH),5000) $(PY) -m pytest -q -o faulthandler_timeout=0 tests/formats/test_yaml_fuzz.py
 
 .PHONY: screenshots
 screenshots: $(VENV)/.ready  ## Take the pictures of the documentation anew (needs Chromium)

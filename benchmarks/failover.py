@@ -157,7 +157,7 @@ def judge(fleet: Fleet, load: Load) -> dict[str, object]:
 
 def measure(place: Path, failovers: int, clients: int, kinds: Sequence[str]) -> dict[str, object]:
     """All of it, in an empty directory."""
-    server = Server(place / "postgres")
+    server = Server(place / "postgres", durable=True)
     server.start()
     with ExitStack() as opened:
         opened.callback(server.stop)

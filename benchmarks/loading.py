@@ -160,7 +160,7 @@ def database(kind: str, home: Path) -> Iterator[list[str]]:
     if kind == "sqlite":
         yield []
         return
-    server = Server(home / "postgres")
+    server = Server(home / "postgres", durable=True)
     server.start()
     try:
         with server.database() as url:

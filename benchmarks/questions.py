@@ -4,8 +4,10 @@
 
 Builds a SQLite journal (`restart.py`) with so many live jobs on 16,384 GPUs, of which half run and half wait, and
 drives it with a controller, its loop and a reader, as a daemon does; the cluster is one that only writes down what it
-is told. Jobs are handed in one after the other, each timed from the call to the turn that decided about it: alone, then
-while what-ifs with two changes are asked all the time on the controller's thread, then the same of the reader.
+is told. First each kind of question is asked a few times, and what the reader and its forks spend of a processor on one
+is counted: `cpu` where the reader itself answers, `cpu_apart` where a fork of it does. Then jobs are handed in one
+after the other, each timed from the call to the turn that decided about it: alone, then while what-ifs with two changes
+are asked all the time on the controller's thread, then the same of the reader. `--only-questions` leaves these out.
 """
 
 import argparse
@@ -28,7 +30,7 @@ from gantree.api.job_list import Filter
 from gantree.control.controller import Controller
 from gantree.control.gathering import Gathering
 from gantree.control.loop import Loop
-from gantree.control.reader_frames import Follow
+from gantree.control.reader_frames import Follow, Where
 from gantree.control.reader_host import ReaderHost, fork_host
 from gantree.control.reader_server import serve
 from gantree.control.readers import Readers
@@ -41,7 +43,7 @@ from restart import POLICY, Running, build
 
 ANYBODY = Caller("op", EVERYTHING, "socket")
 PAGE = 100
-REPEATS = 3
+REPEATS = 5
 CHANGES: list[Change] = [(("topology.required", "leaf"),), (("priority", 300),)]
 Figures = dict[str, float]
 
@@ -94,28 +96,43 @@ def memory(pid: int) -> Figures:
     return {"rss_MB": kB["Rss"] / 1024, "pss_MB": kB["Pss"] / 1024}
 
 
-async def short_ones(backend: Backend, waiting: str) -> Figures:
-    """Milliseconds of other questions on the controller's thread and of the reader, the median of REPEATS."""
-    found: Figures = {}
-    alone = Backend(backend.loop, backend.controller, 0.0)
-    cases: list[tuple[str, Callable[[Backend], Awaitable[Any]]]] = [
-        ("page", lambda b: b.read(questions.jobs, ANYBODY, Filter(), None, PAGE)),
-        ("list", lambda b: b.read(questions.jobs, ANYBODY, Filter(), None, None)),
-        ("queues", lambda b: b.read(questions.queues, ANYBODY)),
-        ("nodes", lambda b: b.read(questions.nodes, ANYBODY)),
-        ("why", lambda b: b.work_out(questions.explained, ANYBODY, waiting)),
-        ("when", lambda b: b.work_out(questions.start, ANYBODY, waiting)),
-        ("what_if", lambda b: b.work_out(questions.what_if, ANYBODY, waiting, CHANGES)),
+def spent_s(pid: int) -> float:
+    """Seconds of a processor that a process has taken, and those that it forked and that have ended."""
+    told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, told[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def cases(waiting: str) -> list[tuple[str, Callable[..., Any], tuple[Any, ...], tuple[Where, ...]]]:
+    """What is asked: a name, a function with what it gets, and where the reader may answer it."""
+    both, apart = (Where.HERE, Where.APART), (Where.APART,)
+    return [
+        ("page", questions.jobs, (ANYBODY, Filter(), None, PAGE), (Where.HERE,)),
+        ("list", questions.jobs, (ANYBODY, Filter(), None, None), (Where.HERE,)),
+        ("queues", questions.queues, (ANYBODY,), (Where.HERE,)),
+        ("nodes", questions.nodes, (ANYBODY,), (Where.HERE,)),
+        ("why", questions.explained, (ANYBODY, waiting), both),
+        ("when", questions.start, (ANYBODY, waiting), both),
+        ("what_if", questions.what_if, (ANYBODY, waiting, CHANGES), apart),
     ]
-    for name, ask in cases:
+
+
+async def one_by_one(backend: Backend, readers: Readers, waiting: str) -> Figures:
+    """Milliseconds of each kind of question, median of REPEATS, and of a processor."""
+    found: Figures = {}
+    for name, function, given, places in cases(waiting):
         log(name)
-        for kind, asked in (("controller", alone), ("reader", backend)):
+        for where in places:
+            at = await backend.ask(lambda asked: asked.reading().at)
             took = []
+            assert readers.pid is not None
+            before_s = spent_s(readers.pid)
             for _ in range(REPEATS):
                 began = time.perf_counter()
-                await ask(asked)
+                await readers.ask(at, function, *given, where=where)
                 took.append(time.perf_counter() - began)
-            found[f"{name}_{kind}_ms"] = 1e3 * statistics.median(took)
+            kind = "_apart" if where is Where.APART else ""
+            found[f"{name}{kind}_ms"] = 1e3 * statistics.median(took)
+            found[f"{name}_cpu{kind}_ms"] = 1e3 * (spent_s(readers.pid) - before_s) / REPEATS
     return found
 
 
@@ -123,8 +140,29 @@ def log(what: str) -> None:
     print(f"{time.perf_counter():.1f} {what}", file=sys.stderr, flush=True)
 
 
+async def beside_submissions(
+    backend: Backend, options: argparse.Namespace, waiting: str
+) -> dict[str, Figures]:
+    """Submissions alone, and beside what-ifs on the controller's thread and of the reader."""
+    gathering = Gathering(backend.loop, backend.controller)
+    log("alone")
+    found = {"alone": of("submission", await submissions(gathering, options.submissions, "alone"))}
+    for kind, asked in (
+        ("controller", Backend(backend.loop, backend.controller, 0.0)),
+        ("reader", backend),
+    ):
+        log(kind)
+        took, questions_took = await asked_all_the_time(
+            lambda: asked.work_out(questions.what_if, ANYBODY, waiting, CHANGES),  # noqa: B023 - awaited in this round
+            submissions(gathering, options.submissions, kind),
+            options.askers,
+        )
+        found[kind] = of("submission", took) | of("what_if", questions_took)
+    return found
+
+
 async def measure(
-    state: Path, host: ReaderHost, count: int, askers: int, waiting: str
+    state: Path, host: ReaderHost, options: argparse.Namespace, waiting: str
 ) -> dict[str, Figures]:
     loop, journal, clusters = Loop(), SqliteJournal(state), list[Running]()
 
@@ -147,21 +185,9 @@ async def measure(
         await asyncio.sleep(0.01)
     found: dict[str, Figures] = {"reader": {"ready_after_s": time.perf_counter() - began}}
     backend = Backend(loop, controller, time.time(), readers)
-    gathering = Gathering(loop, controller)
-    found["questions"] = await short_ones(backend, waiting)
-    log("alone")
-    found["alone"] = of("submission", await submissions(gathering, count, "alone"))
-    for kind, asked in (
-        ("controller", Backend(loop, controller, 0.0)),
-        ("reader", backend),
-    ):
-        log(kind)
-        took, questions_took = await asked_all_the_time(
-            lambda: asked.work_out(questions.what_if, ANYBODY, waiting, CHANGES),  # noqa: B023 - awaited in this round
-            submissions(gathering, count, kind),
-            askers,
-        )
-        found[kind] = of("submission", took) | of("what_if", questions_took)
+    found["questions"] = await one_by_one(backend, readers, waiting)
+    if not options.only_questions:
+        found |= await beside_submissions(backend, options, waiting)
     assert readers.pid is not None
     found["memory of the daemon"], found["memory of the reader"] = (
         memory(os.getpid()),
@@ -181,16 +207,17 @@ def main() -> None:
     parser.add_argument("--facts", type=int, default=60_000)
     parser.add_argument("--submissions", type=int, default=60)
     parser.add_argument("--askers", type=int, default=2)
+    parser.add_argument("--only-questions", action="store_true", help="without the submissions")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    host = fork_host(serve)
+    host = fork_host(serve, list)
     with tempfile.TemporaryDirectory() as place:
         if os.fork() == 0:  # what building leaves in memory is not the daemon's
-            build(Path(place), asked.facts, asked.live)
+            build(SqliteJournal(Path(place)), asked.facts, asked.live, asked.live // 2)
             os._exit(0)
         os.wait()
         waiting = f"train-{asked.live - 1}"
-        found = asyncio.run(measure(Path(place), host, asked.submissions, asked.askers, waiting))
+        found = asyncio.run(measure(Path(place), host, asked, waiting))
     if asked.json:
         print(json.dumps(found))
         return

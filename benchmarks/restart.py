@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from gantree.control.snapshots import EVERY_FACTS, Snapshots
 from gantree.core.scheduler import Scheduler
 from gantree.core.snapshot import snapshot_of
 from gantree.executors.inventory import Inventory
+from gantree.journal.contract import Journal
 from gantree.journal.snapshots import SnapshotCodec
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
@@ -49,6 +51,7 @@ from gantree.testing.recording import RecordingCluster
 
 NODES, GPUS_OF_NODE = 2048, 8
 TURN = 250
+LEASE_S = 3600.0
 SIZES = (1, 2, 4, 8, 8)
 POLICY = Policy(half_life_s=86_400.0)
 
@@ -73,20 +76,28 @@ def spec(number: int) -> Job:
     )
 
 
-def lives(live: int) -> Iterator[list[Fact]]:
-    """Decisions without end: the cluster, the jobs that live, then waves of jobs beside them that run and end."""
+def lives(live: int, running: int) -> Iterator[list[Fact]]:
+    """Decisions without end: the cluster, the jobs that live, then waves of jobs beside them that run and end.
+
+    Where none of those that live runs, they are held, and nothing runs at any end of a turn: no daemon starts any.
+    """
     at = time.time() - 86_400.0 / 2
     yield [FabricDefined(at=at, cluster=site())]
-    running = live // 2
     for number in range(running):
         yield begun(at, number, spec(len(SIZES) * number), number)
-    yield [accepted(at, number, spec(number)) for number in range(running, live)]
+    held = running == 0
+    yield [
+        accepted(at, number, replace(spec(number), held=held)) for number in range(running, live)
+    ]
     first_free = -(-running // GPUS_OF_NODE)
     for number in count(live, NODES - first_free):
         at += 60.0
         wave = range(number, number + NODES - first_free)
         for each in wave:
-            yield begun(at, each, spec(each), GPUS_OF_NODE * (first_free + each - number))
+            one = begun(at, each, spec(each), GPUS_OF_NODE * (first_free + each - number))
+            yield one + ended(at, each) if held else one
+        if held:
+            continue
         for each in wave:
             yield ended(at + 30.0, each)
 
@@ -123,13 +134,12 @@ def name(number: int) -> str:
     return f"train-{number}"
 
 
-def build(state_dir: Path, facts: int, live: int) -> dict[str, float]:
-    """The journal, turn by turn, with the snapshots of a daemon that runs all the while."""
-    journal = SqliteJournal(state_dir)
-    epoch = journal.lead("benchmark", 60.0)
+def build(journal: Journal, facts: int, live: int, running: int) -> dict[str, float]:
+    """The journal, turn by turn, with the snapshots of a daemon that runs all the while. It is closed then."""
+    epoch = journal.lead("benchmark", LEASE_S)
     assert epoch is not None
     snapshots, worst_s, taken_at = Snapshots(journal, epoch), 0.0, 0
-    ledger, source, turn = Scheduler(POLICY).ledger, lives(live), list[Fact]()
+    ledger, source, turn = Scheduler(POLICY).ledger, lives(live, running), list[Fact]()
     while ledger.applied < facts or ledger.applied - taken_at < EVERY_FACTS - 2 * TURN:
         turn = next(source)
         while len(turn) < TURN:
@@ -145,6 +155,8 @@ def build(state_dir: Path, facts: int, live: int) -> dict[str, float]:
             worst_s = max(worst_s, time.perf_counter() - began)
             taken_at = ledger.applied if due else taken_at
     figures = measured(Scheduler.of(ledger, turn[-1].at))
+    snapshots.wait()
+    journal.resign(epoch)
     journal.close()
     return {
         "facts": float(ledger.applied),
@@ -227,7 +239,8 @@ def main() -> None:
         return
     with ExitStack() as stack:
         state_dir = asked.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        figures = build(state_dir, asked.facts, asked.live)
+        journal = SqliteJournal(state_dir)
+        figures = build(journal, asked.facts, asked.live, running=asked.live // 2)
         for _ in range(3):
             command = [
                 sys.executable,

@@ -7,14 +7,18 @@ latency counts from then, and one that waits for others counts as long.
 
     python benchmarks/service_load.py [--pending 10000] [--streams 200] [--reads 100] [--pages 20] [--seconds 60]
 
-`resident_MB` is the daemon's process, `readers_MB` the processes beside it that answer questions.
+With these it takes about two minutes on two idle cores, of which the first goes by while jobs are handed in; progress
+is told on standard error, and `--json` is for programs. `resident_MB` is the daemon's process, `readers_MB` the
+processes beside it that answer questions. A latency is from when the request was due to the last byte of the answer.
 """
 
 import argparse
 import json
 import multiprocessing
+import os
 import selectors
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -113,7 +117,9 @@ def fill(state: Path, jobs: int) -> None:
 def measure(options: argparse.Namespace, daemon: Daemon) -> dict[str, Any]:
     """Fill, listen, ask."""
     context, state = multiprocessing.get_context("spawn"), daemon.state
+    say(f"{options.pending} jobs are handed in")
     fill(state, options.pending)
+    say(f"asked for {options.seconds:g} s")
     filled = daemon.resident_MB()
     ready, over = [context.Event(), context.Event()], context.Event()
     streams = (("/v1/events", options.streams), ("/cluster/stream", options.pages))
@@ -125,6 +131,7 @@ def measure(options: argparse.Namespace, daemon: Daemon) -> dict[str, Any]:
         each.start()
         is_ready.wait(PATIENCE_S)
     spent_s, began = daemon.spent_s(), time.perf_counter()
+    beside_s = sum(map(spent_with_forks_s, below(daemon.pid)))
     with context.Pool(3) as pool:
         pages = options.pages / PAGE_EVERY_S
         asked = [
@@ -133,10 +140,12 @@ def measure(options: argparse.Namespace, daemon: Daemon) -> dict[str, Any]:
             pool.apply_async(hand_in, (state, options.seconds)),
         ]
         reads, seen, taken = [each.get() for each in asked]
-    cores = (daemon.spent_s() - spent_s) / (time.perf_counter() - began)
+    took_s = time.perf_counter() - began
+    cores = (daemon.spent_s() - spent_s) / took_s
+    beside_cores = (sum(map(spent_with_forks_s, below(daemon.pid))) - beside_s) / took_s
     memory = {
         "resident_MB": round(daemon.resident_MB()),
-        "readers_MB": [round(resident_MB(pid)) for pid in daemon.children()],
+        "readers_MB": [round(resident_MB(pid)) for pid in below(daemon.pid)],
     }
     over.set()
     for each in listeners:
@@ -146,6 +155,7 @@ def measure(options: argparse.Namespace, daemon: Daemon) -> dict[str, Any]:
         "resident_MB_before": round(filled),
         **memory,
         "daemon_cores": round(cores, 2),
+        "readers_cores": round(beside_cores, 2),
         "streams_broken": sum(each.exitcode != 0 for each in listeners),
         "reads": figures(reads),
         "pages": figures(seen),
@@ -153,21 +163,61 @@ def measure(options: argparse.Namespace, daemon: Daemon) -> dict[str, Any]:
     }
 
 
+def below(pid: int) -> list[int]:
+    """The processes that were forked from one, and from these: the host of readers, the reader, long questions."""
+    try:
+        forked = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:
+        return []  # it has ended meanwhile
+    return [each for child in map(int, forked) for each in (child, *below(child))]
+
+
+def spent_with_forks_s(pid: int) -> float:
+    """Seconds of a processor that a process has taken, and those that it forked and that have ended."""
+    try:
+        told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0.0
+    return sum(map(int, told[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
 def figures(told: list[Any]) -> dict[str, Any]:
-    """Latencies, of all and of the 99th percentile by path, and what was refused."""
-    by_path: dict[str, list[float]] = {}
+    """Latencies of all and of each kind, and what was refused."""
+    of_kind: dict[str, list[float]] = {}
     for path, _, took_s in told:
-        by_path.setdefault(path, []).append(took_s)
+        of_kind.setdefault(path, []).append(took_s)
     return {
         "requests": len(told),
         "refused": sum(status not in OK for _, status, _ in told),
         **percentiles_ms(took_s for _, _, took_s in told),
-        "p99_ms_by_path": {path: percentiles_ms(took)["p99_ms"] for path, took in by_path.items()},
+        "of_kind": {path: percentiles_ms(took_s) for path, took_s in of_kind.items()},
     }
 
 
+def table(found: dict[str, Any]) -> str:
+    """The figures for people: one line for each kind, then the memory."""
+    head = f"{'':38} {'requests':>8} {'refused':>8} {'p50 ms':>8} {'p99 ms':>8} {'max ms':>8}"
+    lines = [head]
+    for group in ("reads", "pages", "submissions"):
+        told = found[group]
+        lines.append(_line(f"all {group}", told, told["requests"], told["refused"]))
+        lines += [_line(f"  {path}", each) for path, each in told["of_kind"].items()]
+    plain = {name: value for name, value in found.items() if not isinstance(value, dict)}
+    return "\n".join([*lines, *(f"{name:30} {value}" for name, value in plain.items())])
+
+
+def _line(name: str, told: dict[str, Any], requests: object = "", refused: object = "") -> str:
+    took = " ".join(f"{told.get(each, 0.0):>8.1f}" for each in ("p50_ms", "p99_ms", "max_ms"))
+    return f"{name:38} {requests:>8} {refused:>8} {took}"
+
+
+def say(what: str) -> None:
+    """How far it is, for whoever waits."""
+    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
+
+
 def main() -> None:
-    """Print the figures as JSON."""
+    """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pending", type=int, default=10_000)
     parser.add_argument("--streams", type=int, default=200, help="listeners to events")
@@ -175,6 +225,7 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=20, help="browsers")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gantree-bench-") as directory:
         home = Path(directory)
@@ -183,7 +234,8 @@ def main() -> None:
             daemon = Daemon(home, CLUSTER + TAKEN, named)
             daemon.start()
             try:
-                print(json.dumps(measure(options, daemon), indent=2))
+                found = measure(options, daemon)
+                print(json.dumps(found, indent=2) if options.json else table(found))
             finally:
                 with suppress(ProcessLookupError):
                     daemon.stop()

@@ -70,6 +70,21 @@ def test_a_job_that_one_may_not_see_is_a_refusal_though_the_answer_does_not_say_
     assert [(row["what"], row["status"]) for row in rows(front)[before:]] == [("word hers", 404)]
 
 
+def test_the_log_says_to_what_a_number_or_a_policy_was_changed(front: Front) -> None:
+    front.ask("otto", "POST", "/v1/jobs", {"jobs": [{**JOB, "name": "numbers"}]})
+    before = len(rows(front))
+    front.ask("otto", "POST", "/v1/jobs/numbers/priority", {"priority": 7})
+    front.ask("otto", "POST", "/v1/jobs/numbers/scale", {"members": 2})
+    assert front.ask("otto", "POST", "/v1/policy", {"text": "preset: fair\n"}).status == 200
+    assert front.ask("otto", "POST", "/v1/policy/rollback", {"version": 1}).status == 200
+    assert [(row["route"], row["what"]) for row in rows(front)[before:]] == [
+        ("POST /v1/jobs/{word}/priority", "word numbers priority 7"),
+        ("POST /v1/jobs/{word}/scale", "word numbers members 2"),
+        ("POST /v1/policy", "version 1"),
+        ("POST /v1/policy/rollback", "version 1"),
+    ]
+
+
 def test_the_log_is_read_in_pages_by_user_and_by_time(front: Front) -> None:
     assert {row["who"] for row in rows(front, "?user=otto")} == {"otto"}
     assert rows(front, "?since=9e12") == []

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,7 +32,6 @@ from gantree.model.errors import (
     TooLarge,
     TooOften,
     Unauthenticated,
-    Unreachable,
 )
 from gantree.testing.daemon import Daemon
 
@@ -157,53 +155,6 @@ def test_an_address_that_others_reach_needs_tls_or_a_word(address: str, tmp_path
 def test_what_is_no_address_is_refused(address: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="HOST:PORT"):
         listen_of(address, tmp_path / "token", insecure=True)
-
-
-def test_tls_is_spoken_and_a_stranger_s_certificate_is_not_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cert, key = certificate(tmp_path)
-    with pytest.raises(BadInput, match="--tls-cert"):
-        listen_of("127.0.0.1:0", tmp_path / "token", cert, tmp_path / "nothing")
-    state = tmp_path / "state"
-    with Daemon(state, CLUSTER, listen="127.0.0.1:0", tls=(cert, key)) as daemon:
-        token = (state / "token").read_text().strip()
-        with pytest.raises(Unreachable, match="SSL_CERT_FILE"):
-            Client(daemon.url, token).health()
-        monkeypatch.setenv("SSL_CERT_FILE", str(cert))
-        assert Client(daemon.url, token).health()["pid"] == daemon.process.pid
-
-
-def certificate(home: Path) -> tuple[Path, Path]:
-    """A self-signed certificate for 127.0.0.1, and its key."""
-    import datetime
-    import ipaddress
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    (home / "cert.pem").write_bytes(made.public_bytes(pem))
-    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (home / "key.pem").write_bytes(key.private_bytes(pem, *plain))
-    ssl.create_default_context(cafile=str(home / "cert.pem"))
-    return home / "cert.pem", home / "key.pem"
 
 
 def test_the_command_line_asks_a_daemon_elsewhere(daemon: Daemon) -> None:

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from gantree.api.permissions import ANOTHER, KEY, Need
+from gantree.api.access import Caller
+from gantree.api.permissions import ANOTHER, KEY, Need, told_to
+from gantree.api.rates import Rates
 from gantree.model.access import grant_of, narrowed
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.front import Front
+from gantree.testing.front import DAEMON_TOKEN, Front, Told
 
 ACCESS = """
 users:
@@ -50,6 +52,10 @@ JOB = {
     "hold": True,
     "gang": [{"role": "w", "members": 1, "each": {"gpus": 1}, "run": ["true"], "env": {"K": "v1"}}],
 }
+ELASTIC = {
+    "gang": [{"role": "w", "members": 2, "each": {"gpus": 8}, "run": ["true"]}],
+    "elastic": {"min": 1, "max": 3},
+}
 BODIES: dict[str, Any] = {
     "POST /v1/jobs": {"jobs": [JOB]},
     "POST /v1/jobs/check": {"jobs": [JOB]},
@@ -61,10 +67,68 @@ BODIES: dict[str, Any] = {
     "POST /v1/policy": {"text": "preset: fair\n"},
     "POST /v1/policy/what-if": {"text": "preset: fair\n"},
     "POST /v1/policy/rollback": {"version": 1},
-    "POST /v1/session": {"token": "gantree_nobody"},
+    "POST /v1/session": {"token": DAEMON_TOKEN},
     "POST /v1/tokens": {"user": "nils"},
 }
 RERUN = "POST /v1/jobs/{word}/rerun"
+ATTACH = "ATTACH /v1/jobs/{word}/attach"
+NOT_DESCRIBED = ("DELETE /v1/session", "GET /v1/session/oidc", "GET /v1/session/oidc/callback")
+"""Routes of browsers alone, which the OpenAPI leaves out."""
+LET_THROUGH = {
+    "DELETE /v1/tokens/{token}": "there is no token none",
+    "GET /v1/jobs/{word}/record": "attempt 1 of hers was never started",
+    "POST /v1/jobs/{word}/rerun": "attempt 1 of hers was never started",
+    "GET /v1/policy/versions/{number}": "no version of the policy is on record",
+    "GET /v1/session/oidc": "no OIDC provider is in the access file",
+    "GET /v1/session/oidc/callback": "the log-in is not one that this browser began",
+    "POST /v1/jobs/{word}/hold": "held already",
+    "POST /v1/jobs/{word}/release": "not held",
+    "POST /v1/jobs/{word}/resume": "not held",
+    "POST /v1/jobs/{word}/suspend": "on hold",
+    "POST /v1/jobs/{word}/cancel": "cancel",
+    "POST /v1/jobs/{word}/defragment": "gain",
+}
+"""What else is said to those who are let through; of an answer below 400 it is plain."""
+NEEDS = {
+    Need.OPEN: """
+        GET /healthz; GET /readyz; GET /v1/session/oidc; GET /v1/session/oidc/callback; POST /v1/session
+    """,
+    Need.KNOWN: """
+        DELETE /v1/session; DELETE /v1/tokens/{token}; GET /v1/cluster; GET /v1/events; GET /v1/facts; GET
+        /v1/health; GET /v1/jobs; GET /v1/nodes; GET /v1/nodes/{node}; GET /v1/queues; GET /v1/session; GET
+        /v1/tokens; GET /v1/usage; POST /v1/tokens
+    """,
+    Need.SEE: """
+        GET /v1/jobs/{word}; GET /v1/jobs/{word}/when; GET /v1/jobs/{word}/why; POST /v1/jobs/{word}/what-if
+    """,
+    Need.READ: """
+        GET /v1/jobs/{word}/logs; GET /v1/jobs/{word}/record
+    """,
+    Need.CHANGE: """
+        POST /v1/jobs/{word}/cancel; POST /v1/jobs/{word}/hold; POST /v1/jobs/{word}/priority; POST
+        /v1/jobs/{word}/release; POST /v1/jobs/{word}/resume; POST /v1/jobs/{word}/scale; POST
+        /v1/jobs/{word}/suspend
+    """,
+    Need.SUBMIT: """
+        POST /v1/jobs; POST /v1/jobs/check; POST /v1/jobs/{word}/rerun
+    """,
+    Need.SEE_ALL: """
+        GET /metrics; GET /v1/policy; GET /v1/policy/versions; GET /v1/policy/versions/{number}
+    """,
+    Need.OPERATE: """
+        GET /v1/audit; GET /v1/jobs/{word}/defragment; POST /v1/jobs/{word}/defragment; POST
+        /v1/nodes/{node}/cordon; POST /v1/nodes/{node}/drain; POST /v1/nodes/{node}/labels; POST
+        /v1/nodes/{node}/uncordon; POST /v1/policy; POST /v1/policy/rollback; POST /v1/policy/what-if
+    """,
+}
+"""What each route needs, as it was decided. A route that is not here is one that nobody has thought about."""
+NEVER_SERVED = {
+    "DELETE /v1/tokens/{token}", "GET /v1/jobs/{word}/record", RERUN, "GET /v1/policy/versions/{number}",
+    "GET /v1/session/oidc", "GET /v1/session/oidc/callback", "POST /v1/jobs/{word}/defragment",
+}  # fmt: skip
+"""Nothing there is what these routes are about; tests of their own have them answer."""
+WAITING = ("hold", "release", "scale", "defragment")
+"""What is asked of a job that waits."""
 FILL = {"word": "hers", "node": "n0", "number": "1", "token": "none", "job": "hers"}
 
 
@@ -79,6 +143,12 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
             lambda controller: controller.submit([replace(hers, roles=(role,))], "/", {})
         )
         front.on_thread(lambda controller: controller.submit([behind], "/", {}))
+        front.ask(
+            "alice",
+            "POST",
+            "/v1/jobs",
+            {"jobs": [{**JOB, "name": "queued", "hold": False, **ELASTIC}]},
+        )
         yield front
 
 
@@ -87,18 +157,46 @@ def hand_in(front: Front, job: Job) -> None:
 
 
 def operations(front: Front) -> dict[str, Need | None]:
-    """Every route by method and path, with what it says that it needs."""
-    return {
-        f"{method.upper()} {path}": Need(operation[KEY]) if KEY in operation else None
-        for path, of_path in front.app.openapi()["paths"].items()
-        for method, operation in of_path.items()
-    }
+    """Every route by method and path, with what it says that it needs; those that the OpenAPI leaves out, too."""
+    found: dict[str, Need | None] = {}
+    for route in _routes(front.app.router.routes):
+        for method in sorted(getattr(route, "methods", None) or ("ATTACH",)):
+            stated = getattr(route, "openapi_extra", None) or {}
+            need = Need(stated[KEY]) if KEY in stated else None
+            if method != "HEAD" and route.path != "/v1/openapi.json":
+                found[f"{method} {route.path}"] = need
+    return found
+
+
+def _routes(routes: Any) -> Iterator[Any]:
+    for route in routes:
+        below = getattr(getattr(route, "original_router", None), "routes", None)
+        if below is None:
+            yield route
+        else:
+            yield from _routes(below)
 
 
 def test_every_route_says_what_it_needs(front: Front) -> None:
     found = operations(front)
-    assert [route for route, need in found.items() if need is None] == []
-    assert len(found) > 40
+    assert [route for route, need in found.items() if need is None] == [ATTACH]
+    described = {
+        f"{method.upper()} {path}"
+        for path, of_path in front.app.openapi()["paths"].items()
+        for method in of_path
+    }
+    assert described <= {*found} and {*found} - described == {ATTACH, *NOT_DESCRIBED}
+
+
+def test_every_route_needs_what_was_decided(front: Front) -> None:
+    decided = {
+        " ".join(route.split()): need
+        for need, routes in NEEDS.items()
+        for route in routes.split(";")
+    }
+    found = operations(front)
+    assert found.pop(ATTACH) is None  # it asks for Need.CHANGE itself
+    assert found == decided
 
 
 def test_a_route_that_says_nothing_is_answered_to_nobody(front: Front) -> None:
@@ -125,26 +223,39 @@ def expected(route: str, need: Need, asker: str) -> str:
     return TABLE[need].get(asker, FREE)
 
 
-def came(status: int, text: str) -> str:
-    if status == 404 and "there is no job hers" not in text:
-        return FREE  # no such policy, token, attempt: the caller was let through
-    return str(status) if status in (401, 403, 404) else FREE
+def came(told: Told, route: str) -> str:
+    """What somebody was answered. Only an answer that says so is one of whoever was let through."""
+    if told.status < 400 or (route in LET_THROUGH and LET_THROUGH[route] in told.text):
+        return FREE
+    if told.status == 404 and "there is no job " not in told.text:
+        return f"404 of something else: {told.text}"
+    return str(told.status)
 
 
 def test_every_role_is_answered_as_the_table_has_it_on_every_route(front: Front) -> None:
-    wrong = []
-    for route, need in operations(front).items():
+    found = operations(front)
+    del found[ATTACH]  # tests/api/test_attach_access.py asks the same of it
+    wrong, served, refused = [], set(), set()
+    last = ("POST /v1/jobs/{word}/resume", "POST /v1/jobs/{word}/cancel")
+    first = sorted({*found} - {*last}, key=lambda each: (each.startswith("POST"), each))
+    for route in (*first, *last):
+        need = found[route]
         assert need is not None
         method, path = route.split(" ")
         for asker in ASKERS:
             body = BODIES.get(route, {} if method == "POST" and need is Need.OPERATE else None)
-            told = front.ask(asker, method, path.format_map(FILL), body, parts=0)
-            found, wanted = came(told.status, told.text), expected(route, need, asker)
-            if route == "POST /v1/session":
-                assert told.status == 401
-            elif found != wanted:
-                wrong.append(f"{route} asked by {asker or 'nobody'}: {found}, not {wanted}: {told}")
-    assert wrong == []
+            fill = {**FILL, "word": "queued"} if path.endswith(WAITING) else FILL
+            told = front.ask(asker, method, path.format_map(fill), body, parts=0)
+            answered, wanted = came(told, route), expected(route, need, asker)
+            if answered != wanted:
+                wrong.append(
+                    f"{route} asked by {asker or 'nobody'}: {answered}, not {wanted}: {told}"
+                )
+            served |= {route} if told.status < 400 else set()
+            refused |= {route} if answered in (WHO, MAY_NOT, NO_JOB) else set()
+    assert wrong == [], "\n".join(each[:170] for each in wrong)
+    assert {*found} - served == NEVER_SERVED
+    assert {route for route, need in found.items() if need is not Need.OPEN} == refused
 
 
 def test_a_list_shows_each_what_he_may_see(front: Front) -> None:
@@ -302,3 +413,81 @@ def test_a_peer_of_the_socket_is_whom_the_file_knows_by_his_unix_name(front: Fro
     finally:
         front.access_file.write_text(before)
         front.file.look()
+
+
+def test_what_a_job_that_was_forgotten_ran_with_is_for_nobody_who_may_only_look(
+    front: Front,
+) -> None:
+    spec = replace(job("gone", gpus=1), queue="research", user="alice", held=True)
+    role = replace(spec.roles[0], env=(("K", "v-of-gone"),))
+    hand_in(front, replace(spec, roles=(role,)))
+    before = front.controller.ledger.jobs.pop("gone")  # as JobsForgotten does
+    try:
+        assert "v-of-gone" in front.ask("otto", "GET", "/v1/facts").text
+        told = front.ask("wolf", "GET", "/v1/facts").text
+        assert '"gone"' in told and "v-of-gone" not in told
+        assert '"gone"' not in front.ask("vera", "GET", "/v1/facts").text
+        ledger, vera = (
+            front.controller.ledger,
+            Caller("vera", (grant_of("viewer", "research"),), "tcp"),
+        )
+        assert told_to(vera, ledger, {"preempted_by": "gone", "by": ""}) == {
+            "preempted_by": ANOTHER,
+            "by": "",
+        }
+    finally:
+        front.controller.ledger.jobs["gone"] = before
+
+
+def test_a_token_that_leaked_makes_none_that_outlives_it(front: Front) -> None:
+    first = front.ask("otto", "POST", "/v1/tokens", {"user": "bob", "expires_s": 600}).json
+    again = first
+    for _ in range(2):
+        again = front.ask("", "POST", "/v1/tokens", {}, token=again["token"]).json
+        assert again["expires_at"] == first["expires_at"]
+    entered = front.ask("", "POST", "/v1/session", {"token": first["token"]})
+    cookie = {
+        "cookie": entered.headers["set-cookie"].partition(";")[0],
+        "origin": "http://gantree.test",
+    }
+    by_page = front.ask("", "POST", "/v1/tokens", {"expires_s": 9e6}, headers=cookie).json
+    assert by_page["expires_at"] == first["expires_at"]
+    assert front.ask("otto", "DELETE", f"/v1/tokens/{first['id']}").status == 200
+    for made in (first, again, by_page):
+        assert front.ask("", "GET", "/v1/session", token=made["token"]).status == 401
+    for_others = front.ask("otto", "POST", "/v1/tokens", {"user": "bob"}).json
+    assert for_others["expires_at"] is None
+    odd = front.ask("otto", "POST", "/v1/tokens", {"user": "a\nb"})
+    assert odd.status == 422 and "printable" in odd.text
+
+
+def test_somebody_unknown_may_ask_as_often_as_a_caller_and_holds_up_nobody(front: Front) -> None:
+    access = front.app.state.access
+    front.app.state.access = replace(access, rates=Rates(0.001, 2))
+    try:
+        guesses = [front.ask("", "GET", "/v1/jobs", token=f"gantree_{n}").status for n in range(3)]
+        doors = [front.ask("", *door).status for door in (("GET", "/v1/session/oidc"),
+                 ("POST", "/v1/session", {"token": "x"}), ("GET", "/v1/session/oidc/callback"))]  # fmt: skip
+        assert guesses == [401, 401, 429] and doors == [429, 429, 429]
+        assert front.ask("alice", "GET", "/v1/jobs").status == 200
+    finally:
+        front.app.state.access = access
+
+
+def test_no_other_site_can_make_a_browser_change_anything(front: Front) -> None:
+    entered = front.ask("", "POST", "/v1/session", {"token": DAEMON_TOKEN})
+    cookie = entered.headers["set-cookie"].partition(";")[0]
+    asked = [route for route in operations(front) if not route.startswith(("GET", "ATTACH"))]
+    assert len(asked) > 20
+    for route in asked:
+        method, path = route.split(" ")
+        for origin in ({}, {"origin": "http://evil.test"}):
+            if (
+                route != "POST /v1/session" or origin
+            ):  # a program opens one without an origin, with a token
+                headers = {"cookie": cookie, **origin}
+                told = front.ask(
+                    "", method, path.format_map(FILL), BODIES.get(route), headers=headers
+                )
+                assert (told.status, "Origin" in told.text) == (403, True), route
+    assert front.ask("", "GET", "/v1/session", headers={"cookie": cookie}).status == 200

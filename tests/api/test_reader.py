@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gantree.model.errors import Conflict, GantreeError, NotFound, Unreachable
+from gantree.model.errors import Conflict, GantreeError, NotFound
 from gantree.testing.daemon import Daemon
 
 CLUSTER = """\
@@ -130,21 +130,19 @@ def test_readers_that_are_killed_under_questions_leave_none_unanswered(daemon: D
     assert wrong == []
 
 
-def test_where_no_reader_can_be_started_long_questions_are_refused_and_turns_go_on(
-    tmp_path: Path,
-) -> None:
-    with Daemon(tmp_path / "state", CLUSTER) as daemon:
-        daemon.client.submit(JOB.format(name="waits", gpus=1, run="sleep, '600'"))
-        daemon.wait("waits", until="running")
-        reader_of(daemon)
-        (host,) = below(daemon.process.pid)["gantree-host"]
-        os.kill(host, signal.SIGKILL)
-        with pytest.raises(Unreachable, match=r"no other can be started .* before the daemon is"):
-            while True:  # until it has seen that its reader is gone
-                daemon.client.why("waits")
-        assert [row["name"] for row in daemon.client.jobs()] == ["waits"]
-        daemon.client.cancel("waits")
-        assert daemon.wait("waits")["phase"] == "cancelled"
+def test_a_host_of_readers_that_is_killed_comes_back(daemon: Daemon) -> None:
+    reader = reader_of(daemon)
+    (host,) = below(daemon.process.pid)["gantree-host"]
+    os.kill(host, signal.SIGKILL)
+    assert daemon.client.jobs()[0]["name"] == "runs"
+    while reader_of(daemon) == reader:
+        pass
+    assert daemon.client.why("waits")["phase"] == "pending"
+    assert daemon.client.queues()
+    log = daemon.output.read_text()
+    assert "another host is started" in log
+    assert below(daemon.process.pid)["gantree-host"] != [host]
+    assert not Path(f"/proc/{host}").exists(), "nobody has waited for it"
 
 
 def test_the_reader_ends_with_a_daemon_that_is_killed(daemon: Daemon) -> None:

@@ -7,12 +7,14 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gantree.api.attaching import attach
 from gantree.api.client import Client
 from gantree.executors.unix_users import unix_user
-from gantree.model.errors import BadInput, NotFound
+from gantree.model.errors import BadInput, Forbidden, NotFound
 from gantree.testing.daemon import Daemon
 
 CLUSTER = """
@@ -26,7 +28,10 @@ users:
   ada: {grants: {role: user}}
   bob: {grants: {role: user}}
   ghost: {grants: {role: user}}
-unix: {ada: nobody, bob: daemon}
+  quinn: {grants: {role: queue_admin, queue: default}}
+  otto: {grants: {role: operator}}
+  ben: {grants: {role: user, queue: default}}
+unix: {ada: nobody, bob: daemon, quinn: games, otto: man, ben: bin}
 """
 PYTHON = "/usr/bin/python3"
 """The one of this test run may be where only its owner gets to."""
@@ -75,10 +80,12 @@ def daemon(place: Path) -> Iterator[Daemon]:
     access = place / "access.yaml"
     access.write_text(ACCESS)
     state = place / "state"
-    with Daemon(
-        state, CLUSTER, listen="127.0.0.1:0", access_file=access, run_as_submitter=True
-    ) as daemon:
-        yield daemon
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GANTREE_TEST_DAEMON", "is no business of a job's")
+        with Daemon(
+            state, CLUSTER, listen="127.0.0.1:0", access_file=access, run_as_submitter=True
+        ) as daemon:
+            yield daemon
 
 
 def user(daemon: Daemon, name: str) -> Client:
@@ -172,6 +179,9 @@ def test_a_user_without_a_unix_user_is_refused_and_nobody_is_root(daemon: Daemon
         unix_user("ada", "root")
     with pytest.raises(BadInput, match="nobody is named"):
         unix_user("", "nobody")
+    with pytest.raises(BadInput, match="'daemon' is an account of the system"):
+        unix_user("daemon", None)
+    assert unix_user("nobody", None).uid == unix_user("ada", "nobody").uid
 
 
 def test_a_peer_of_the_socket_is_asked_who_he_is(daemon: Daemon) -> None:
@@ -207,3 +217,132 @@ def _sleepers(uid: int) -> list[str]:
         except OSError:
             continue
     return found
+
+
+WHO = (
+    "id -u; id -g; id -G; echo $RANK $HF_TOKEN $HOME; env | grep -c GANTREE_TEST_DAEMON;"
+    " ls /proc/self/fd | wc -w; cat"
+)
+
+
+@pytest.fixture
+def sleeper(daemon: Daemon, place: Path) -> Iterator[str]:
+    """A job of ada's that runs."""
+    ada = user(daemon, "ada")
+    secrets = {"HF_TOKEN": str(secret_of(place, "attached", "nobody"))}
+    role = {"role": "w", "members": 1, "run": ["sleep", "600"], "workdir": "/"}
+    receipt = ada.submit(jobs=[{"name": "sleeper", "gang": [role], "secrets": secrets}])
+    job = str(receipt["jobs"][0]["job"])
+    ada.job(job, wait_s=30, until="running")
+    yield job
+    ada.cancel(job)
+
+
+@pytest.fixture
+def null() -> Iterator[None]:
+    """The sink of the machine is root's, and is so afterwards, whatever a test comes to."""
+    yield
+    sink = Path(os.devnull)
+    owner, mode = sink.stat().st_uid, sink.stat().st_mode & 0o777
+    os.chown(sink, 0, 0)
+    sink.chmod(0o666)
+    assert (owner, mode) == (0, 0o666)
+
+
+def attached(client: Client, job: str, wish: dict[str, Any], typed: bytes = b"") -> tuple[str, int]:
+    """What a command says and its status."""
+    line, said = attach(client.target, job, wish), b""
+    line.send(b"i", typed)
+    line.send(b"e")
+    for letter, payload in line.receive():
+        if letter == b"x":
+            return said.decode(), int(json.loads(payload)["code"])
+        said += payload
+    raise AssertionError("it never ended")
+
+
+@pytest.mark.usefixtures("null")
+def test_what_is_attached_runs_as_the_job_s_user_with_its_secrets(
+    daemon: Daemon, sleeper: str
+) -> None:
+    nobody = pwd.getpwnam("nobody")
+    said, code = attached(user(daemon, "ada"), sleeper, {"command": ["sh", "-c", WHO]}, b"typed")
+    assert (said.split(), code) == (
+        [*map(str, (nobody.pw_uid, nobody.pw_gid, nobody.pw_gid)), "0", SECRET, nobody.pw_dir, "0", "4", "typed"], 0,
+    )  # fmt: skip
+    script = "sleep 600 & test -O $(tty) && test -w $(tty) && id -u; stty size; kill -9 $$"
+    terminal = {"rows": 7, "columns": 30}
+    wish = {"command": ["sh", "-c", script], "terminal": terminal}
+    said, code = attached(user(daemon, "ada"), sleeper, wish)
+    assert (said.split(), code) == ([str(nobody.pw_uid), "7", "30"], 137)
+    assert len(_sleepers(nobody.pw_uid)) == 1  # that of the job
+
+
+def test_a_port_of_another_user_s_job_is_reached_by_its_owner(daemon: Daemon) -> None:
+    ada = user(daemon, "ada")
+    code = (
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True);"
+        " s.accept()[0].sendall(b'hello'); input()"
+    )
+    role = {"role": "w", "members": 1, "run": [PYTHON, "-I", "-S", "-c", code], "workdir": "/"}
+    ada.submit(jobs=[{"name": "serves", "gang": [role]}])
+    ada.job("serves", wait_s=30, until="running")
+    deadline = time.monotonic() + 20
+    while not output(ada, "serves").strip() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    port = int(output(ada, "serves").split()[-1])
+    said, _ = attached(ada, "serves", {"port": port})
+    assert said == "hello"
+    ada.cancel("serves")
+
+
+def test_nobody_acts_as_somebody_who_may_do_more(daemon: Daemon, sleeper: str) -> None:
+    quinn, otto = user(daemon, "quinn"), user(daemon, "otto")
+    role = {"role": "w", "members": 1, "run": ["sleep", "600"], "workdir": "/"}
+    refused = {
+        "otto": "otto may do more",
+        "bob": "bob may do more",
+        "games": "games may hand in no",
+    }
+    for other, says in refused.items():
+        with pytest.raises(Forbidden, match=says):
+            quinn.submit(jobs=[{"name": "as", "gang": [role], "user": other}])
+    otto.submit(jobs=[{"name": "of-otto", "gang": [role]}])
+    otto.job("of-otto", wait_s=30, until="running")
+    with pytest.raises(Forbidden, match="otto may do more"):
+        attached(quinn, "of-otto", {"command": ["id"]})
+    assert attached(otto, sleeper, {"command": ["true"]})[1] == 0
+    quinn.cancel("of-otto")
+    quinn.submit(jobs=[{"name": "for-ben", "gang": [role], "user": "ben", "hold": True}])
+    assert quinn.job("for-ben")["user"] == "ben"
+    quinn.cancel("for-ben")
+
+
+def test_a_record_says_of_files_what_their_user_may_know(daemon: Daemon, place: Path) -> None:
+    hidden = place / "only-root"
+    hidden.mkdir(mode=0o700)
+    (hidden / "password").write_text("12345")
+    ada = user(daemon, "ada")
+    role = {"role": "w", "members": 1, "run": ["cat", str(hidden / "password")], "workdir": "/"}
+    ada.submit(jobs=[{"name": "reads", "gang": [role], "restarts": 0}])
+    ada.job("reads", wait_s=30)
+    deadline = time.monotonic() + 20
+    while not (record := ada.record("reads"))["found"] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    found = record["roles"]["w"]
+    assert found["executable"]["sha256"] and found["script"] is None
+
+
+def test_of_the_state_directory_everybody_gets_to_the_socket_alone(daemon: Daemon) -> None:
+    """Files that everybody may read or write, below directories that everybody may pass."""
+    tests_own = {"daemon.out", "cluster-of-test.yaml", "policy-of-test.yaml"}
+    found, waiting = set(), [daemon.state_dir]
+    while waiting:
+        for path in waiting.pop().iterdir():
+            mode = path.lstat().st_mode
+            if path.is_dir() and not path.is_symlink():
+                waiting += [path] if mode & 0o001 else []
+                assert not mode & 0o026, path
+            elif mode & 0o006 and path.name not in tests_own:
+                found.add(str(path.relative_to(daemon.state_dir)))
+    assert found == {"gantree.sock"}

@@ -10,6 +10,8 @@ import jwt
 import pytest
 
 from gantree.api import oidc
+from gantree.formats.access import AccessRules
+from gantree.model.access import grant_of
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster
 from gantree.testing.front import DAEMON_TOKEN, Front, Told
@@ -182,6 +184,46 @@ def test_a_browser_logs_in_at_the_provider(front: Front) -> None:
     assert front.ask("", "GET", back, headers={"cookie": kept}).status == 401  # a code is good once
 
 
+def test_a_log_in_at_the_provider_is_on_record_and_its_beginning_is_not(front: Front) -> None:
+    where, kept = begun(front)
+    assert front.ask("", "GET", sent_back(where), headers={"cookie": kept}).status == 303
+    rows = front.ask("daemon", "GET", "/v1/audit?limit=10000").json["rows"]
+    found = [
+        row
+        for row in rows
+        if row["route"].startswith("GET /v1/session/oidc") and row["status"] == 303
+    ]
+    assert {(row["who"], row["route"], row["what"]) for row in found} == {
+        ("alice", "GET /v1/session/oidc/callback", "log-in of alice")
+    }
+
+
+def test_over_tls_no_cookie_counts_that_somebody_else_could_have_set(
+    front: Front, provider: Provider
+) -> None:
+    text = front.access_file.read_text()
+    secret = front.token("bob")
+    try:
+        front.access_file.write_text(
+            text.replace("oidc: {", 'oidc: {url: "https://gantree.test", ')
+        )
+        front.file.look()
+        planted = front.ask(
+            "", "GET", "/v1/session", headers={"cookie": f"gantree_session={secret}"}
+        )
+        assert planted.status == 401
+        own = {"cookie": f"__Host-gantree_session={secret}"}
+        assert front.ask("", "GET", "/v1/session", headers=own).json["user"] == "bob"
+        where, kept = begun(front)
+        back = sent_back(where.replace("https%3A", "http%3A"))
+        assert kept.startswith("__Host-gantree_login=")
+        planted = front.ask("", "GET", back, headers={"cookie": kept.removeprefix("__Host-")})
+        assert (planted.status, "not one that this browser began" in planted.text) == (401, True)
+    finally:
+        front.access_file.write_text(text)
+        front.file.look()
+
+
 @pytest.mark.parametrize(
     "path", ["//evil.example", "/\\evil.example", "https://evil.example", "evil"]
 )
@@ -218,3 +260,13 @@ def test_a_provider_that_does_not_answer_holds_up_nobody_else(
     finally:
         front.access_file.write_text(text)
         front.file.look()
+
+
+def test_a_unix_user_that_two_go_by_is_neither() -> None:
+    def who(unix: dict[str, str], name: str) -> str | None:
+        named = {"alice": (grant_of("user"),), "bob": (grant_of("user"),)}
+        return AccessRules(named, unix_of_user=unix).user_of_unix(name)
+
+    assert who({"alice": "bob"}, "bob") is None  # bob's jobs run as bob, and alice's do
+    assert who({"alice": "bob", "bob": "robert"}, "bob") == "alice"
+    assert (who({"alice": "asmith"}, "asmith"), who({}, "bob")) == ("alice", "bob")

@@ -10,8 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gantree.api import questions
+from gantree.api.access import EVERYTHING, Caller
 from gantree.control import reader_server, readers
-from gantree.control.reader_frames import Follow
+from gantree.control.reader_frames import Follow, Where
 from gantree.control.reader_host import ReaderHost, fork_host
 from gantree.control.readers import Readers
 from gantree.control.reading import Moment, Reading
@@ -23,6 +25,7 @@ from gantree.model.facts import PolicyAdopted
 from gantree.policy.rules import Policy
 from gantree.testing.random_lives import site
 
+ANYBODY = Caller("op", EVERYTHING, "socket")
 NOTHING_YET = Moment(0, 0.0)
 Said = dict[str, Any]
 
@@ -69,10 +72,10 @@ def started(host: ReaderHost, state: Path) -> Readers:
     return of_it
 
 
-async def told(asked: Readers, function: Any, *arguments: Any, apart: bool = False) -> Any:
+async def told(asked: Readers, function: Any, *arguments: Any, where: Where = Where.HERE) -> Any:
     """The answer, or the error in words."""
     try:
-        return (await asked.ask(NOTHING_YET, function, *arguments, apart=apart)).value
+        return (await asked.ask(NOTHING_YET, function, *arguments, where=where)).value
     except (GantreeError, RuntimeError) as error:
         return f"{type(error).__name__}: {error}"
 
@@ -91,23 +94,56 @@ async def usual(said: Said, asked: Readers, journal: SqliteJournal) -> None:
     epoch, scheduler = journal.lead("test", 60.0), Scheduler(Policy())
     assert epoch is not None
     last = turn(journal, epoch, scheduler)
-    short = await asked.ask(Moment(last, 0.0), seq_of, apart=False)
+    short = await asked.ask(Moment(last, 0.0), seq_of, where=Where.HERE)
     last = turn(journal, epoch, scheduler)
-    long = await asked.ask(Moment(last, 0.0), seq_of, apart=True)
+    long = await asked.ask(Moment(last, 0.0), seq_of, where=Where.APART)
     said["after a fact"] = [short.value == last - 1, long.value == last]
     said["not found"] = await told(asked, wrong, "job")
-    said["fields"] = await told(asked, wrong, "fields", apart=True)
+    said["fields"] = await told(asked, wrong, "fields", where=Where.APART)
     said["bug"] = await told(asked, wrong, "so")
-    said["spoilt apart"] = [await told(asked, spoil, apart=True), await told(asked, policies)]
+    said["spoilt apart"] = [
+        await told(asked, spoil, where=Where.APART),
+        await told(asked, policies),
+    ]
+
+
+def work(reading: Reading, seconds: float) -> int:
+    """Takes so long of a processor; the process."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+    return os.getpid()
+
+
+def break_off(reading: Reading) -> None:
+    spoil(reading)
+    raise ZeroDivisionError
+
+
+async def by_pace(said: Said, asked: Readers) -> None:
+    here = await told(asked, process_of)
+
+    async def ask(seconds: float) -> bool:
+        return bool(await told(asked, work, seconds, where=Where.BY_PACE) == here)
+
+    quick = [await ask(0.0), await ask(0.0)]
+    after_a_long_one = [await ask(0.15), await ask(0.0)]
+    for _ in range(reader_server.LOOKED_BACK):
+        await ask(0.0)
+    said["here by its pace"] = [quick, after_a_long_one, [await ask(0.0)]]
+    said["broken off"] = await told(asked, break_off, where=Where.BY_PACE)
+    said["after one that broke off"] = [await told(asked, policies), await told(asked, process_of)]
+    said["after one that broke off"][1] = said["after one that broke off"][1] == here
+    said["deadly by its pace"] = await told(asked, die, where=Where.BY_PACE)
 
 
 async def slow(said: Said, asked: Readers) -> None:
-    long = asyncio.create_task(told(asked, sleep, 30.0, apart=True))
+    long = asyncio.create_task(told(asked, sleep, 30.0, where=Where.APART))
     await asyncio.sleep(0.1)
     answered = [isinstance(await told(asked, seq_of), int) for _ in range(20)]
     said["short ones meanwhile"] = sum(answered) if not long.done() else "none: it was over"
     said["long"] = await long
-    times = await asyncio.gather(*(told(asked, sleep, 0.5, apart=True) for _ in range(5)))
+    times = await asyncio.gather(*(told(asked, sleep, 0.5, where=Where.APART) for _ in range(5)))
     said["most at once"] = max(
         sum(began <= moment < ended for began, ended in times) for moment, _ in times
     )
@@ -115,7 +151,7 @@ async def slow(said: Said, asked: Readers) -> None:
 
 async def deadly(said: Said, asked: Readers) -> None:
     before = asked.pid
-    said["deadly apart"] = await told(asked, die, apart=True)
+    said["deadly apart"] = await told(asked, die, where=Where.APART)
     said["reader after it"] = "the same" if await told(asked, process_of) == before else "another"
     said["deadly"] = await told(asked, die)
     after = await told(asked, process_of)
@@ -135,9 +171,20 @@ async def hopeless(said: Said, hosts: list[ReaderHost], state: Path) -> None:
     again = started(hosts[1], state)
     said["the next one of a host"] = await told(again, seq_of)
     hosts[2].close()
-    nobody = started(hosts[2], state)
-    said["no host"] = await told(nobody, seq_of)
-    nobody.close()
+    spawn = os.posix_spawn
+    os.posix_spawn = refused
+    readers.READY_WITHIN_S = 0.5
+    left = started(hosts[2], state)
+    said["no host"] = await told(left, questions.nodes, ANYBODY)
+    os.posix_spawn, readers.READY_WITHIN_S = spawn, was
+    told_of_nodes = await told(left, questions.nodes, ANYBODY)
+    said["of another host"] = (
+        len(told_of_nodes) if isinstance(told_of_nodes, list) else told_of_nodes
+    )
+
+
+def refused(*_: Any, **__: Any) -> int:
+    raise BlockingIOError("Resource temporarily unavailable")
 
 
 async def main(state: Path, hosts: list[ReaderHost]) -> None:
@@ -145,10 +192,14 @@ async def main(state: Path, hosts: list[ReaderHost]) -> None:
     journal = SqliteJournal(state)
     asked = started(hosts[0], state)
     await usual(said, asked, journal)
+    await by_pace(said, asked)
     await slow(said, asked)
     await deadly(said, asked)
     await hopeless(said, hosts, state)
-    busy = [asyncio.create_task(told(asked, sleep, 1.5, apart=apart)) for apart in (True, False)]
+    busy = [
+        asyncio.create_task(told(asked, sleep, 1.5, where=where))
+        for where in (Where.APART, Where.HERE)
+    ]
     await asyncio.sleep(0.1)
     said["processes"] = descendants(os.getpid())
     said["busy"] = not any(each.done() for each in busy)
@@ -171,5 +222,5 @@ def descendants(pid: int) -> list[int]:
 
 if __name__ == "__main__":
     reader_server.LIMIT_S = 2.0
-    forked = [fork_host(reader_server.serve) for _ in range(3)]
+    forked = [fork_host(reader_server.serve, list) for _ in range(3)]
     asyncio.run(main(Path(sys.argv[1]), forked))

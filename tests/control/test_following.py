@@ -104,6 +104,37 @@ def test_a_follower_of_random_lives_has_the_ledger_and_the_answers_of_those_who_
         lives.step()
 
 
+@pytest.mark.parametrize("policy", ["cells", "moves", "turns"])
+def test_why_and_when_of_every_job_leave_the_ledger_as_one_that_nobody_asked(
+    journal: SqliteJournal, reader: SqliteReader, tmp_path: Path, policy: str
+) -> None:
+    lives = Recorded(journal, policy, seed=2)
+    asked, beside = Follower(reader, lives.policy), Follower(SqliteReader(tmp_path), lives.policy)
+    for _ in range(5):
+        for _ in range(8):
+            lives.step()
+        asked.catch_up()
+        beside.catch_up()
+        reading = asked.reading(lives.now)
+        first = [ask(reading, job) for job in reading.ledger.jobs for ask in (why_of, when_of)]
+        assert differences(asked.ledger, beside.ledger, any_order=True) == []
+        again = beside.reading(lives.now)
+        assert [ask(again, job) for job in again.ledger.jobs for ask in (why_of, when_of)] == first
+        beside.begin_again()
+    beside.journal.close()
+    lives.twins.append(("one that was asked", Scheduler.of(asked.ledger, asked.now)))
+    for _ in range(6):
+        lives.step()
+
+
+def why_of(reading: Reading, job: str) -> Any:
+    return questions.explained(reading, ANYBODY, job)
+
+
+def when_of(reading: Reading, job: str) -> Any:
+    return questions.start(reading, ANYBODY, job)
+
+
 def test_a_follower_that_comes_late_begins_with_the_newest_snapshot(
     journal: SqliteJournal, reader: SqliteReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

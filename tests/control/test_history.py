@@ -1,9 +1,12 @@
 """What the daemon lets go of, little by little: ended jobs, and facts that are too old."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gantree.api.access import Caller
+from gantree.api.permissions import Need, job_for
 from gantree.control import history
 from gantree.control.history import History, Keep
 from gantree.control.reading import Moment, Reading
@@ -12,6 +15,7 @@ from gantree.core.scheduler import Scheduler
 from gantree.core.state import JobState
 from gantree.journal.contract import Snapshot
 from gantree.journal.sqlite import SqliteJournal
+from gantree.model.access import grant_of
 from gantree.model.errors import NotFound
 from gantree.model.events import JobSubmitted, TimePassed
 from gantree.model.facts import NodeMarked
@@ -86,6 +90,22 @@ def test_a_forgotten_job_is_history_and_one_that_never_was_is_not(tmp_path: Path
         reading.resolve("old")
     with pytest.raises(NotFound, match="there is no job new"):
         reading.resolve("new")
+    journal.close()
+
+
+def test_who_might_see_a_job_is_told_that_it_is_history_and_others_that_there_is_none(
+    tmp_path: Path,
+) -> None:
+    journal, epoch = journal_of(tmp_path, turns=1)
+    hers = replace(job("old"), queue="research", user="alice")
+    journal.append_inbox(
+        [JobSubmitted(id="old/submitted", observed_at=DAY, job="old", spec=hers)], epoch
+    )
+    reading = Reading(Ledger(forgotten=1), journal, Moment(0, 0.0), Scheduler)
+    for name, told in (("alice", "old ended long ago and is history"), ("bob", "no job old")):
+        caller = Caller(name, (grant_of("user", "research"),), "tcp")
+        with pytest.raises(NotFound, match=told):
+            job_for(reading, caller, "old", Need.SEE)
     journal.close()
 
 

@@ -1,16 +1,22 @@
 """The loop: it steps when something comes, waits when nothing does, and survives the world but no bug."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from starlette.requests import HTTPConnection
 
+from gantree.api import event_feed
 from gantree.api.access import EVERYTHING, Caller
 from gantree.api.backend import Backend
-from gantree.api.event_feed import EventFeed
+from gantree.api.lasting import Lasting
 from gantree.control.controller import Controller
+from gantree.control.gathering import Gathering
 from gantree.control.loop import POLL_S, Changes, Loop, wait_until_set
+from gantree.control.submission import Receipt
+from gantree.control.submissions import HandIn
 from gantree.core.state import JobState
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError
@@ -138,6 +144,94 @@ def test_a_bug_ends_the_loop(tmp_path: Path) -> None:
         play(tmp_path, scene)
 
 
+def test_a_bug_in_the_step_of_a_submission_ends_the_loop_and_the_jobs_are_durable(
+    tmp_path: Path,
+) -> None:
+    receipts: list[Receipt] = []
+
+    async def scene(loop: Loop, controller: Controller) -> None:
+        controller.turns.run = one_bug(controller)  # type: ignore[method-assign]  # see there
+        receipts.append(await Gathering(loop, controller).submit(HandIn([job("a")])))
+        await asyncio.sleep(3 * POLL_S)
+
+    with pytest.raises(AssertionError, match="a bug"):
+        play(tmp_path, scene)
+    assert [each.job for each in receipts[0].jobs] == ["a"]
+    journal = SqliteJournal(tmp_path)
+    assert journal.seen(["a/submitted"])
+    journal.close()
+
+
+def test_a_bug_in_the_step_of_a_wish_is_told_to_its_caller_and_ends_the_loop(
+    tmp_path: Path,
+) -> None:
+    async def scene(loop: Loop, controller: Controller) -> None:
+        controller.turns.run = one_bug(controller)  # type: ignore[method-assign]  # see there
+        with pytest.raises(AssertionError, match="a bug"):
+            await loop.advance(controller, lambda: handed_in(controller))
+        await asyncio.sleep(3 * POLL_S)
+
+    with pytest.raises(AssertionError, match="a bug"):
+        play(tmp_path, scene)
+
+
+def handed_in(controller: Controller) -> None:
+    controller.submit([job("a")], None, {})
+
+
+def one_bug(controller: Controller) -> Callable[[], bool]:
+    """What fails the first turn after job a was handed in, and no other."""
+    run = controller.turns.run
+    failed: list[int] = []
+
+    def turn() -> bool:
+        if controller.journal.seen(["a/submitted"]) and not failed:
+            failed.append(1)
+            raise AssertionError("a bug")
+        return run()
+
+    return turn
+
+
+def test_a_bug_in_what_is_checked_of_a_submission_is_told_to_its_callers_alone(
+    tmp_path: Path,
+) -> None:
+    async def scene(loop: Loop, controller: Controller) -> None:
+        gathering = Gathering(loop, controller)
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(AssertionError, match="a bug"):
+            patch.setattr(controller, "take", no_receipt)
+            await gathering.submit(HandIn([job("a")]))
+        await gathering.submit(HandIn([job("b")]))
+        await phase(loop, controller, "b", Phase.STARTING)
+
+    play(tmp_path, scene)
+
+
+def no_receipt(_: object) -> None:
+    raise AssertionError("a bug")
+
+
+def test_who_hands_in_is_told_before_the_turn_and_who_asks_then_is_answered_after_it(
+    tmp_path: Path,
+) -> None:
+    async def scene(loop: Loop, controller: Controller) -> None:
+        told, run = threading.Event(), controller.turns.run
+
+        def run_once_told() -> bool:
+            if controller.journal.seen(["a/submitted"]):
+                assert told.wait(20), "the answer waits for the turn"
+            return run()
+
+        controller.turns.run = run_once_told  # type: ignore[method-assign]  # waits
+        receipt = await Gathering(loop, controller).submit(HandIn([job("a")]))
+        asked = asyncio.create_task(loop.call(lambda: controller.ledger.jobs["a"].phase))
+        told.set()
+        assert receipt.jobs[0].job == "a"
+        assert await asked is Phase.STARTING
+
+    play(tmp_path, scene)
+
+
 def test_a_ticket_taken_before_a_look_misses_no_change() -> None:
     async def scene() -> None:
         changes = Changes()
@@ -153,12 +247,14 @@ def test_listeners_go_on_hearing_where_the_journal_failed_for_a_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene(loop: Loop, controller: Controller) -> None:
-        feed = EventFeed(Backend(loop, controller, 0.0), heartbeat_s=0.1)
+        monkeypatch.setattr(event_feed, "HEARTBEAT_S", 0.1)
+        feed = event_feed.EventFeed(Backend(loop, controller, 0.0))
         root = Caller("root", EVERYTHING, "socket")
+        held_by = Lasting(HTTPConnection({"type": "http", "headers": []}), root)
         heard: list[bytes] = []
 
         async def listen() -> None:
-            async for text in feed.frames(controller.journal.last_fact(), None, root):
+            async for text in feed.frames(controller.journal.last_fact(), None, held_by):
                 heard.append(text)  # noqa: PERF401 - it never ends, and what has come counts
 
         listening = asyncio.create_task(listen())

@@ -66,7 +66,7 @@ def test_a_question_that_kills_its_process_kills_nothing_else(said: dict[str, An
 def test_a_question_that_kills_the_reader_twice_is_refused_and_the_next_is_answered(
     said: dict[str, Any],
 ) -> None:
-    assert said["deadly"].startswith("Unreachable: the process that answers questions died twice")
+    assert said["deadly"].startswith("Unreachable: the process that answers questions died 2 times")
     assert said["reader after that"] == "another"
 
 
@@ -89,9 +89,34 @@ def test_a_host_has_readers_for_one_leadership_after_the_other(said: dict[str, A
     assert isinstance(said["the next one of a host"], int)
 
 
-def test_without_the_host_questions_are_refused(said: dict[str, Any]) -> None:
+def test_where_no_host_can_be_had_questions_are_refused_and_the_reason_is_told(
+    said: dict[str, Any],
+) -> None:
     assert said["no host"].startswith("Unreachable: ")
-    assert "before the daemon is" in said["no host"]
+    assert "no other can be started: Resource temporarily unavailable" in said["no host"]
+
+
+def test_a_host_that_is_gone_is_followed_by_another_one(said: dict[str, Any]) -> None:
+    assert said["of another host"] == 6
+
+
+def test_what_is_mostly_quick_is_answered_by_the_reader_until_it_took_long(
+    said: dict[str, Any],
+) -> None:
+    assert said["here by its pace"] == [[True, True], [True, False], [True]]
+
+
+def test_a_question_that_broke_off_leaves_nothing_behind_in_the_reader(
+    said: dict[str, Any],
+) -> None:
+    assert said["broken off"] == "RuntimeError: ZeroDivisionError: "
+    assert said["after one that broke off"] == ["0 policies", True]
+
+
+def test_what_the_reader_died_of_is_asked_again_apart(said: dict[str, Any]) -> None:
+    assert (
+        said["deadly by its pace"] == "RuntimeError: the process that worked it out died (SIGKILL)"
+    )
 
 
 def test_none_of_the_processes_outlives_the_one_they_were_forked_from(

@@ -207,8 +207,9 @@ def test_a_turn_whose_commit_was_not_heard_of_is_not_decided_twice(tmp_path: Pat
     controller.step()
     assert ([recorded.fact for recorded in journal.facts()], journal.turns()) == before
     assert phases(controller) == {"a": Phase.STARTING}
-    controller.reconcile()
     assert [order.id for order in told(controller)] == ["a/1/start"], "said as a standing order"
+    controller.step()
+    assert len(told(controller)) == 1, "and not again before it is time"
     journal.close()
 
 

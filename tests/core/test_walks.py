@@ -124,6 +124,8 @@ class Lives(RuleBasedStateMachine):
             if not holding:
                 self.stage.wait(400)
                 holding = list(self.stage.scheduler.ledger.holding)
+            if not holding and self.stage.scheduler.wake_at() is None:
+                break  # time alone changes nothing any more
             for name in holding:
                 self.stage.ended(name, 0)
         for name, state in self.stage.scheduler.ledger.jobs.items():

@@ -85,3 +85,12 @@ def test_an_answer_that_is_still_being_written_is_read_later(tmp_path: Path) -> 
     assert watcher.look() == ()
     answer.write_text("12\n")
     assert watcher.look() == (Saved(12, None),)
+
+
+def test_an_answer_that_every_rank_writes_is_one_answer(tmp_path: Path) -> None:
+    watcher = CheckpointWatch(tmp_path, 2, True, lambda: 0)
+    watcher.ask(SaveCheckpoint(id="o", job="j", attempt=1, request="r1", deadline_at=1.0))
+    for rank in (0, 1):
+        (tmp_path / f"answer-{rank}").write_text("7\n")
+        (tmp_path / f"answer-{rank}").rename(tmp_path / "answer")
+        assert watcher.look() == (Saved(7, "r1"),)

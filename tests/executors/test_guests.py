@@ -190,10 +190,14 @@ def test_a_guest_of_a_suspended_gang_is_suspended_too(stage: GangStage) -> None:
     stage.cluster.carry_out(SuspendGang(id="s", job="j", attempt=1, turn=1))
     stage.until(lambda: {state(pid) for pid in left_over(stage.state_dir)} == {"T"})
     time.sleep(0.1)  # the shim has seen that nobody goes on, and looks no more
-    before = len(left_over(stage.state_dir))
     stage.cluster.guest("j", 1, 0, ["sleep", "61"], None)
-    stage.until(lambda: len(left_over(stage.state_dir)) > before)
-    stage.until(lambda: {state(pid) for pid in left_over(stage.state_dir)} == {"T"})
+    stage.until(lambda: len(children_of_the_shim(stage)) == 2)
+    stage.until(lambda: {state(pid) for pid in children_of_the_shim(stage)} == {"T"})
+
+
+def children_of_the_shim(stage: GangStage) -> list[int]:
+    pid = read_json(str(stage.state_dir / "runs/j/1/m0/shim.json"))["pid"]
+    return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
 
 def state(pid: int) -> str:

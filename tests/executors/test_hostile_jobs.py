@@ -5,7 +5,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -107,7 +107,7 @@ def test_a_rank_that_the_machine_has_no_room_for_is_a_failed_start(tmp_path: Pat
     processes = [{"rank": rank, "env": {}, "log": str(tmp_path / str(rank))} for rank in range(4)]
     launch: dict[str, Any] = {
         "argv": ["sleep", "61"], "env": {}, "workdir": "/", "processes": processes,
-        "checkpoint_signal": None, "checkpoint_request": "", "failure_grace_s": 5.0,
+        "checkpoint_signal": None, "failure_grace_s": 5.0,
     }  # fmt: skip
     write_json(str(tmp_path / "launch.json"), launch)
     subprocess.run([sys.executable, "-c", FEW_PROCESSES, tmp_path], check=True, timeout=20)
@@ -172,3 +172,32 @@ def test_folders_that_are_nobodys_are_passed_over(tmp_path: Path) -> None:
     stage = GangStage(tmp_path, four_nodes())
     stage.cluster.adopt()
     assert stage.cluster.inventory().attempts == {}
+
+
+ODD_REQUESTS: dict[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo,
+    "no JSON": lambda path: path.write_text("{nope"),
+}
+
+
+@pytest.mark.parametrize("make", ODD_REQUESTS.values(), ids=ODD_REQUESTS.keys())
+def test_what_a_job_puts_in_place_of_a_request_does_not_keep_its_shim_from_obeying(
+    stage: GangStage, make: Callable[[Path], object]
+) -> None:
+    stage.start("sleep", "61", checkpoint_signal="SIGUSR1")
+    stage.until_told(GangStarted)
+    make(checkpoint_folder(stage) / "request.json")
+    time.sleep(0.6)  # longer than a shim sleeps between two looks
+    stage.stop(0.1)
+    stage.until_told(GangEnded)
+    assert stage.told(MemberLost) == []
+
+
+def test_records_of_a_job_are_not_looked_for_elsewhere(stage: GangStage, tmp_path: Path) -> None:
+    stage.start("sleep", "61", checkpoint_signal="SIGUSR1")
+    stage.until_told(GangStarted)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("12345")
+    (checkpoint_folder(stage) / "answer").symlink_to(elsewhere)
+    stage.cluster.poll()
+    assert stage.told(CheckpointSaved) == []

@@ -15,16 +15,30 @@ from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
+from playwright.sync_api import BrowserContext, expect
 
 from gantree.api.client import Client
 from gantree.model.errors import NotFound, NotLeading
+from gantree.testing.chromium import Complaints, chromium
 from gantree.testing.fleet import Cable, Fleet
 from gantree.testing.gangs import left_over
+from gantree.testing.page_rules import AUDIT
 from gantree.testing.postgres import Server
 
 CLUSTER = (
     "name: two\ntiers: [node]\nmachines: {m: {gpus: 8, gpu: H100-80GB, cpus: 64, memory_GiB: 64}}\n"
     "nodes: [{names: 'n[0-1]', machine: m}]\n"
+)
+PAGES = (
+    "/",
+    "/queue",
+    "/gantt",
+    "/queues",
+    "/nodes",
+    "/nodes/n0",
+    "/cluster",
+    "/submit",
+    "/jobs/watched",
 )
 
 
@@ -50,6 +64,17 @@ def fleet(postgres: Server, place: Path, cables: dict[str, Cable]) -> Iterator[F
         with fleet:
             yield fleet
     assert left_over(place) == []
+
+
+@pytest.fixture
+def browsing(fleet: Fleet) -> Iterator[BrowserContext]:
+    """A browser that shows the token."""
+    expect.set_options(timeout=30_000)
+    with chromium() as browser:
+        shown = {"Authorization": f"Bearer {fleet.token}"}
+        context = browser.new_context(extra_http_headers=shown)
+        context.set_default_timeout(30_000)
+        yield context
 
 
 def other(name: str) -> str:
@@ -101,15 +126,22 @@ def test_who_does_not_lead_answers_what_only_looks_and_says_how_old_that_is(
     fleet: Fleet, place: Path
 ) -> None:
     leader = fleet.leader()
-    job = submit(fleet, "looked-at", place / "looked-at")
+    job = submit(fleet, "looked-at", place / "looked-at", "echo hello; sleep 600")
     until_running(fleet, job)
     at = fleet.url_of[other(leader)]
     beside, in_charge = Client(at, fleet.token), Client(fleet.url_of[leader], fleet.token)
     assert beside.jobs() == in_charge.jobs()
     assert beside.nodes() == in_charge.nodes()
     assert beside.why(job) == in_charge.why(job)
-    with pytest.raises(NotFound, match="there is no job nobody"):
+    assert beside.job(job) == in_charge.job(job)
+    assert beside.cluster() == in_charge.cluster()
+    assert beside.record(job) == in_charge.record(job)
+    assert list(beside.facts()) == list(in_charge.facts())
+    assert {row["name"] for row in beside.usage(by="job")["rows"]} >= {job}
+    with pytest.raises(NotLeading, match="stands by"):  # it may have been taken in just now
         beside.why("nobody")
+    with pytest.raises(NotFound, match="there is no job nobody"):
+        in_charge.why("nobody")
     asked = urllib.request.Request(
         f"{at}/v1/queues", headers={"Authorization": f"Bearer {fleet.token}"}
     )
@@ -119,8 +151,14 @@ def test_who_does_not_lead_answers_what_only_looks_and_says_how_old_that_is(
     assert ask(f"{at}/v1/queues")[0] == 401
     with pytest.raises(NotLeading):
         beside.cancel(job)
+    told = beside.events(job=job, after=0)
+    assert next(told)["fact"] == "JobAccepted"
+    output = beside.logs(job, follow=True)
+    assert next(output) == b"[0] hello\n"
     fleet.client.cancel(job)
-    assert fleet.client.job(job, wait_s=20.0)["phase"] == "cancelled"
+    assert b"".join(output) == b"", "it ends with the job"
+    assert beside.job(job, wait_s=20.0)["phase"] == "cancelled"
+    assert any(each["fact"] == "JobEnded" for each in told)
     assert beside.jobs()[-1]["phase"] == "cancelled"
 
 
@@ -145,6 +183,42 @@ def test_after_kill_9_the_other_goes_on_and_the_command_line_sees_nothing_of_it(
     fleet.start(leader)
     assert f"stands by: {other(leader)} leads" in fleet.output(leader)
     assert starts_in(starts) == ["killed"]
+
+
+def test_pages_of_who_stands_by_are_to_look_at_and_open_pages_go_on_with_who_takes_over(
+    fleet: Fleet, place: Path, browsing: BrowserContext
+) -> None:
+    leader, complaints = fleet.leader(), Complaints()
+    leads_at, at = fleet.url_of[leader], fleet.url_of[other(leader)]
+    job = submit(fleet, "watched", place / "watched", "echo hello; sleep 600")
+    until_running(fleet, job)
+    page, watched = browsing.new_page(), browsing.new_page()
+    complaints.listen_to(page)
+    for path in PAGES:
+        answer = page.goto(at + path)
+        assert (path, answer and answer.status) == (path, 200)
+        expect(page.locator("#standby")).to_contain_text(f"{leader} leads at {leads_at}")
+        assert (path, page.evaluate(AUDIT)) == (path, [])
+        changing = page.locator("[data-action], [data-act], #send, #log-out")
+        assert (path, changing.count()) == (path, 0)
+        if path == "/cluster":
+            expect(page.locator("#legend")).to_contain_text("watched")
+    expect(page.locator("h1 .phase")).to_have_text("running")
+    expect(page.locator("#timeline")).to_contain_text("All processes of attempt 1 run")
+    watched.goto(f"{leads_at}/jobs/watched")
+    expect(watched.locator("#output")).to_contain_text("hello")
+    assert watched.locator("#standby").count() == 0
+    fleet.signal(leader, signal.SIGSTOP)
+    try:
+        expect(page.locator("#do-cancel")).to_be_visible()
+        expect(page.locator("#live-state")).to_have_text("live")
+        expect(page.locator("#output")).to_contain_text("hello")
+        assert page.locator("#standby").count() == 0
+    finally:
+        fleet.signal(leader, signal.SIGCONT)
+    expect(watched.locator("#standby")).to_contain_text(f"{other(leader)} leads at {at}")
+    assert complaints == []
+    fleet.client.cancel(job)
 
 
 def test_a_leader_that_was_stopped_for_a_while_stands_by_when_it_goes_on(

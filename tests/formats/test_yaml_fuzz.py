@@ -1,7 +1,10 @@
 """Whatever the text, a reader returns the model or raises a GantreeError, and a good file survives rewriting."""
 
 import json
+import os
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.formats import read_cluster, read_job, read_policy
+from gantree.formats import read_cluster, read_job, read_policy, read_script
+from gantree.formats.access import read_access
+from gantree.formats.jobs import read_job_objects
+from gantree.formats.traces import read_trace_text
 from gantree.model.errors import BadFields, GantreeError
 
 DATA = Path(__file__).parents[1] / "data"
@@ -23,8 +29,52 @@ evictions: {grace: 60s, min_run: 1m}
 fragmentation_weight: 0.5
 demand: [{each: {gpus: 1}, weight: 6}, {each: {mig: 1g.10gb}, gpu: A100-80GB}]
 """
+ACCESS = """\
+users: {ada: {grants: [{role: operator}]}, bob: {grants: {role: user, queue: research/nlp}}}
+groups: {ops: {members: [ada], grants: [{role: viewer}]}}
+unix: {ada: ada}
+oidc: {issuer: "https://login.example.org", audience: gantree}
+"""
+SCRIPT = """\
+#!/bin/bash
+#SBATCH --job-name=train --nodes=2 --gpus-per-node=4 --time=1-02:03:04
+#SBATCH --array=0-9%2 --signal=B:USR1@60 --dependency=afterok:1 --constraint="a&b" --mem=10G
+#GANTREE --required leaf --elastic 1-4 --env A=1,B=2
+python train.py
+"""
+TRACE = """\
+job_id,submit_s,duration_s,members,gpus_per_member,queue,priority,elastic_min,elastic_max
+a,0,1.5e3,2,8,research/nlp,batch,1,4
+b,10,20,1,0,,-5,,
+"""
 Reader = Callable[[str, str], Any]
-GOOD: list[tuple[Reader, str]] = [(read_cluster, CLUSTER), (read_job, JOB), (read_policy, POLICY)]
+GOOD: list[tuple[Reader, str]] = [
+    (read_cluster, CLUSTER),
+    (read_job, JOB),
+    (read_policy, POLICY),
+    (read_access, ACCESS),
+]
+
+
+def script(text: str, source: str) -> Any:
+    return read_script(text, source, ["./train.sh"], environment={"PATH": "/bin", "A": "1"})
+
+
+def trace(text: str, source: str) -> Any:
+    return read_trace_text(text.splitlines(keepends=True), source)
+
+
+MUTATED: list[tuple[Reader, str]] = [*GOOD, (script, SCRIPT), (trace, TRACE)]
+STRANGE_WORDS = (
+    "1e400", "-1e400", ".nan", ".inf", "-.inf", "0x7f", "0o17", "1:30", "2026-01-01", "yes", "no", "on", "~", "<<",
+    "!!python/object:os.system", "&a", "*a", "1" + "0" * 30, "-1", "9" * 400, "../x", "a/b", ".", "..", "%2e%2e",
+    "-rf", "a\tb", "\ufeff", "\r\n", "\u2028", "\u202e", "\uff0e\uff0e", "\0", "0-1000000000", "0-9%0",
+    "n[0-999999999]",
+    "9" * 30 + "d", "- ", "? ", ": ", "---\n", "%TAG ! x\n", "a" * 300, "n[0-9][0-9]", "1-2-3:4:5", "b:usr1@-1",
+)  # fmt: skip
+"""What other readers of YAML, shells and file systems take for something else than what it looks like."""
+EXAMPLES = int(os.environ.get("GANTREE_FILE_EXAMPLES", "60"))
+"""Files of each kind and property; `make file-fuzz` makes more."""
 
 scalars = (
     st.none()
@@ -51,6 +101,11 @@ trees = st.recursive(
 mutations = st.lists(
     st.tuples(st.integers(0, 10**6), st.integers(0, 3), st.text(max_size=3)), max_size=6
 )
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.sampled_from(STRANGE_WORDS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text() | words, inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
 
 
 def _told(reader: Reader, text: str) -> None:
@@ -80,7 +135,8 @@ def test_random_text_never_raises_anything_else(reader: Reader, good: str, text:
     _told(reader, good + text)
 
 
-@pytest.mark.parametrize(("reader", "good"), GOOD)
+@pytest.mark.parametrize(("reader", "good"), MUTATED)
+@settings(max_examples=EXAMPLES)
 @given(cuts=mutations)
 def test_a_mutated_good_file_never_raises_anything_else(
     reader: Reader, good: str, cuts: list[tuple[int, int, str]]
@@ -91,7 +147,32 @@ def test_a_mutated_good_file_never_raises_anything_else(
     _told(reader, good)
 
 
+@pytest.mark.parametrize(("reader", "good"), MUTATED)
+@settings(max_examples=EXAMPLES)
+@given(
+    changes=st.lists(
+        st.tuples(st.integers(0, 10**6), st.booleans(), st.sampled_from(STRANGE_WORDS)), max_size=3
+    )
+)
+def test_a_good_file_with_strange_words_never_raises_anything_else(
+    reader: Reader, good: str, changes: list[tuple[int, bool, str]]
+) -> None:
+    for place, is_added, word in changes:
+        spans = [found.span() for found in re.finditer(r"[A-Za-z0-9._/-]+", good)]
+        start, end = spans[place % len(spans)]
+        good = good[: end if is_added else start] + word + good[end:]
+    _told(reader, good)
+
+
+@settings(max_examples=EXAMPLES)
+@given(objects=st.lists(st.dictionaries(words, json_values, max_size=4), max_size=3))
+def test_any_objects_of_a_request_never_raise_anything_else(objects: list[object]) -> None:
+    with suppress(GantreeError):
+        read_job_objects(objects, "f.yaml")
+
+
 @pytest.mark.parametrize(("reader", "good"), GOOD)
+@settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_a_value_of_another_kind_anywhere_never_raises_anything_else(
     reader: Reader, good: str, data: st.DataObject

@@ -13,6 +13,7 @@ from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 from gantree.web.pages.gantt_layout import (
     LABEL_WIDTH,
+    MOST_BOXES,
     WIDTH,
     Picture,
     Places,
@@ -174,6 +175,15 @@ def test_rows_beyond_the_most_are_counted() -> None:
     made = [bar(f"j{number}", 0, 1) for number in range(12)]
     drawn = picture(made, "job", Span(0, 10), 5, 5)
     assert (len(drawn.rows), drawn.left_out) == (5, 7)
+
+
+def test_what_nobody_could_look_at_is_not_drawn_but_counted() -> None:
+    nodes = [f"n{number}" for number in range(100)]
+    places = Places(dict.fromkeys(nodes, 8), dict.fromkeys(nodes, "l0"), "leaf")
+    many = [bar(f"job-{each}", each, each + 1, node) for each in range(200) for node in nodes]
+    drawn = picture(many, "node", Span(0, 1000), 900, 100, places)
+    assert MOST_BOXES <= sum(len(row.boxes) for row in drawn.rows) < MOST_BOXES + 200
+    assert len(drawn.rows) + drawn.left_out == 100
 
 
 def test_jobs_that_run_come_first_the_largest_of_them_first_and_what_is_over_last() -> None:

@@ -1,14 +1,18 @@
 """The heat map before it is drawn: each GPU once, nothing on anything else, deltas that add up, no secrets."""
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gantree.api.access import EVERYTHING, Caller
+from gantree.control.loop import Loop
 from gantree.core.ledger import Ledger
 from gantree.model.cluster import Cluster, Node
 from gantree.model.events import CordonRequested, NodeLost
@@ -17,6 +21,7 @@ from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job, machine
 from gantree.testing.stage import Stage
 from gantree.topology.fabric import Fabric
+from gantree.web.pages import heat_feed
 from gantree.web.pages.heat_layout import HeatMap, heat_map, heat_map_json
 from gantree.web.pages.heat_scene import FREE, TAKEN, WHOLE, HeatScene, heat_scene
 from gantree.web.pages.heat_words import compact, delta_json, whole_json
@@ -287,3 +292,58 @@ def test_names_go_through_json_whatever_they_are(word: str) -> None:
     stage.submit(replace(job("a"), user=word))
     told = json.loads(compact(whole_json(scene(stage.scheduler.ledger), everybody)))
     assert told["holders"][0][4] == word
+
+
+class Watched:
+    """A site that takes a job while it is looked at for the second time, right after what is told was found."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.stage, self.loop, self.looks = Stage(cluster(leaves=1, nodes=2)), loop, 0
+
+    async def read(self, _: object, known: int) -> tuple[int, HeatScene] | None:
+        self.looks += 1
+        seq = len(self.stage.facts)
+        told = None if seq == known else (seq, scene(self.stage.scheduler.ledger))
+        if self.looks == 3:
+            self.stage.submit(job("late", 1, 8))
+            self.loop.changes.tick()
+        return told
+
+    def ticket(self) -> asyncio.Event:
+        return self.loop.changes.ticket()
+
+    @property
+    def stopping(self) -> bool:
+        return False
+
+
+def test_who_is_shown_what_another_looked_at_misses_nothing_that_came_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(heat_feed, "EVERY_S", 0.2)
+
+    async def lived() -> None:
+        loop = Loop()
+        site = Watched(loop)
+        feed = heat_feed.HeatFeed(cast(Any, site))
+        held_by = cast(Any, SimpleNamespace(caller=Caller("op", EVERYTHING, "tcp")))
+        first, second = feed.frames(held_by), feed.frames(held_by)
+        told: list[str] = []
+
+        async def follow(frames: AsyncIterator[str]) -> None:
+            async for text in frames:
+                told.extend(text.splitlines())
+
+        following = [asyncio.create_task(follow(first))]
+        await asyncio.sleep(0.05)
+        following.append(asyncio.create_task(follow(second)))
+        await asyncio.sleep(0.05)
+        loop.changes.tick()
+        async with asyncio.timeout(10.0):
+            while sum("late" in line for line in told) < 2:
+                await asyncio.sleep(0.05)
+        for each in following:
+            each.cancel()
+        loop.close()
+
+    asyncio.run(lived())

@@ -1,10 +1,12 @@
 """Who may open which page: whoever the API would answer with the same, and nobody else."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from gantree.api.permissions import KEY
+from gantree.model.events import EndedJobsDue, JobSubmitted
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.testing.front import Front
@@ -46,6 +48,33 @@ def test_a_page_is_for_those_whom_the_api_would_tell_the_same(front: Front, page
     assert "Log out" in refused.text, "or nobody could come in under another name"
     assert front.ask("vera", "GET", page).status == (403 if page == "/submit" else 200)
     assert front.ask("uma", "GET", page).status == (404 if page == "/jobs/a" else 200)
+
+
+def test_who_may_hand_in_nothing_is_not_asked_to(front: Front) -> None:
+    for page in ("/", "/queue?list=ended"):
+        assert "/submit" in front.ask("uma", "GET", page).text
+        assert "/submit" not in front.ask("vera", "GET", page).text
+
+
+def test_a_job_that_was_rejected_has_a_page_that_says_why(front: Front) -> None:
+    wrong = replace(job("wrong"), after=("nobody",))
+    submitted = JobSubmitted(id="submitted/wrong", observed_at=0.0, job="wrong", spec=wrong)
+    front.on_thread(lambda controller: controller.intake.append([submitted]))
+    told = front.ask("vera", "GET", "/jobs/wrong")
+    assert (told.status, "it comes after nobody" in told.text) == (200, True)
+
+
+def test_a_job_that_is_history_has_a_page_of_what_the_journal_still_has(front: Front) -> None:
+    old = replace(job("old", 2, 8), user="umberto")
+    front.on_thread(lambda controller: controller.submit([old], "/", {}))
+    front.on_thread(lambda controller: controller.cancel("old"))
+    due = EndedJobsDue(id="due", observed_at=0.0, keep=0, ended_before=4e9)
+    front.on_thread(lambda controller: controller.intake.append([due]))
+    told = front.ask("vera", "GET", "/jobs/old")
+    assert told.status == 200
+    for text in ("It ended long ago", "umberto", "Handed in to default", "Ended: cancelled"):
+        assert text in told.text
+    assert front.ask("uma", "GET", "/jobs/old").status == 404
 
 
 def test_every_page_says_what_it_needs(front: Front) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -270,13 +271,98 @@ def test_every_page_is_named_labelled_legible_and_fits_a_phone(page: Page, schem
 
 
 def test_a_page_allows_scripts_and_styles_of_its_own_alone(daemon: Daemon) -> None:
+    asked = daemon.url.removesuffix(PREFIX)
     for prefix in ("", PREFIX):  # a proxy may take the prefix away, or leave it
-        with urllib.request.urlopen(f"{daemon.url}{prefix}/login") as answer:
+        with urllib.request.urlopen(f"{asked}{prefix}/login") as answer:
             policy, html = answer.headers["Content-Security-Policy"], answer.read().decode()
         assert policy.startswith("default-src 'self';")
         assert "unsafe" not in policy
         assert re.findall(r"(?:src|href)=\"(?!/gantree/|#)", html) == []
         assert re.search(r"<script(?![^>]*src=)|<style|\son[a-z]+=|\sstyle=", html) is None
+
+
+STREAMS = """
+window.open_streams = new Set();
+const fetched = window.fetch;
+window.fetch = async (url, how) => {
+  const answer = await fetched(url, how);
+  if (String(url).includes("/v1/events")) {
+    open_streams.add(answer);
+    how.signal.addEventListener("abort", () => open_streams.delete(answer));
+  }
+  return answer;
+};
+let hidden = false;
+Object.defineProperty(document, "hidden", { get: () => hidden });
+window.hide = (value) => { hidden = value; document.dispatchEvent(new Event("visibilitychange")); };
+"""
+
+
+def test_a_page_has_one_stream_while_it_is_seen_and_none_while_it_is_hidden(
+    logged_in: BrowserContext,
+) -> None:
+    page = logged_in.new_page()
+    page.add_init_script(STREAMS)
+    page.route("**/v1/events*", lambda route: route.abort(), times=1)
+    page.goto(f"{PREFIX}/")
+    state = page.locator("#live-state")
+    expect(state).to_have_text("waiting for the daemon")
+    page.evaluate("for (let i = 0; i < 5; i++) { hide(true); hide(false); }")
+    expect(state).to_have_text("live")
+    page.wait_for_timeout(1200)  # as long as the first of them pauses
+    assert page.evaluate("open_streams.size") == 1
+    page.evaluate("hide(true)")
+    expect(state).to_have_text("paused")
+    assert page.evaluate("open_streams.size") == 0
+    page.close()
+
+
+def test_a_page_notices_a_daemon_that_hangs_and_goes_on_after_it(
+    daemon: Daemon, logged_in: BrowserContext
+) -> None:
+    page = logged_in.new_page()
+    page.clock.install()
+    page.goto(f"{PREFIX}/jobs/long")
+    state = page.locator("#live-state")
+    expect(state).to_have_text("live")
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        page.clock.fast_forward(46_000)
+        expect(state).to_have_text("waiting for the daemon")
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+    page.clock.fast_forward(1_000)
+    expect(state).to_have_text("live")
+    page.close()
+
+
+SLOW = """
+window.asked = 0;
+const slowed = window.fetch;
+window.fetch = async (url, how) => {
+  if (String(url).endsWith("/nodes")) { asked += 1; await new Promise((done) => setTimeout(done, 200)); }
+  return slowed(url, how);
+};
+"""
+
+
+def test_a_page_that_takes_long_is_asked_for_less_often(
+    daemon: Daemon, logged_in: BrowserContext
+) -> None:
+    page = logged_in.new_page()
+    page.clock.install()
+    page.add_init_script(SLOW)
+    page.goto(f"{PREFIX}/nodes")
+    expect(page.locator("#live-state")).to_have_text("live")
+    page.evaluate(
+        """async () => {
+          const pages = await import(document.querySelector("script[src$='page.js']").src);
+          setInterval(() => pages.refreshSoon(), 100);
+        }"""
+    )
+    page.clock.run_for(30_000)
+    assert 2 <= page.evaluate("asked") <= 8
+    page.close()
 
 
 def test_a_long_list_is_shown_a_hundred_at_a_time(daemon: Daemon, page: Page) -> None:

@@ -4,8 +4,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from math import prod
 from pathlib import Path
+from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
@@ -19,6 +22,7 @@ from gantree.testing.chromium import Complaints, chromium
 from gantree.testing.page_rules import AUDIT
 from gantree.testing.pretended import TOKEN, PretendedSite
 
+EVIL = "\"><img src=x onerror=window.taken=1>'"
 SMALL, LARGE = (2, 2, 16), (4, 16, 32)
 """Sites by their spines, leaves of each, and nodes of each of those, with 8 GPUs."""
 ANNS = "anns-own-token"
@@ -233,6 +237,23 @@ def test_the_gantt_shows_what_runs_and_leads_to_the_job(page: Page) -> None:
     page.wait_for_url("**/jobs/large-2")
 
 
+def test_the_gantt_tells_all_its_times_in_the_zone_of_who_looks(
+    browser: Browser, site: PretendedSite
+) -> None:
+    shown = {"Authorization": f"Bearer {TOKEN}"}
+    context = browser.new_context(
+        base_url=site.url, extra_http_headers=shown, timezone_id="Asia/Kolkata"
+    )
+    page = context.new_page()
+    page.goto("/gantt")
+    title = page.locator("a[href$='/jobs/large-4'] rect.running title")
+    since = float(title.get_attribute("data-since") or 0)
+    local = datetime.fromtimestamp(since, ZoneInfo("Asia/Kolkata"))
+    expect(title).to_contain_text(f"{local:%I:%M}")
+    expect(title).not_to_contain_text("UTC")
+    context.close()
+
+
 def test_queues_tell_what_is_owed_used_and_borrowed(page: Page) -> None:
     page.goto("/queues")
     row = page.get_by_role("row", name=re.compile(r"^research "))
@@ -252,6 +273,31 @@ def test_every_picture_keeps_the_rules_for_all_readers_in_both_schemes_and_on_a_
     page.set_viewport_size({"width": 375, "height": 740})
     wide = page.evaluate("document.documentElement.scrollWidth")
     assert wide <= 375
+
+
+def test_text_of_users_and_of_the_site_is_text_wherever_a_page_shows_it(
+    browser: Browser, tmp_path: Path
+) -> None:
+    site = cluster(leaves=1, nodes=2)
+    first, second = site.nodes
+    nodes = (replace(first, name=f"n0{EVIL}", labels=(("evil", EVIL),)), second)
+    with PretendedSite(tmp_path, replace(site, name=EVIL, nodes=nodes)) as evil:
+        evil.submit(replace(job("runs", 1, 8), user=EVIL, queue="q<b>"), job("waits", 9, 8))
+        evil.ask(lambda controller: controller.nodes.cordon(second.name, EVIL))
+        evil.settle()
+        page, complaints = context_of(browser, evil, TOKEN).new_page(), Complaints()
+        complaints.listen_to(page)
+        found = quote(EVIL)
+        for path in (f"/cluster?find={found}", f"/gantt?by=node&find={found}", f"/nodes?find={found}",
+                     f"/nodes/n0{found}", "/jobs/runs", "/jobs/waits", "/queues", f"/login?next=/{found}"):  # fmt: skip
+            page.goto(path)
+            if path.startswith("/cluster"):
+                page.locator("#map[data-drawn]").focus()
+                page.keyboard.press("Home")
+                expect(page.locator("#told")).to_contain_text(EVIL)
+            assert page.locator("[onerror]").count() == 0, path
+        page.context.close()
+    assert complaints == []
 
 
 def test_somebody_sees_that_others_hold_gpus_and_not_who(

@@ -25,11 +25,11 @@ from starlette.requests import HTTPConnection
 from gantree.api.access_file import AccessFile
 from gantree.api.origin import check_origin, cookie_of
 from gantree.api.rates import Rates
-from gantree.api.tokens import PREFIX, Tokens
+from gantree.api.tokens import PREFIX, Tokens, exceeds
 from gantree.executors.unix_users import unix_user
 from gantree.journal.access_book import TokenRow
 from gantree.model.access import Grant, Power, grant_of, narrowed, scope_of
-from gantree.model.errors import BadInput, Unauthenticated
+from gantree.model.errors import BadInput, Forbidden, Unauthenticated
 
 if TYPE_CHECKING:  # it needs libraries that take long to import, and few daemons have a provider
     from gantree.api.oidc import Oidc, Providers
@@ -39,6 +39,7 @@ TOKEN_FILE = "token"  # noqa: S105 - a file's name, in the state directory
 LONGEST_TOKEN_FILE = 4096
 DAEMON_TOKEN = "token"  # noqa: S105 - how whoever shows the daemon's own token is called
 EVERYTHING = (grant_of("operator"),)
+STRANGER = "somebody unknown at "
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -139,10 +140,42 @@ class Access:
         """What a user may do by the access file."""
         return () if self.file is None else self.file.rules.grants(user, groups)
 
+    def take_of_stranger(self, connection: HTTPConnection) -> None:
+        """Count a request of somebody who is not known yet, by his address. Raises TooOften."""
+        if self.rates is not None:
+            door, client = door_of(connection.scope), connection.client
+            at = f"user id {door.uid}" if door.via == "socket" or client is None else client.host
+            self.rates.take(f"{STRANGER}{at}")
+
     def check_unix_user(self, user: str) -> None:
         """Raise BadInput where the jobs of a user could run as nobody."""
         if self.runs_as_submitter and self.file is not None:
-            unix_user(user, self.file.rules.unix_name(user))
+            unix_user(user, self.file.rules.unix_of_user.get(user))
+
+    def check_acts_as(self, caller: Caller, user: str) -> None:
+        """Raise Forbidden where a caller would run commands as a user who may do more than he may.
+
+        Where jobs run as Unix users of their own, whoever runs a command in a job of somebody is that one to the
+        socket, and has his files.
+        """
+        if not self.runs_as_submitter or user == caller.name or caller.is_operator:
+            return
+        if exceeds(self.grants(user), caller.grants):
+            raise Forbidden(
+                f"{user} may do more than {caller.name}, and jobs run as their users here"
+            )
+
+    def check_hands_in_for(self, caller: Caller, user: str, queue: str) -> None:
+        """Raise Forbidden and BadInput where a caller may not have a job run as the Unix user of a user."""
+        if not self.runs_as_submitter:
+            return
+        self.check_acts_as(caller, user)
+        may = any(Power.SUBMIT in each.powers and each.covers(queue) for each in self.grants(user))
+        if not may and user != caller.name and not caller.is_operator:
+            raise Forbidden(
+                f"{user} may hand in no jobs to queue {queue}, so nobody does it for him"
+            )
+        self.check_unix_user(user)
 
     async def _of_secret(self, secret: str, otherwise: str) -> Caller:
         row = None if self.tokens is None else await self.tokens.find(secret)
@@ -173,7 +206,11 @@ async def caller_of(connection: HTTPConnection) -> Caller:
     access: Access = connection.app.state.access
     authorization = connection.headers.get("authorization")
     cookie = cookie_of(connection)
-    caller = await access.caller(door_of(connection.scope), authorization, cookie)
+    try:
+        caller = await access.caller(door_of(connection.scope), authorization, cookie)
+    except Unauthenticated:
+        access.take_of_stranger(connection)
+        raise
     connection.scope.setdefault("state", {})["caller"] = caller
     if caller.via == "tcp" and authorization is None:
         check_origin(connection, access.url)

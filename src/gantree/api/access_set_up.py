@@ -31,4 +31,4 @@ def run_as_of(access: Access) -> RunAs:
     """The Unix user that the jobs of a user run as, as the access file says at that moment."""
     file = access.file
     assert file is not None, "nobody says who the users are"
-    return lambda user: unix_user(user, file.rules.unix_name(user))
+    return lambda user: unix_user(user, file.rules.unix_of_user.get(user))

@@ -32,6 +32,7 @@ from gantree.api.routes import (
 from gantree.api.routes import (
     audit as audit_routes,
 )
+from gantree.api.standing_reads import Standing
 
 ROUTERS = (
     jobs.router,
@@ -50,8 +51,8 @@ ROUTERS = (
 )
 
 
-Pages = Sequence[Callable[[Backend], APIRouter]]
-"""Makers of routers that are no part of the API: web pages."""
+Pages = Sequence[Callable[[Backend | Standing], APIRouter]]
+"""Makers of routers that are no part of the API: web pages. A daemon that stands by has them too, to look at."""
 
 
 def build_app(

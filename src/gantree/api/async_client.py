@@ -4,7 +4,6 @@ It needs httpx, which takes a while to import; programs that must start fast use
 """
 
 import asyncio
-import json
 import math
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,6 +17,7 @@ import httpx
 
 from gantree.api import requests, sockets
 from gantree.api.client import ANSWER_WITHIN_S
+from gantree.api.decoding import decoded_object
 from gantree.api.failover import CONNECT_WITHIN_S, Course
 from gantree.api.problems import error_of, problem_in
 from gantree.api.requests import Request, Stream
@@ -158,7 +158,7 @@ class AsyncClient:
         response = await self._http_of[at].send(self._built(at, request, timeout_s))
         if response.status_code >= 400:
             raise error_of(response.status_code, problem_in(response.content))
-        return json.loads(response.content)
+        return decoded_object(response.content)
 
     async def _opened(self, at: Target, request: Stream[Any], timeout_s: float) -> httpx.Response:
         """The head of an answer that comes bit by bit. Raises what the daemon raised."""

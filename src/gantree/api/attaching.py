@@ -60,7 +60,7 @@ class Attached:
 
 def attach(target: Target, job: str, wish: dict[str, Any]) -> Attached:
     """Attach to a job: wish has rank and command with terminal, or port. Raises what the daemon raises."""
-    from websockets.exceptions import InvalidHandshake, InvalidStatus  # noqa: PLC0415 - as above
+    from websockets.exceptions import InvalidStatus, WebSocketException  # noqa: PLC0415 - as above
     from websockets.sync.client import connect  # noqa: PLC0415 - as above
 
     path = f"/v1/jobs/{quote(job, safe='')}/attach"
@@ -84,7 +84,7 @@ def attach(target: Target, job: str, wish: dict[str, Any]) -> Attached:
     except InvalidStatus as error:
         status = error.response.status_code
         raise error_of(status, problem_in(bytes(error.response.body or b""))) from error
-    except (OSError, InvalidHandshake) as error:
+    except (OSError, WebSocketException) as error:
         raise target.unreachable(error) from error
     return Attached(connection, target, held)
 

@@ -31,7 +31,10 @@ MOST_ROWS = 1000
 MOST_REFUSALS_PER_S = 20.0
 LONGEST_WHAT = 400
 WHAT = "audited"
-"""Where a route notes in the scope's state what it was asked for, if its path does not say so."""
+"""Where a route notes in the scope's state what it was asked for, if its path does not say so.
+
+One that is asked by GET and notes something changes something: the way back from an OIDC provider opens a session.
+"""
 HIDDEN = "hidden"
 
 log = logging.getLogger(__name__)
@@ -157,7 +160,8 @@ class _Answer:
     async def _noted(self, status: int) -> GantreeError | None:
         refused = status in REFUSED or HIDDEN in self._scope.get("state", {})
         pattern = getattr(self._scope.get("route"), "path", "")
-        if (self._scope["method"] in READS or pattern in QUESTIONS) and not refused:
+        is_look = self._scope["method"] in READS or pattern in QUESTIONS
+        if is_look and not refused and WHAT not in self._scope.get("state", {}):
             return None
         row = row_of(self._scope, status, self._clock())
         if refused and self._audit.is_too_often(row):

@@ -5,7 +5,6 @@ Answers are the JSON of the routes as it comes; docs/api.md describes it. What a
 `async_client` has the same methods for asyncio.
 """
 
-import json
 import math
 import ssl
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gantree.api import requests, sockets
+from gantree.api.decoding import decoded_object
 from gantree.api.failover import CONNECT_WITHIN_S, Course
 from gantree.api.problems import error_of, problem_in
 from gantree.api.requests import LONGEST_WAIT_S, Json, Request, Stream, login_name
@@ -184,7 +184,7 @@ class Client:
     def _answer(self, at: Target, request: Request[Any], timeout_s: float) -> Any:
         connection, response = self._opened(at, request, timeout_s)
         try:
-            return json.loads(response.read())
+            return decoded_object(response.read())
         finally:
             connection.close()
 

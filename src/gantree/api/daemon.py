@@ -8,11 +8,12 @@ from standing by to leading and, where it loses its lease, back, with everything
 """
 
 import asyncio
-import gc
 import logging
+import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -36,6 +37,7 @@ from gantree.api.settings import Settings
 from gantree.api.standing_by import Front, build_standing_by
 from gantree.api.standing_reads import Standing
 from gantree.control.controller import Controller
+from gantree.control.garbage import set_all_apart, set_survivors_apart, take_back
 from gantree.control.gpu_ids import gpu_ids_of, mig_ids_of
 from gantree.control.leadership import CAMPAIGN_EVERY_S, Leadership, Term
 from gantree.control.loop import Loop, wait_until_set
@@ -64,6 +66,11 @@ LOOK_EVERY_S = 0.1
 """How often a leader looks whether it still leads; what it must not do is refused without this look."""
 AGAIN_AFTER_S = 2.0
 """After a take-over that failed."""
+STOP_WITHIN_S = 30.0
+"""After a signal a daemon ends at the latest: what it waits for may never answer."""
+SWITCH_S = 0.001
+"""Another thread gets its turn after so long, a fifth of what is usual: the controller's lets go of the interpreter for
+every row that it writes down, and would wait for the event loop, or a snapshot's text, each time."""
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +82,10 @@ def run_daemon(settings: Settings, pages: Pages = ()) -> None:
     a missing one, Conflict for a cluster that contradicts what runs, JournalError for a state directory that
     is in use, damaged or newer.
     """
-    log_lines.set_up(settings.log_level, settings.log_format)
-    host = fork_host(serve)  # before there are threads, files and secrets
+    set_up_log = partial(log_lines.set_up, settings.log_level, settings.log_format)
+    set_up_log()
+    host = fork_host(serve, set_up_log)  # before there are threads, files and secrets
+    sys.setswitchinterval(SWITCH_S)
     disable_created_metrics()  # type: ignore[no-untyped-call]  # drops a second line for each counter
     site = settings.site()
     with ExitStack() as opened:
@@ -164,7 +173,7 @@ async def _live(daemon: _Daemon) -> None:
         tcp = None if settings.listen is None else opened.enter_context(bind(settings.listen))
         where = []
         if settings.listen is not None and tcp is not None:
-            where.append(url_of(settings.listen, tcp))
+            where.append(url_of(settings.listen, tcp) + settings.root_path)
             leadership.url = settings.advertise or advertised(settings.listen, tcp)
         life = _Life(daemon, tcp, where)
         try:
@@ -183,19 +192,20 @@ class _Life:
         self._daemon = daemon
         self._leadership = daemon.home.leadership
         self._where = tuple(where)
+        self._stop = asyncio.Event()
         self._readers = Readers(daemon.host, Follow(daemon.home.open_reader, settings.policy))
         small = build_standing_by(
             self._leadership,
             daemon.access,
             daemon.metrics,
             daemon.audit,
-            Standing(self._readers, settings.state_dir),
+            Standing(self._readers, settings.state_dir, self._stop, self._leadership.not_leading),
+            daemon.pages,
             settings.root_path,
         )
         self._front = Front(small)
         self._tcp = None if over_tcp is None else Server(self._front, over_tcp, settings.listen)
         self._serving_tcp: asyncio.Task[None] | None = None
-        self._stop = asyncio.Event()
         self._said: str | None = None
 
     async def live(self) -> None:
@@ -222,7 +232,15 @@ class _Life:
 
     def _obey_signals(self) -> None:
         for number in STOP_SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
+            asyncio.get_running_loop().add_signal_handler(number, self._stop_soon)
+
+    def _stop_soon(self) -> None:
+        """Stop in order; in time, whatever may not answer."""
+        if not self._stop.is_set():
+            self._stop.set()
+            end = threading.Timer(STOP_WITHIN_S, _end_now)
+            end.daemon = True
+            end.start()
 
     def _leave_signals(self) -> None:
         """While a journal is read they end the process at once, and nothing is lost."""
@@ -263,7 +281,7 @@ class _Life:
                 self._said = None
                 _say(f"stopped; {_left_running(left)}")
             else:
-                gc.unfreeze()  # what this term knew can go
+                take_back()
         except JournalError as error:
             if is_start:
                 raise
@@ -295,6 +313,7 @@ class _Life:
                 ),
             )
             opened.callback(self._front.stand_by)
+            set_all_apart()
             server = Server(self._front, over_socket, None)
             await self._serve(loop, controller, term, server)
 
@@ -330,7 +349,16 @@ class _Life:
     async def _until_over(self, term: Term) -> None:
         """Until told to stop, or until the term is over."""
         while term.is_on and not await wait_until_set(self._stop, LOOK_EVERY_S):
-            pass
+            set_survivors_apart()
+
+
+def _end_now() -> None:
+    """As kill -9 does: what was answered is safe."""
+    log.error(
+        "no end within %g s, as when the database stands still: this process ends now",
+        STOP_WITHIN_S,
+    )
+    os._exit(1)
 
 
 def _remove_socket(state_dir: Path, term: Term) -> None:
@@ -383,7 +411,6 @@ def _recovered(
     )
     running.append(controller)
     controller.recover()
-    gc.freeze()  # the site does not change: looking through it again would hold up a turn by 40 ms
     return controller
 
 

@@ -1,6 +1,7 @@
 """What becomes of an error on its way out: always application/problem+json, whoever found it."""
 
 from collections.abc import Mapping
+from reprlib import Repr
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -19,8 +20,15 @@ from gantree.model.errors import (
     TooOften,
     Unauthenticated,
 )
+from gantree.text.words import shortened
 
 UNREADABLE = "the body cannot be read; allowed: JSON in UTF-8, not nested deeply"
+LONGEST_FOUND = 100
+_SHOWN = Repr()
+"""Shows the start of a value, without writing out all of one that is large."""
+_SHOWN.maxstring = _SHOWN.maxlong = _SHOWN.maxother = LONGEST_FOUND
+MOST_PROBLEMS = 100
+"""So many are told of one request."""
 _MORE_HEADERS: dict[type[GantreeError], dict[str, str]] = {
     Unauthenticated: {"WWW-Authenticate": "Bearer"},
     TooOften: {"Retry-After": "1"},
@@ -46,7 +54,7 @@ def say_errors_as_problems(app: FastAPI) -> None:
             detail = f"Content-Type: found {kind!r}; allowed: application/json"
             return _problem(415, {"title": "Unsupported", "status": 415, "detail": detail})
         return await gantree_error(
-            request, BadFields([_problem_of_request(each) for each in found])
+            request, BadFields([_problem_of_request(each) for each in found[:MOST_PROBLEMS]])
         )
 
     @app.exception_handler(HTTPException)
@@ -81,5 +89,7 @@ def _problem_of_request(error: Mapping[str, Any]) -> Problem:
     if error["type"] == "json_invalid":
         reason = str(error.get("ctx", {}).get("error", "it ends too early"))
         return Problem("request", None, "body", f"no JSON ({reason})", "JSON in UTF-8")
-    field = ".".join(str(part) for part in error["loc"][1:]) or str(error["loc"][0])
-    return Problem("request", None, field, repr(error.get("input"))[:100], str(error["msg"]))
+    field = ".".join(str(part)[:200] for part in error["loc"][1:]) or str(error["loc"][0])
+    found = _SHOWN.repr(error.get("input"))[:LONGEST_FOUND]
+    allowed = str(error["msg"]).removeprefix("Value error, ")[:1000]
+    return Problem("request", None, shortened(field, 200), found, allowed)

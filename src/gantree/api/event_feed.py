@@ -15,10 +15,11 @@ from typing import Any
 
 from gantree.api import views
 from gantree.api.access import Caller
-from gantree.api.backend import Backend
+from gantree.api.backend import Reads
+from gantree.api.lasting import AGAIN_EVERY_S, Lasting
 from gantree.api.sight import facts_told_to
-from gantree.control.controller import Controller
 from gantree.control.loop import RETRY_S, Changes, wait_until_set
+from gantree.control.reading import Reading
 from gantree.journal.contract import RecordedFact
 from gantree.model.errors import Conflict, GantreeError
 
@@ -26,7 +27,7 @@ Json = dict[str, Any]
 KEPT = 4096
 """Frames that are kept for those who listen."""
 AT_ONCE = 500
-HEARTBEAT_S = 15.0
+HEARTBEAT_S = AGAIN_EVERY_S
 HEARTBEAT = b": nothing new\n\n"
 
 log = logging.getLogger(__name__)
@@ -44,9 +45,8 @@ class Frame:
 class EventFeed:
     """Reads new facts as long as anybody listens."""
 
-    def __init__(self, backend: Backend, heartbeat_s: float = HEARTBEAT_S) -> None:
+    def __init__(self, backend: Reads) -> None:
         self._backend = backend
-        self._heartbeat_s = heartbeat_s
         self._kept: deque[Frame] = deque(maxlen=KEPT)
         self._read_to = 0
         self._news = Changes()
@@ -58,7 +58,7 @@ class EventFeed:
 
         Raises Conflict for one whose next facts are there no more, or were never.
         """
-        first, last = await self._backend.ask(_bounds)
+        first, last = await self._backend.look(bounds)
         if after is None:
             return last
         if after < first:
@@ -69,7 +69,7 @@ class EventFeed:
             raise Conflict(f"the newest fact is {last}, not {after}: this is another journal")
         return after
 
-    async def frames(self, after: int, job: str | None, caller: Caller) -> AsyncIterator[bytes]:
+    async def frames(self, after: int, job: str | None, held_by: Lasting) -> AsyncIterator[bytes]:
         """What follows a place, for ever, with a sign of life where there is nothing; of one job where it is named.
 
         Whoever may not read everything is told what he may; that is found out for each listener.
@@ -77,21 +77,25 @@ class EventFeed:
         self._listeners += 1
         try:
             self._begin(after)
-            while not self._backend.loop.stopping:
+            while not self._backend.stopping:
                 ticket = self._news.ticket()
                 found = await self._after(after)
                 if found:
                     after = found[-1].seq
-                    wanted = [each for each in found if job in (None, each.job)]
-                    if wanted and not caller.reads_all:
-                        wanted = await self._told_to(caller, wanted)
-                    text = b"".join(each.text for each in wanted)
+                    text = await self._text(found, job, held_by.caller)
                     if text:
                         yield text
-                elif not await wait_until_set(ticket, self._heartbeat_s):
+                elif not await wait_until_set(ticket, HEARTBEAT_S):
                     yield HEARTBEAT
         finally:
             self._listeners -= 1
+
+    async def _text(self, frames: list[Frame], job: str | None, caller: Caller) -> bytes:
+        """What a caller is told of frames."""
+        wanted = [each for each in frames if job in (None, each.job)]
+        if wanted and not caller.reads_all:
+            wanted = await self._backend.look(told_of, caller, wanted)
+        return b"".join(each.text for each in wanted)
 
     def _begin(self, after: int) -> None:
         if self._reading is None or self._reading.done():
@@ -100,9 +104,8 @@ class EventFeed:
             self._reading = asyncio.create_task(self._read_on())
 
     async def _read_on(self) -> None:
-        changes, loop = self._backend.loop.changes, self._backend.loop
-        while self._listeners and not loop.stopping:
-            ticket = changes.ticket()
+        while self._listeners and not self._backend.stopping:
+            ticket = self._backend.ticket()
             try:
                 page = await self._page(self._read_to)
             except (GantreeError, OSError) as error:
@@ -114,7 +117,7 @@ class EventFeed:
                 self._read_to = page[-1].seq
                 self._news.tick()
             else:
-                await wait_until_set(ticket, self._heartbeat_s)
+                await wait_until_set(ticket, HEARTBEAT_S)
         self._news.tick()
 
     async def _after(self, after: int) -> list[Frame]:
@@ -126,15 +129,13 @@ class EventFeed:
             return list(islice(self._kept, skipped, skipped + AT_ONCE))
         return await self._page(after)
 
-    async def _told_to(self, caller: Caller, frames: list[Frame]) -> list[Frame]:
-        return await self._backend.ask(
-            lambda controller: [_frame(fact) for fact in _told_to(controller, caller, frames)]
-        )
-
     async def _page(self, after: int) -> list[Frame]:
-        return await self._backend.ask(
-            lambda controller: _frames(islice(controller.journal.facts(after), AT_ONCE))
-        )
+        return await self._backend.look(page_of, after)
+
+
+def page_of(reading: Reading, after: int) -> list[Frame]:
+    """The next frames."""
+    return _frames(islice(reading.journal.facts(after), AT_ONCE))
 
 
 def _frames(facts: Iterable[RecordedFact]) -> list[Frame]:
@@ -147,11 +148,12 @@ def _frame(told: Json) -> Frame:
     return Frame(told["seq"], told["data"].get("job"), text.encode())
 
 
-def _told_to(controller: Controller, caller: Caller, frames: list[Frame]) -> list[Json]:
+def told_of(reading: Reading, caller: Caller, frames: list[Frame]) -> list[Frame]:
+    """The frames as a caller is told them."""
     facts = [json.loads(frame.text.partition(b"\ndata: ")[2]) for frame in frames]
-    return facts_told_to(caller, controller.ledger, facts)
+    return [_frame(fact) for fact in facts_told_to(caller, reading.ledger, facts)]
 
 
-def _bounds(controller: Controller) -> tuple[int, int]:
+def bounds(reading: Reading) -> tuple[int, int]:
     """The seq up to which facts are gone, and that of the newest."""
-    return controller.journal.compacted_to(), controller.journal.last_fact()
+    return reading.journal.compacted_to(), reading.journal.last_fact()

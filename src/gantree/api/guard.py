@@ -37,12 +37,15 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass on what is none."""
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
         request_id = _id_of(headers)
         scope.setdefault("state", {})["request_id"] = request_id.decode()
+        if scope["type"] == "websocket":  # the server limits its messages
+            await self._app(scope, receive, _with_headers(send, request_id, scope))
+            return
         passage = _Passage(receive, _with_headers(send, request_id, scope), self._most_bytes)
         if _stated_bytes(headers) > self._most_bytes:
             await passage.refuse()
@@ -102,11 +105,11 @@ async def send_problem(send: Send, error: GantreeError) -> None:
 
 def _with_headers(send: Send, request_id: bytes, scope: Scope) -> Send:
     always: list[tuple[bytes, bytes]] = [*_HEADERS, (REQUEST_ID, request_id)]
-    if scope.get("scheme") == "https":
+    if scope.get("scheme") in ("https", "wss"):
         always.append(_STRICT_TRANSPORT)
 
     async def sent(message: Message) -> None:
-        if message["type"] == "http.response.start":
+        if message["type"] in ("http.response.start", "websocket.http.response.start"):
             said = {name.lower() for name, _ in message.get("headers", ())}
             more = [each for each in always if each[0] not in said]
             message = {**message, "headers": [*message.get("headers", ()), *more]}

@@ -4,15 +4,14 @@ So a cookie counts for a change only with an Origin header that names this daemo
 not asked: no other site can make a browser do that.
 """
 
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection, Request
 
 from gantree.model.errors import Forbidden
 
-PLAIN = "gantree_session"
-SECURE = "__Host-gantree_session"
-"""The cookie over TLS; browsers take one of this name from the very host alone, for all its paths, over TLS."""
+SESSION, LOG_IN = "gantree_session", "gantree_login"
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
@@ -23,9 +22,31 @@ def is_secure(connection: HTTPConnection, url: str | None) -> bool:
     return connection.url.scheme in ("https", "wss")
 
 
-def cookie_of(connection: HTTPConnection) -> str:
-    """The secret in the session's cookie; "" without one."""
-    return connection.cookies.get(SECURE) or connection.cookies.get(PLAIN) or ""
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """A cookie of ours: what it is called, for which paths browsers send it, and whether over TLS alone.
+
+    Over TLS its name has a prefix that no other site, nor anybody on the way, can make a browser keep a cookie under:
+    `__Host-`, or behind a prefix of a shared host, whose other services get none of ours, `__Secure-`.
+    """
+
+    name: str
+    path: str
+    secure: bool
+
+
+def cookie_named(connection: HTTPConnection, name: str) -> Cookie:
+    """The cookie of a name as it is on the way that a connection came. One by another name is not ours."""
+    secure = is_secure(connection, connection.app.state.access.url)
+    prefix = connection.scope.get("root_path", "")
+    if not secure:
+        return Cookie(name, prefix or "/", secure=False)
+    return Cookie(f"{'__Secure-' if prefix else '__Host-'}{name}", prefix or "/", secure=True)
+
+
+def cookie_of(connection: HTTPConnection, name: str = SESSION) -> str:
+    """What is in a cookie, the session's if nothing else is said; "" without one."""
+    return connection.cookies.get(cookie_named(connection, name).name, "")
 
 
 def check_origin(connection: HTTPConnection, url: str | None) -> None:

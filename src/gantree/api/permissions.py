@@ -53,7 +53,8 @@ _OF_JOB = {
     Need.CHANGE: (Power.CHANGE, Power.CHANGE_OWN),
 }
 _SENTENCES = frozenset({"sentence", "reason", "because", "why"})
-_NAMES = frozenset({"job", "by", "ahead", "waits_for", "victims", "preempted_by"})
+_OTHERS = frozenset({"by", "ahead", "waits_for", "victims", "preempted_by"})
+_NAMES = _OTHERS | {"job"}
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
@@ -130,20 +131,22 @@ def job_for(asked: Asked, caller: Caller, word: str, need: Need) -> str:
         return asked.resolve(word)
     ledger = asked.ledger
     state = _state_for(ledger, caller, word)
-    job, spec = (word, _rejected(asked, word)) if state is None else (state.job, state.spec)
+    job, spec = (word, _handed_in(asked, word)) if state is None else (state.job, state.spec)
     if spec is None and caller.sees_all:
         return asked.resolve(word)
     if spec is None or not has(caller, Need.SEE, spec.user, spec.queue):
         is_there = word in ledger.jobs or word in ledger.newest_of_name or word in ledger.rejected
         raise (Unseen if is_there else NotFound)(f"there is no job {word}")
+    if state is None and word not in ledger.rejected:
+        return asked.resolve(word)  # which says that it is history
     if not has(caller, need, spec.user, spec.queue):
         raise Forbidden(f"{caller.name} may look at {job}, and not {need.value} it")
     return job
 
 
-def _rejected(asked: Asked, word: str) -> Job | None:
-    """What was handed in under an id that was rejected, as long as the journal knows it."""
-    if word not in asked.ledger.rejected:
+def _handed_in(asked: Asked, word: str) -> Job | None:
+    """What was handed in under an id that was rejected, or of a job that is history, if the journal knows it."""
+    if word not in asked.ledger.rejected and not asked.ledger.forgotten:
         return None
     event = asked.journal.event(submission(word))
     return event.spec if isinstance(event, JobSubmitted) else None
@@ -166,13 +169,18 @@ def check_submission(
     Raises Forbidden where he may not hand them in so.
     """
     for job in jobs:
-        queue = str(overrides.get("queue", job.queue))
+        queue = queue_of(job, overrides)
         if not caller.may(Power.SUBMIT, queue):
             raise Forbidden(f"{caller.name} may hand in no jobs to queue {queue}")
         for other in (job.user, user):
             if other not in ("", caller.name) and not caller.may(Power.SUBMIT_FOR, queue):
                 raise Forbidden(f"{caller.name} may hand in no jobs of {other} to queue {queue}")
     return user or (caller.name if caller.is_person else login)
+
+
+def queue_of(job: Job, overrides: Mapping[str, Any]) -> str:
+    """The queue that a job is handed in to."""
+    return str(overrides.get("queue", job.queue))
 
 
 def sees_queue(caller: Caller, queue: str) -> bool:
@@ -184,7 +192,12 @@ def told_to(caller: Caller, ledger: Ledger, value: Any) -> Any:
     """Plain values as a caller is told them: jobs that he may not see have no name, in fields and in sentences."""
     if caller.sees_all:
         return value
-    return _told(value, "", lambda word: _is_hidden(caller, ledger, word))
+    return _told(
+        value,
+        "",
+        lambda word: _is_hidden(caller, ledger, word),
+        lambda word: word != "" and word not in ledger.jobs,
+    )
 
 
 def _is_hidden(caller: Caller, ledger: Ledger, word: str) -> bool:
@@ -192,17 +205,20 @@ def _is_hidden(caller: Caller, ledger: Ledger, word: str) -> bool:
     return word in ledger.rejected if state is None else not sees(caller, state)
 
 
-def _told(value: Any, name: str, hidden: Callable[[str], bool]) -> Any:
+def _told(
+    value: Any, name: str, hidden: Callable[[str], bool], forgotten: Callable[[str], bool]
+) -> Any:
+    """forgotten says of a job's name that nobody knows any more whose that job was."""
     if isinstance(value, str):
         if name in _NAMES:
-            return ANOTHER if hidden(value) else value
+            return ANOTHER if hidden(value) or (name in _OTHERS and forgotten(value)) else value
         return _sentence(value, hidden) if name in _SENTENCES else value
     if isinstance(value, Mapping):
-        return {key: _told(each, key, hidden) for key, each in value.items() if key != "spec"} | (
-            {"spec": value["spec"]} if "spec" in value else {}
-        )
+        return {
+            key: _told(each, key, hidden, forgotten) for key, each in value.items() if key != "spec"
+        } | ({"spec": value["spec"]} if "spec" in value else {})
     if isinstance(value, Sequence):
-        return [_told(each, name, hidden) for each in value]
+        return [_told(each, name, hidden, forgotten) for each in value]
     return value
 
 

@@ -66,18 +66,33 @@ def problem_of(error: GantreeError) -> tuple[int, dict[str, Any]]:
 def error_of(status: int, body: Mapping[str, Any]) -> GantreeError:
     """The error that a body was made of; a GantreeError for a body that is none of ours."""
     detail = str(body.get("detail", f"the daemon answered with status {status}"))
-    if body.get("title") == "BadFields" and body.get("problems"):
-        return BadFields([Problem(**problem) for problem in body["problems"]])
+    problems = _problems_in(body) if body.get("title") == "BadFields" else []
+    if problems:
+        return BadFields(problems)
     if body.get("title") == "NotLeading":
-        return NotLeading(detail, body.get("leader"), body.get("leader_url"))
+        leader, url = (_text_in(body, each) for each in ("leader", "leader_url"))
+        return NotLeading(detail, leader, url)
     kind = _KIND_OF_NAME.get(str(body.get("title")), GantreeError)
     return GantreeError(detail) if kind is BadFields else kind(detail)
+
+
+def _problems_in(body: Mapping[str, Any]) -> list[Problem]:
+    """The problems of a body; [] where they are not as `problem_of` writes them."""
+    try:
+        return [Problem(**problem) for problem in body["problems"]]
+    except (KeyError, TypeError):
+        return []
+
+
+def _text_in(body: Mapping[str, Any], field: str) -> str | None:
+    value = body.get(field)
+    return value if isinstance(value, str) else None
 
 
 def problem_in(content: bytes) -> dict[str, Any]:
     """The body of an answer that is an error; {} for one that is none of ours."""
     try:
         body = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return body if isinstance(body, dict) else {}

@@ -6,17 +6,23 @@ Each is a function of this module, so that it can be sent to the reader by its n
 """
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from gantree.api import job_list, node_view, policy_view, queue_view, start_view, views
 from gantree.api.access import Caller
-from gantree.api.permissions import Need, job_for, sees, told_to
-from gantree.api.sight import cluster_told_to, queues_told_to
+from gantree.api.logs import LogState
+from gantree.api.permissions import Asked, Need, job_for, sees, told_to
+from gantree.api.sight import cluster_told_to, detail_told_to, facts_told_to, queues_told_to
 from gantree.control.policies import PolicyText, tried, version_of
 from gantree.control.reading import Reading
 from gantree.core.alternatives import Change, alternatives
 from gantree.core.explain import why
+from gantree.model.errors import NotFound
+from gantree.model.phases import ENDED, HOLDING, Phase
+from gantree.placement.sizes import sizes_of
 
 Json = dict[str, Any]
 
@@ -32,6 +38,58 @@ def jobs(
     admits = None if caller.sees_all else partial(sees, caller)
     found = job_list.page_of(reading.ledger, wanted, after, limit, admits)
     return {**found, "jobs": told_to(caller, reading.ledger, found["jobs"])}
+
+
+def job_id(reading: Reading, caller: Caller, word: str, need: Need) -> str:
+    """The id of the job that a caller means. Raises NotFound and Forbidden."""
+    return job_for(reading, caller, word, need)
+
+
+def job(
+    reading: Reading, caller: Caller, word: str, wanted: AbstractSet[Phase] | None
+) -> Json | None:
+    """A job if it is in a wanted phase, None: any; many wait for one at once, and its detail takes long to tell."""
+    state = reading.ledger.jobs.get(job_for(reading, caller, word, Need.SEE))
+    if state is not None and wanted is not None and state.phase not in wanted:
+        return None
+    return detail(reading, caller, word)
+
+
+def detail(asked: Asked, caller: Caller, word: str) -> Json:
+    """All of a job. Raises NotFound."""
+    job = job_for(asked, caller, word, Need.SEE)
+    return detail_told_to(caller, asked.ledger, views.job_detail(asked.ledger, job))
+
+
+def facts(
+    reading: Reading, caller: Caller, after: int, limit: int
+) -> tuple[int | None, list[Json]]:
+    """The seq of the last of the next facts, None where there are none, and those that the caller is told."""
+    page = list(islice(reading.journal.facts(after), limit))
+    told = facts_told_to(caller, reading.ledger, [views.fact(recorded) for recorded in page])
+    return page[-1].seq if page else None, told
+
+
+def compacted_to(reading: Reading) -> int:
+    """The seq up to which facts are gone."""
+    return reading.journal.compacted_to()
+
+
+def log_of(reading: Reading, caller: Caller, word: str) -> tuple[str, int, int]:
+    """The job's id, the most processes that an attempt of it may have or have had, and how many attempts there were."""
+    job = job_for(reading, caller, word, Need.READ)
+    state = reading.ledger.jobs.get(job)
+    if state is None:
+        raise NotFound(f"{job} was rejected, so it never wrote anything")
+    return job, state.at_size(max(sizes_of(state.spec))).processes, state.attempt
+
+
+def log_state(reading: Reading, job: str) -> LogState:
+    """How far a job is whose output is read."""
+    state = reading.ledger.jobs.get(job)
+    if state is None:  # it ended so long ago that it is forgotten
+        return LogState(0, attempt_over=True, job_over=True)
+    return LogState(state.attempt, state.phase not in HOLDING, state.phase in ENDED)
 
 
 def queues(reading: Reading, caller: Caller) -> list[Json]:

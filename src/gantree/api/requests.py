@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
-from gantree.model.errors import NotFound
+from gantree.api.decoding import decoded
+from gantree.model.errors import NotFound, Unreachable
 
 Json = dict[str, Any]
 Rows = list[Json]
@@ -93,7 +94,7 @@ class _JsonLines:
 
     def feed(self, chunk: bytes) -> Iterable[Json]:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
-        return [json.loads(line) for line in lines]
+        return [decoded(line) for line in lines]
 
 
 class _ServerSentEvents:
@@ -105,7 +106,7 @@ class _ServerSentEvents:
     def feed(self, chunk: bytes) -> Iterable[Json]:
         *blocks, self._rest = (self._rest + chunk).split(b"\n\n")
         lines = (line for block in blocks for line in block.split(b"\n"))
-        return [json.loads(line[5:]) for line in lines if line.startswith(b"data:")]
+        return [decoded(line[5:]) for line in lines if line.startswith(b"data:")]
 
 
 def submit(
@@ -173,7 +174,7 @@ def jobs(
 ) -> Request[Rows]:
     """All jobs, a row each, in order of arrival, that are in one of the phases, in a queue or below it, and so on."""
     query = {"phase": phase or None, "queue": queue, "user": user, "name": name, "since": since}
-    return Request("GET", "/v1/jobs", query=query, read=_field("jobs"))
+    return Request("GET", "/v1/jobs", query=query, read=_rows("jobs"))
 
 
 def jobs_page(
@@ -224,7 +225,7 @@ def what_if(job: str, changes: Sequence[Mapping[str, object]] = ()) -> Request[J
 
 def queues() -> Request[Rows]:
     """The queue tree, a row for each node."""
-    return Request("GET", "/v1/queues", read=_field("queues"))
+    return Request("GET", "/v1/queues", read=_rows("queues"))
 
 
 def defragment(job: str, *, apply: bool = False) -> Request[Json]:
@@ -269,7 +270,7 @@ def reprioritise(job: str, priority: str | int, *, if_version: str | None = None
 
 def nodes() -> Request[Rows]:
     """All nodes: their states, what runs there, their labels."""
-    return Request("GET", "/v1/nodes", read=_field("nodes"))
+    return Request("GET", "/v1/nodes", read=_rows("nodes"))
 
 
 def node(node: str) -> Request[Json]:
@@ -306,7 +307,7 @@ def policy() -> Request[Json]:
 
 def policy_versions() -> Request[Rows]:
     """All versions of the policy, oldest first, without their texts."""
-    return Request("GET", "/v1/policy/versions", read=_field("versions"))
+    return Request("GET", "/v1/policy/versions", read=_rows("versions"))
 
 
 def policy_version(number: int) -> Request[Json]:
@@ -403,7 +404,7 @@ def make_token(
 
 def tokens(user: str | None = None) -> Request[Rows]:
     """The tokens of all users, or of one, without their secrets."""
-    return Request("GET", "/v1/tokens", query={"user": user}, read=_field("tokens"))
+    return Request("GET", "/v1/tokens", query={"user": user}, read=_rows("tokens"))
 
 
 def revoke_token(token: str) -> Request[Json]:
@@ -452,5 +453,13 @@ def _wish(job: str, wish: str, if_version: str | None, body: Json | None = None)
     return Request("POST", "/v1/jobs/{job}/" + wish, job_path(job), body=body, headers=headers)
 
 
-def _field(name: str) -> Callable[[Any], Any]:
-    return lambda answer: answer[name]
+def _rows(name: str) -> Callable[[Any], Rows]:
+    """What reads the objects that an answer lists under a name."""
+
+    def read(answer: Any) -> Rows:
+        rows: Any = answer[name]
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise Unreachable(f"the answer lists no objects as {name!r}: no gantree daemon gave it")
+        return list(rows)
+
+    return read

@@ -58,12 +58,10 @@ def _fact(caller: Caller, ledger: Ledger, fact: Json) -> Json | None:
     """A fact about no job is told to whoever may see all."""
     data = fact["data"]
     state = ledger.jobs.get(data.get("job", ""))
-    if state is None:
-        return fact if caller.sees_all else None
-    if not sees(caller, state):
-        return None
     spec = data.get("spec")
-    if spec is not None and not has(caller, Need.READ, state.spec.user, state.spec.queue):
+    if not (caller.sees_all if state is None else sees(caller, state)):
+        return None
+    if spec is not None and not has(caller, Need.READ, spec["user"], spec["queue"]):
         data = {**data, "spec": without_environment(spec)}
     return {**fact, "data": told_to(caller, ledger, data)}
 

@@ -1,4 +1,4 @@
-"""What a daemon answers while it does not lead: whether it lives, its metrics, and who leads.
+"""What a daemon answers while it does not lead: whether it lives, its metrics, who leads, what only looks, and pages.
 
 `Front` is the one application that every door serves, for as long as the process lives. It passes each request on to
 whoever is in charge: the whole application while the daemon leads, the small one here before and after.
@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gantree import __version__
 from gantree.api.access import Access
+from gantree.api.app import Pages
 from gantree.api.audit import Audit, AuditWatch
 from gantree.api.error_handlers import say_errors_as_problems
 from gantree.api.guard import Guard
@@ -58,6 +59,7 @@ def build_standing_by(
     metrics: Metrics,
     audit: Audit,
     standing: Standing,
+    pages: Pages = (),
     root_path: str = "",
 ) -> FastAPI:
     """The small application: standing answers what only looks; the rest is refused, with the leader's name and URL."""
@@ -74,11 +76,13 @@ def build_standing_by(
     app.add_middleware(RequestWatch, metrics=metrics)
     app.add_middleware(Guard)
     app.add_middleware(Prefixed, root_path=root_path)
-    app.state.access = access
+    app.state.access, app.state.leadership = access, leadership
     app.add_middleware(SaysItsAge)
     app.include_router(_probes(leadership))
     for router in routers(standing):
         app.include_router(router, dependencies=[Depends(permitted)])
+    for page in pages:
+        app.include_router(page(standing), include_in_schema=False)
     app.include_router(_known_here(leadership, metrics), dependencies=[Depends(permitted)])
     return app
 
@@ -93,7 +97,7 @@ def _probes(leadership: Leadership) -> APIRouter:
 
     @routes.get("/readyz")
     async def readyz() -> JSONResponse:
-        known = leadership.known
+        known = leadership.other
         told = {
             "ready": False,
             "recovered": False,

@@ -18,13 +18,27 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gantree.api.progress_view import add_progress
-from gantree.api.routes import jobs, nodes, policies, questions
-from gantree.control.reader_frames import NEWEST, Told
+from gantree.api.routes import (
+    events,
+    jobs,
+    logs,
+    nodes,
+    policies,
+    questions,
+    records,
+    site,
+    usage,
+)
+from gantree.control.reader_frames import NEWEST, Told, Where
 from gantree.control.readers import Readers
 from gantree.control.reading import Moment, Reading
 from gantree.executors.progress import Progress, progress_in
+from gantree.executors.record import record_in
 from gantree.executors.rundir import RunDirectory
+from gantree.model.errors import NotFound, NotLeading
 
+LOOK_EVERY_S = 0.5
+"""How often it is looked whether something has changed, by whoever waits for that."""
 Json = dict[str, Any]
 T = TypeVar("T")
 Given = TypeVarTuple("Given")
@@ -34,41 +48,85 @@ _answered: ContextVar[Told | None] = ContextVar("answered", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Reads without a controller. state_dir is the one that all daemons of a journal share."""
+    """Reads without a controller. state_dir is the one that all daemons of a journal share; stop says when to end.
+
+    What was taken in and not yet decided about is in no fact, so only who leads can say that something is not there:
+    here that is what not_leading gives.
+    """
 
     readers: Readers
     state_dir: Path
+    stop: asyncio.Event
+    not_leading: Callable[[], NotLeading]
 
     async def read(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
         """What a function says of what is known here."""
-        return await self._read(function, arguments, apart=False)
+        return await self._read(function, arguments, Where.HERE)
+
+    async def find_out(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
+        """The same of what mostly takes milliseconds, and may take seconds."""
+        return await self._read(function, arguments, Where.BY_PACE)
 
     async def work_out(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
         """The same of what may take seconds."""
-        return await self._read(function, arguments, apart=True)
+        return await self._read(function, arguments, Where.APART)
 
-    async def add_progress(self, rows: Sequence[Json]) -> None:
-        """Put into rows of jobs how far they say that they are."""
-        await asyncio.to_thread(add_progress, rows, self)
+    async def look(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
+        """The same of what takes microseconds."""
+        return await self._read(function, arguments, Where.HERE)
+
+    def ticket(self) -> asyncio.Event:
+        """Something that is set in a moment: nobody says here when something changes."""
+        event = asyncio.Event()
+        asyncio.get_running_loop().call_later(LOOK_EVERY_S, event.set)
+        return event
+
+    @property
+    def stopping(self) -> bool:
+        """Whether answers that last are to end."""
+        return self.stop.is_set()
+
+    async def add_progress(self, rows: Sequence[Json], *, ended: bool = False) -> None:
+        """Put into rows of jobs that hold a place how far they are; where ended, also of those that did."""
+        await asyncio.to_thread(add_progress, rows, self, ended=ended)
+
+    def log_path(self, job: str, attempt: int, rank: int) -> Path:
+        """Where the output of a rank is, once there is some."""
+        return self._run(job, attempt).log(rank)
+
+    def record(self, job: str, attempt: int) -> Json | None:
+        """What ran as an attempt, None if it was never started; from any thread. Raises OSError."""
+        return record_in(self._run(job, attempt))
 
     def progress(self, job: str, attempt: int) -> Progress | None:
         """How far an attempt says that it is."""
-        return progress_in(RunDirectory(self.state_dir / "runs", job, attempt).progress)
+        return progress_in(self._run(job, attempt).progress)
+
+    def _run(self, job: str, attempt: int) -> RunDirectory:
+        return RunDirectory(self.state_dir / "runs", job, attempt)
 
     async def _read(
-        self, function: Callable[..., T], arguments: tuple[object, ...], *, apart: bool
+        self, function: Callable[..., T], arguments: tuple[object, ...], where: Where
     ) -> T:
-        told = await self.readers.ask(
-            Moment(NEWEST, time.time()), function, *arguments, apart=apart
-        )
+        try:
+            told = await self.readers.ask(
+                Moment(NEWEST, time.time()), function, *arguments, where=where
+            )
+        except NotFound as error:
+            raise self.not_leading() from error
         _answered.set(told)
         value: T = told.value
         return value
 
 
+LOOKING = (jobs, questions, records, nodes, policies, site)
+"""Routes of which some change something."""
+
+
 def routers(standing: Standing) -> list[APIRouter]:
     """The routes that are answered."""
-    return [each.reads(standing) for each in (jobs, questions, nodes, policies)]
+    only_looking = [each.reads(standing) for each in LOOKING]
+    return [*only_looking, *(each.router(standing) for each in (logs, events, usage))]
 
 
 class SaysItsAge:

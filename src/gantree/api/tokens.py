@@ -101,15 +101,19 @@ class Tokens:
         """All tokens, or those of a user."""
         return await asyncio.to_thread(self._book.all, user)
 
+    async def known(self, token_id: str) -> TokenRow | None:
+        """The token or session of an id; None for what is no id of one."""
+        return await asyncio.to_thread(self._book.token, token_id)
+
     async def one(self, token_id: str) -> TokenRow:
         """The token of an id. Raises NotFound."""
-        row = await asyncio.to_thread(self._book.token, token_id)
+        row = await self.known(token_id)
         if row is None:
             raise NotFound(f"there is no token {token_id}")
         return row
 
     async def revoke(self, token_id: str) -> None:
-        """From now on it is good for nothing, nor is a session that was opened with it."""
+        """From now on it is good for nothing, nor is what was opened or made with it."""
         await asyncio.to_thread(self._book.revoke, token_id, self._clock())
         self._kept.clear()
 

@@ -119,6 +119,10 @@ def compact(
     The daemon must be stopped. Ids of events stay, so none is ever taken twice.
     """
     url = database_url(database)
+    if url is None:
+        SqliteReader(
+            state_dir(state)
+        ).close()  # says so where there is none; opening for writing would make one
     opened: SqlJournal = SqliteJournal(state_dir(state)) if url is None else PostgresJournal(url)
     try:
         done, up_to = _compacted(opened)

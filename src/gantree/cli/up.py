@@ -82,40 +82,36 @@ def up(
     """
     if cluster is not None and virtual is not None:
         raise BadInput("--cluster and --virtual exclude each other")
-    directory = state_dir(state)
     if listen is None and (tls_cert or tls_key or token_file or insecure):
         raise BadInput("--tls-cert, --tls-key, --token-file and --insecure need --listen")
     check_run_as(access, run_as_submitter=run_as_submitter)
+    directory, url = state_dir(state), database_url(database)
     token = token_file or directory / TOKEN_FILE
-    at = listen and listen_of(listen, token, tls_cert, tls_key, insecure=insecure)
-    url = database_url(database)
+    at = listen_of(listen, token, tls_cert, tls_key, insecure=insecure) if listen else None
     _check_names(url, name, advertise)
     text, source = _site(cluster, virtual, directory, has_database=url is not None)
-    chosen, places, policy_text = policy_named(policy)
-    run_daemon(
-        Settings(
-            directory,
-            text,
-            source,
-            chosen,
-            places,
-            policy_text,
-            listen=at or None,
-            requests_per_s=requests_per_second,
-            access_file=access,
-            run_as_submitter=run_as_submitter,
-            root_path=root_path_of(root_path),
-            database=url,
-            name=name or own_name(),
-            advertise=advertise and target(advertise).url,
-            keep=Keep(
-                keep_ended, seconds_of("--keep-history", keep_history) if keep_history else None
-            ),
-            log_level=log_level,
-            log_format=log_format,
-        ),
-        pages.routers(),
+    settings = Settings(
+        directory,
+        text,
+        source,
+        *policy_named(policy),
+        listen=at,
+        requests_per_s=requests_per_second,
+        access_file=access,
+        run_as_submitter=run_as_submitter,
+        root_path=root_path_of(root_path),
+        database=url,
+        name=name or own_name(),
+        advertise=advertise and target(advertise).url,
+        keep=_keep(keep_ended, keep_history),
+        log_level=log_level,
+        log_format=log_format,
     )
+    run_daemon(settings, pages.routers())
+
+
+def _keep(ended: int, history: str | None) -> Keep:
+    return Keep(ended, seconds_of("--keep-history", history) if history else None)
 
 
 def _check_names(database: str | None, name: str | None, advertise: str | None) -> None:

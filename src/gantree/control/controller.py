@@ -99,12 +99,8 @@ class Controller:
         self._history = History(journal, self.epoch, keep)
         self.policies = Policies(journal, policy, policy_text, self._fold_under, self.clock)
         folded = self._fold()
-        on_record = site_on_record(journal, folded.ledger)
-        known = site or on_record
-        if known is None:
-            raise BadInput("the first start on a journal needs a cluster file")
+        known, self._new_site = _site_of(journal, folded, site)
         check_fit(folded.policy, known, folded.ledger, self.policies.places or places)
-        self._new_site = site if site != on_record else None
         self.cluster = make_cluster(known, self.intake.tell, self.clock)
         self.observer = Observer(self.metrics, self.epoch)
         watch = TurnWatch(self.metrics, self.causes, self.epoch, journal.turns())
@@ -113,14 +109,7 @@ class Controller:
         )
         self._alarm = Alarm(self.epoch)
         self._reconciled_at = self.clock()
-        self._submissions = Submissions(
-            journal,
-            self.intake.append,
-            self.clock,
-            lambda: self.ledger,
-            lambda: self.policy,
-            self.cluster.has_run,
-        )
+        self._submissions = self._way_in()
         self._asked = 0
         self.nodes = NodeAsks(
             lambda: self.ledger, lambda event: self.intake.append([event]), self._new_id, self.clock
@@ -154,6 +143,10 @@ class Controller:
 
     def step(self) -> bool:
         """Look at the cluster and the clock once, and decide what there is to decide; say whether there was."""
+        if (
+            self.turns.known is None
+        ):  # perhaps only the news of a commit was lost, and orders with it
+            self.reconcile()
         self.cluster.poll()
         ring = self._alarm.ring(self.turns.scheduler.wake_at(), self.clock())
         if ring is not None:
@@ -348,6 +341,16 @@ class Controller:
     def _fold_under(self, policy: Policy) -> Scheduler:
         return self._snapshots.fold(policy)
 
+    def _way_in(self) -> Submissions:
+        return Submissions(
+            self.journal,
+            self.intake.append,
+            self.clock,
+            lambda: self.ledger,
+            lambda: self.policy,
+            self.cluster.has_run,
+        )
+
     def _drain(self) -> bool:
         """Turn until neither the inbox nor what the cluster tells has anything left."""
         progressed = False
@@ -370,6 +373,17 @@ class Controller:
             more = f" and {len(jobs) - JOBS_NAMED} more" if len(jobs) > JOBS_NAMED else ""
             named = ", ".join(jobs[:JOBS_NAMED]) + more
             log.warning("queue %s is not in the policy, and has jobs that go on: %s", queue, named)
+
+
+def _site_of(
+    journal: Journal, folded: Scheduler, site: Cluster | None
+) -> tuple[Cluster, Cluster | None]:
+    """The cluster that there is, and the same again if it is not the one on record. Raises BadInput for none at all."""
+    on_record = site_on_record(journal, folded.ledger)
+    known = site or on_record
+    if known is None:
+        raise BadInput("the first start on a journal needs a cluster file")
+    return known, None if site == on_record else site
 
 
 def _begin_epoch(journal: Journal) -> int:

@@ -34,8 +34,7 @@ class Follower:
         self._otherwise = otherwise
         self._ledger, self._seq, self._now, self._version = Ledger(otherwise), 0, 0.0, 0
         self._looked_at = boot_time()
-        self._begin()
-        self.catch_up()
+        self.begin_again()
 
     @property
     def ledger(self) -> Ledger:
@@ -56,6 +55,11 @@ class Follower:
     def age_s(self) -> float:
         """Seconds since all that the journal had was read."""
         return boot_time() - self._looked_at
+
+    def begin_again(self) -> None:
+        """Forget all, and read all there is. Raises JournalError."""
+        self._begin()
+        self.catch_up()
 
     def catch_up(self) -> None:
         """Read what is new. Raises JournalError."""

@@ -1,12 +1,16 @@
 """Submissions that come while others are being written down wait for each other, and go together: a group commit.
 
 One append and one step for a whole group: under load the cost of making something durable is shared by all that wait
-for it, and a caller alone waits for nobody.
+for it, and a caller alone waits for nobody. Callers are told as soon as their jobs are durable, while the step is made.
+The step follows on the controller's thread with nothing between, so whoever asks that thread afterwards is answered
+after it.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 
 from gantree.control.controller import Controller
 from gantree.control.loop import Loop
@@ -29,7 +33,7 @@ class Gathering:
         self._task: asyncio.Task[None] | None = None
 
     async def submit(self, handed: HandIn) -> Receipt:
-        """Take a submission; when this returns it is durable, and was decided about if that was possible."""
+        """Take a submission; when this returns it is durable, and the step that decides about it is being made."""
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._waiting.append((handed, future))
         if self._task is None or self._task.done():
@@ -39,14 +43,17 @@ class Gathering:
     async def _work(self) -> None:
         while self._waiting:
             group = self._group()
-            told: Sequence[Receipt | Exception]
-            try:
-                together = [handed for handed, _ in group]
-                told = await self._loop.call(lambda: self._controller.take(together))  # noqa: B023 - awaited at once
-                await self._loop.advance(self._controller)
-            except Exception as error:
-                told = [error] * len(group)
-            _tell(group, told)
+            with suppress(Exception):  # a bug in the step: `Loop.run` raises it
+                await self._loop.advance(self._controller, partial(self._take, group))
+
+    def _take(self, group: Sequence[_Waiting]) -> None:
+        """On the controller's thread: make a group durable, and have everybody told."""
+        told: Sequence[Receipt | Exception]
+        try:
+            told = self._controller.take([handed for handed, _ in group])
+        except Exception as error:
+            told = [error] * len(group)
+        self._loop.post(partial(_tell, group, told))
 
     def _group(self) -> list[_Waiting]:
         group, jobs = [self._waiting.popleft()], 0

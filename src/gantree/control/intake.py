@@ -63,9 +63,9 @@ class Intake:
             is_late = event.observed_at < last
             stamped.append(replace(event, observed_at=last) if is_late else event)
         self._causes.remember(events)
+        self._last_observed_at = last  # also if that fails: it may be in the journal all the same
         with self._commit.time():
             self._journal.append_inbox(stamped, self._epoch)
-        self._last_observed_at = last
 
 
 def _writable(event: Event) -> Event:

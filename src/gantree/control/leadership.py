@@ -165,10 +165,17 @@ class Leadership:
         except JournalError as error:
             log.warning("epoch %d could not be resigned, its lease runs out: %s", term.epoch, error)
 
+    @property
+    def other(self) -> Leader | None:
+        """Who leads, if that is somebody else."""
+        known = self.known
+        is_own = known is not None and (known.name, known.url) == (self.name, self.url)
+        return None if is_own else known
+
     def not_leading(self) -> NotLeading:
         """What to tell somebody who asks for what only a leader does."""
-        known = self.known
-        if known is None or (known.name, known.url) == (self.name, self.url):
+        known = self.other
+        if known is None:
             return NotLeading(f"{self.name} does not lead now, and nobody else does yet: try again")
         where = "" if known.url is None else f" at {known.url}"
         return NotLeading(

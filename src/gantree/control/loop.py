@@ -6,7 +6,7 @@ waits for a disk.
 
 What is the world's fault (a full disk, no file descriptors left) is tried again every second; what the cluster
 tells is kept until then. Any other error is a bug that retrying would only repeat: it ends the loop, and with
-it the daemon.
+it the daemon, whoever asked for the step that met it.
 """
 
 import asyncio
@@ -25,6 +25,10 @@ RETRY_S = 1.0
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+def _nothing() -> None:
+    """What most steps begin with."""
 
 
 class Changes:
@@ -52,6 +56,7 @@ class Loop:
         self._engine = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
         self._events = asyncio.get_running_loop()
         self._woken = asyncio.Event()
+        self._bug: Exception | None = None
 
     async def call(self, work: Callable[[], T]) -> T:
         """Run something on the controller's thread, in the context (span, log fields) of whoever asks."""
@@ -62,24 +67,40 @@ class Loop:
         """Let the next step begin now; safe from any thread."""
         self._events.call_soon_threadsafe(self._woken.set)
 
-    async def advance(self, controller: Controller) -> float:
-        """One step; give the seconds that may pass until the next."""
+    def post(self, work: Callable[[], None]) -> None:
+        """Run something on the event loop, soon; safe from any thread."""
+        self._events.call_soon_threadsafe(work)
+
+    async def advance(self, controller: Controller, first: Callable[[], None] = _nothing) -> float:
+        """One step, and right before it first, with nothing between; give the seconds that may pass until the next.
+
+        Raises what is a bug, and then `run` raises it too.
+        """
+
+        def step() -> tuple[bool, float | None]:
+            first()
+            return controller.step(), controller.seconds_to_alarm()
+
         try:
-            progressed, alarm_s = await self.call(
-                lambda: (controller.step(), controller.seconds_to_alarm())
-            )
+            progressed, alarm_s = await self.call(step)
         except (GantreeError, OSError) as error:
             controller.metrics.failed_steps.inc()
             log.error("no step was made, trying again: %s", error)
             return RETRY_S
+        except Exception as error:
+            self._bug = error
+            self._woken.set()
+            raise
         if progressed:
             self.changes.tick()
         return POLL_S if alarm_s is None else min(POLL_S, alarm_s)
 
     async def run(self, controller: Controller) -> None:
-        """Step until `stop`."""
+        """Step until `stop`. Raises the bug that a step has met, whoever asked for it."""
         while not self.stopping:
             self._woken.clear()
+            if self._bug is not None:
+                raise self._bug
             pause_s = await self.advance(controller)
             await wait_until_set(self._woken, pause_s)
 

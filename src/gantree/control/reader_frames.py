@@ -9,6 +9,7 @@ import struct
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from gantree.control.reading import Moment
@@ -29,13 +30,24 @@ class Follow:
     otherwise: Policy
 
 
+class Where(StrEnum):
+    """Where an answer is worked out: by the reader itself, or in a process of its own.
+
+    BY_PACE: by the reader for as long as questions of the same function are quick.
+    """
+
+    HERE = "here"
+    APART = "apart"
+    BY_PACE = "by pace"
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A function of a module, and what it gets after the Reading. apart: in a process of its own."""
+    """A function of a module, and what it gets after the Reading."""
 
     number: int
     since: Moment
-    apart: bool
+    where: Where
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
 
@@ -50,12 +62,13 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An answer, as of a moment; the journal was looked at age_s before it."""
+    """An answer, as of a moment; the journal was looked at age_s before it. It took so long of a processor."""
 
     number: int
     value: Any
     at: Moment
     age_s: float
+    took_s: float
 
 
 @dataclass(frozen=True, slots=True)

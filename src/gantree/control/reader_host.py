@@ -3,14 +3,21 @@
 A fork shares all code that is loaded, so a reader is there in milliseconds, and is none of a process with threads. The
 host does nothing but fork, one reader for each socket that it is handed. It ends with the daemon, however that ends:
 its socket says so; and the kernel ends the readers with it (PR_SET_PDEATHSIG).
+
+A host that was killed cannot be forked again, since by then the daemon has threads. The next one is the interpreter
+executed anew (`python -m gantree.control.reader_host`), which loads the code itself: that takes a second or two, and
+memory of its own.
 """
 
 import ctypes
 import gc
 import logging
 import os
+import pickle
 import signal
 import socket
+import struct
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -23,14 +30,24 @@ FIRST_TO_KILL = 500
 OF_THE_DAEMON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What a terminal or a service manager sends to all processes; the daemon alone goes by it."""
 
+INPUT = 0
+_LENGTH = struct.Struct("!I")
+
 log = logging.getLogger(__name__)
 
 
 class ReaderHost:
-    """The daemon's end of it."""
+    """The daemon's end of it. prepare is what a host that was not forked does first; it is pickled, as is serve."""
 
-    def __init__(self, control: socket.socket) -> None:
-        self._control = control
+    def __init__(
+        self,
+        control: socket.socket,
+        pid: int,
+        serve: Callable[[socket.socket], None],
+        prepare: Callable[[], object],
+    ) -> None:
+        self._control, self._pid = control, pid
+        self._serve, self._prepare = serve, prepare
 
     def start(self) -> socket.socket:
         """A socket to a new reader. Raises OSError where the host is gone."""
@@ -43,12 +60,29 @@ class ReaderHost:
             raise
         return ours
 
+    def renew(self) -> None:
+        """Execute another host in the place of the one that is gone; on the main thread, which it ends with.
+
+        Raises OSError where there can be none.
+        """
+        self.close()
+        with suppress(ChildProcessError):
+            os.waitpid(self._pid, os.WNOHANG)
+        task = pickle.dumps((self._prepare, self._serve))
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-P", "-m", "gantree.control.reader_host"]
+            as_input = (os.POSIX_SPAWN_DUP2, theirs.fileno(), INPUT)
+            self._pid = os.posix_spawn(command[0], command, os.environ, file_actions=[as_input])
+        self._control = ours
+        ours.sendall(_LENGTH.pack(len(task)) + task)
+
     def close(self) -> None:
         """End the host and its readers."""
         self._control.close()
 
 
-def fork_host(serve: Callable[[socket.socket], None]) -> ReaderHost:
+def fork_host(serve: Callable[[socket.socket], None], prepare: Callable[[], object]) -> ReaderHost:
     """Fork a host whose readers do serve with their socket. To be called while the process has one thread."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
@@ -56,7 +90,26 @@ def fork_host(serve: Callable[[socket.socket], None]) -> ReaderHost:
         ours.close()
         _end_after(lambda: _host(theirs, serve))
     theirs.close()
-    return ReaderHost(ours)
+    return ReaderHost(ours, pid, serve, prepare)
+
+
+def be_host() -> None:
+    """Be a host that was executed: its socket is its input, and what it is to do comes first over it."""
+    control = socket.socket(fileno=os.dup(INPUT))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, INPUT)
+    os.close(nothing)
+    (length,) = _LENGTH.unpack(_received(control, _LENGTH.size))
+    prepare, serve = pickle.loads(_received(control, length))  # noqa: S301 - the other end is the daemon
+    prepare()
+    _host(control, serve)
+
+
+def _received(control: socket.socket, length: int) -> bytes:
+    came = control.recv(length, socket.MSG_WAITALL)
+    if len(came) < length:
+        raise SystemExit(0)  # the daemon is gone
+    return came
 
 
 def end_with(parent: int, name: bytes) -> None:
@@ -80,11 +133,18 @@ def _host(control: socket.socket, serve: Callable[[socket.socket], None]) -> Non
         word, handed, _, _ = socket.recv_fds(control, 1, 1)
         if not word:
             return
-        (descriptor,) = handed
-        if os.fork() == 0:
-            control.close()
-            _end_after(lambda: _reader(me, socket.socket(fileno=descriptor), serve))  # noqa: B023 - runs at once
-        os.close(descriptor)
+        for descriptor in handed:  # none where there is no room for it
+            try:
+                is_reader = os.fork() == 0
+            except (
+                OSError
+            ) as error:  # no room for a process; the daemon sees its socket closed, and asks again
+                log.error("no reader can be forked: %s", error)
+                is_reader = False
+            if is_reader:
+                control.close()
+                _end_after(lambda: _reader(me, socket.socket(fileno=descriptor), serve))  # noqa: B023 - runs at once
+            os.close(descriptor)
 
 
 def _reader(host: int, own: socket.socket, serve: Callable[[socket.socket], None]) -> None:
@@ -107,3 +167,7 @@ def _end_after(work: Callable[[], None]) -> None:
         log.exception("%s ended", os.getpid())
     finally:
         os._exit(status)
+
+
+if __name__ == "__main__":
+    be_host()

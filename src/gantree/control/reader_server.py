@@ -2,7 +2,9 @@
 
 Short questions are answered one after the other, from the ledger as it is. Those that may take seconds are answered
 apart: a fork of the reader has the whole ledger as it is at that moment, for the price of the pages that it changes,
-and the reader goes on. A question that takes longer than LIMIT_S is ended by the kernel (an alarm nobody catches).
+and the reader goes on. A fork alone costs tens of milliseconds, so what only now and then takes long (`why`) is
+answered here until one of its kind took long, and apart until none of the last few did. A question that takes longer
+than LIMIT_S is ended by the kernel (an alarm nobody catches).
 """
 
 import gc
@@ -11,7 +13,9 @@ import os
 import selectors
 import signal
 import socket
+import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +29,9 @@ from gantree.control.reader_frames import (
     Question,
     Ready,
     Told,
+    Where,
     packed,
+    unpacked,
 )
 from gantree.control.reader_host import end_with
 from gantree.model.errors import GantreeError, JournalError, TooLong
@@ -34,6 +40,10 @@ LIMIT_S = 60.0
 """Seconds that one question may take."""
 MOST_APART = 2
 """Questions that are worked on at once in processes of their own; the others wait for these."""
+LONG_S = 0.1
+"""Of a processor: others wait no longer for a question that need not be worked out apart."""
+LOOKED_BACK = 16
+"""So many answers of a function say how long the next may take."""
 FOLLOW_EVERY_S = 0.5
 """New facts are read so often when nobody asks, so that there are few when somebody does."""
 CHUNK = 1 << 20
@@ -65,9 +75,24 @@ def serve(own: socket.socket) -> None:
 class _Apart:
     """A question in a process of its own, and what it has answered so far."""
 
-    number: int
+    question: Question
     pid: int
     answer: bytearray = field(default_factory=bytearray)
+
+
+class _Paces:
+    """How long the last answers of each function took."""
+
+    def __init__(self) -> None:
+        self._took_s: dict[Callable[..., Any], deque[float]] = {}
+
+    def note(self, function: Callable[..., Any], took_s: float) -> None:
+        """One more answer took so long."""
+        self._took_s.setdefault(function, deque(maxlen=LOOKED_BACK)).append(took_s)
+
+    def is_long(self, function: Callable[..., Any]) -> bool:
+        """Whether the next may take long."""
+        return max(self._took_s.get(function, ()), default=0.0) > LONG_S
 
 
 class _Server:
@@ -78,6 +103,8 @@ class _Server:
         self._selector = selectors.DefaultSelector()
         self._apart: dict[int, _Apart] = {}
         self._waiting: deque[Question] = deque()
+        self._paces = _Paces()
+        self._is_spoilt = False
 
     def run(self, questions: list[Question]) -> None:
         """Until the daemon is gone."""
@@ -105,11 +132,23 @@ class _Server:
 
     def _take(self, questions: list[Question]) -> None:
         for question in questions:
-            if question.apart:
+            if self._is_for_another(question):
                 self._waiting.append(question)
-            else:
-                self._own.sendall(self._answer(question))
+                continue
+            self._own.sendall(self._answer(question))
+            if self._is_spoilt and question.where is Where.BY_PACE:
+                self._begin_again()
         self._start_waiting()
+
+    def _is_for_another(self, question: Question) -> bool:
+        if question.where is Where.BY_PACE:
+            return self._paces.is_long(question.function)
+        return question.where is Where.APART
+
+    def _begin_again(self) -> None:
+        """After a bug in a question that puts room back when it has looked behind it: perhaps it did not."""
+        self._follower.begin_again()
+        self._is_spoilt = False
 
     def _answer(self, question: Question) -> bytes:
         """The frame that answers a question, whatever becomes of it."""
@@ -118,18 +157,21 @@ class _Server:
         except GantreeError as error:
             return packed(Failed.of(question.number, error))
         except Exception as error:
+            self._is_spoilt = True
             log.exception("bug in the answer to %s", question.function.__name__)
             return packed(Failed.of(question.number, error))
 
     def _told(self, question: Question) -> Told:
-        follower = self._follower
+        follower, began_s = self._follower, time.thread_time()
         while True:
             self._catch_up_for(question)
             reading = follower.reading(question.since.now)
             signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
             try:
                 value = question.function(reading, *question.arguments)
-                return Told(question.number, value, reading.at, follower.age_s)
+                took_s = time.thread_time() - began_s
+                self._paces.note(question.function, took_s)
+                return Told(question.number, value, reading.at, follower.age_s, took_s)
             except Overtaken:
                 follower.catch_up()
             finally:
@@ -162,7 +204,7 @@ class _Server:
         if pid == 0:
             self._work_out(me, question, writing)
         os.close(writing)
-        self._apart[reading] = _Apart(question.number, pid)
+        self._apart[reading] = _Apart(question, pid)
         self._selector.register(reading, selectors.EVENT_READ)
 
     def _work_out(self, reader: int, question: Question, writing: int) -> None:
@@ -188,8 +230,18 @@ class _Server:
         os.close(descriptor)
         del self._apart[descriptor]
         _, status = os.waitpid(apart.pid, 0)
-        self._own.sendall(bytes(apart.answer) if _is_whole(apart.answer) else _died(apart, status))
+        answer = bytes(apart.answer) if _is_whole(apart.answer) else _died(apart, status)
+        self._own.sendall(answer)
+        if apart.question.where is Where.BY_PACE:
+            self._note(apart.question, unpacked(answer[LENGTH.size :]))
         self._start_waiting()
+
+    def _note(self, question: Question, told: Told | Failed) -> None:
+        """How long an answer took that was worked out apart."""
+        if isinstance(told, Told):
+            self._paces.note(question.function, told.took_s)
+        elif told.kind is TooLong:
+            self._paces.note(question.function, LIMIT_S)
 
 
 def _is_whole(answer: bytearray) -> bool:
@@ -200,6 +252,8 @@ def _died(apart: _Apart, status: int) -> bytes:
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     if number == signal.SIGALRM:
         text = f"the answer was not found within {LIMIT_S:g} s; ask for less"
-        return packed(Failed(apart.number, TooLong, text))
+        return packed(Failed(apart.question.number, TooLong, text))
     name = signal.Signals(number).name if number else "no signal"
-    return packed(Failed(apart.number, None, f"the process that worked it out died ({name})"))
+    return packed(
+        Failed(apart.question.number, None, f"the process that worked it out died ({name})")
+    )

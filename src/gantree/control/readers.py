@@ -1,6 +1,6 @@
 """The daemon's side of its reader: starts it, asks it, starts another when it dies.
 
-A question that a dying reader leaves is asked once more of the next one; to ask changes nothing. While no reader is
+A question that a dying reader leaves is asked again of the next one; to ask changes nothing. While no reader is
 ready `ask` waits for one, but not for ever. Runs in the event loop; the controller's thread knows nothing of it.
 """
 
@@ -17,6 +17,7 @@ from gantree.control.reader_frames import (
     Question,
     Ready,
     Told,
+    Where,
     packed,
     unpacked,
 )
@@ -28,6 +29,8 @@ READY_WITHIN_S = 10.0
 """So long a question waits for a reader."""
 MOST_QUESTIONS = 1000
 """Questions that wait for their answers; more are refused."""
+TRIES, TRIES_APART = 2, 4
+"""So often a question is asked whose reader ends. Apart from the reader, it is not what the reader died of."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0
 """Between a reader that ended and the next; twice as long each time, until one has answered."""
 
@@ -74,19 +77,21 @@ class Readers:
         return None if self._running is None else self._running.pid
 
     async def ask(
-        self, since: Moment, function: Callable[..., Any], *arguments: Any, apart: bool
+        self, since: Moment, function: Callable[..., Any], *arguments: Any, where: Where
     ) -> Told:
         """What a function of a module says about a moment, or a later one.
 
         Raises what it raises; Unreachable where there is no reader, TooLong, and TooOften where too many ask.
         """
-        for _ in range(2):
+        tries = TRIES if where is Where.HERE else TRIES_APART
+        for _ in range(tries):
             running = await self._ready()
             try:
-                return await self._asked_of(running, since, function, arguments, apart=apart)
+                return await self._asked_of(running, since, where, function, arguments)
             except Lost:
-                continue
-        raise Unreachable("the process that answers questions died twice over this one")
+                if where is Where.BY_PACE:
+                    where = Where.APART  # it may be what the reader died of
+        raise Unreachable(f"the process that answers questions died {tries} times over this one")
 
     def close(self) -> None:
         """End the reader, and let nobody wait for it. The host stays."""
@@ -107,15 +112,14 @@ class Readers:
         self,
         running: _Running,
         since: Moment,
+        where: Where,
         function: Callable[..., Any],
         arguments: tuple[Any, ...],
-        *,
-        apart: bool,
     ) -> Told:
         if len(running.waiting) >= MOST_QUESTIONS:
             raise TooOften(f"{MOST_QUESTIONS} questions wait for their answers; ask again later")
         self._asked += 1
-        question = Question(self._asked, since, apart, function, arguments)
+        question = Question(self._asked, since, where, function, arguments)
         answer: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
         running.waiting[question.number] = answer
         try:
@@ -128,20 +132,34 @@ class Readers:
         pause_s = FIRST_PAUSE_S
         while True:
             try:
-                reader, writer = await asyncio.open_unix_connection(sock=self._host.start())
-            except OSError as error:
-                self._trouble = f"no other can be started ({error}) before the daemon is"
-                log.error("questions: %s", self._trouble)
-                self._is_ready.set()  # nobody needs to wait
-                return
-            try:
-                if await self._listen(reader, writer):
+                if await self._serve():
                     pause_s = FIRST_PAUSE_S
-            finally:
-                self._lose()
-                writer.close()
+            except OSError as error:
+                self._renew(error)
+            except Exception:
+                self._trouble = "what the last one said is not understood"
+                log.exception("bug in what a reader is asked, or in what it says")
             await asyncio.sleep(pause_s)
             pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
+
+    def _renew(self, error: OSError) -> None:
+        """The host of readers is gone."""
+        log.error("questions: no reader can be had (%s); another host is started", error)
+        self._trouble = f"their host was gone ({error}), and another is being started"
+        try:
+            self._host.renew()
+        except OSError as again:
+            self._trouble = f"their host is gone, and no other can be started: {again}"
+            log.error("questions: %s", self._trouble)
+
+    async def _serve(self) -> bool:
+        """One reader, to its end; whether it was ever ready. Raises OSError where there is none to be had."""
+        reader, writer = await asyncio.open_unix_connection(sock=self._host.start())
+        try:
+            return await self._listen(reader, writer)
+        finally:
+            self._lose()
+            writer.close()
 
     async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Hand out answers until the reader ends; whether it was ever ready."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
+from gantree.control.garbage import set_all_apart
 from gantree.core.scheduler import Scheduler
 from gantree.core.snapshot import restored, snapshot_of
 from gantree.journal.contract import Journal, Snapshot
@@ -47,7 +48,7 @@ class Snapshots:
             scheduler, after = newest_restored(self._journal, policy, codec)
             scheduler.recover(recorded.fact for recorded in self._journal.facts(after))
         if self._taken_at == 0 and len(scheduler.ledger.jobs) >= WORTH_FREEZING:
-            gc.freeze()
+            set_all_apart()
         if self._written is None:
             self._codec, self._taken_at = codec, after
         return scheduler

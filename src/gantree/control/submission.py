@@ -21,7 +21,7 @@ from gantree.model.phases import ENDED, Phase
 from gantree.model.verdicts import Refused
 from gantree.placement.search import place, signature
 from gantree.policy.queues import QueueTree
-from gantree.text.words import did_you_mean
+from gantree.text.words import did_you_mean, shortened
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
@@ -73,9 +73,10 @@ def overridden(job: Job, overrides: Mapping[str, Any]) -> Job:
     for key, value in overrides.items():
         if key not in OVERRIDABLE:
             allowed = ", ".join(OVERRIDABLE)
-            raise BadInput(f"{key} cannot be overridden; allowed: {allowed}")
+            raise BadInput(f"{shortened(key)} cannot be overridden; allowed: {allowed}")
         if not _fits(key, value):
-            raise BadInput(f"override of {key}: found {value!r}, which a job file could not hold")
+            found = repr(value)[:100]
+            raise BadInput(f"override of {key}: found {found}, which a job file could not hold")
     changes: Any = dict(overrides)
     return replace(job, **changes) if changes else job
 
@@ -94,7 +95,7 @@ def with_user(job: Job, user: str) -> Job:
     """
     if len(user) > LONGEST_USER or not user.isprintable() or user != user.strip():
         raise BadInput(
-            f"user: found {user!r}; allowed: at most {LONGEST_USER} printable characters"
+            f"user: found {user[:100]!r}; allowed: at most {LONGEST_USER} printable characters"
         )
     return job if job.user or not user else replace(job, user=user)
 
@@ -123,7 +124,7 @@ def with_absolute_paths(job: Job, base_dir: str | None) -> Job:
     that can be no directory.
     """
     if base_dir is not None and (not PurePosixPath(base_dir).is_absolute() or "\0" in base_dir):
-        raise BadInput(f"base_dir: found {base_dir!r}; allowed: an absolute path")
+        raise BadInput(f"base_dir: found {base_dir[:100]!r}; allowed: an absolute path")
     roles = tuple(_absolute_role(role, base_dir) for role in job.roles)
     checkpoint = job.checkpoint
     if checkpoint is not None and checkpoint.path is not None:

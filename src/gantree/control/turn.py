@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from gantree.control.garbage import take_back
 from gantree.control.ports import ClusterPort
 from gantree.control.turn_watch import STANDING, Moment, TurnWatch, causes_of
 from gantree.core.scheduler import Decision, Scheduler
@@ -64,6 +65,7 @@ class Turns:
         if self._scheduler is None:
             # An error may have hidden that a turn was committed.
             self._cursor = self._journal.cursor()
+            take_back()
             self._scheduler = self._fold()
         return self._scheduler
 
@@ -127,6 +129,7 @@ class Turns:
         """Who decides about a batch; None where it submits a policy that does not suit."""
         event = batch[0].event
         if isinstance(event, PolicySubmitted):
+            take_back()
             return self._under(event, self.scheduler)
         return self.scheduler
 

@@ -2,9 +2,10 @@
 # ruff: noqa: PTH123
 """A guest of a member: a command, on a terminal of its own or on pipes, whose ends somebody far away holds.
 
-Run by the member's shim as `python -I -S attached.py SOCKET REQUEST`; standard library only, nothing of gantree. SOCKET
-is the name of the abstract socket that `guests` listens at, REQUEST is JSON: argv, and rows and columns of the terminal
-(null: pipes). On the socket go frames: a letter, the length in four bytes, and so many bytes.
+Run in a fork of the member's shim, which has become the job's user and is in its directory: that user may not get to
+the Python and the files that the shim was started from. Standard library only, nothing of gantree. `guests` listens at
+an abstract socket; the request has its name, argv, and rows and columns of the terminal (null: pipes). On the socket go
+frames: a letter, the length in four bytes, and so many bytes.
 
     to here    i input    e end of input    w size of the terminal: rows and columns in two bytes each
     from here  o output   r error output    x how it ended, JSON: {"code": exit status as shells count}
@@ -25,7 +26,6 @@ import select
 import signal
 import socket
 import struct
-import sys
 import termios
 from typing import Any, NoReturn
 
@@ -58,9 +58,12 @@ def set_size(terminal: int, size: bytes) -> None:
 class Guest:
     """One command and the two directions of what it says."""
 
-    def __init__(self, connection: socket.socket, request: dict[str, Any]) -> None:
+    def __init__(
+        self, connection: socket.socket, request: dict[str, Any], env: dict[str, str]
+    ) -> None:
         self._connection = connection
         self._request = request
+        self._env = env
         self._came = bytearray()
         self._to_command = bytearray()
         self._to_reader = bytearray()
@@ -118,7 +121,7 @@ class Guest:
                 os.dup2(end, number)
             for handled in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
                 signal.signal(handled, signal.SIG_DFL)
-            os.execvp(argv[0], argv)  # noqa: S606  # no shell, on purpose
+            os.execvpe(argv[0], argv, self._env)  # noqa: S606  # no shell, on purpose
         except FileNotFoundError as error:
             code, why = _NOT_FOUND, error.strerror
         except BaseException as error:  # a child must never return into the loop
@@ -264,15 +267,16 @@ def _end() -> NoReturn:
     os._exit(0)
 
 
-def main(name: str, request: str) -> int:
-    """Be the guest that was asked for."""
+def serve(request: dict[str, Any], env: dict[str, str], complaints: int) -> NoReturn:
+    """Be the guest that was asked for, in an environment. Of what the shim has open only its complaints are kept.
+
+    Nothing is imported here: the user that this process is by now may not be allowed to.
+    """
+    os.closerange(3, complaints)
+    os.closerange(complaints + 1, os.sysconf("SC_OPEN_MAX"))
     _prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
     _prctl(PR_SET_NAME, ctypes.c_char_p(b"gantree-guest"))
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.connect(f"\0{name}")
-    Guest(connection, json.loads(request)).run()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2]))
+    connection.connect(f"\0{request['name']}")
+    Guest(connection, request, env).run()
+    os._exit(0)

@@ -32,7 +32,8 @@ def _drop(unix: dict[str, Any], log: int, shim: int) -> None:
     uid, gid = int(unix["uid"]), int(unix["gid"])
     if uid == 0:
         raise PermissionError(errno.EPERM, "no job runs as root")
-    os.fchown(log, uid, gid)
+    if stat.S_ISREG(os.fstat(log).st_mode):  # that of a guest is the machine's /dev/null
+        os.fchown(log, uid, gid)
     os.initgroups(unix["name"], gid)
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)

@@ -59,9 +59,12 @@ class _RankRecord:
 
 
 def _start_of(path: Path) -> bytes:
-    """The first bytes of a file, whatever kind of file it is; none where it cannot be read."""
+    """The first bytes of a file, whatever kind of file it is; none where it cannot be read.
+
+    A link is not followed: the daemon may be allowed to read, or to open, what the job is not.
+    """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return b""
     try:
@@ -218,4 +221,6 @@ class CheckpointWatch:
         self._answer = identity
         request = self._open_request()
         is_answered = any(each.request == request for each in self._saved)
+        if is_answered and any(each.step == step for each in self._saved):
+            return  # several ranks say so, one after the other
         self._note(Saved(step, None if is_answered else request))

@@ -49,12 +49,17 @@ def _program(word: str, env: Mapping[str, str], workdir: str) -> Path | None:
     """The file that a command's first word means, as execvp finds it."""
     if "/" in word:
         path = Path(workdir, word)
-        return path if path.is_file() else None
+        return path if _is_file(path) else None
     for folder in env.get("PATH", os.defpath).split(os.pathsep):
         path = Path(workdir, folder, word)
-        if path.is_file() and os.access(path, os.X_OK):
+        if _is_file(path) and os.access(path, os.X_OK):
             return path
     return None
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is a file; none where one may not look."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises where one may not look
 
 
 def _script(words: Sequence[str], workdir: str) -> Path | None:
@@ -62,7 +67,7 @@ def _script(words: Sequence[str], workdir: str) -> Path | None:
     for word in words:
         with suppress(OSError, ValueError):
             path = Path(workdir, word)
-            if not word.startswith("-") and path.is_file():
+            if not word.startswith("-") and _is_file(path):
                 return path
     return None
 
@@ -75,8 +80,18 @@ def _file(path: Path | None) -> dict[str, Any] | None:
         stat = real.stat()
     except (OSError, RuntimeError):
         return None
-    digest = _digest(str(real), stat.st_size, stat.st_mtime_ns, stat.st_ino)
+    digest = None
+    if _may_read(real):  # the digest may be known of another user's run, and not be for this one
+        digest = _digest(str(real), stat.st_size, stat.st_mtime_ns, stat.st_ino)
     return {"path": str(path), "real_path": str(real), "bytes": stat.st_size, "sha256": digest}
+
+
+def _may_read(path: Path) -> bool:
+    try:
+        with path.open("rb"):
+            return True
+    except OSError:
+        return False
 
 
 @lru_cache(maxsize=256)
@@ -127,7 +142,7 @@ def _ways_to_python(
 
 def _prefix(python: Path) -> Path:
     """Where a Python's library is: that of its virtual environment, if it is in one."""
-    if (python.parent.parent / "pyvenv.cfg").is_file():
+    if _is_file(python.parent.parent / "pyvenv.cfg"):
         return python.parent.parent
     with suppress(OSError, RuntimeError):
         python = python.resolve()

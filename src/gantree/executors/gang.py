@@ -119,8 +119,8 @@ class Gang:
             return
         self._checkpoints.ask(order)
         for member in self.members:
-            if not member.over:
-                member.wake()
+            if not member.over and self.order is not None and self.order.checkpoint_signal:
+                member.save(order.request)
 
     def take_turn(self, order: SuspendGang | ResumeGang) -> None:
         """Suspend all members where they are, or let them go on, unless the attempt is to stop. Raises OSError."""

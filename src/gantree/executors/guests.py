@@ -1,24 +1,22 @@
 """Guests of a running member, as the executor sees them: a command that its shim starts, a port that it listens at.
 
-A guest is asked for by a file in the member's folder, which the shim takes away as it starts `attached`. That process
+A guest is asked for by a file in the member's folder, which the shim takes away as it forks `attached`. That process
 calls back on an abstract socket of a name that nobody can guess; whoever else calls is turned away, for its parent is
 not the shim. A port is reached only if a process of the member listens there: nobody else's ports are for its owner.
 
 All that is done here reads and writes files: safe from any thread.
 """
 
-import json
 import os
 import secrets
 import socket
 import struct
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gantree.executors import attached, processes
+from gantree.executors import processes
 from gantree.executors.processes import ShimId
 from gantree.executors.rundir import RunDirectory, order_from_json, write_plain
 from gantree.executors.shim import boot_id, process_stat, read_json
@@ -104,14 +102,7 @@ def invite(
         "rank": rank,
         "env": {**process["env"], **({"TERM": terminal.term} if terminal else {})},
         "log": os.devnull,
-        "argv": [
-            sys.executable,
-            "-I",
-            "-S",
-            attached.__file__,
-            name,
-            json.dumps({"argv": argv, "terminal": size}),
-        ],
+        "guest": {"name": name, "argv": argv, "terminal": size},
     }
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     listener.bind(f"\0{name}")

@@ -111,7 +111,6 @@ def launch_record(
             for local_rank, rank in enumerate(member.rank_of_process)
         ],
         "checkpoint_signal": order.checkpoint_signal,
-        "checkpoint_request": str(run.checkpoint / "request.json"),
         "failure_grace_s": failure_grace_s,
         "as": _identity(order, unix),
     }

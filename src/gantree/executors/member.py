@@ -11,6 +11,7 @@ from typing import Any
 from gantree.executors import processes
 from gantree.executors.checkpoints import UNRELIABLE, folder_stamp
 from gantree.executors.processes import ShimId
+from gantree.executors.rundir import write_plain
 from gantree.executors.shim import read_json, steady_s, write_json
 from gantree.model.orders import MemberLaunch
 
@@ -102,6 +103,17 @@ class Member:
         if self.over or (earlier is not None and earlier["turn"] >= turn):
             return
         write_json(path, {"turn": turn, "suspended": suspended})
+        self.wake()
+
+    def save(self, request: str) -> None:
+        """Have the processes signalled for a checkpoint, once for each request. Raises OSError.
+
+        The shim does not look into the folder that the ranks write in: a job could put there what holds it up.
+        """
+        path = str(self.folder / "save.json")
+        earlier = read_json(path)
+        if earlier is None or earlier["request"] != request:
+            write_plain(Path(path), {"request": request})
         self.wake()
 
     def signal(self, order: str, name: str) -> None:

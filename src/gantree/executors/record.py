@@ -14,6 +14,7 @@ from threading import Event, Thread
 from typing import Any
 
 from gantree import __version__
+from gantree.executors.eyes import looking_as
 from gantree.executors.found import program_found
 from gantree.executors.git_found import git_found
 from gantree.executors.redaction import redacted_command, redacted_env
@@ -110,14 +111,15 @@ def _role(run: RunDirectory, member: MemberLaunch) -> dict[str, Any]:
     """One role by its first member: what was run, and what was found of it."""
     launch = read_json(str(run.member(member.node_rank) / "launch.json")) or {}
     env, workdir = launch.get("env", dict(member.env)), launch.get("workdir", member.workdir or "/")
+    with looking_as((launch.get("as") or {}).get("unix")):
+        found = {**program_found(member.run, env, workdir), "git": git_found(Path(workdir))}
     return {
         "command": redacted_command(member.run),
         "env": redacted_env(env),
         "workdir": workdir,
         "image": member.image,
         "processes": member.processes,
-        **program_found(member.run, env, workdir),
-        "git": git_found(Path(workdir)),
+        **found,
     }
 
 

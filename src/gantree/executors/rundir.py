@@ -5,7 +5,7 @@
       stop.json        this attempt was told to stop (there may be no gang.json: then it never starts)
       failed.json      the executor could not start it
       settled          whoever was told of its end has it on record
-      m<node rank>/    one member: what `shim` writes, and launch.json, stop.json, turn.json, signal.json for it
+      m<node rank>/    one member: what `shim` writes, and launch.json and the orders for it
       log/             rank-<r>.log
       ranks.json       where each rank is: for `gantree.training`, and for the record
       found.json       what was found of the program and its machine, for the record

@@ -13,23 +13,24 @@ starts nothing if a newer epoch than that was obeyed in the state directory (see
     exit.<rank>.json  one process ended: exit code, when, in which order, and whether it was told to
     ended.json        nothing of this member is left; written last
     stop.json         written by the executor: stop, SIGTERM now and SIGKILL at kill_at_s (of `steady_s`)
-    attach/*.json     written by the executor: a process to start beside the ranks, taken away once it is read
+    attach/*.json     written by the executor: a guest beside the ranks, taken away once it is read
+    save.json         written by the executor: the newest request for a checkpoint, of a job with a signal for it
     signal.json       written by the executor: a signal that every process gets once, as soon as it has a handler for it
     turn.json         written by the executor: whether the processes are suspended now; turn counts, a new one each time
 
-How nothing is ever left over. The shim leads its own session, so neither the daemon's death nor its terminal's
-reaches it. It is a child subreaper: whatever its processes leave behind becomes its child, and it ends only
-when the kernel says that it has no child left. Should the shim itself be killed, each process that it started
-gets SIGKILL from the kernel (PR_SET_PDEATHSIG); their children carry GANTREE_RUN in their environment, and sit
-in a cgroup where one may be created, and the executor sweeps both.
+How nothing is ever left over. The shim leads its own session, so neither the daemon's death nor its terminal's reaches
+it. It is a child subreaper: whatever its processes leave behind becomes its child, and it ends only when the kernel
+says that it has no child left. Should the shim itself be killed, each process that it started gets SIGKILL from the
+kernel (PR_SET_PDEATHSIG); their children carry GANTREE_RUN in their environment, and sit in a cgroup where one may be
+created, and the executor sweeps both.
 
-How nothing is started twice. Only the holder of the lock goes on, and only if there is no shim.json yet: a
-member that was started once is never started again.
+How nothing is started twice. Only the holder of the lock goes on, and only if there is no shim.json yet: a member that
+was started once is never started again.
 
-The shim is one thread around `sigtimedwait`: it sleeps until a child ends, the executor wakes it (SIGUSR1), or
-half a second has passed, and then looks at everything. Signals are blocked before shim.json appears, so whoever
-can find its pid can safely wake it. A signal that tells of something is held back until the process has a handler for
-it: a process that is still importing its libraries would be killed by it.
+The shim is one thread around `sigtimedwait`: it sleeps until a child ends, the executor wakes it (SIGUSR1), or half a
+second has passed, and then looks at everything. Signals are blocked before shim.json appears, so whoever can find its
+pid can safely wake it. A signal that tells of something is held back until the process has a handler for it: one that
+is still importing its libraries would be killed by it.
 
 Suspended processes are stopped by SIGSTOP: the group of every rank, and one by one whatever has left those groups. A
 process may fork between our look at it and its signal, so looks are repeated until one finds nobody that goes on.
@@ -274,8 +275,7 @@ class Shim:
 
     def _start(self) -> None:
         """Fork all processes, then wait until each has become its command or has said why not."""
-        shim = os.getpid()
-        reader, writer = os.pipe()
+        shim, (reader, writer) = os.getpid(), os.pipe()
         refused: list[dict[str, Any]] = []
         for process in self._launch["processes"]:
             try:
@@ -300,7 +300,7 @@ class Shim:
     def _become(self, process: dict[str, Any], shim: int, complaints: int) -> NoReturn:
         """In the child: take on the identity of one rank and execute its command. Never returns."""
         launch, doing, code, why = self._launch, "prepare its process", _NOT_EXECUTABLE, ""
-        argv, env = process.get("argv", launch["argv"]), launch["env"] | process["env"]
+        argv, env = launch["argv"], launch["env"] | process["env"]
         try:
             _prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
             if os.getppid() != shim:  # it died before the line above could take effect
@@ -311,9 +311,10 @@ class Shim:
             log = os.open(process["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(log, 1)
             os.dup2(log, 2)
+            sys.path.insert(0, os.path.dirname(__file__))
+            attached = __import__("attached") if "guest" in process else None
             if launch.get("as"):
                 doing = "take on its user and its secrets"
-                sys.path.insert(0, os.path.dirname(__file__))
                 env = __import__("become").take_on(launch["as"], log, env, shim)
             doing = f"enter its working directory {launch['workdir']}"
             os.chdir(launch["workdir"])
@@ -321,6 +322,8 @@ class Shim:
             for number in _RESTORED:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            if attached is not None:
+                attached.serve(process["guest"], env, complaints)
             os.execvpe(argv[0], argv, env)  # noqa: S606  # no shell, on purpose
         except FileNotFoundError as error:
             code, why = _NOT_FOUND, error.strerror or ""
@@ -428,10 +431,10 @@ class Shim:
 
     def _look_for_signals(self) -> None:
         """Signal the ranks for a checkpoint, and before their time limit, each as soon as it has a handler."""
+        name, ranks = self._launch["checkpoint_signal"], set(self._rank_of_pid)
         if self._kill_at_s is not None:
             return
-        name, ranks = self._launch["checkpoint_signal"], set(self._rank_of_pid)
-        request = read_json(self._launch["checkpoint_request"]) if name else None
+        request = read_json(f"{self._folder}/save.json")
         if request is not None and request["request"] != self._request_seen:
             self._request_seen, self._unsaved = request["request"], ranks
         if self._warning is None and (told := read_json(f"{self._folder}/signal.json")) is not None:
@@ -450,16 +453,12 @@ class Shim:
             os.unlink(path)
             if asked and self._kill_at_s is None and self._rank_of_pid:
                 self._quiet = False  # it may be the turn of others now
-                nowhere = os.open(os.devnull, os.O_WRONLY)
                 try:
                     pid = os.fork()
-                except OSError:
-                    pid = (
-                        -1
-                    )  # there are too many processes; whoever asked waits in vain, and not for long
+                except OSError:  # too many processes: whoever asked waits in vain, and not for long
+                    pid = -1
                 if pid == 0:
-                    self._become(asked, shim, nowhere)
-                os.close(nowhere)
+                    self._become(asked, shim, os.open(os.devnull, os.O_WRONLY))
 
     def _past_grace(self) -> bool:
         return self._kill_at_s is not None and steady_s() >= self._kill_at_s

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from gantree.model.errors import BadInput
 
+FIRST_OF_PEOPLE = 1000
+"""User ids below are for the machine's own services, by what every Linux distribution sets up."""
+
 
 @dataclass(frozen=True, slots=True)
 class UnixUser:
@@ -32,9 +35,14 @@ RunAs = Callable[[str], UnixUser]
 """The Unix user that the jobs of a user run as. Raises BadInput where there is none."""
 
 
-def unix_user(user: str, name: str) -> UnixUser:
-    """The Unix user of a name, for a user. Raises BadInput for one that this machine lacks, and for root."""
+def unix_user(user: str, told: str | None) -> UnixUser:
+    """The Unix user that is told for a user, else that of his name.
+
+    Raises BadInput for one that this machine lacks, for root, and for an account of the system that nobody told: users
+    of an OIDC provider may choose what they are called.
+    """
     way_out = "name one under `unix` in the access file"
+    name = user if told is None else told
     if not user:
         raise BadInput("user: nobody is named, and jobs run as their users here")
     try:
@@ -43,4 +51,8 @@ def unix_user(user: str, name: str) -> UnixUser:
         raise BadInput(f"user {user}: this machine has no Unix user {name!r}; {way_out}") from None
     if found.pw_uid == 0:
         raise BadInput(f"user {user}: no job runs as root; {way_out}")
+    if told is None and found.pw_uid < FIRST_OF_PEOPLE:
+        raise BadInput(
+            f"user {user}: the Unix user {name!r} is an account of the system; {way_out}"
+        )
     return UnixUser(found.pw_name, found.pw_uid, found.pw_gid, found.pw_dir, found.pw_shell)

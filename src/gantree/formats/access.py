@@ -45,16 +45,15 @@ class AccessRules:
             found += self.grants_of_group.get(group, ())
         return tuple(dict.fromkeys(found))
 
-    def unix_name(self, user: str) -> str:
-        """The Unix user that a user's jobs run as."""
-        return self.unix_of_user.get(user, user)
-
     def user_of_unix(self, name: str) -> str | None:
         """Who a Unix user is; None where he stands for several, or where another goes by his name."""
         users = [user for user, unix in self.unix_of_user.items() if unix == name]
-        if len(users) == 1:
-            return users[0]
-        return None if users or name in self.unix_of_user else name
+        if name not in self.unix_of_user and (not users or self._is_named(name)):
+            users.append(name)  # his own jobs run as him
+        return users[0] if len(users) == 1 else None
+
+    def _is_named(self, user: str) -> bool:
+        return user in self.grants_of_user or user in self.groups_of_user
 
 
 def read_access(text: str, source: str) -> AccessRules:

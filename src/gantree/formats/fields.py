@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from gantree.formats.flood import count_mistakes
 from gantree.model.jobs import ISOLATIONS
 from gantree.text.document import Rows, Truth, written
 from gantree.text.hostlists import BadHostlist, count_nodes
@@ -31,6 +32,7 @@ _SECONDS = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
 
 def wrong(allowed: str, hint: str = "", found: str = "") -> PydanticCustomError:
     """Return the error that a check raises: what is allowed, and optionally what was found and a hint."""
+    count_mistakes()
     context = {"allowed": allowed, "hint": hint, "found": found}
     return PydanticCustomError("wrong", "{allowed}", context)
 

@@ -25,13 +25,20 @@ from pydantic import (
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
+from gantree.formats.flood import (
+    MAX_MISTAKES,
+    SHORTER_AND_SHORTER,
+    Flood,
+    count_mistakes,
+    cut,
+    few_mistakes,
+)
 from gantree.formats.locations import describe, locate, written_path
 from gantree.model.errors import BadFields, Problem
 from gantree.text.document import Document, Rows, Table
 from gantree.text.words import did_you_mean, shortened
 
 MAX_PROBLEMS = 100
-MAX_ERRORS_TO_READ_ON = 1000
 
 
 class Form(BaseModel):
@@ -47,11 +54,18 @@ class Form(BaseModel):
     @classmethod
     def _keep_origin(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if not isinstance(data, Table):
+            count_mistakes()
             return handler(data)
+        if len(data) > len(cls.model_fields):
+            count_mistakes(len(data) - len(cls.model_fields))
         given: dict[str, Any] = data
         if None in data.values():
             given = {key: value for key, value in data.items() if cls._is_given(key, value)}
-        form = handler(given)
+        try:
+            form = handler(given)
+        except ValidationError:
+            count_mistakes()
+            raise
         form._origin = data
         return form
 
@@ -188,15 +202,36 @@ def read_form(kind: type[AnyForm], document: Document, problems: list[Problem]) 
         problems.append(Problem("", document.line, "document", found, _allowed_fields(kind)))
         return None
     try:
-        return kind.model_validate(data)
+        with few_mistakes():
+            return kind.model_validate(data)
+    except Flood:
+        problems += _first_problems(kind, document)
+        return None
     except ValidationError as error:
         errors = error.errors(include_url=False)
     problems += [_problem(kind, data, found) for found in errors[:MAX_PROBLEMS]]
     return _read_rest(kind, data, errors)
 
 
+def _first_problems(kind: type[Form], document: Document) -> list[Problem]:
+    """Return some of what is wrong with a document that has more wrong than is told. It is cut down for that."""
+    for most in SHORTER_AND_SHORTER:
+        cut(document.value, most)
+        try:
+            with few_mistakes():
+                kind.model_validate(document.value)
+        except Flood:
+            continue
+        except ValidationError as error:
+            errors = [each for each in error.errors(include_url=False) if each["type"] != "missing"]
+            return [_problem(kind, document.value, each) for each in errors[:MAX_PROBLEMS]]
+        break
+    found = f"more than {MAX_MISTAKES} mistakes"
+    return [Problem("", document.line, "document", found, _allowed_fields(kind))]
+
+
 def _read_rest(kind: type[AnyForm], data: Table, errors: list[Any]) -> AnyForm | None:
-    while 0 < len(errors) <= MAX_ERRORS_TO_READ_ON:
+    while 0 < len(errors) <= MAX_MISTAKES:
         errors = [error for error in errors if not _stood_in(kind, data, error)]
         paths = {written_path(data, error["loc"]) for error in errors}
         if not _take_out(data, paths):

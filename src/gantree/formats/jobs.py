@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gantree.formats.forms import empty_file, read_form, refuse
+from gantree.formats.forms import MAX_PROBLEMS, empty_file, read_form, refuse
 from gantree.formats.job_form import (
     AS_WRITTEN,
     MAX_JOBS,
@@ -67,8 +67,12 @@ def read_job_objects(objects: Sequence[object], source: str) -> tuple[Job, ...]:
 
 
 def _read(documents: list[Document], source: str, problems: list[Problem]) -> tuple[Job, ...]:
-    read = [read_form(JobForm, document, problems) for document in documents]
-    forms = [form for form in read if form is not None]
+    forms = []
+    for document in documents:
+        form = read_form(JobForm, document, problems)
+        forms += [] if form is None else [form]
+        if len(problems) >= MAX_PROBLEMS:
+            break
     problems += [problem for form in forms for problem in job_problems(form)]
     problems += name_problems(forms, MAX_JOBS)
     refuse(problems, source)

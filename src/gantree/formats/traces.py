@@ -15,6 +15,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from io import TextIOBase
 from pathlib import Path
 from typing import TextIO
 
@@ -24,6 +26,9 @@ from gantree.text.words import NAME_PATTERN, did_you_mean, shortened
 MAX_ROWS = 10_000_000
 MAX_SECONDS = 1e12
 """Moments may be seconds, or even milliseconds, since 1970; a sum over MAX_ROWS of them must stay finite."""
+MAX_LINE_CHARS = 64 * 1024
+MAX_COLUMNS = 100
+MAX_EMPTY_LINES = 100_000
 MAX_PROBLEMS = 100
 PARQUET_MAGIC = b"PAR1"
 GPUS_OF_A_PHILLY_MACHINE = 8
@@ -165,13 +170,32 @@ def read_trace(path: Path) -> list[TraceJob]:
 
 def read_trace_text(lines: Iterable[str], source: str) -> list[TraceJob]:
     """Read a trace from the lines of a CSV file, the header first. Raises BadFields."""
-    reader = csv.reader(lines, strict=True)
+    reader = csv.reader(_of_bounded_length(lines, source), strict=True)
     try:
         header = [column.strip() for column in next(reader, [])]
+        if len(header) > MAX_COLUMNS:
+            allowed = f"at most {MAX_COLUMNS} columns"
+            raise BadFields([Problem(source, 1, "row", f"{len(header)} columns", allowed)])
         make = _importer(header, source)
         return _jobs(reader, header, make, source)
     except csv.Error as error:
         raise BadFields([Problem(source, reader.line_num, "row", str(error), "CSV")]) from None
+
+
+def _of_bounded_length(lines: Iterable[str], source: str) -> Iterator[str]:
+    """Give lines as they are. A device, or a small archive, may have one that never ends, or nothing but empty ones."""
+    if isinstance(lines, TextIOBase):
+        lines = iter(partial(lines.readline, MAX_LINE_CHARS + 1), "")
+    empty = 0
+    for number, line in enumerate(lines, start=1):
+        if len(line) > MAX_LINE_CHARS:
+            allowed = f"at most {MAX_LINE_CHARS} characters"
+            raise BadFields([Problem(source, number, "row", "a longer line", allowed)])
+        empty += line.isspace()
+        if empty > MAX_EMPTY_LINES:
+            found = f"more than {MAX_EMPTY_LINES} empty lines"
+            raise BadFields([Problem(source, number, "row", found, "jobs, one in a line")])
+        yield line
 
 
 def _refuse_parquet(path: Path) -> None:

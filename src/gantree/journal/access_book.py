@@ -24,7 +24,7 @@ Kind = Literal["token", "session", "daemon-session"]
 class TokenRow:
     """A token, or the session of a browser. It never allows more than its user may do, nor than role over queue.
 
-    groups are those that an OIDC provider vouched for. parent is the token that a session was opened with: it ends
+    groups are those that an OIDC provider vouched for. parent is the token that it was opened or made with: it ends
     with that one.
     """
 
@@ -104,10 +104,14 @@ class AccessBook:
             return [_token(dict(row._mapping)) for row in connection.execute(wanted)]
 
     def revoke(self, token_id: str, at: float) -> None:
-        """From now on it is good for nothing. One that was revoked stays so since then."""
-        still_good = (tokens.c.id == token_id) & tokens.c.revoked_at.is_(None)
+        """From now on it is good for nothing, nor is what was made with it. Twice is the same as once."""
+        ids = [token_id]
         with self._database.writing() as connection:
-            connection.execute(tokens.update().where(still_good).values(revoked_at=at))
+            while ids:
+                still_good = tokens.c.id.in_(ids) & tokens.c.revoked_at.is_(None)
+                connection.execute(tokens.update().where(still_good).values(revoked_at=at))
+                below = tokens.c.parent.in_(ids) & tokens.c.revoked_at.is_(None)
+                ids = [row.id for row in connection.execute(select(tokens.c.id).where(below))]
 
     def forget_sessions(self, ended_before: float) -> None:
         """Delete sessions that have expired: unlike tokens nobody asks for them any more."""

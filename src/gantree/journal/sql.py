@@ -10,7 +10,18 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Column, Connection, Table, Text, any_, bindparam, func, select
+from sqlalchemy import (
+    Column,
+    Connection,
+    Integer,
+    Table,
+    Text,
+    any_,
+    bindparam,
+    func,
+    literal_column,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from gantree.journal import compaction
@@ -39,7 +50,9 @@ PAGE = 1000
 _FENCE = Statement(
     select(leadership.c.epoch, leadership.c.holder).with_for_update(read=True, key_share=True)
 )
-_NEXT_EVENT = select(func.coalesce(func.max(inbox.c.seq), 0) + 1).scalar_subquery()
+_ZERO, _ONE = literal_column("0", Integer), literal_column("1", Integer)
+_NEXT_EVENT = select(func.coalesce(func.max(inbox.c.seq), _ZERO) + _ONE).scalar_subquery()
+"""With nothing in it that a driver must be given again for each row."""
 _NEW_EVENT: dict[str, Any] = {"seq": _NEXT_EVENT} | {
     name: bindparam(name) for name in ("id", "observed_at", "kind", "version", "data")
 }

@@ -4,8 +4,9 @@ SQLAlchemy writes the SQL and owns connections and transactions. What it does ar
 SQLite takes to run it, so statements that a submission waits for go past that; all others do not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, Dialect
@@ -17,16 +18,10 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A statement as a driver takes it. places: the names of its values in order; None where it takes names."""
+    """A statement as a driver takes it. values makes what goes in of what is given."""
 
     text: str
-    fixed: dict[str, Any]
-    places: tuple[str, ...] | None
-
-    def values(self, given: Values) -> Any:
-        """What goes in, as the driver takes it."""
-        every = {**self.fixed, **given}
-        return every if self.places is None else tuple([every[name] for name in self.places])
+    values: Callable[[Values], Any]
 
 
 class Statement:
@@ -62,9 +57,23 @@ class Statement:
             statement = self._of[dialect.name] if isinstance(self._of, Mapping) else self._of
             compiled: Any = statement.compile(dialect=dialect, for_executemany=True)
             places = tuple(compiled.positiontup) if compiled.positional else None
-            known = _Text(str(compiled), dict(compiled.params), places)
+            known = _Text(str(compiled), _values(compiled.params, places))
             self._text_of_dialect[dialect.name] = known
         return known
+
+
+def _values(written: Values, places: Sequence[str] | None) -> Callable[[Values], Any]:
+    """How a driver takes values: in order of the names in places, by name where there are none.
+
+    written are those of the statement itself, and None for each that is given. For many rows it is worth it to do
+    without them.
+    """
+    fixed = {name: value for name, value in written.items() if value is not None}
+    if places is None:
+        return lambda given: {**fixed, **given}
+    if not fixed and len(places) > 1:
+        return itemgetter(*places)
+    return lambda given: tuple([{**fixed, **given}[name] for name in places])
 
 
 def _cursor(connection: Connection) -> Any:

@@ -10,42 +10,47 @@ At the end of the block every job is cancelled and waited for, so that no proces
 
 import re
 import signal
-import subprocess
-import sys
 import time
+from functools import cache
 from pathlib import Path
+from subprocess import Popen
 from types import TracebackType
 from typing import Self
 
 from gantree.api.client import Client
+from gantree.api.listening import listen_of
+from gantree.api.settings import Settings
+from gantree.formats import read_policy
 from gantree.model.errors import GantreeError
+from gantree.testing.nursery import Born, Nursery
 
 READY_WITHIN_S = 30.0
 ENDED_PHASES = frozenset({"succeeded", "failed", "cancelled", "timed-out"})
 
-_RUN = """
-import sys
-from pathlib import Path
-from gantree.api.daemon import run_daemon
-from gantree.api.listening import listen_of
-from gantree.api.settings import Settings
-from gantree.formats import read_policy
-text = Path(sys.argv[10]).read_text() if len(sys.argv) > 10 else None
-state, address, cert, key = Path(sys.argv[1]), *(each or None for each in sys.argv[3:6])
-cert, key = (each and Path(each) for each in (cert, key))
-listen = address and listen_of(address, state / "token", cert, key)
-policy = read_policy(Path(sys.argv[2]).read_text(), "policy.yaml")
-pages = ()
-if sys.argv[6] == "pages":
-    from gantree.web.pages import routers
-    pages = routers()
-access = Path(sys.argv[8]) if sys.argv[8] else None
-settings = Settings(
-    state, text, policy=policy, listen=listen, access_file=access, run_as_submitter=sys.argv[9] == "run-as",
-    root_path=sys.argv[7],
-)
-run_daemon(settings, pages)
-"""
+
+@cache
+def _nursery() -> Nursery:
+    """The one that the daemons of this process come from."""
+    return Nursery("gantree.testing.daemon:live", "gantree.api.daemon", "gantree.web.pages")
+
+
+def live(arguments: list[str]) -> None:
+    """The life of a daemon in a process of its own."""
+    from gantree.api.daemon import run_daemon  # noqa: PLC0415 - only the nursery needs it, and it takes long
+    from gantree.web.pages import routers  # noqa: PLC0415 - likewise
+
+    state, policy_file, address, cert, key, pages, root_path, access, run_as, *cluster = arguments
+    tls = (Path(cert), Path(key)) if cert else (None, None)
+    settings = Settings(
+        Path(state),
+        Path(cluster[0]).read_text() if cluster else None,
+        policy=read_policy(Path(policy_file).read_text(), "policy.yaml"),
+        listen=listen_of(address, Path(state) / "token", *tls) if address else None,
+        access_file=Path(access) if access else None,
+        run_as_submitter=run_as == "run-as",
+        root_path=root_path,
+    )
+    run_daemon(settings, routers() if pages else ())
 
 
 class Daemon:
@@ -80,11 +85,13 @@ class Daemon:
         self._listen = [listen, *map(str, tls or ("", ""))]
         self._pages = ["pages" if pages else "", root_path]
         self._access = [str(access_file or ""), "run-as" if run_as_submitter else ""]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Born | Popen[bytes] | None = (
+            None  # the second of those who spawn it otherwise
+        )
         self._printed_before = 0
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> Born | Popen[bytes]:
         """The process that was started last."""
         assert self._process is not None, "the daemon was never started"
         return self._process
@@ -112,22 +119,9 @@ class Daemon:
         self._policy_file.write_text(self.policy_text)
         with self.output.open("ab") as output:
             self._printed_before = output.tell()
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-c",
-                    _RUN,
-                    str(self.state_dir),
-                    str(self._policy_file),
-                    *self._listen,
-                    *self._pages,
-                    *self._access,
-                    *cluster,
-                ],
-                stdout=output,
-                stderr=output,
-                stdin=subprocess.DEVNULL,
-            )
+            arguments = [str(self.state_dir), str(self._policy_file)]
+            arguments += [*self._listen, *self._pages, *self._access, *cluster]
+            self._process = _nursery().bear(arguments, output.fileno())
 
     def kill(self) -> None:
         """kill -9, at once."""

@@ -64,10 +64,14 @@ def _account() -> pwd.struct_passwd | None:
 
 
 class Server:
-    """One server. place holds data, socket and log; it is made where it is missing."""
+    """One server. place holds data, socket and log; it is made where it is missing.
 
-    def __init__(self, place: Path) -> None:
+    durable: what is committed is on the disk, as it would be in use; tests need not wait for that.
+    """
+
+    def __init__(self, place: Path, *, durable: bool = False) -> None:
         self.place = place
+        self._settings = (*SETTINGS, "fsync=on") if durable else SETTINGS
         self._programs = programs()
         self._account = _account()
         self._data = place / "data"
@@ -85,7 +89,7 @@ class Server:
             "--no-sync",
         )
         self._run("initdb", "--pgdata", str(self._data), *options)
-        settings = " ".join(f"-c {setting}" for setting in SETTINGS)
+        settings = " ".join(f"-c {setting}" for setting in self._settings)
         self._run(
             "pg_ctl", "start", "--wait", "--timeout", str(READY_WITHIN_S), "--pgdata", str(self._data),
             "--log", str(self.place / "log"), "--options", f"-k {self.place} {settings}",

@@ -32,6 +32,10 @@ from gantree.model.orders import Order
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 
+FOLDED_ANEW = 12
+FOLD_ANEW_EVERY = 8
+"""After which batches all facts are folded: the first ones, then every so many. All would take the square of a life."""
+
 
 class Stage:
     """A scheduler on a cluster, at a time that only the test moves."""
@@ -43,6 +47,8 @@ class Stage:
         self.facts: list[Fact] = []
         self.orders: list[Order] = []
         self._told = 0
+        self._batches = 0
+        self._folded, self._folded_facts = Scheduler(self.policy), 0
         self.tell(ClusterObserved, cluster=cluster)
 
     def tell(self, kind: type[Event], **fields: Any) -> Decision:
@@ -64,14 +70,21 @@ class Stage:
         return decision
 
     def _check_recovery(self) -> None:
-        folded = Scheduler(self.policy)
-        folded.recover(self.facts)
-        check(folded.ledger)
-        assert folded.ledger.jobs == self.scheduler.ledger.jobs, (
-            "folding the facts gives other jobs"
-        )
-        assert folded.ledger.claims == self.scheduler.ledger.claims, "... other claims"
-        decision = folded.handle([TimePassed(id="recovered", observed_at=self.now)])
+        """Fold all facts anew after each of the first batches and every eighth, else those that came to the last fold.
+
+        Either way a scheduler that has decided nothing yet is asked.
+        """
+        self._batches += 1
+        if self._batches <= FOLDED_ANEW or self._batches % FOLD_ANEW_EVERY == 0:
+            self._folded, self._folded_facts = Scheduler(self.policy), 0
+        self._folded.recover(self.facts[self._folded_facts :])
+        self._folded_facts = len(self.facts)
+        ledger = self._folded.ledger
+        check(ledger)
+        assert ledger.jobs == self.scheduler.ledger.jobs, "folding the facts gives other jobs"
+        assert ledger.claims == self.scheduler.ledger.claims, "... other claims"
+        recovered = Scheduler.of(ledger, self._folded.now)
+        decision = recovered.handle([TimePassed(id="recovered", observed_at=self.now)])
         assert decision.facts == (), "a recovered scheduler decides something else"
         assert decision.wake_at == self.scheduler.wake_at(), "... wakes at another time"
 

@@ -13,6 +13,7 @@ no truth ever passes for a number.
 """
 
 import re
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import yaml
@@ -22,6 +23,10 @@ from gantree.text.words import shortened
 
 MAX_FILE_BYTES = 32 * 1024 * 1024
 MAX_DEPTH = 32
+MAX_DOUBLES = 100
+"""So many fields that are there twice are told; then the file is not read on."""
+MAX_PATH_CHARS = 300
+"""Paths are for people, who are shown less. Each list and mapping keeps its own: long field names must not add up."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
@@ -62,8 +67,8 @@ class Table(dict[str, Any]):
 
     def path_of(self, key: str) -> str:
         """Return the dotted path of an entry of this mapping."""
-        shown = key or '""'
-        return f"{self.path}.{shown}" if self.path else shown
+        shown = key[:MAX_PATH_CHARS] or '""'
+        return path_below(self.path, f".{shown}" if self.path else shown)
 
     def line_of(self, key: str) -> int:
         """Return the line of an entry, or that of the mapping where it has no such entry."""
@@ -86,7 +91,7 @@ class Rows(list[Any]):
     def path_of(self, index: int) -> str:
         """Return the dotted path of an item, by the position at which it was written."""
         number = self.numbers[index] if index < len(self.numbers) else index
-        return f"{self.path}[{number}]"
+        return path_below(self.path, f"[{number}]")
 
     def line_of(self, index: int) -> int:
         """Return the line of an item, or that of the list where it has no such item."""
@@ -122,6 +127,11 @@ class Truth:
 
     def __bool__(self) -> bool:
         return self.text[0] in "tT"
+
+
+def path_below(path: str, step: str) -> str:
+    """Return a path with one step more, cut to MAX_PATH_CHARS."""
+    return path if len(path) >= MAX_PATH_CHARS else path + step[: MAX_PATH_CHARS - len(path)]
 
 
 def written(value: object) -> str | None:
@@ -256,8 +266,11 @@ class _Builder:
     def _key(self, table: Table, key: str, line: int) -> None:
         if key in table.lines:
             found = f"`{shortened(key)}` again (first in line {table.lines[key]})"
-            problem = Problem("", line, table.path_of(key), found, "each field once")
+            path = shortened(table.path_of(key), 200)
+            problem = Problem("", line, path, found, "each field once")
             self.problems.append(problem)
+            if len(self.problems) == MAX_DOUBLES:
+                raise BadFields([replace(each, source=self._source) for each in self.problems])
         self._keys[-1] = key
         table.lines.setdefault(key, line)
 
@@ -277,7 +290,7 @@ class _Builder:
             return ""
         parent = self._open[-1]
         if isinstance(parent, Rows):
-            return f"{parent.path}[{len(parent)}]"
+            return path_below(parent.path, f"[{len(parent)}]")
         return parent.path_of(self._keys[-1] or "")
 
     def _put(self, value: Any, line: int) -> None:

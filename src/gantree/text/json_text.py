@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from gantree.model.errors import BadFields, Problem
-from gantree.text.document import MAX_DEPTH, Rows, Table
+from gantree.text.document import MAX_DEPTH, Rows, Table, path_below
 
 UNKNOWN_LINE = 0
 _EXPECTED = {
@@ -90,7 +90,8 @@ def _located(value: Any, path: str, source: str, depth: int) -> Any:
     if isinstance(value, list):
         rows = Rows(path, UNKNOWN_LINE)
         rows.extend(
-            _located(item, f"{path}[{i}]", source, depth + 1) for i, item in enumerate(value)
+            _located(item, path_below(path, f"[{i}]"), source, depth + 1)
+            for i, item in enumerate(value)
         )
         return rows
     return value

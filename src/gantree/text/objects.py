@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from gantree.model.errors import BadFields, Problem
-from gantree.text.document import MAX_DEPTH, NOT_TEXT, Document, Rows, Table, Truth
+from gantree.text.document import MAX_DEPTH, NOT_TEXT, Document, Rows, Table, Truth, path_below
 from gantree.text.words import shortened
 
 
@@ -42,7 +42,7 @@ def _container(
         for number, item in enumerate(plain):
             rows.numbers.append(number)
             rows.lines.append(0)
-            rows.append(_value(item, f"{path}[{number}]", source, depth + 1))
+            rows.append(_value(item, path_below(path, f"[{number}]"), source, depth + 1))
         return rows
     table = Table(path, 0)
     for key, value in plain.items():

@@ -19,13 +19,15 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from gantree.api.access import Caller, caller_of
+from gantree.api.access import Access, Caller, caller_of
 from gantree.api.audit import row_of
 from gantree.api.backend import Backend
 from gantree.api.guest_relay import GONE, IDLE_S, Quiet, call_of, relay_guest, relay_port
+from gantree.api.lasting import Lasting, LetGo
 from gantree.api.permissions import Need, check_need, job_for
 from gantree.api.problems import MEDIA_TYPE, problem_of
 from gantree.control.controller import Controller
+from gantree.core.state import JobState
 from gantree.executors.guests import Terminal
 from gantree.model.errors import BadInput, Conflict, GantreeError, TooOften
 from gantree.model.phases import Phase
@@ -79,8 +81,9 @@ class Seats:
     def taken_by(self, caller: str) -> Iterator[None]:
         """One more for as long as the block lasts. Raises TooOften."""
         if self.taken[caller] >= MOST_OF_A_CALLER or self.taken.total() >= MOST_OF_ALL:
-            whose = f"{caller} has" if self.taken[caller] >= MOST_OF_A_CALLER else "all have"
-            raise TooOften(f"{whose} {self.taken.total()} open; close some first")
+            of_caller = f"{caller} has {self.taken[caller]}"
+            whose = of_caller if self.taken[caller] >= MOST_OF_A_CALLER else "all have too many"
+            raise TooOften(f"{whose} open; close some first")
         self.taken[caller] += 1
         try:
             yield
@@ -101,7 +104,7 @@ def router(backend: Backend, idle_s: float = IDLE_S) -> APIRouter:
             check_need(caller, Need.CHANGE)
             await backend.ask(lambda asked: job_for(asked, caller, word, Need.CHANGE))
             with seats.taken_by(caller.name):
-                await _attached(websocket, backend, caller, word, idle_s)
+                await _attached(websocket, backend, Lasting(websocket, caller), word, idle_s)
         except GantreeError as error:
             await _deny(websocket, error)
 
@@ -127,26 +130,31 @@ async def _audited(websocket: WebSocket, status: int, what: str) -> None:
 
 
 async def _attached(
-    websocket: WebSocket, backend: Backend, caller: Caller, word: str, idle_s: float
+    websocket: WebSocket, backend: Backend, held_by: Lasting, word: str, idle_s: float
 ) -> None:
     """Take a wish and fulfil it to its end; what goes wrong from now on is said by the code of the close."""
     await websocket.accept()
     began = time.monotonic()
-    job, code, reason = word, ENDED, ""
+    caller, job, code, reason = held_by.caller, word, ENDED, ""
+    access: Access = websocket.app.state.access
     try:
         wish = await _wish(websocket)
-        job, attempt = await backend.ask(lambda asked: _running(asked, caller, word))
+        job, attempt = await backend.ask(lambda asked: _running(asked, access, caller, word))
         await _audited(websocket, 101, f"{job}: {wish.in_words}")
         log.info(
             "%s attached to job %s: %s", caller.name, job, wish.in_words,
             extra={"job": job, "attempt": attempt, "caller": caller.name},
         )  # fmt: skip
-        reason = await _relayed(websocket, backend, job, attempt, wish, Quiet(idle_s))
+        held_by.only_if(lambda now: backend.ask(lambda asked: _whose(asked, access, now, job)))
+        relayed = _relayed(websocket, backend, job, attempt, wish, Quiet(idle_s))
+        reason = await held_by.during(relayed)
         code = ENDED if reason in ("", GONE) else WENT_WRONG
     except WebSocketDisconnect:
         reason = GONE
     except GantreeError as error:
         code, reason = REFUSED, f"{type(error).__name__}: {error}"
+    except LetGo as error:
+        code, reason = REFUSED, f"Forbidden: {error}"
     except OSError as error:
         code, reason = REFUSED, f"Conflict: {error.strerror or error}"
     told = {"job": job, "caller": caller.name, "took_s": round(time.monotonic() - began, 3)}
@@ -181,10 +189,20 @@ async def _wish(websocket: WebSocket) -> Wish:
     return wish
 
 
-def _running(controller: Controller, caller: Caller, word: str) -> tuple[str, int]:
-    """The job and its attempt. Raises NotFound, Forbidden, and Conflict for one that does not run."""
+def _whose(
+    controller: Controller, access: Access, caller: Caller, word: str
+) -> tuple[str, JobState | None]:
+    """The job in which a caller may run commands. Raises NotFound and Forbidden."""
     job = job_for(controller, caller, word, Need.CHANGE)
     state = controller.ledger.jobs.get(job)
+    if state is not None:
+        access.check_acts_as(caller, state.spec.user)
+    return job, state
+
+
+def _running(controller: Controller, access: Access, caller: Caller, word: str) -> tuple[str, int]:
+    """The job and its attempt. Raises NotFound, Forbidden, and Conflict for one that does not run."""
+    job, state = _whose(controller, access, caller, word)
     if state is None or state.phase not in ATTACHABLE:
         what = "was rejected" if state is None else f"is {state.phase}"
         raise Conflict(f"{job} {what}: only what runs can be attached to")

@@ -5,11 +5,13 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
-from gantree.api.access import WhoAsks
+from gantree.api import questions
+from gantree.api.access import Caller
 from gantree.api.answers import comes_as
-from gantree.api.backend import Backend
+from gantree.api.backend import Reads
 from gantree.api.event_feed import EventFeed
-from gantree.api.permissions import Need, job_for, needs
+from gantree.api.lasting import LastingResponse, WhoHolds
+from gantree.api.permissions import Need, needs
 
 LARGEST_SEQ = 2**63 - 1
 FRAME = (
@@ -17,7 +19,7 @@ FRAME = (
 )
 
 
-def router(backend: Backend) -> APIRouter:
+def router(backend: Reads) -> APIRouter:
     """The routes of this module."""
     routes = APIRouter(prefix="/v1", tags=["events"])
     feed = EventFeed(backend)
@@ -28,16 +30,21 @@ def router(backend: Backend) -> APIRouter:
         **needs(Need.KNOWN),
     )
     async def events(
-        caller: WhoAsks,
+        held_by: WhoHolds,
         job: Annotated[str | None, Query(description="Only what is about this job.")] = None,
         last_event_id: Annotated[int | None, Header(ge=0, le=LARGEST_SEQ)] = None,
     ) -> StreamingResponse:
         """Each fact as it is recorded, for ever; after Last-Event-ID where it is given, so that nothing is missed."""
         only = None
+
+        async def named(caller: Caller) -> str:
+            return await backend.look(questions.job_id, caller, job or "", Need.SEE)
+
         if job is not None:
-            only = await backend.ask(lambda controller: job_for(controller, caller, job, Need.SEE))
+            only = await named(held_by.caller)
+            held_by.only_if(named)
         after = await feed.place(last_event_id)
-        frames = feed.frames(after, only, caller)
-        return StreamingResponse(frames, media_type="text/event-stream")
+        frames = feed.frames(after, only, held_by)
+        return LastingResponse(frames, held_by, media_type="text/event-stream")
 
     return routes

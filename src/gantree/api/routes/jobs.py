@@ -1,23 +1,24 @@
 """Routes of jobs: hand in, list, look at, wait for, cancel, hold, release. Questions about them are in `questions`."""
 
 import asyncio
+import math
 import re
 import time
 from collections.abc import Callable
-from collections.abc import Set as AbstractSet
 from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 
-from gantree.api import questions, views
+from gantree.api import questions
 from gantree.api.access import Access, Caller, WhoAsks
 from gantree.api.answers import IfMatch, answer, check_version, tells, version_of
 from gantree.api.audit import note_what
 from gantree.api.backend import Backend, Reads
+from gantree.api.bodies import Body
 from gantree.api.job_list import Filter
 from gantree.api.models import (
     EXAMPLE_JOB,
@@ -29,10 +30,8 @@ from gantree.api.models import (
     Login,
     ReceiptTold,
 )
-from gantree.api.permissions import Need, check_submission, job_for, needs, sees
-from gantree.api.progress_view import add_progress
+from gantree.api.permissions import Need, check_submission, job_for, needs, queue_of, sees
 from gantree.api.requests import LONGEST_WAIT_S
-from gantree.api.sight import detail_told_to
 from gantree.control.controller import Controller
 from gantree.control.gathering import Gathering
 from gantree.control.loop import wait_until_set
@@ -46,25 +45,24 @@ from gantree.model.phases import ENDED, HOLDING, Phase
 Json = dict[str, Any]
 MOST_JOBS = 1000
 """Jobs of one request, and of one page."""
-SHORT_TEXT = 4096
-"""A job file up to so long is read at once; a longer one on another thread, while others are answered."""
+SHORT_BYTES = 8192
+"""Jobs of a request up to so long are read at once; of a longer one on another thread, while others are answered."""
 _KEY = re.compile(r"[!-~]{1,128}")
 
 
-class Submission(BaseModel):
+class Submission(Body):
     """Jobs to hand in: `text` is a job file (YAML, several documents are several jobs), `jobs` are objects with its
     fields; one of the two. The rest says where relative paths start, which fields to replace, and who hands it in.
     """
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"text": EXAMPLE_JOB_FILE}, {"jobs": [EXAMPLE_JOB]}]},
     )
     text: str | None = None
     jobs: list[dict[str, JsonValue]] | None = Field(None, min_length=1, max_length=MOST_JOBS)
     source: str = Field("job.yaml", max_length=4096, description="Its name in messages.")
     base_dir: str | None = Field(None, max_length=4096)
-    overrides: dict[str, str | int] = {}
+    overrides: dict[str, str | int] = Field({})
     user: str = Field(
         "", description="Whose the jobs are where they do not say; else the caller's."
     )
@@ -77,17 +75,15 @@ class Submission(BaseModel):
         return self
 
 
-class Scaling(BaseModel):
+class Scaling(Body):
     """How many members a gang is to have."""
 
-    model_config = ConfigDict(extra="forbid")
     members: int = Field(ge=1, le=1_000_000, examples=[4])
 
 
-class Priority(BaseModel):
+class Priority(Body):
     """A class of the policy, or a number."""
 
-    model_config = ConfigDict(extra="forbid")
     priority: str | Annotated[int, Field(ge=-(10**9), le=10**9)] = Field(examples=["production"])
 
 
@@ -114,9 +110,10 @@ def router(backend: Backend) -> APIRouter:
 
 
 def reads(backend: Reads) -> APIRouter:
-    """The routes that only look, and do not wait."""
+    """The routes that only look."""
     routes = APIRouter(prefix="/v1/jobs", tags=["jobs"])
     _add_list(routes, backend)
+    _add_look(routes, backend)
     return routes
 
 
@@ -145,22 +142,31 @@ async def _handed_in(
     body: Submission, caller: Caller, request: Request, key: Key | None = None
 ) -> HandIn:
     """What a caller hands in, as far as it may. Raises BadFields for what is no job, and Forbidden."""
-    jobs = await _read(body)
+    jobs = await _read(body, is_short=_bytes_of(request) <= SHORT_BYTES)
     user = check_submission(caller, jobs, body.overrides, body.user, body.login)
     access: Access = request.app.state.access
-    for owner in {job.user or user for job in jobs}:
-        access.check_unix_user(owner)
+    for owner, queue in {(job.user or user, queue_of(job, body.overrides)) for job in jobs}:
+        access.check_hands_in_for(caller, owner, queue)
     admits = None if caller.sees_all else partial(sees, caller)
     return HandIn(jobs, body.base_dir, body.overrides, user, body.source, key, admits)
 
 
-async def _read(body: Submission) -> tuple[Job, ...]:
+def _bytes_of(request: Request) -> float:
+    """How long the body says that it is; one that does not is long."""
+    stated = request.headers.get("content-length", "")
+    return int(stated) if stated.isascii() and stated.isdigit() else math.inf
+
+
+async def _read(body: Submission, *, is_short: bool) -> tuple[Job, ...]:
+    read = partial(_jobs_in, body)
+    return read() if is_short else await asyncio.to_thread(read)
+
+
+def _jobs_in(body: Submission) -> tuple[Job, ...]:
     if body.jobs is not None:
         return read_job_objects(body.jobs, "request")
     assert body.text is not None  # `Submission` saw to it
-    if len(body.text) <= SHORT_TEXT:
-        return read_job(body.text, body.source)
-    return await asyncio.to_thread(read_job, body.text, body.source)
+    return read_job(body.text, body.source)
 
 
 def _add_check(routes: APIRouter, backend: Backend) -> None:
@@ -203,7 +209,7 @@ async def _wish(
     def asked(controller: Controller) -> str:
         job = job_for(controller, caller, word, Need.CHANGE)
         if if_match is not None:
-            check_version(if_match, _detail(controller, caller, job), word)
+            check_version(if_match, questions.detail(controller, caller, job), word)
         return ask(controller, job)
 
     job = await backend.ask(asked)
@@ -247,16 +253,18 @@ def _add_numbers(routes: APIRouter, backend: Backend) -> None:
 
     @routes.post("/{word}/scale", **asked_for, **needs(Need.CHANGE))
     async def scale(
-        word: str, body: Scaling, caller: WhoAsks, if_match: IfMatch = None
+        word: str, body: Scaling, caller: WhoAsks, request: Request, if_match: IfMatch = None
     ) -> Response:
         """Give an elastic gang another size. 409 where there is no room for it now."""
+        note_what(request.scope, f"word {word} members {body.members}")
         return await wish(caller, word, if_match, lambda asked, job: asked.scale(job, body.members))
 
     @routes.post("/{word}/priority", **asked_for, **needs(Need.CHANGE))
     async def priority(
-        word: str, body: Priority, caller: WhoAsks, if_match: IfMatch = None
+        word: str, body: Priority, caller: WhoAsks, request: Request, if_match: IfMatch = None
     ) -> Response:
         """Give a job another priority: it counts at once, in the order and for who may stop whom."""
+        note_what(request.scope, f"word {word} priority {body.priority}")
         return await wish(
             caller, word, if_match, lambda asked, job: asked.reprioritise(job, body.priority)
         )
@@ -281,7 +289,7 @@ def _add_list(routes: APIRouter, backend: Reads) -> None:
         return answer(found)
 
 
-def _add_look(routes: APIRouter, backend: Backend) -> None:
+def _add_look(routes: APIRouter, backend: Reads) -> None:
     @routes.get("/{word}", **tells(JobTold, "The job; its version is the ETag."), **needs(Need.SEE))
     async def job(
         word: str,
@@ -293,30 +301,13 @@ def _add_look(routes: APIRouter, backend: Backend) -> None:
         wanted = ENDED if until == "ended" else ENDED | HOLDING - {Phase.STARTING}
         deadline = time.monotonic() + wait_s
         while True:
-            ticket = backend.loop.changes.ticket()
+            ticket = backend.ticket()
             left_s = deadline - time.monotonic()
-            any_phase = left_s <= 0 or backend.loop.stopping
+            any_phase = left_s <= 0 or backend.stopping
             waited_for = None if any_phase else wanted
-            detail = await backend.ask(partial(_detail_in, caller, word, waited_for))
+            detail = await backend.look(questions.job, caller, word, waited_for)
             if detail is not None:
                 version = version_of(detail)
-                await asyncio.to_thread(
-                    add_progress, [detail], backend.controller.cluster, ended=True
-                )
+                await backend.add_progress([detail], ended=True)
                 return answer({**detail, "version": version}, version=version)
             await wait_until_set(ticket, left_s)
-
-
-def _detail_in(
-    caller: Caller, word: str, wanted: AbstractSet[Phase] | None, controller: Controller
-) -> Json | None:
-    """The job if it is in a wanted phase, None: any; many wait for one at once, and its detail takes long to tell."""
-    state = controller.ledger.jobs.get(job_for(controller, caller, word, Need.SEE))
-    if state is not None and wanted is not None and state.phase not in wanted:
-        return None
-    return _detail(controller, caller, word)
-
-
-def _detail(controller: Controller, caller: Caller, word: str) -> Json:
-    job = job_for(controller, caller, word, Need.SEE)
-    return detail_told_to(caller, controller.ledger, views.job_detail(controller.ledger, job))

@@ -5,12 +5,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 from gantree.api import questions
 from gantree.api.access import WhoAsks
 from gantree.api.answers import IfMatch, answer, check_version, tells, version_of
 from gantree.api.backend import Backend, Reads
+from gantree.api.bodies import Body
 from gantree.api.models import Told
 from gantree.api.node_view import node_row
 from gantree.api.permissions import Need, needs
@@ -21,10 +22,9 @@ Json = dict[str, Any]
 Reason = Annotated[str, Field(max_length=256, examples=["fan is broken"])]
 
 
-class Reasoned(BaseModel):
+class Reasoned(Body):
     """Why."""
 
-    model_config = ConfigDict(extra="forbid")
     reason: Reason = ""
 
 
@@ -34,10 +34,9 @@ class Draining(Reasoned):
     deadline_s: Annotated[float | None, Field(ge=0, le=LONGEST_DEADLINE_S, examples=[1800])] = None
 
 
-class Labels(BaseModel):
+class Labels(Body):
     """Labels to set; null takes one away, also one that the cluster file gives."""
 
-    model_config = ConfigDict(extra="forbid")
     labels: dict[str, str | None] = Field(
         min_length=1, max_length=64, examples=[{"pool": "a", "maintenance": None}]
     )

@@ -2,14 +2,16 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 from gantree.api import policy_view, questions
 from gantree.api.access import WhoAsks
 from gantree.api.answers import IfMatch, answer, check_version, tells, version_of
+from gantree.api.audit import note_what
 from gantree.api.backend import Backend, Reads
+from gantree.api.bodies import Body
 from gantree.api.models import Told
 from gantree.api.permissions import Need, needs
 from gantree.control.controller import Controller
@@ -23,18 +25,16 @@ LARGEST_NUMBER = 2**31 - 1
 Number = Annotated[int, Path(ge=1, le=LARGEST_NUMBER)]
 
 
-class PolicyHandedIn(BaseModel):
+class PolicyHandedIn(Body):
     """A policy file: its text, and its name in messages."""
 
-    model_config = ConfigDict(extra="forbid")
     text: str = Field(max_length=LONGEST_TEXT, examples=["preset: fair\n"])
     source: str = Field("policy.yaml", max_length=4096)
 
 
-class GoingBack(BaseModel):
+class GoingBack(Body):
     """The version whose text is to rule again."""
 
-    model_config = ConfigDict(extra="forbid")
     version: int = Field(ge=1, le=LARGEST_NUMBER, examples=[1])
 
 
@@ -122,22 +122,26 @@ def _add_changes(routes: APIRouter, backend: Backend) -> None:
         return answer(await backend.work_out(questions.policy_change, handed_in))
 
     @routes.post("", **tells(AdoptedTold, "It rules."), **needs(Need.OPERATE))
-    async def apply(body: PolicyHandedIn, caller: WhoAsks, if_match: IfMatch = None) -> Response:
+    async def apply(
+        body: PolicyHandedIn, caller: WhoAsks, request: Request, if_match: IfMatch = None
+    ) -> Response:
         """Let a policy rule from now on, as a new version; the one in force already stays that. 422 as what-if."""
         handed_in = PolicyText(body.text, body.source)
-        return await adopt(lambda controller: handed_in, caller.name, if_match)
+        return await adopt(lambda controller: handed_in, caller.name, request, if_match)
 
     @routes.post("/rollback", **tells(AdoptedTold, "It rules."), **needs(Need.OPERATE))
-    async def rollback(body: GoingBack, caller: WhoAsks, if_match: IfMatch = None) -> Response:
+    async def rollback(
+        body: GoingBack, caller: WhoAsks, request: Request, if_match: IfMatch = None
+    ) -> Response:
         """Let the text of an older version rule again, as a new version."""
 
         def text_of(controller: Controller) -> PolicyText:
             old = version_on_record(controller.ledger, body.version)
             return PolicyText(old.text, old.source)
 
-        return await adopt(text_of, caller.name, if_match)
+        return await adopt(text_of, caller.name, request, if_match)
 
-    async def adopt(text_of: Any, by: str, if_match: str | None) -> Response:
+    async def adopt(text_of: Any, by: str, request: Request, if_match: str | None) -> Response:
         def asked(controller: Controller) -> Json:
             check_version(if_match, policy_view.in_force(controller.ledger), "the policy")
             version = controller.adopt_policy(text_of(controller), by)
@@ -145,6 +149,7 @@ def _add_changes(routes: APIRouter, backend: Backend) -> None:
 
         told = await backend.ask(asked)
         backend.loop.changes.tick()
+        note_what(request.scope, f"version {told['version']['number']}")
         return answer(told)
 
 

@@ -4,12 +4,13 @@ from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from gantree.api import questions as asked
 from gantree.api.access import WhoAsks
 from gantree.api.answers import answer, tells
 from gantree.api.backend import Backend, Reads
+from gantree.api.bodies import Body
 from gantree.api.models import DefragmentTold, QueuesTold, WhatIfTold, WhenTold, WhyTold
 from gantree.api.permissions import Need, needs
 from gantree.model.errors import Conflict
@@ -20,11 +21,10 @@ MOST_CHANGES = 8
 Json = dict[str, Any]
 
 
-class WhatIf(BaseModel):
+class WhatIf(Body):
     """Body of POST /v1/jobs/JOB/what-if: one alternative for each object of fields with what they would be."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"changes": [{"topology.required": "leaf"}]}]},
     )
     changes: list[dict[str, int | float | str | None]] = Field(default=[], max_length=MOST_CHANGES)
@@ -58,7 +58,7 @@ def _add_job_questions(routes: APIRouter, backend: Reads) -> None:
     )
     async def explain(word: str, caller: WhoAsks) -> Response:
         """Why a job is where it is."""
-        return answer(await backend.work_out(asked.explained, caller, word))
+        return answer(await backend.find_out(asked.explained, caller, word))
 
     @routes.get(
         "/jobs/{word}/when",
@@ -67,7 +67,7 @@ def _add_job_questions(routes: APIRouter, backend: Reads) -> None:
     )
     async def foresee(word: str, caller: WhoAsks) -> Response:
         """When a job starts: what was promised, or an estimate."""
-        return answer(await backend.work_out(asked.start, caller, word))
+        return answer(await backend.find_out(asked.start, caller, word))
 
     @routes.post(
         "/jobs/{word}/what-if",

@@ -4,16 +4,18 @@ import asyncio
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Query, Request
+from pydantic import ConfigDict, Field
 
 from gantree.api import views
-from gantree.api.access import Caller, WhoAsks
+from gantree.api.access import Access, Caller, WhoAsks
 from gantree.api.answers import answer, tells
-from gantree.api.backend import Backend
+from gantree.api.backend import Backend, Reads
+from gantree.api.bodies import Body
 from gantree.api.models import Login, ReceiptTold, RecordTold
 from gantree.api.permissions import Need, check_submission, job_for, needs
 from gantree.control.controller import Controller
+from gantree.control.reading import Reading
 from gantree.control.rerun import demanded, obstacles
 from gantree.control.submission import Receipt
 from gantree.model.errors import BadInput, Conflict, NotFound, Unsupported
@@ -22,10 +24,10 @@ from gantree.model.jobs import Job
 Json = dict[str, Any]
 
 
-class Rerun(BaseModel):
+class Rerun(Body):
     """Which attempt is to be run again; None: the last. anyhow: also where no equal place can be had."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"attempt": 1}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"attempt": 1}]})
     attempt: int | None = Field(None, ge=1)
     anyhow: bool = False
     user: str = Field("", description="Whose the new job is; the caller's where nobody is named.")
@@ -34,6 +36,13 @@ class Rerun(BaseModel):
 
 def router(backend: Backend) -> APIRouter:
     """The routes of this module."""
+    routes = reads(backend)
+    _add_rerun(routes, backend)
+    return routes
+
+
+def reads(backend: Reads) -> APIRouter:
+    """The routes that only look."""
     routes = APIRouter(prefix="/v1/jobs", tags=["records"])
 
     @routes.get(
@@ -47,38 +56,40 @@ def router(backend: Backend) -> APIRouter:
         attempt: Annotated[int | None, Query(ge=1, description="None: the last.")] = None,
     ) -> Any:
         """The record of one attempt of a job. 404 for an attempt that was never started."""
-        job, spec, number = await backend.ask(
-            lambda controller: _attempt(controller, caller, word, attempt)
-        )
+        job, spec, number = await backend.look(attempt_of, caller, word, attempt)
         return answer({**await _record(backend, job, number), "data": views.plain(spec.data)})
 
+    return routes
+
+
+def _add_rerun(routes: APIRouter, backend: Backend) -> None:
     @routes.post(
         "/{word}/rerun",
         **tells(ReceiptTold, "The job is taken, and durable.", 201),
         **needs(Need.SUBMIT),
     )
-    async def rerun(word: str, body: Rerun, caller: WhoAsks) -> Any:
+    async def rerun(word: str, body: Rerun, caller: WhoAsks, request: Request) -> Any:
         """Hand in the same job again, to start on an equal place only. 409 where the cluster has none."""
-        job, spec, number = await backend.ask(
-            lambda controller: _attempt(controller, caller, word, body.attempt)
-        )
+        job, spec, number = await backend.look(attempt_of, caller, word, body.attempt)
         ran = await _record(backend, job, number)
         changes = await asyncio.to_thread(backend.controller.cluster.changes, job, number)
-        receipt = await backend.ask(lambda controller: _again(controller, caller, spec, ran, body))
+        access: Access = request.app.state.access
+        user = check_submission(caller, [replace(spec, user="")], {}, body.user, body.login)
+        access.check_hands_in_for(caller, user, spec.queue)
+        anyhow = body.anyhow
+        receipt = await backend.ask(lambda asked: _again(asked, spec, ran, user, anyhow=anyhow))
         await backend.loop.advance(backend.controller)
         jobs = [{"job": each.job, "name": each.name} for each in receipt.jobs]
         warnings = [f"since {job} attempt {number}: {each}" for each in changes]
         return answer({"jobs": jobs, "warnings": [*receipt.warnings, *warnings]}, 201)
 
-    return routes
 
-
-def _attempt(
-    controller: Controller, caller: Caller, word: str, attempt: int | None
+def attempt_of(
+    reading: Reading, caller: Caller, word: str, attempt: int | None
 ) -> tuple[str, Job, int]:
     """The job's id and specification, and the attempt that is meant. Raises NotFound."""
-    job = job_for(controller, caller, word, Need.READ)
-    state = controller.ledger.jobs.get(job)
+    job = job_for(reading, caller, word, Need.READ)
+    state = reading.ledger.jobs.get(job)
     if state is None:
         raise NotFound(f"{job} was rejected, so it never ran")
     if state.attempt == 0:
@@ -88,9 +99,9 @@ def _attempt(
     return job, state.spec, attempt or state.attempt
 
 
-async def _record(backend: Backend, job: str, attempt: int) -> Json:
+async def _record(backend: Reads, job: str, attempt: int) -> Json:
     try:
-        found = await asyncio.to_thread(backend.controller.cluster.record, job, attempt)
+        found = await asyncio.to_thread(backend.record, job, attempt)
     except OSError as error:
         raise Conflict(f"the record of {job} attempt {attempt} cannot be read: {error}") from error
     if found is None:
@@ -98,10 +109,9 @@ async def _record(backend: Backend, job: str, attempt: int) -> Json:
     return found
 
 
-def _again(controller: Controller, caller: Caller, spec: Job, ran: Json, body: Rerun) -> Receipt:
+def _again(controller: Controller, spec: Job, ran: Json, user: str, *, anyhow: bool) -> Receipt:
     """Hand the job in with the demand for an equal place, or as it was where that cannot be had and need not be."""
     fabric, again = controller.ledger.fabric, replace(spec, user="", held=False)
-    user = check_submission(caller, [again], {}, body.user, body.login)
     where = f"{ran['job']} attempt {ran['attempt']}"
     stands: tuple[str, ...]
     if not ran["members"]:
@@ -114,7 +124,7 @@ def _again(controller: Controller, caller: Caller, spec: Job, ran: Json, body: R
         except (BadInput, Unsupported) as error:
             stands = (str(error),)
         again = again if stands else asked
-    if stands and not body.anyhow:
+    if stands and not anyhow:
         raise Conflict(
             f"this cluster has no place equal to that of {where}: {'; '.join(stands)}."
             " To run it on any place: --anyhow"

@@ -7,19 +7,20 @@ site, where strict would lose it at once; a change needs an Origin header either
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from gantree.api.access import Access, Caller, WhoAsks
 from gantree.api.answers import answer, tells
 from gantree.api.audit import note_what
 from gantree.api.backend import Backend
+from gantree.api.bodies import Body
 from gantree.api.models import Told
-from gantree.api.origin import PLAIN, SECURE, check_origin, cookie_of, is_secure
+from gantree.api.origin import LOG_IN, SESSION, check_origin, cookie_named, cookie_of
 from gantree.api.permissions import Need, check_need, needs
 from gantree.api.tokens import SESSION_S, Made, Tokens, Wanted
 from gantree.model.access import POWERS_OF_ROLE, Grant
@@ -28,13 +29,11 @@ from gantree.model.errors import Conflict, Unauthenticated
 LOG_IN_S = 600
 """How long a log-in at the provider may take."""
 LONGEST_STATE = 2000
-_BEGUN = {True: "__Host-gantree_login", False: "gantree_login"}
 
 
-class SessionWanted(BaseModel):
+class SessionWanted(Body):
     """What opens a session: any token that the API takes."""
 
-    model_config = ConfigDict(extra="forbid")
     token: str = Field(min_length=1, max_length=16_384)
 
 
@@ -81,8 +80,7 @@ def router(backend: Backend) -> APIRouter:
             if row is not None and row.kind != "token":
                 await access.tokens.revoke(row.id)
         response = answer(_told(caller))
-        for name in (SECURE, PLAIN):
-            response.delete_cookie(name, path="/", secure=name == SECURE, httponly=True)
+        _forget(response, request, SESSION)
         return response
 
     return routes
@@ -95,6 +93,7 @@ def _add_token_door(routes: APIRouter) -> None:
     async def enter(body: SessionWanted, request: Request) -> Response:
         """Open a session of twelve hours with a token, for a browser. It ends with the token."""
         access: Access = request.app.state.access
+        access.take_of_stranger(request)
         if "origin" in request.headers:
             check_origin(request, access.url)
         caller = await access.of_token(body.token)
@@ -102,7 +101,7 @@ def _add_token_door(routes: APIRouter) -> None:
         check_need(caller, Need.KNOWN)
         made = await _tokens(access).make(await _session_of(access, caller, body.token))
         response = answer(_told(caller), 201)
-        _set(response, request, made, strict=True)
+        _keep(response, request, SESSION, made.secret, int(SESSION_S), "strict")
         return response
 
 
@@ -131,22 +130,14 @@ def _add_provider_door(routes: APIRouter) -> None:
     ) -> Response:
         """Send a browser to the OIDC provider."""
         oidc = request.app.state.access.oidc
+        request.app.state.access.take_of_stranger(request)
         if oidc is None:
             raise Conflict("no OIDC provider is in the access file")
         where, begun = await oidc.begin(_callback(request))
         kept = {"state": begun.state, "nonce": begun.nonce, "verifier": begun.verifier}
         text = json.dumps({**kept, "next": next if _is_here(next) else "/"})
-        secure = is_secure(request, request.app.state.access.url)
         response = RedirectResponse(where, 303)
-        response.set_cookie(
-            _BEGUN[secure],
-            urlsafe_b64encode(text.encode()).decode(),
-            max_age=LOG_IN_S,
-            path="/",
-            secure=secure,
-            httponly=True,
-            samesite="lax",
-        )
+        _keep(response, request, LOG_IN, urlsafe_b64encode(text.encode()).decode(), LOG_IN_S, "lax")
         return response
 
     @routes.get("/oidc/callback", include_in_schema=False, **needs(Need.OPEN))
@@ -158,9 +149,8 @@ def _add_provider_door(routes: APIRouter) -> None:
         """Where the provider sends a browser back to, with a code: opens the session."""
         made, next_path = await _came_back(request, code, state)
         response = RedirectResponse(request.scope.get("root_path", "") + next_path, 303)
-        for name in _BEGUN.values():
-            response.delete_cookie(name, path="/", secure=name == _BEGUN[True], httponly=True)
-        _set(response, request, made, strict=False)
+        _forget(response, request, LOG_IN)
+        _keep(response, request, SESSION, made.secret, int(SESSION_S), "lax")
         return response
 
 
@@ -168,6 +158,7 @@ async def _came_back(request: Request, code: str, state: str) -> tuple[Made, str
     from gantree.api.oidc import LogIn  # noqa: PLC0415 - loaded already: a provider sent the browser here
 
     access: Access = request.app.state.access
+    access.take_of_stranger(request)
     oidc, kept = access.oidc, _kept(request)
     if oidc is None or not code or not kept or kept.get("state") != state:
         raise Unauthenticated("the log-in is not one that this browser began, or took too long")
@@ -185,7 +176,7 @@ async def _came_back(request: Request, code: str, state: str) -> tuple[Made, str
 
 def _kept(request: Request) -> dict[str, str]:
     """What the browser was told to keep when its log-in began; {} for what is none of ours."""
-    text = next((request.cookies[name] for name in _BEGUN.values() if name in request.cookies), "")
+    text = cookie_of(request, LOG_IN)
     try:
         kept = json.loads(urlsafe_b64decode(text[:8192]))
     except ValueError:
@@ -219,17 +210,23 @@ def _tokens(access: Access) -> Tokens:
     return access.tokens
 
 
-def _set(response: Response, request: Request, made: Made, *, strict: bool) -> None:
-    secure = is_secure(request, request.app.state.access.url)
+def _keep(
+    response: Response,
+    request: Request,
+    name: str,
+    value: str,
+    for_s: int,
+    same_site: Literal["lax", "strict"],
+) -> None:
+    cookie = cookie_named(request, name)
     response.set_cookie(
-        SECURE if secure else PLAIN,
-        made.secret,
-        max_age=int(SESSION_S),
-        path="/",
-        secure=secure,
-        httponly=True,
-        samesite="strict" if strict else "lax",
-    )
+        cookie.name, value, max_age=for_s, path=cookie.path, secure=cookie.secure, httponly=True, samesite=same_site
+    )  # fmt: skip
+
+
+def _forget(response: Response, request: Request, name: str) -> None:
+    cookie = cookie_named(request, name)
+    response.delete_cookie(cookie.name, path=cookie.path, secure=cookie.secure, httponly=True)
 
 
 def _told(caller: Caller) -> dict[str, Any]:

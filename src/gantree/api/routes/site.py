@@ -3,21 +3,21 @@
 import json
 import os
 from collections.abc import AsyncIterator
-from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response, StreamingResponse
 
 from gantree import __version__
-from gantree.api import questions, views
-from gantree.api.access import Caller, WhoAsks
+from gantree.api import questions
+from gantree.api.access import WhoAsks
 from gantree.api.answers import answer, comes_as, tells
-from gantree.api.backend import Backend
+from gantree.api.backend import Backend, Reads
+from gantree.api.lasting import AGAIN_EVERY_S, Lasting, LastingResponse, WhoHolds
 from gantree.api.models import ClusterTold, HealthTold
 from gantree.api.permissions import Need, needs
-from gantree.api.sight import facts_told_to
 from gantree.control.controller import Controller
+from gantree.control.loop import wait_until_set
 from gantree.model.errors import Conflict
 
 FACTS_AT_ONCE = 500
@@ -29,6 +29,19 @@ Json = dict[str, Any]
 
 def router(backend: Backend) -> APIRouter:
     """The routes of this module."""
+    routes = reads(backend)
+
+    @routes.get("/health", **tells(HealthTold, "The daemon."), **needs(Need.KNOWN))
+    async def health() -> Response:
+        """Who answers, and what it has done."""
+        told = await backend.ask(lambda controller: _health(controller, backend.started_at))
+        return answer(told)
+
+    return routes
+
+
+def reads(backend: Reads) -> APIRouter:
+    """The routes that only look."""
     routes = APIRouter(prefix="/v1", tags=["site"])
 
     @routes.get("/cluster", **tells(ClusterTold, "The site."), **needs(Need.KNOWN))
@@ -42,49 +55,36 @@ def router(backend: Backend) -> APIRouter:
         **needs(Need.KNOWN),
     )
     async def facts(
-        caller: WhoAsks,
+        held_by: WhoHolds,
         after: Annotated[int, Query(ge=0, le=LARGEST_SEQ)] = 0,
         follow: bool = False,
     ) -> StreamingResponse:
         """The timeline: each fact after a seq, oldest first; with follow for ever. 409 if they were compacted."""
-        gone = await backend.ask(lambda controller: controller.journal.compacted_to())
+        gone = await backend.read(questions.compacted_to)
         if after < gone:
             raise Conflict(f"facts up to {gone} were compacted; ask for those after {gone}")
-        lines = _fact_lines(backend, caller, after, follow=follow)
-        return StreamingResponse(lines, media_type="application/x-ndjson")
-
-    @routes.get("/health", **tells(HealthTold, "The daemon."), **needs(Need.KNOWN))
-    async def health() -> Response:
-        """Who answers, and what it has done."""
-        told = await backend.ask(lambda controller: _health(controller, backend.started_at))
-        return answer(told)
+        lines = _fact_lines(backend, held_by, after, follow=follow)
+        return LastingResponse(lines, held_by, media_type="application/x-ndjson")
 
     return routes
 
 
 async def _fact_lines(
-    backend: Backend, caller: Caller, after: int, *, follow: bool
+    backend: Reads, held_by: Lasting, after: int, *, follow: bool
 ) -> AsyncIterator[str]:
     while True:
-        ticket = backend.loop.changes.ticket()
-        start = after
-        last, page = await backend.ask(
-            lambda controller: _page(controller, caller, start)  # noqa: B023 - awaited before start changes
-        )
+        ticket = backend.ticket()
+        last, page = await backend.read(questions.facts, held_by.caller, after, FACTS_AT_ONCE)
         if last is not None:
             after = last
             yield "".join(json.dumps(fact) + "\n" for fact in page)
-        elif not follow or backend.loop.stopping:
+            continue
+        if not follow:
             return
-        else:
-            await ticket.wait()
-
-
-def _page(controller: Controller, caller: Caller, start: int) -> tuple[int | None, list[Json]]:
-    """The seq of the last of the next facts, None where there are none, and those that the caller is told."""
-    page = list(islice(controller.journal.facts(start), FACTS_AT_ONCE))
-    told = facts_told_to(caller, controller.ledger, [views.fact(recorded) for recorded in page])
-    return page[-1].seq if page else None, told
+        while not await wait_until_set(ticket, AGAIN_EVERY_S):
+            await held_by.renew()
+        if backend.stopping:
+            return
 
 
 def _health(controller: Controller, started_at: float) -> Json:

@@ -1,15 +1,17 @@
 """Routes of tokens: make one, list them, revoke one. An operator does it for everybody, a user for himself."""
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field, field_validator
 
 from gantree.api.access import Access, Caller, WhoAsks
 from gantree.api.answers import answer, tells
 from gantree.api.audit import note_what
 from gantree.api.backend import Backend
+from gantree.api.bodies import Body
 from gantree.api.models import Told
 from gantree.api.permissions import Need, needs
 from gantree.api.tokens import Tokens, Wanted, exceeds
@@ -22,16 +24,22 @@ QUEUE = r"^$|^[A-Za-z0-9][A-Za-z0-9._-]{0,62}(/[A-Za-z0-9][A-Za-z0-9._-]{0,62}){
 RoleWord = Literal["", "viewer", "user", "queue_admin", "operator"]
 
 
-class TokenWanted(BaseModel):
+class TokenWanted(Body):
     """A token to make: never more than its user may do, and of that what role over queue allows."""
 
-    model_config = ConfigDict(extra="forbid")
     user: str = Field("", max_length=256, description="Whose it is; the caller's where empty.")
     role: RoleWord = Field("", description="Empty: all that the user may do.")
     queue: str = Field("", pattern=QUEUE, description="That queue and all below it; empty: all.")
     expires_s: float | None = Field(
         None, gt=0, le=LONGEST_S, examples=[2592000], description="Seconds; null: never."
     )
+
+    @field_validator("user")
+    @classmethod
+    def _is_name(cls, user: str) -> str:
+        if not user.isprintable() or user != user.strip():
+            raise ValueError("a name of printable characters")
+        return user
 
 
 class TokenTold(Told):
@@ -69,7 +77,7 @@ def router(backend: Backend) -> APIRouter:
         access: Access = request.app.state.access
         wanted = _wanted(access, caller, body)
         note_what(request.scope, f"for {wanted.user} role {wanted.role or 'all'} {wanted.queue}")
-        made = await _tokens(access).make(wanted)
+        made = await _tokens(access).make(await _ending_with(_tokens(access), caller, wanted))
         note_what(request.scope, f"token {made.row.id} for {wanted.user}")
         return answer({**_told(made.row), "token": made.secret}, 201)
 
@@ -117,6 +125,17 @@ def _wanted(access: Access, caller: Caller, body: TokenWanted) -> Wanted:
         raise Conflict("user: the daemon's own token is nobody's; say whose the new one is")
     expires_at = None if body.expires_s is None else tokens.now + body.expires_s
     return Wanted(user, body.role, body.queue, caller.name, expires_at)
+
+
+async def _ending_with(tokens: Tokens, caller: Caller, wanted: Wanted) -> Wanted:
+    """The same, for oneself, ending with the token that is shown: one that leaked makes none that lives on."""
+    shown = await tokens.known(caller.credential) if wanted.user == caller.name else None
+    if shown is not None and shown.kind == "session":
+        shown = None if shown.parent is None else await tokens.known(shown.parent)
+    if shown is None:
+        return wanted
+    ends = [each for each in (wanted.expires_at, shown.expires_at) if each is not None]
+    return replace(wanted, parent=shown.id, expires_at=min(ends, default=None))
 
 
 def _told(row: TokenRow) -> dict[str, object]:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from gantree.api import usage_view
 from gantree.api.access import WhoAsks
 from gantree.api.answers import answer, tells
-from gantree.api.backend import Backend
+from gantree.api.backend import Reads
 from gantree.api.models import Told
 from gantree.api.permissions import Need, needs
 
@@ -53,7 +53,7 @@ class UsageTold(BaseModel):
     sum: UsageAmounts
 
 
-def router(backend: Backend) -> APIRouter:
+def router(backend: Reads) -> APIRouter:
     """The route of this module."""
     routes = APIRouter(prefix="/v1", tags=["site"])
 

@@ -14,9 +14,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gantree import __version__
 from gantree.api.access import Caller
-from gantree.api.permissions import permitted
+from gantree.api.permissions import Need, check_need, permitted
 from gantree.api.problems import problem_of
-from gantree.model.errors import BadInput, GantreeError, Unauthenticated
+from gantree.control.leadership import Leader, Leadership
+from gantree.model.errors import BadInput, Forbidden, GantreeError, Unauthenticated
 from gantree.web.pages.assets import asset_path
 from gantree.web.pages.wording import WORDS
 
@@ -25,10 +26,11 @@ CONTENT_POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-a
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A page in the navigation: its path below the base, and its name."""
+    """A page in the navigation: its path below the base, its name, and what it needs."""
 
     path: str
     title: str
+    need: Need = Need.KNOWN
 
 
 NAVIGATION: Final = (
@@ -38,7 +40,7 @@ NAVIGATION: Final = (
     Entry("/gantt", "Gantt"),
     Entry("/queues", "Queues"),
     Entry("/nodes", "Nodes"),
-    Entry("/submit", "Submit"),
+    Entry("/submit", "Submit", Need.SUBMIT),
 )
 
 
@@ -70,8 +72,9 @@ def page_router() -> APIRouter:
 def render(
     request: Request, caller: Caller | None, template: str, status: int = 200, **told: object
 ) -> Response:
-    """A page; told is what its template is given."""
-    base = base_of(request)
+    """A page; told is what its template is given. may_submit and may_operate: as whom, and by a daemon that leads."""
+    base, standby = base_of(request), standby_of(request)
+    leads = standby is None
     html = (
         environment()
         .get_template(template)
@@ -79,7 +82,10 @@ def render(
             told,
             base=base,
             caller=caller,
-            navigation=NAVIGATION,
+            standby=standby,
+            navigation=[entry for entry in NAVIGATION if _may(caller, entry.need)],
+            may_submit=leads and _may(caller, Need.SUBMIT),
+            may_operate=leads and caller is not None and caller.is_operator,
             version=__version__,
             asset=lambda name: base + asset_path(name),
         )
@@ -90,6 +96,34 @@ def render(
 def base_of(request: Request) -> str:
     """The prefix that links need: where `gantree up --root-path` says that the daemon is served, else nothing."""
     return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Standby:
+    """A daemon that does not lead: its name, and who does, as far as it knows."""
+
+    name: str
+    leader: Leader | None
+
+
+def standby_of(request: Request) -> Standby | None:
+    """The daemon that answers, where it only stands by; None where it leads."""
+    leadership: Leadership | None = getattr(request.app.state, "leadership", None)
+    if leadership is None:
+        return None
+    known = leadership.known
+    is_other = known is not None and (known.name, known.url) != (leadership.name, leadership.url)
+    return Standby(leadership.name, known if is_other else None)
+
+
+def _may(caller: Caller | None, need: Need) -> bool:
+    """Whether a page is worth offering to somebody."""
+    try:
+        if caller is not None:
+            check_need(caller, need)
+    except Forbidden:
+        return False
+    return caller is not None
 
 
 def redirect(request: Request, path: str) -> Response:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from gantree.api.access import WhoAsks
-from gantree.api.backend import Backend
+from gantree.api.backend import Reads
 from gantree.api.permissions import Need, needs
 from gantree.control.reading import Reading
 from gantree.web.pages.frame import page_router, render
@@ -63,7 +63,7 @@ class Wanted:
         return urlencode({name: value for name, value in {**own, **other}.items() if value})
 
 
-def router(backend: Backend) -> APIRouter:
+def router(reads: Reads) -> APIRouter:
     """The route of the page."""
     routes = page_router()
 
@@ -79,18 +79,23 @@ def router(backend: Backend) -> APIRouter:
     ) -> Response:
         """The page."""
         wanted = Wanted(by, zoom, at, find.strip(), rows)
-        now = (await backend.ask(lambda controller: controller.reading().at)).now
+        now = await reads.read(moment_asked)
         span = wanted.span(now)
         complete = False
         bars: list[Bar] = []
         while not complete:
-            complete, now, bars = await backend.read(bars_asked, span.since, span.until)
-        places = NOWHERE if by == "job" else await backend.read(places_asked)
+            complete, now, bars = await reads.read(bars_asked, span.since, span.until)
+        places = NOWHERE if by == "job" else await reads.read(places_asked)
         shown = _wanted(list(as_seen(bars, sight_of(caller))), wanted)
         drawn = picture(shown, by, span, now, rows, places, wanted.find.lower())
         return render(request, caller, "gantt.html", **_told(wanted, drawn, span, shown, places))
 
     return routes
+
+
+def moment_asked(reading: Reading) -> float:
+    """Now, in seconds since 1970."""
+    return reading.now
 
 
 def places_asked(reading: Reading) -> Places:
@@ -164,5 +169,5 @@ def bar_words(bar: Bar) -> str:
 
 
 def clock(at: float) -> str:
-    """A moment in the least words that a picture has room for; the browser writes those of the scale in its zone."""
+    """A moment in the least words that a picture has room for; the browser writes them in its zone."""
     return f"{datetime.fromtimestamp(min(at, LATEST), UTC):%d %b %H:%M}"

@@ -22,6 +22,8 @@ STEPS_S = (
     60, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800,
 )  # fmt: skip
 HUES = 7
+MOST_BOXES = 3000
+"""Rows from the one on that would bring more are left out: 20,000 boxes hold up daemon and browser for seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,10 @@ def picture(
     if by != "job":
         order = places.gpus_of_node if by == "node" else places.domain_of_node.values()
         names = [name for name in dict.fromkeys(order) if name in named]
-    rows, y = [], TOP
+    rows, y, boxes = list[Row](), TOP, 0
     for name in names[:most_rows]:
+        if boxes >= MOST_BOXES:
+            break
         row = Row(name, y)
         if by == "node":
             lanes, lane = places.gpus_of_node[name], GPU_LANE
@@ -116,12 +120,14 @@ def picture(
             lane = JOB_LANE if by == "job" else DOMAIN_LANE
             placed, lanes = _packed(named[name])
         row.height = lanes * lane
-        row.boxes = [_box(bar, span, y, lane, first, count) for bar, first, count in placed]
+        row.boxes = [
+            _box(bar, span, y, lane, first, count) for bar, first, count in placed[-MOST_BOXES:]
+        ]
+        boxes += len(row.boxes)
         rows.append(row)
         y += row.height + GAP
     now_x = span.x(now) if span.since <= now <= span.until else None
-    left_out = max(0, len(names) - most_rows)
-    return Picture(WIDTH, y, tuple(rows), left_out, now_x, tuple(_ticks(span)))
+    return Picture(WIDTH, y, tuple(rows), len(names) - len(rows), now_x, tuple(_ticks(span)))
 
 
 def _by_row(bars: Iterable[Bar], by: By, places: Places) -> dict[str, list[Bar]]:

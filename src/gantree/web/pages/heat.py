@@ -4,30 +4,30 @@ import gzip
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from gantree.api.access import WhoAsks
-from gantree.api.backend import Backend
+from gantree.api.backend import Reads
+from gantree.api.lasting import LastingResponse, WhoHolds
 from gantree.api.permissions import Need, needs
 from gantree.model.errors import NotFound
 from gantree.web.pages.frame import page_router, render
-from gantree.web.pages.heat_feed import LEVEL, HeatFeed, map_asked, plain, squeezed
+from gantree.web.pages.heat_feed import EVERY_S, LEVEL, HeatFeed, map_asked, plain, squeezed
 from gantree.web.pages.heat_words import compact
-from gantree.web.pages.sight import sight_of
 
 Accepts = Annotated[str, Header(alias="Accept-Encoding")]
 
 
-def router(backend: Backend) -> APIRouter:
+def router(reads: Reads) -> APIRouter:
     """The routes of the page."""
     routes = page_router()
-    feed = HeatFeed(backend)
+    feed = HeatFeed(reads)
     kept: dict[str, bytes] = {}  # the newest map alone, by its id
 
     @routes.get("/cluster", **needs(Need.KNOWN))
     async def cluster(request: Request, caller: WhoAsks) -> Response:
         """The page."""
-        scene = await feed.scene()
+        scene = await feed.scene(EVERY_S)
         tiers = () if scene is None else tuple(dict.fromkeys(row.tier for row in scene.domains))
         return render(request, caller, "heat.html", scene=scene, tiers=(*tiers, "node"))
 
@@ -35,7 +35,7 @@ def router(backend: Backend) -> APIRouter:
     async def drawn(map_id: str, accepts: Accepts = "") -> Response:
         """Where everything is drawn; the address changes with it, so a browser may keep it."""
         if map_id not in kept:
-            told = await backend.read(map_asked)
+            told = await reads.read(map_asked)
             if told is None or told["map_id"] != map_id:
                 raise NotFound("the cluster is another one by now; load the page again")
             kept.clear()
@@ -43,13 +43,15 @@ def router(backend: Backend) -> APIRouter:
         return _json(kept[map_id], accepts)
 
     @routes.get("/cluster/stream", **needs(Need.KNOWN))
-    async def stream(caller: WhoAsks, accepts: Accepts = "") -> StreamingResponse:
+    async def stream(held_by: WhoHolds, accepts: Accepts = "") -> Response:
         """Who holds what, and what changes of it, for ever."""
-        frames = feed.frames(sight_of(caller))
+        frames = feed.frames(held_by)
         if "gzip" not in accepts:
-            return StreamingResponse(plain(frames), media_type="text/event-stream")
+            return LastingResponse(plain(frames), held_by, media_type="text/event-stream")
         headers = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-        return StreamingResponse(squeezed(frames), 200, headers, "text/event-stream")
+        return LastingResponse(
+            squeezed(frames), held_by, headers=headers, media_type="text/event-stream"
+        )
 
     return routes
 

@@ -9,19 +9,23 @@ import time
 import zlib
 from collections.abc import AsyncIterator
 
-from gantree.api.backend import Backend
+from gantree.api.access import Caller
+from gantree.api.backend import Reads
+from gantree.api.lasting import AGAIN_EVERY_S, Lasting
 from gantree.control.loop import wait_until_set
 from gantree.control.reading import Reading
 from gantree.web.pages.heat_layout import Json, heat_map, heat_map_json
 from gantree.web.pages.heat_scene import HeatScene, heat_scene
 from gantree.web.pages.heat_words import compact, delta_json, whole_json
-from gantree.web.pages.sight import MayRead
+from gantree.web.pages.sight import MayRead, sight_of
 
 EVERY_S = 1.0
-HEARTBEAT_S = 15.0
-HEARTBEAT = ": nothing new\n\n"
+HEARTBEAT_S = AGAIN_EVERY_S
+HEARTBEAT = "event: beat\ndata: \n\n"
 GZIP_BITS = 31
 LEVEL = 5
+LARGE = 50_000
+"""Characters of a frame that is squeezed on a thread of its own."""
 
 
 def scene_asked(reading: Reading, known: int) -> tuple[int, HeatScene | None] | None:
@@ -40,9 +44,14 @@ def map_asked(reading: Reading) -> Json | None:
 class HeatFeed:
     """The newest scene, and who waits for the next."""
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
         self._lock = asyncio.Lock()
+        self._making = asyncio.Lock()
+        self._made: dict[
+            bool, tuple[HeatScene | None, HeatScene, str]
+        ] = {}  # the newest whole and delta
+        self._changed = asyncio.Event()
         self._seq = -1
         self._scene: HeatScene | None = None
         self._looked_at = 0.0
@@ -51,26 +60,40 @@ class HeatFeed:
         """The newest scene, or one that was looked at so many seconds ago at most; None without a cluster."""
         async with self._lock:
             if time.monotonic() - self._looked_at > at_most_s_old or self._seq < 0:
-                found = await self._backend.read(scene_asked, self._seq)
+                self._changed = self._reads.ticket()
+                found = await self._reads.read(scene_asked, self._seq)
                 self._looked_at = time.monotonic()
                 if found is not None:
                     self._seq, self._scene = found
         return self._scene
 
-    async def frames(self, may_read: MayRead) -> AsyncIterator[str]:
+    async def frames(self, held_by: Lasting) -> AsyncIterator[str]:
         """What a browser needs to be shown, for ever."""
-        loop, shown = self._backend.loop, None
-        while not loop.stopping:
-            ticket = loop.changes.ticket()
-            scene = await self.scene(0.0 if shown is None else EVERY_S / 2)
+        shown, caller = None, held_by.caller
+        while not self._reads.stopping:
+            if held_by.caller != caller:  # who may see other jobs now is shown all anew
+                shown, caller = None, held_by.caller
+            scene = await self.scene(EVERY_S if shown is None else EVERY_S / 2)
+            changed = self._changed  # since it was looked at, be it by somebody else
             if scene is not None and scene is not shown:
-                text = _frame(shown, scene, may_read)
+                text = await self._frame(shown, scene, caller)
                 shown = scene
                 if text:
                     yield text
             await asyncio.sleep(EVERY_S)
-            if not await wait_until_set(ticket, HEARTBEAT_S):
+            if not await wait_until_set(changed, HEARTBEAT_S):
                 yield HEARTBEAT
+
+    async def _frame(self, shown: HeatScene | None, scene: HeatScene, caller: Caller) -> str:
+        """A frame; all who see everything get the same one, which is made once."""
+        if not caller.sees_all:
+            return await asyncio.to_thread(_frame, shown, scene, sight_of(caller))
+        async with self._making:
+            made = self._made.get(shown is None)
+            if made is None or made[0] is not shown or made[1] is not scene:
+                text = await asyncio.to_thread(_frame, shown, scene, sight_of(caller))
+                made = self._made[shown is None] = shown, scene, text
+        return made[2]
 
 
 def _frame(shown: HeatScene | None, scene: HeatScene, may_read: MayRead) -> str:
@@ -84,8 +107,15 @@ async def squeezed(frames: AsyncIterator[str]) -> AsyncIterator[bytes]:
     """Frames as one gzip stream, each complete as soon as it is sent."""
     squeeze = zlib.compressobj(LEVEL, wbits=GZIP_BITS)
     async for frame in frames:
-        yield squeeze.compress(frame.encode()) + squeeze.flush(zlib.Z_SYNC_FLUSH)
+        if len(frame) < LARGE:
+            yield _squeezed(squeeze, frame)
+        else:
+            yield await asyncio.to_thread(_squeezed, squeeze, frame)
     yield squeeze.flush()
+
+
+def _squeezed(squeeze: "zlib._Compress", frame: str) -> bytes:
+    return squeeze.compress(frame.encode()) + squeeze.flush(zlib.Z_SYNC_FLUSH)
 
 
 async def plain(frames: AsyncIterator[str]) -> AsyncIterator[bytes]:

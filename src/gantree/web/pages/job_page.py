@@ -3,7 +3,6 @@
 What a button does is the API's own route, sent by the browser; here is only what is shown.
 """
 
-import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -11,44 +10,63 @@ from fastapi.responses import Response
 
 from gantree.api import views
 from gantree.api.access import Caller, WhoAsks
-from gantree.api.backend import Backend
+from gantree.api.backend import Reads
 from gantree.api.permissions import Need, has, job_for, needs, told_to
-from gantree.api.progress_view import add_progress
 from gantree.api.sight import detail_told_to
 from gantree.api.start_view import when_json
 from gantree.control.reading import Reading
+from gantree.control.submissions import submission
 from gantree.core.alternatives import USD_per_hour_of
 from gantree.core.explain import why
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
+from gantree.model.events import JobSubmitted
 from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.text.objections import OBJECTIONS
 from gantree.topology.prices import LIST_PRICES
-from gantree.web.pages.frame import page_router, render
-from gantree.web.pages.latest import Histories
+from gantree.web.pages.frame import page_router, render, standby_of
+from gantree.web.pages.latest import Histories, rows_asked
 from gantree.web.pages.seats import seats_of
 
 Json = dict[str, Any]
 HOUR_S = 3600.0
+BUTTONS = ("cancel", "hold", "release", "suspend", "priority", "scale")
 
 
-def router(backend: Backend) -> APIRouter:
-    """The route of the page."""
+def router(reads: Reads) -> APIRouter:
+    """The route of the page. A daemon that stands by shows no buttons."""
     routes = page_router()
-    histories = Histories()
+    histories = Histories(lambda job, after: reads.find_out(rows_asked, job, after))
 
     @routes.get("/jobs/{word}", **needs(Need.SEE))
     async def job(request: Request, word: str, caller: WhoAsks) -> Response:
         """The page."""
-        told = await backend.read(job_of, word, caller)
-        row = told["row"]
-        controller = backend.controller
-        await asyncio.to_thread(add_progress, [row], controller.cluster, ended=True)
-        rows = await histories.of(controller.journal, row["job"])
-        told["timeline"] = await backend.read(timeline_of, rows, caller)
+        forgotten = await reads.read(forgotten_of, word, caller)
+        told = {} if forgotten else await reads.find_out(job_of, word, caller)
+        rows = await histories.of(word if forgotten else told["row"]["job"])
+        told["timeline"] = await reads.read(timeline_of, rows, caller)
+        if forgotten:
+            return render(request, caller, "history.html", job=word, about=forgotten, **told)
+        await reads.add_progress([told["row"]], ended=True)
+        if standby_of(request) is not None:
+            told["may"] |= dict.fromkeys(BUTTONS, False)
         return render(request, caller, "job.html", objections=OBJECTIONS, **told)
 
     return routes
+
+
+def forgotten_of(reading: Reading, word: str, caller: Caller) -> Json | None:
+    """What was handed in as a job that is history by now; None where the journal or the caller may not tell."""
+    ledger = reading.ledger
+    if not ledger.forgotten or word in ledger.jobs or word in ledger.newest_of_name:
+        return None
+    event = reading.journal.event(submission(word))
+    if not isinstance(event, JobSubmitted) or word in ledger.rejected:
+        return None
+    spec = event.spec
+    if not has(caller, Need.SEE, spec.user, spec.queue):
+        return None
+    return {"queue": spec.queue, "user": spec.user, "gpus": spec.gpus, "at": event.observed_at}
 
 
 def job_of(reading: Reading, word: str, caller: Caller) -> Json:
@@ -61,7 +79,8 @@ def job_of(reading: Reading, word: str, caller: Caller) -> Json:
         "why": told_to(caller, ledger, views.explanation(why(ledger, job, now))),
     }
     if state is None:
-        return {**told, "when": None, "may": {}, "place": None, "use": None, "choices": None}
+        may = dict.fromkeys(("read", *BUTTONS), False)
+        return {**told, "when": None, "may": may, "place": None, "use": None, "choices": None}
     start = when_json(ledger, job, now) if state.phase is Phase.PENDING else None
     return {
         **told,

@@ -1,11 +1,13 @@
 """Facts as rows of a timeline: the latest of the whole site, and those of one job. Plain values; no HTTP here.
 
-What was compacted is not there any more. Those of a job are searched for in the journal; what was found is kept for the
-jobs that were looked at last, so that a page which is looked at again and again reads only what is new.
+What was compacted is not there any more. Those of a job are searched for in the journal, where nobody waits for it;
+what was found is kept for the jobs that were looked at last, so that a page which is looked at again and again reads
+only what is new.
 """
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +15,7 @@ from gantree.api.access import Caller
 from gantree.api.permissions import sees
 from gantree.control.reading import Reading
 from gantree.core.ledger import Ledger
-from gantree.journal.contract import Journal, RecordedFact
+from gantree.journal.contract import RecordedFact
 from gantree.web.pages.fact_words import job_of_fact, words
 
 Json = dict[str, Any]
@@ -60,27 +62,29 @@ class _Read:
 
 
 class Histories:
-    """The facts of jobs, in order. The journal is read on a thread of its own, so that nothing waits for a search."""
+    """The facts of jobs, in order. search finds those of a job after a seq, and says up to which seq it looked."""
 
-    def __init__(self) -> None:
+    def __init__(self, search: Callable[[str, int], Awaitable[tuple[list[Json], int]]]) -> None:
+        self._search = search
         self._of_job: OrderedDict[str, _Read] = OrderedDict()
         self._reading = asyncio.Lock()
 
-    async def of(self, journal: Journal, job: str) -> list[Json]:
+    async def of(self, job: str) -> list[Json]:
         """All facts about a job that are there."""
         async with self._reading:
             read = self._of_job.setdefault(job, _Read())
             self._of_job.move_to_end(job)
             while len(self._of_job) > JOBS_KEPT:
                 self._of_job.popitem(last=False)
-            rows, to = await asyncio.to_thread(_rows, journal, job, read.to)
+            rows, to = await self._search(job, read.to)
             read.rows += rows
             read.to = to
             return list(read.rows)
 
 
-def _rows(journal: Journal, job: str, after: int) -> tuple[list[Json], int]:
-    """The rows after a seq, and the seq up to which was looked."""
+def rows_asked(reading: Reading, job: str, after: int) -> tuple[list[Json], int]:
+    """The rows of a job after a seq, and the seq up to which was looked. The first time it may take long."""
+    journal = reading.journal
     last, first = journal.last_fact(), max(after, journal.compacted_to())
     if last <= first:
         return [], after

@@ -5,11 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from gantree.api.backend import Backend
+from gantree.api.backend import Reads
 from gantree.web.pages.frame import PageRoute, local_path, render
 
 
-def router(backend: Backend) -> APIRouter:
+def router(reads: Reads) -> APIRouter:
     """The route of the page."""
     routes = APIRouter(route_class=PageRoute)
 

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from gantree.api import questions
 from gantree.api.access import WhoAsks
-from gantree.api.backend import Backend
+from gantree.api.backend import Reads
 from gantree.api.permissions import Need, needs
 from gantree.web.pages.frame import page_router, render
 
@@ -19,7 +19,7 @@ PER_PAGE: Final = 100
 Which = Literal["all", "ready", "cordoned", "draining", "drained", "lost", "broken", "free"]
 
 
-def router(backend: Backend) -> APIRouter:
+def router(reads: Reads) -> APIRouter:
     """The routes of the pages."""
     routes = page_router()
 
@@ -32,7 +32,7 @@ def router(backend: Backend) -> APIRouter:
         page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     ) -> Response:
         """The list, a page at a time."""
-        rows = await backend.read(questions.nodes, caller)
+        rows = await reads.read(questions.nodes, caller)
         found = found_nodes(rows, which, find.strip())
         told: Json = {
             "rows": found[(page - 1) * PER_PAGE : page * PER_PAGE],
@@ -48,7 +48,7 @@ def router(backend: Backend) -> APIRouter:
     @routes.get("/nodes/{name}", **needs(Need.KNOWN))
     async def node(request: Request, caller: WhoAsks, name: str) -> Response:
         """One node."""
-        row = await backend.read(questions.node, caller, name)
+        row = await reads.read(questions.node, caller, name)
         return render(request, caller, "node.html", row=row)
 
     return routes

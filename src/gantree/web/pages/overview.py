@@ -8,7 +8,8 @@ from fastapi.responses import Response
 from gantree.api.access import Caller, WhoAsks
 from gantree.api.backend import Backend
 from gantree.api.permissions import Need, needs, sees_queue, told_to
-from gantree.control.metrics import Seen
+from gantree.api.standing_reads import Standing
+from gantree.control.figures import Figures, figures_of
 from gantree.control.reading import Reading
 from gantree.web.pages.frame import page_router, render
 from gantree.web.pages.latest import latest
@@ -28,19 +29,39 @@ GATE_WORDS = {
 }
 
 
-def router(backend: Backend) -> APIRouter:
-    """The route of the page."""
+def router(source: Backend | Standing) -> APIRouter:
+    """The route of the page. Only who leads knows at which gates jobs are refused."""
     routes = page_router()
 
     @routes.get("/", **needs(Need.KNOWN))
     async def overview(request: Request, caller: WhoAsks) -> Response:
         """The page."""
-        await backend.ask(lambda controller: controller.look())
-        told = await backend.read(overview_of, caller)
-        seen = _figures(backend.controller.metrics.seen, caller)
+        told = await source.read(overview_of, caller)
+        seen = await _seen(source, caller)
         return render(request, caller, "overview.html", **told, **seen)
 
     return routes
+
+
+async def _seen(source: Backend | Standing, caller: Caller) -> Json:
+    """GPUs by use, queues, and refusals by gate, as they were when they were looked at last."""
+    if isinstance(source, Standing):
+        return _figures(await source.read(figures_asked), caller, [])
+    await source.ask(lambda controller: controller.look())
+    seen = source.controller.metrics.seen
+    if seen is None:
+        return _figures(None, caller, [])
+    gates = [
+        {"gate": gate, "words": GATE_WORDS.get(gate, gate), "now": now, "ever": seen.refusals.get(gate, 0)}
+        for gate, now in seen.waits.items()
+        if now or seen.refusals.get(gate)
+    ]  # fmt: skip
+    return _figures(seen.figures, caller, gates)
+
+
+def figures_asked(reading: Reading) -> Figures:
+    """The figures of now."""
+    return figures_of(reading.ledger, reading.now)
 
 
 def overview_of(reading: Reading, caller: Caller) -> Json:
@@ -60,20 +81,13 @@ def overview_of(reading: Reading, caller: Caller) -> Json:
     }
 
 
-def _figures(seen: Seen | None, caller: Caller) -> Json:
-    """GPUs by use, queues, and refusals by gate, as they were when they were looked at last."""
-    if seen is None:
-        return {"gpus": {}, "utilisation": None, "queues": [], "gates": []}
-    figures = seen.figures
+def _figures(figures: Figures | None, caller: Caller, gates: list[Json]) -> Json:
+    if figures is None:
+        return {"gpus": {}, "utilisation": None, "queues": [], "gates": gates}
     queues = [
         {"name": name, "waiting": each.waiting, "running": each.running, "gpus": each.gpus, "oldest_s": each.oldest_s}
         for name, each in figures.queues.items()
         if (each.waiting or each.running) and sees_queue(caller, name)
-    ]  # fmt: skip
-    gates = [
-        {"gate": gate, "words": GATE_WORDS.get(gate, gate), "now": now, "ever": seen.refusals.get(gate, 0)}
-        for gate, now in seen.waits.items()
-        if now or seen.refusals.get(gate)
     ]  # fmt: skip
     return {
         "gpus": figures.gpus,

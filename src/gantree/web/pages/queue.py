@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from gantree.api.access import WhoAsks
-from gantree.api.backend import Backend
+from gantree.api.backend import Reads
 from gantree.api.permissions import Need, needs
 from gantree.web.pages.frame import page_router, redirect, render
 from gantree.web.pages.job_rows import Wanted, Which, job_rows
@@ -15,7 +15,7 @@ from gantree.web.pages.job_rows import Wanted, Which, job_rows
 WORD = Query(max_length=256)
 
 
-def router(backend: Backend) -> APIRouter:
+def router(reads: Reads) -> APIRouter:
     """The route of the page."""
     routes = page_router()
 
@@ -31,7 +31,7 @@ def router(backend: Backend) -> APIRouter:
     ) -> Response:
         """One page of one of the lists. A search of all jobs that names one goes there."""
         wanted = Wanted(which, queue or None, user or None, find.strip(), page)
-        told = await backend.read(job_rows, wanted, caller)
+        told = await reads.read(job_rows, wanted, caller)
         if which == "all" and told["named"] is not None:
             return redirect(request, f"/jobs/{quote(told['named'], safe='')}")
         return render(request, caller, "queue.html", wanted=wanted, **told)

@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from gantree.api import questions
 from gantree.api.access import Caller, WhoAsks
-from gantree.api.backend import Backend
+from gantree.api.backend import Reads
 from gantree.api.permissions import Need, needs
 from gantree.control.reading import Reading
 from gantree.web.pages.frame import page_router, render
@@ -18,14 +18,14 @@ DEEPEST: Final = 5
 """Rows of deeper queues are set in no further."""
 
 
-def router(backend: Backend) -> APIRouter:
+def router(reads: Reads) -> APIRouter:
     """The route of the page."""
     routes = page_router()
 
     @routes.get("/queues", **needs(Need.KNOWN))
     async def queues(request: Request, caller: WhoAsks) -> Response:
         """The page."""
-        half_life_s, found = await backend.read(shares_asked, caller)
+        half_life_s, found = await reads.read(shares_asked, caller)
         rows = [_row(row, bar, found[0]) for row, bar in zip(found, share_bars(found), strict=True)]
         return render(request, caller, "shares.html", rows=rows, half_life_s=half_life_s)
 

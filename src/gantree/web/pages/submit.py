@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from gantree.api.access import WhoAsks
-from gantree.api.backend import Backend
+from gantree.api.backend import Reads
 from gantree.api.permissions import Need, needs
 from gantree.web.pages.frame import page_router, render
 
@@ -21,7 +21,7 @@ time_limit: 8h
 """
 
 
-def router(backend: Backend) -> APIRouter:
+def router(reads: Reads) -> APIRouter:
     """The route of the page."""
     routes = page_router()
 

@@ -1,6 +1,6 @@
 // The heat map of the cluster on a canvas: what heat_layout and heat_words tell, drawn, searched, walked with keys.
 
-import { base, say } from "./page.js";
+import { SILENT_MS, base, lookWhoLeads, say } from "./page.js";
 import { HUES, colours, pattern, useSteps } from "./heat_look.js";
 
 const LEAST_CELL_PX = 2.2, LEAST_TEXT_PX = 8, LEAST_CODE_PX = 15, TEXTURED_PX = 5, LOOKS = HUES.length * 4;
@@ -74,17 +74,26 @@ function seen() {
   draw();
 }
 
-let stream = null;
+let stream = null, alarm = null;
+function heard() {
+  clearTimeout(alarm);
+  alarm = setTimeout(follow, SILENT_MS);
+}
+
 function follow() {
   stream?.close();
+  clearTimeout(alarm);
   if (document.hidden) return;
   stream = new EventSource(`${base}/cluster/stream`);
+  heard();
+  for (const each of ["whole", "delta", "beat"]) stream.addEventListener(each, heard);
   stream.addEventListener("whole", async (event) => {
     const whole = JSON.parse(event.data);
     await load(whole.map_id);
     begin(whole);
   });
   stream.addEventListener("delta", (event) => change(JSON.parse(event.data)));
+  stream.addEventListener("error", lookWhoLeads);
   stream.onerror = () => { if (stream.readyState === 2) setTimeout(follow, PAUSE_MS); };
 }
 
@@ -535,7 +544,7 @@ const repaint = () => { ink = colours(useSteps); if (scene) { writeLegend(); dra
 new MutationObserver(repaint).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 document.addEventListener("visibilitychange", follow);
-addEventListener("pagehide", () => stream?.close());
+addEventListener("pagehide", () => { stream?.close(); clearTimeout(alarm); });
 ink = colours(useSteps);
 const find = new URLSearchParams(location.search).get("find");
 if (find) seek.value = find;

@@ -144,32 +144,43 @@ byId("what-if")?.addEventListener("submit", async (event) => {
   }
 });
 
-// Output: as it comes, the last of it where there is much.
-const MOST_CHARACTERS = 400_000;
+// Output: as it comes, the last of it where there is much; from its beginning again where the daemon was away.
+const MOST_CHARACTERS = 400_000, AGAIN_MS = 2000;
+const HAVE_ENDED = ["succeeded", "failed", "cancelled", "timed-out"];
 let reading = null;
 
 async function showOutput(form) {
   reading?.abort();
-  reading = new AbortController();
-  const output = byId("output"), mine = reading;
-  output.textContent = "";
-  const query = new URLSearchParams({ follow: form.elements.follow.checked ? "1" : "0" });
+  const mine = reading = new AbortController(), follows = form.elements.follow.checked;
+  const query = new URLSearchParams({ follow: follows ? "1" : "0" });
   if (form.elements.rank.value !== "") query.set("rank", form.elements.rank.value);
-  try {
-    const stream = await fetch(`${base}${path}/logs?${query}`, { signal: mine.signal });
-    if (!stream.ok) throw new Error((await stream.json()).detail);
-    const decoder = new TextDecoder();
-    const reader = stream.body.getReader();
-    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) append(output, decoder.decode(piece.value, { stream: true }));
-  } catch (error) {
-    if (!mine.signal.aborted) append(output, `\n${error.message}\n`);
+  let goesOn = true;
+  while (goesOn && !mine.signal.aborted) {
+    try {
+      await readOutput(`${base}${path}/logs?${query}`, mine.signal);
+      goesOn = follows && !HAVE_ENDED.includes(byId("head").dataset.phase);
+    } catch (error) {
+      if (mine.signal.aborted) return;
+      goesOn = follows && !(error.status < 500);
+      append(byId("output"), `\n${goesOn ? "The daemon is away; waiting for it." : error.message}\n`);
+    }
+    if (goesOn) await new Promise((done) => setTimeout(done, AGAIN_MS));
   }
+}
+
+async function readOutput(address, signal) {
+  const stream = await fetch(address, { signal });
+  if (!stream.ok) throw Object.assign(new Error((await stream.json()).detail), { status: stream.status });
+  const output = byId("output"), decoder = new TextDecoder(), reader = stream.body.getReader();
+  output.textContent = "";
+  for (let piece = await reader.read(); !piece.done; piece = await reader.read()) append(output, decoder.decode(piece.value, { stream: true }));
 }
 
 function append(output, text) {
   const atEnd = output.scrollTop + output.clientHeight >= output.scrollHeight - 8;
   output.append(text);
-  while (output.textContent.length > MOST_CHARACTERS && output.childNodes.length > 1) output.firstChild.remove();
+  let length = [...output.childNodes].reduce((sum, each) => sum + each.length, 0);
+  while (length > MOST_CHARACTERS && output.childNodes.length > 1) { length -= output.firstChild.length; output.firstChild.remove(); }
   if (atEnd) output.scrollTop = output.scrollHeight;
 }
 

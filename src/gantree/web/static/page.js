@@ -1,8 +1,14 @@
 // What every page does: live parts, colour scheme, shortcuts, times in the browser's zone, log-out. Pages import from here.
 
 export const base = document.body.dataset.base;
+const standsBy = document.body.dataset.standby !== undefined;
 const EVERY_MS = 1000;
+/** What took long is not asked for so often: a page keeps the daemon busy for about a twenty-fifth of the time. */
+const PAUSE_OF_TOOK = 25;
 const LONGEST_PAUSE_MS = 15000;
+const STANDBY_EVERY_MS = 5000;
+/** A daemon that says nothing for so long is not there: it would have said that there is nothing new. */
+export const SILENT_MS = 45000;
 
 /** Say something to a screen reader, once. */
 export function say(text) {
@@ -49,16 +55,17 @@ export function writeTimes(root = document) {
 const liveParts = () => [...document.querySelectorAll("[data-live]")];
 let leaving = false, due = 0, waiting = null, running = false, following = null;
 
-/** Fetch the live parts anew, soon: at most once a second, and not while the page is hidden. */
+/** Fetch the live parts anew, soon: at most once a second, less often where it takes long, and not while the page is hidden. */
 export function refreshSoon() {
   if (waiting !== null || leaving || document.hidden || !liveParts().length) return;
   waiting = setTimeout(async () => {
     waiting = null;
     if (running) return refreshSoon();
     running = true;
+    const began = Date.now();
     try { await refresh(); } catch { showState("waiting for the daemon"); }
     running = false;
-    due = Date.now() + EVERY_MS;
+    due = Date.now() + Math.max(EVERY_MS, Math.min(LONGEST_PAUSE_MS, PAUSE_OF_TOOK * (Date.now() - began)));
   }, Math.max(0, due - Date.now()));
 }
 
@@ -66,7 +73,7 @@ async function refresh() {
   const own = location.pathname.slice(base.length) + location.search;
   const addresses = new Set(liveParts().map((part) => part.dataset.live || own));
   for (const address of addresses) {
-    const answer = await fetch(base + address, { headers: { Accept: "text/html" } });
+    const answer = await fetch(base + address, { headers: { Accept: "text/html" }, signal: AbortSignal.timeout(SILENT_MS) });
     if (leaving) return;
     if (answer.redirected && new URL(answer.url).pathname === `${base}/login`) {
       location.assign(`${base}/login?next=${encodeURIComponent(own)}`);
@@ -74,6 +81,7 @@ async function refresh() {
     }
     if (!answer.ok) continue;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if ((fresh.body.dataset.standby !== undefined) !== standsBy) { location.reload(); return; }
     for (const part of liveParts()) {
       if ((part.dataset.live || own) === address) replace(part, fresh.getElementById(part.id));
     }
@@ -106,13 +114,16 @@ function showState(text) {
 
 // Only that something came matters here; what it was is asked of the page.
 async function follow() {
+  following?.abort();
+  const mine = following = new AbortController();
   let pause = 500;
   const job = document.body.dataset.job;
   const address = `${base}/v1/events${job ? `?job=${encodeURIComponent(job)}` : ""}`;
-  while (!document.hidden && !leaving) {
-    following = new AbortController();
+  while (!mine.signal.aborted) {
+    const silent = new AbortController();
+    let alarm = setTimeout(() => silent.abort(), SILENT_MS);
     try {
-      const stream = await fetch(address, { signal: following.signal });
+      const stream = await fetch(address, { signal: AbortSignal.any([mine.signal, silent.signal]) });
       if (!stream.ok) throw new Error(String(stream.status));
       showState("live");
       refreshSoon();
@@ -120,16 +131,28 @@ async function follow() {
       const decoder = new TextDecoder();
       for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
         pause = 500;
+        clearTimeout(alarm);
+        alarm = setTimeout(() => silent.abort(), SILENT_MS);
         if (/^(id|event|data):/m.test(decoder.decode(piece.value, { stream: true }))) refreshSoon();
       }
     } catch {
-      if (document.hidden || leaving) return;
+      if (mine.signal.aborted) return;
+    } finally {
+      clearTimeout(alarm);
     }
     showState("waiting for the daemon");
     await new Promise((done) => setTimeout(done, pause));
+    if (mine.signal.aborted) return;
     pause = Math.min(2 * pause, LONGEST_PAUSE_MS);
     refreshSoon();
   }
+}
+
+/** Whether the daemon leads is another page: load it where that has changed. */
+export async function lookWhoLeads() {
+  if (document.hidden || leaving) return;
+  const leads = await fetch(`${base}/readyz`).then((answer) => answer.ok, () => !standsBy);
+  if (leads === standsBy) location.reload();
 }
 
 function followWhileSeen() {
@@ -192,3 +215,4 @@ addEventListener("pagehide", () => following?.abort());
 writeTimes();
 setInterval(() => { if (!document.hidden) writeTimes(); }, 1000);
 followWhileSeen();
+if (standsBy) setInterval(lookWhoLeads, STANDBY_EVERY_MS);

@@ -1,0 +1,39 @@
+"""What every body of a request is held to, before its fields are looked at one by one.
+
+Pydantic tells each error of a body, and an error takes far more room and time than the few characters that it is about:
+a body of 4 MiB could keep the daemon busy for seconds, before anybody knows who asks. So its fields are counted first.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+MOST_FIELDS = 1000
+"""In all mappings of a body together; those of job objects count on their own, where they are read."""
+OF_JOBS = "jobs"
+
+
+class Body(BaseModel):
+    """A body. Unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_fields(cls, body: Any) -> Any:
+        if fields_in(body) > MOST_FIELDS:
+            raise ValueError(f"at most {MOST_FIELDS} fields")
+        return body
+
+
+def fields_in(body: object) -> int:
+    """How many fields a body has, and the mappings in it; more than MOST_FIELDS are not all counted."""
+    count, left = 0, [body]
+    while left and count <= MOST_FIELDS:
+        value = left.pop()
+        if isinstance(value, dict):
+            count += len(value)
+            left += [each for name, each in value.items() if name != OF_JOBS]
+        elif isinstance(value, list):
+            left += value[: MOST_FIELDS + 1]
+    return count

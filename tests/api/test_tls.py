@@ -1,0 +1,200 @@
+"""A daemon over TLS, behind the prefix of a proxy: whom it is trusted by, versions, cookies, headers, attaching."""
+
+import datetime
+import http.client
+import ipaddress
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from gantree.api.attaching import attach
+from gantree.api.client import Client
+from gantree.api.listening import listen_of
+from gantree.model.errors import BadInput, Unauthenticated, Unreachable
+from gantree.testing.daemon import Daemon
+
+CLUSTER = """
+name: one
+tiers: [node]
+machines: {m1: {gpus: 1, gpu: H100-80GB}}
+nodes: [{names: n0, machine: m1}]
+"""
+JOB = "name: notebook\ngang: [{role: w, members: 1, run: [sleep, '600']}]\n"
+PREFIX = "/gantree"
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "strict-transport-security": "max-age=31536000",
+}
+
+
+def certificate(home: Path) -> tuple[Path, Path]:
+    """A self-signed certificate for 127.0.0.1, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (home / "cert.pem").write_bytes(made.public_bytes(pem))
+    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (home / "key.pem").write_bytes(key.private_bytes(pem, *plain))
+    ssl.create_default_context(cafile=str(home / "cert.pem"))
+    return home / "cert.pem", home / "key.pem"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the certificate is."""
+    return tmp_path_factory.mktemp("tls")
+
+
+@pytest.fixture(scope="module")
+def daemon(home: Path) -> Iterator[Daemon]:
+    tls = certificate(home)
+    with Daemon(home / "state", CLUSTER, listen="127.0.0.1:0", tls=tls, root_path=PREFIX) as daemon:
+        daemon.client.submit(JOB)
+        daemon.wait("notebook", until="running")
+        yield daemon
+
+
+@pytest.fixture
+def client(daemon: Daemon, home: Path, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """Somebody who trusts the certificate, and comes by the prefix."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(home / "cert.pem"))
+    return Client(f"https://{address(daemon)}{PREFIX}", token(daemon))
+
+
+def address(daemon: Daemon) -> str:
+    """Host and port."""
+    return daemon.url.split("/")[2]
+
+
+def token(daemon: Daemon) -> str:
+    return (daemon.state_dir / "token").read_text().strip()
+
+
+def asked(
+    daemon: Daemon, home: Path, method: str, path: str, body: object = None, **headers: str
+) -> http.client.HTTPResponse:
+    host, _, port = address(daemon).partition(":")
+    context = ssl.create_default_context(cafile=str(home / "cert.pem"))
+    connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=20)
+    more = {} if body is None else {"Content-Type": "application/json"}
+    connection.request(
+        method, path, None if body is None else json.dumps(body), {**headers, **more}
+    )
+    return connection.getresponse()
+
+
+def test_a_certificate_that_is_none_is_refused_at_the_start(home: Path, daemon: Daemon) -> None:
+    with pytest.raises(BadInput, match="--tls-cert"):
+        listen_of("127.0.0.1:0", home / "token", home / "cert.pem", home / "nothing")
+
+
+def test_whoever_does_not_trust_the_certificate_sends_no_token(daemon: Daemon) -> None:
+    elsewhere = Client(daemon.url, token(daemon))
+    with pytest.raises(Unreachable, match="SSL_CERT_FILE"):
+        elsewhere.health()
+    with pytest.raises(Unreachable, match="SSL_CERT_FILE"):
+        attach(elsewhere.target, "notebook", {"command": ["true"]})
+
+
+def test_whoever_trusts_it_is_answered_with_the_prefix_and_without(
+    daemon: Daemon, client: Client
+) -> None:
+    assert client.health()["pid"] == daemon.process.pid
+    assert Client(f"https://{address(daemon)}", token(daemon)).health()["pid"] == daemon.process.pid
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1_2])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tls_is_spoken_from_1_2_on(daemon: Daemon, version: ssl.TLSVersion) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, version
+    host, _, port = address(daemon).partition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as plain:
+        if version is ssl.TLSVersion.TLSv1_1:
+            with pytest.raises(ssl.SSLError):
+                context.wrap_socket(plain)
+        else:
+            with context.wrap_socket(plain) as spoken:
+                assert spoken.version() == "TLSv1.2"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/healthz", 200), ("GET", "/v1/jobs", 401), ("GET", "/nothing", 404), ("PUT", "/v1/jobs", 405)],
+)  # fmt: skip
+def test_every_answer_keeps_browsers_from_guessing(
+    daemon: Daemon, home: Path, method: str, path: str, status: int
+) -> None:
+    told = asked(daemon, home, method, path)
+    assert told.status == status
+    assert {name: told.headers[name] for name in HEADERS} == HEADERS
+    assert told.headers["x-request-id"] and told.headers["server"] is None
+
+
+def test_so_does_the_refusal_of_a_websocket(daemon: Daemon, home: Path) -> None:
+    key = {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
+    told = asked(
+        daemon, home, "GET", "/v1/jobs/notebook/attach", Upgrade="websocket", Connection="Upgrade", **key
+    )  # fmt: skip
+    assert told.status == 401
+    assert {name: told.headers[name] for name in HEADERS} == HEADERS
+
+
+def test_a_cookie_is_for_tls_and_for_the_prefix_alone(daemon: Daemon, home: Path) -> None:
+    origin = f"https://{address(daemon)}"
+    entered = asked(
+        daemon, home, "POST", f"{PREFIX}/v1/session", {"token": token(daemon)}, Origin=origin
+    )
+    name, _, flags = entered.headers["set-cookie"].partition("=")
+    assert (entered.status, name) == (201, "__Secure-gantree_session")
+    assert {"Secure", "HttpOnly", f"Path={PREFIX}", "SameSite=strict"} <= {*flags.split("; ")}
+    cookie = {"Cookie": f"{name}={flags.partition(';')[0]}"}
+    assert asked(daemon, home, "GET", f"{PREFIX}/v1/session", **cookie).status == 200
+    for planted in ("gantree_session", "__Host-gantree_session"):
+        other = {"Cookie": f"{planted}={flags.partition(';')[0]}"}
+        assert asked(daemon, home, "GET", f"{PREFIX}/v1/session", **other).status == 401
+    left = asked(daemon, home, "DELETE", f"{PREFIX}/v1/session", Origin=origin, **cookie)
+    assert (
+        f"{name}=" in left.headers["set-cookie"] and f"Path={PREFIX}" in left.headers["set-cookie"]
+    )
+    assert asked(daemon, home, "GET", f"{PREFIX}/v1/session", **cookie).status == 401
+
+
+def test_a_command_and_its_input_go_over_tls(daemon: Daemon, home: Path, client: Client) -> None:
+    known = {**os.environ, "GANTREE_SERVER": client.target.url, "GANTREE_TOKEN": token(daemon)}
+    done = subprocess.run(
+        [sys.executable, "-m", "gantree.cli", "attach", "notebook", "--", "sh", "-c", "cat; exit 7"],
+        env=known, input=b"typed\n" * 50_000, capture_output=True, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr, done.returncode) == (b"typed\n" * 50_000, b"", 7)
+    with pytest.raises(Unauthenticated):
+        attach(Client(client.target.url, "nonsense").target, "notebook", {"command": ["true"]})

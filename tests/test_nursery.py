@@ -1,0 +1,63 @@
+"""Tests' daemons are forked from a process that has imported them: what a fork must have of who asked, and tell it."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gantree.testing.nursery import Born, Nursery
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    """Whoever it bears runs one command."""
+    yield Nursery("subprocess:check_call")
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "output"
+
+
+def born(nursery: Nursery, output: Path, script: str, **environment: str) -> Born:
+    with output.open("ab") as file:
+        return nursery.bear(["sh", "-c", script], file.fileno(), environment)
+
+
+def test_it_has_the_environment_directory_and_umask_of_who_asked_and_prints_where_it_should(
+    nursery: Nursery, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OURS", "ours")
+    before = os.umask(0o027)
+    try:
+        child = born(nursery, output, "echo $OURS $MORE; pwd; umask", MORE="more")
+    finally:
+        os.umask(before)
+    assert child.wait(timeout=30.0) == 0
+    assert output.read_text().split("\n") == ["ours more", str(tmp_path), "0027", ""]
+
+
+def test_it_holds_no_file_but_its_output(nursery: Nursery, output: Path) -> None:
+    sibling = born(nursery, output, "sleep 1")
+    child = born(nursery, output, "ls /proc/$PPID/fd | wc -l")
+    assert child.wait(timeout=30.0) == 0
+    assert output.read_text().split() == ["3"]
+    assert sibling.poll() is None
+    assert sibling.wait(timeout=30.0) == 0
+
+
+def test_its_end_is_told_as_that_of_any_process(nursery: Nursery, output: Path) -> None:
+    failing = born(nursery, output, "exit 3")
+    assert failing.wait(timeout=30.0) == failing.poll() == 1
+    assert b"returned non-zero exit status 3" in output.read_bytes()
+    killed = born(nursery, output, "sleep 1")
+    assert killed.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        killed.wait(timeout=0.01)
+    killed.send_signal(signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    killed.send_signal(signal.SIGKILL)
