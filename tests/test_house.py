@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from packaging.requirements import Requirement
@@ -42,12 +43,33 @@ WORDS = """
 PAIRS = ("borrow / reclaim", "reserve / backfill", "health / load", "required / preferred")
 
 
+class _Source(NamedTuple):
+    """What the rules ask of a file; the trees themselves, kept, would be 150 MB for the garbage collector to walk."""
+
+    name: str
+    is_described: bool
+    functions: tuple[tuple[int, str, int], ...]  # line, name, lines
+    classes: tuple[str, ...]
+    impure_uses: tuple[tuple[int, str], ...]
+
+
 @cache
-def _trees() -> tuple[tuple[str, ast.Module], ...]:
-    return tuple(
-        (str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8")))
-        for path in SOURCES
-    )
+def _sources() -> tuple[_Source, ...]:
+    return tuple(map(_read, SOURCES))
+
+
+def _read(path: Path) -> _Source:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions, classes = [], []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            classes.append(node.name)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            functions.append((node.lineno, node.name, (node.end_lineno or 0) - node.lineno + 1))
+    return _Source(
+        str(path.relative_to(ROOT)), bool(ast.get_docstring(tree)), tuple(functions), tuple(classes),
+        tuple(_impure_uses(tree)),
+    )  # fmt: skip
 
 
 def _glossary() -> str:
@@ -72,12 +94,10 @@ def _pins(lock: str) -> dict[str, list[str]]:
 
 def test_no_function_is_longer_than_70_lines() -> None:
     too_long = [
-        f"{name}:{node.lineno} {node.name}: {node.end_lineno - node.lineno + 1} lines"
-        for name, tree in _trees()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.end_lineno is not None
-        and node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES
+        f"{source.name}:{line} {name}: {lines} lines"
+        for source in _sources()
+        for line, name, lines in source.functions
+        if lines > MAX_FUNCTION_LINES
     ]
     assert too_long == []
 
@@ -90,7 +110,7 @@ def test_no_file_is_longer_than_500_lines() -> None:
 
 
 def test_every_module_says_what_belongs_in_it() -> None:
-    assert [name for name, tree in _trees() if not ast.get_docstring(tree)] == []
+    assert [source.name for source in _sources() if not source.is_described] == []
 
 
 def test_no_package_or_module_is_a_drawer_for_odds_and_ends() -> None:
@@ -131,10 +151,10 @@ def _impure_uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def test_below_the_waterline_nothing_opens_prints_asks_or_draws_lots() -> None:
     wet = [
-        f"{name}:{line}: {use}"
-        for name, tree in _trees()
-        if name.removeprefix("src/gantree/").split("/")[0] in BELOW_WATERLINE
-        for line, use in _impure_uses(tree)
+        f"{source.name}:{line}: {use}"
+        for source in _sources()
+        if source.name.removeprefix("src/gantree/").split("/")[0] in BELOW_WATERLINE
+        for line, use in source.impure_uses
     ]
     assert wet == []
 
@@ -170,12 +190,7 @@ def test_the_glossary_lists_every_phase_cause_and_gate(words: type[StrEnum]) -> 
 
 def test_every_type_that_the_glossary_names_exists() -> None:
     named = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)*)`", _glossary()))
-    classes = {
-        node.name
-        for _, tree in _trees()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-    }
+    classes = {name for source in _sources() for name in source.classes}
     assert len(named) > len(EVENTS) + len(FACTS)
     assert sorted(named - classes - set(vars(builtins))) == []
 

@@ -1,5 +1,7 @@
 """Jobs that have ended leave the ledger: which of them, and what stays."""
 
+from dataclasses import replace
+
 from gantree.model.events import EndedJobsDue, JobSubmitted
 from gantree.model.facts import JobRejected
 from gantree.model.phases import Phase
@@ -69,3 +71,17 @@ def test_a_name_means_the_newest_job_of_it_that_is_known() -> None:
     stage.ended("a")
     forget(stage, keep=0)
     assert ledger.newest_of_name == {}
+
+
+def test_a_job_that_is_forgotten_before_its_time_limit_has_come_is_not_looked_for_then() -> None:
+    stage = Stage(cluster())
+    for name, limit_s in (("first", 60.0), ("long", 600.0)):
+        stage.submit(replace(job(name, gpus=8), time_limit_s=limit_s))
+        stage.started(name)
+    stage.ended("long")
+    stage.now += 10.0
+    forget(stage, keep=0)
+    assert stage.scheduler.wake_at() == 60.0
+    stage.ended("first")
+    stage.wait(1_000.0)
+    assert list(stage.phases()) == ["first"]

@@ -46,17 +46,21 @@ class Timers:
         due: dict[str, JobState] = {}
         while self._heap and self._heap[0][0] <= now:
             _, job = heappop(self._heap)
-            state = self._ledger.jobs[job]
-            moment = due_moment(state)
+            moment = self._moment_of(job)
             if moment is not None and moment <= now:
-                due[job] = state
+                due[job] = self._ledger.jobs[job]
         return list(due.values())
 
     def next_moment(self) -> float | None:
         """The earliest moment that is still true, in seconds; None if there is none."""
         while self._heap:
             moment, job = self._heap[0]
-            if due_moment(self._ledger.jobs[job]) == moment:
+            if self._moment_of(job) == moment:
                 return moment
             heappop(self._heap)
         return None
+
+    def _moment_of(self, job: str) -> float | None:
+        """What it waits for; None for a job that was forgotten meanwhile, too."""
+        state = self._ledger.jobs.get(job)
+        return None if state is None else due_moment(state)

@@ -5,25 +5,26 @@
         fleet.kill(fleet.leader())
         fleet.client.jobs()                     # of the one that took over
 
-Each lives by the command line (`gantree up`). Between a daemon and the database there may be a `Cable`, which a
+Each is started by the command line (`gantree up`). Between a daemon and the database there may be a `Cable`, which a
 test cuts. At the end of the block every job is cancelled and waited for.
 """
 
+import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from gantree.api.client import Client
 from gantree.model.errors import GantreeError
-from gantree.testing.nursery import Born, Nursery
 
 READY_WITHIN_S = 180.0
 """Of a process that shares its machine with many."""
@@ -88,12 +89,6 @@ class Cable:
                 end.shutdown(socket.SHUT_RDWR)
 
 
-@cache
-def _nursery() -> Nursery:
-    """The one that the daemons of this process come from."""
-    return Nursery("gantree.cli.main:main", "gantree.cli.up")
-
-
 class Fleet:
     """The daemons by name. client tries all of them, url_of is where one answers over TCP."""
 
@@ -111,7 +106,7 @@ class Fleet:
             file.write_text(cluster_text)
             self._named = ["--cluster", str(file)]
         self._database_of = dict.fromkeys(names, database_url)
-        self._process_of: dict[str, Born] = {}
+        self._process_of: dict[str, subprocess.Popen[bytes]] = {}
         self._printed_before = dict.fromkeys(names, 0)
 
     def connect(self, name: str, database_url: str) -> None:
@@ -152,10 +147,14 @@ class Fleet:
         address = self.url_of.get(name, "http://127.0.0.1:0").partition("://")[2]
         with (self.state_dir / f"{name}.out").open("ab") as output:
             self._printed_before[name] = output.tell()
-            words = ["up", "--name", name, "--listen", address, "--state", str(self.state_dir)]
-            database = {"GANTREE_DATABASE": self._database_of[name]}
-            born = _nursery().bear([*words, *self._named], output.fileno(), database)
-            self._process_of[name] = born
+            self._process_of[name] = subprocess.Popen(
+                [
+                    sys.executable, "-m", "gantree.cli", "up", "--name", name, "--listen", address,
+                    "--state", str(self.state_dir), *self._named,
+                ],
+                env={**os.environ, "GANTREE_DATABASE": self._database_of[name]},
+                stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
 
     def until_said(self, name: str, pattern: str) -> None:
         """Wait until its last process has printed this. RuntimeError, with what it printed, if it ends instead."""
@@ -226,7 +225,7 @@ class Fleet:
 
     def _kill_all(self) -> None:
         for process in self._process_of.values():
-            process.send_signal(signal.SIGKILL)
+            process.kill()
             process.wait()
 
     def _cancel_all(self) -> None:

@@ -18,7 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 _NURSE = (
@@ -79,14 +79,10 @@ class Nursery:
                 stdin=subprocess.DEVNULL,
             )
 
-    def bear(
-        self, arguments: list[str], output: int, environment: Mapping[str, str] | None = None
-    ) -> Born:
-        """One more; it prints to that descriptor, and environment comes on top of ours."""
+    def bear(self, arguments: list[str], output: int) -> Born:
+        """One more; it prints to that descriptor."""
         os.umask(umask := os.umask(0o077))
-        asked = json.dumps(
-            [arguments, {**os.environ, **(environment or {})}, str(Path.cwd()), umask]
-        ).encode()
+        asked = json.dumps([arguments, dict(os.environ), str(Path.cwd()), umask]).encode()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             socket.send_fds(self._door, [asked], [theirs.fileno(), output])
