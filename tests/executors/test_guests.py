@@ -83,6 +83,24 @@ def test_a_guest_has_the_environment_and_the_directory_of_its_rank(stage: GangSt
     assert stage.cluster.inventory().status("j", 1) == "running"
 
 
+def test_a_guest_whose_command_has_ended_stays_until_whoever_called_has_read_that(
+    stage: GangStage,
+) -> None:
+    """Else nobody could tell any more who called, and what was said is lost where something comes too late for it."""
+    started(stage)
+    awaited = stage.cluster.guest("j", 1, 0, ("echo", "quick"), None)
+    awaited.listener.settimeout(20)
+    connection, _ = awaited.listener.accept()
+    line = Line(connection)
+    with connection:
+        assert line.hear() == (b"o", b"quick\n")
+        time.sleep(0.3)
+        assert awaited.is_it(connection)
+        line.say(b"e")
+        assert line.hear_all() == (b"", b"", 0)
+    awaited.close()
+
+
 def test_error_output_a_signal_and_a_missing_program_are_told(stage: GangStage) -> None:
     started(stage)
     with guest(stage, "sh", "-c", "echo bad >&2; kill -9 $$") as line:

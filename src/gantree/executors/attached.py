@@ -85,6 +85,7 @@ class Guest:
             for end, events in self._watched().poll():
                 self._serve(end, events)
             self._reap()
+        self._wait_for_goodbye()
 
     def _start(self) -> None:
         terminal = self._request["terminal"]
@@ -247,6 +248,17 @@ class Guest:
         self._connection.setblocking(True)
         self._connection.sendall(_frame(b"x", json.dumps({"code": self._code}).encode()))
         return True
+
+    def _wait_for_goodbye(self) -> None:
+        """Stay until the other end is closed: whoever called may still look who this is, or be about to write.
+
+        A command may have ended before he did either. Were this end closed first, what he has not read would be lost.
+        """
+        try:
+            while self._connection.recv(CHUNK):
+                pass
+        except OSError:  # he has gone
+            return
 
 
 def _kill_children() -> None:
