@@ -1,5 +1,6 @@
 """A follower of a journal: whatever happens in it, the same ledger and the same answers as those who wrote it."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from gantree.api import questions
 from gantree.api.access import EVERYTHING, Caller
 from gantree.control.following import Follower
+from gantree.control.garbage import set_all_apart
 from gantree.control.reading import Moment, Reading
 from gantree.control.snapshots import Snapshots
 from gantree.core.scheduler import Decision, Scheduler
@@ -17,6 +19,7 @@ from gantree.journal.sqlite import SqliteJournal, SqliteReader
 from gantree.model.errors import GantreeError
 from gantree.model.events import Event
 from gantree.model.phases import Phase
+from gantree.policy.rules import Policy
 from gantree.testing.random_lives import POLICIES, Lives
 from gantree.testing.same_ledger import differences
 
@@ -173,3 +176,13 @@ def test_a_follower_goes_on_from_a_newer_snapshot_where_what_it_had_not_read_was
     follower.catch_up()
     assert follower.seq == journal.last_fact()
     assert differences(follower.ledger, lives.scheduler.ledger, any_order=True) == []
+
+
+def test_a_follower_that_begins_again_lets_the_collector_have_what_it_knew(
+    journal: SqliteJournal,
+) -> None:
+    follower = Follower(journal, Policy())
+    set_all_apart()
+    assert gc.get_freeze_count() > 0
+    follower.begin_again()
+    assert gc.get_freeze_count() == 0

@@ -8,6 +8,7 @@ begins again from that. Nothing is decided and nothing is written.
 from itertools import takewhile
 
 from gantree.control.clock import boot_time
+from gantree.control.garbage import take_back
 from gantree.control.policies import newest_on_record
 from gantree.control.reading import Moment, Reading
 from gantree.control.snapshots import newest_restored, without_collecting
@@ -98,6 +99,7 @@ class Follower:
 
     def _begin(self) -> None:
         """Go back to the newest snapshot, under the policy that is newest on record."""
+        take_back()
         newest = newest_on_record(self.journal)
         policy = self._otherwise if newest is None else _policy_of(newest)
         scheduler, self._seq = newest_restored(self.journal, policy, SnapshotCodec())

@@ -1,4 +1,6 @@
-"""Looking for garbage while a daemon leads. Python's own way takes the longer the more is alive, and stops all threads.
+"""Looking for garbage in a daemon that leads, and in readers.
+
+Python's own way takes the longer the more is alive, and stops all threads.
 
 Nearly all that is alive is the ledger, none of which is garbage while it rules. So what has survived is set apart from
 time to time: the collector does not look at it again, and each look takes milliseconds however many jobs there are.

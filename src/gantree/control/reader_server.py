@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gantree.control.following import Follower, Overtaken
+from gantree.control.garbage import set_all_apart, set_survivors_apart
 from gantree.control.reader_frames import (
     LENGTH,
     NEWEST,
@@ -67,7 +68,7 @@ def serve(own: socket.socket) -> None:
         log.exception("the reader cannot follow the journal")
         own.sendall(packed(Failed.of(None, error)))
         return
-    gc.freeze()
+    set_all_apart()
     _Server(own, frames, follower).run(messages)
 
 
@@ -123,6 +124,7 @@ class _Server:
                 if not data:
                     return
                 self._take(self._frames.feed(data))
+            set_survivors_apart()
 
     def _follow(self) -> None:
         try:
