@@ -194,20 +194,26 @@ def test_a_job_that_must_be_owed_is_not_kept_from_its_claim_by_one_of_its_queue_
     assert stops == ["first"]
 
 
-def in_turn(order: Sequence[str], rules: Policy) -> Life:
-    """Three jobs of which each may stop another: w stops v, which borrows; v stops y of its queue; y is owed a GPU."""
-    queues = (QueueRule("s", guarantee={"gpus": 1}), QueueRule("e"))
+def come(order: Sequence[str], jobs: Sequence[Job], rules: Policy, owed_gpus: int) -> Life:
+    """These came one after the other to one node of four GPUs, of which so many are guaranteed to queue "s"."""
+    queues = (QueueRule("s", guarantee={"gpus": owed_gpus}), QueueRule("e"))
     life = Life(cluster(leaves=1, nodes=1, gpus=4), replace(rules, queues=queues))
-    jobs = {
-        "w": replace(job("w", gpus=4, priority="serving"), queue="e"),
-        "v": replace(job("v", gpus=4, priority="production"), queue="s"),
-        "y": replace(job("y", gpus=1, priority="batch"), queue="s"),
-    }
+    by_name = {spec.name: spec for spec in jobs}
     for name in order:
-        life.submit(jobs[name])
+        life.submit(by_name[name])
         life.pause(1.0)
     life.quiet()
     return life
+
+
+def in_turn(order: Sequence[str], rules: Policy) -> Life:
+    """Three jobs of which each may stop another: w stops v, which borrows; v stops y of its queue; y is owed a GPU."""
+    jobs = (
+        replace(job("w", gpus=4, priority="serving"), queue="e"),
+        replace(job("v", gpus=4, priority="production"), queue="s"),
+        replace(job("y", gpus=1, priority="batch"), queue="s"),
+    )
+    return come(order, jobs, rules, owed_gpus=1)
 
 
 @pytest.mark.parametrize("order", list(permutations("wvy")))
@@ -242,19 +248,13 @@ def test_who_would_stop_in_vain_is_told_so_and_starts_when_the_spoiler_is_gone()
 
 def over_a_guarantee(order: Sequence[str], rules: Policy) -> Life:
     """x stops v, which its queue is owed, and u; w may not stop v, goes before x, and borrows what v is owed."""
-    queues = (QueueRule("s", guarantee={"gpus": 2}), QueueRule("e"))
-    life = Life(cluster(leaves=1, nodes=1, gpus=4), replace(rules, queues=queues))
-    jobs = {
-        "w": replace(job("w", gpus=4, priority="serving"), queue="e"),
-        "x": replace(job("x", gpus=4, priority="production"), queue="s"),
-        "v": replace(job("v", gpus=2, priority="batch"), queue="s"),
-        "u": replace(job("u", gpus=2, priority="research"), queue="e"),
-    }
-    for name in order:
-        life.submit(jobs[name])
-        life.pause(1.0)
-    life.quiet()
-    return life
+    jobs = (
+        replace(job("w", gpus=4, priority="serving"), queue="e"),
+        replace(job("x", gpus=4, priority="production"), queue="s"),
+        replace(job("v", gpus=2, priority="batch"), queue="s"),
+        replace(job("u", gpus=2, priority="research"), queue="e"),
+    )
+    return come(order, jobs, rules, owed_gpus=2)
 
 
 @pytest.mark.parametrize("order", list(permutations("wxvu")))
