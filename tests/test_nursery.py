@@ -43,7 +43,10 @@ def test_it_has_the_environment_directory_and_umask_of_who_asked_and_prints_wher
 
 def test_it_holds_no_file_but_its_output(nursery: Nursery, output: Path) -> None:
     sibling = born(nursery, output, "sleep 1")
-    child = born(nursery, output, "ls /proc/$PPID/fd | wc -l")
+    until_started = "while [ $(ls /proc/$PPID/fd | wc -l) -gt 3 ] && [ $((n += 1)) -lt 100 ]"
+    child = born(
+        nursery, output, f"n=0; {until_started}; do sleep 0.05; done; ls /proc/$PPID/fd | wc -l"
+    )
     assert child.wait(timeout=30.0) == 0
     assert output.read_text().split() == ["3"]
     assert sibling.poll() is None

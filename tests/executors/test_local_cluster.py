@@ -219,7 +219,8 @@ def test_if_one_member_cannot_start_the_others_are_stopped(stage: GangStage) -> 
     stage.cluster.carry_out(replace(order, members=(order.members[0], bad)))
     assert stage.until_ended() == 127
     assert type(stage.events[0]) is GangStartFailed
-    assert stage.exit_codes() == {0: 143, 1: 143}
+    assert stage.exit_codes() in ({0: 143, 1: 143}, {})  # none, where the stop came first
+    assert left_over(stage.state_dir) == []
 
 
 def test_starting_twice_is_starting_once(stage: GangStage, tmp_path: Path) -> None:

@@ -254,3 +254,13 @@ def test_a_file_system_without_locks_is_not_taken_for_another_daemon(
     monkeypatch.setattr(fcntl, "flock", no_locks)
     with pytest.raises(JournalError, match="cannot be a state directory: no locks available"):
         SqliteJournal(tmp_path)
+
+
+def test_a_lock_that_a_killed_daemon_left_to_its_last_child_is_waited_for(tmp_path: Path) -> None:
+    """The child holds it between its fork and its command, for a moment."""
+    left = os.open(tmp_path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(left, fcntl.LOCK_EX)
+    child = subprocess.Popen(["sleep", "0.3"], pass_fds=[left])
+    os.close(left)
+    with closing(SqliteJournal(tmp_path)):
+        assert child.wait() == 0

@@ -9,6 +9,7 @@ connection before anything is changed, so a journal of a newer gantree, or a dat
 import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from gantree.model.errors import JournalError
 
 FILE = "journal.sqlite3"
 LOCK = "journal.lock"
+LEFT_BY_THE_DEAD_S = 1.0
+"""For so long a lock may be held by nobody who is a daemon."""
 APPLICATION_ID = 0x67616E74
 """SQLite's application_id of our files: "gant" in ASCII."""
 NOW = literal_column("((julianday('now') - 2440587.5) * 86400.0)", Double)
@@ -167,7 +170,7 @@ def _take_lock(path: Path) -> int:
     """Hold the lock file for this process. The number in it is for the other's error message only."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _wait_for(lock)
     except BlockingIOError as error:
         holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
         os.close(lock)
@@ -180,6 +183,23 @@ def _take_lock(path: Path) -> int:
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return lock
+
+
+def _wait_for(lock: int) -> None:
+    """Hold a lock file. Raises BlockingIOError where another process does for longer than a dead daemon's last child.
+
+    A daemon that is killed while it starts a process leaves the lock to that one, until it has become its command.
+    """
+    deadline_s = time.monotonic() + LEFT_BY_THE_DEAD_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 def _version_of(path: Path) -> int:
