@@ -279,10 +279,10 @@ def test_when_the_database_ends_every_connection_nothing_that_was_taken_is_lost(
 
 
 def test_after_a_clean_stop_the_other_leads_and_adopts_what_runs(fleet: Fleet, place: Path) -> None:
-    leader, starts = fleet.leader(), place / "clean"
+    starts = place / "clean"
     job = submit(fleet, "clean", starts)
     until_running(fleet, job)
-    epoch = fleet.client.health()["epoch"]
+    leader, epoch = fleet.leader(), fleet.client.health()["epoch"]
     assert fleet.stop(leader) == 0
     assert "1 gang goes on running" in fleet.output(leader)
     health = fleet.client.health()
