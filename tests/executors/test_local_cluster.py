@@ -1,5 +1,6 @@
 """Real gangs from start to end: what their processes see, and what becomes of them."""
 
+import fcntl
 import os
 import signal
 import stat
@@ -13,7 +14,7 @@ import pytest
 
 from gantree.executors import gang, rundir
 from gantree.executors.processes import ShimId, is_alive, sweep
-from gantree.executors.shim import boot_id, read_json
+from gantree.executors.shim import EPOCH_LOCK, boot_id, read_json
 from gantree.model.events import GangEnded, GangStarted, GangStartFailed, MemberLost, RankExited
 from gantree.testing.gangs import GangStage, four_nodes, left_over, start_order
 
@@ -213,14 +214,42 @@ def test_what_cannot_be_started_says_why(
     assert sentence in stage.told(GangStartFailed)[0].reason
 
 
-def test_if_one_member_cannot_start_the_others_are_stopped(stage: GangStage) -> None:
+def start_one_that_cannot(stage: GangStage, later: int) -> int:
+    """Two members, of which the second cannot start; one of them does not come up yet: the pid of its shim."""
     order = start_order("sleep", "61", members=2, processes=2)
     bad = replace(order.members[1], run=("no-such-command",))
-    stage.cluster.carry_out(replace(order, members=(order.members[0], bad)))
+    with (stage.state_dir / EPOCH_LOCK).open("a") as gate:  # no shim comes up while it is held
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        stage.cluster.carry_out(replace(order, members=(order.members[0], bad)))
+        shim = stage.cluster._gangs["j", 1].members[later]._child
+        assert shim is not None
+        os.kill(shim, signal.SIGSTOP)
+    return shim
+
+
+def test_if_one_member_cannot_start_those_that_run_are_stopped_and_their_ends_are_told(
+    stage: GangStage,
+) -> None:
+    shim = start_one_that_cannot(stage, later=1)
+    stage.until((stage.state_dir / "runs/j/1/m0/started.json").exists)
+    os.kill(shim, signal.SIGCONT)
     assert stage.until_ended() == 127
     assert type(stage.events[0]) is GangStartFailed
-    assert stage.exit_codes() in ({0: 143, 1: 143}, {})  # none, where the stop came first
+    assert stage.exit_codes() == {0: 143, 1: 143}
     assert left_over(stage.state_dir) == []
+
+
+def test_if_one_member_cannot_start_those_that_come_up_later_start_nothing(
+    stage: GangStage,
+) -> None:
+    """So there is no end of a rank to be told: the stop was there before the shim looked for the first time."""
+    shim = start_one_that_cannot(stage, later=0)
+    stage.until((stage.state_dir / "runs/j/1/m0/stop.json").exists)
+    os.kill(shim, signal.SIGCONT)
+    assert stage.until_ended() == 127
+    assert type(stage.events[0]) is GangStartFailed
+    assert stage.exit_codes() == {}
+    assert not stage.cluster.log_path("j", 1, 0).exists()
 
 
 def test_starting_twice_is_starting_once(stage: GangStage, tmp_path: Path) -> None:
