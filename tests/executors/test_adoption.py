@@ -13,7 +13,8 @@ import pytest
 
 from gantree.executors import local, processes, shim
 from gantree.executors.local import LocalCluster
-from gantree.model.events import GangEnded, GangStarted, GangStartFailed, MemberLost
+from gantree.executors.shim import read_json, write_json
+from gantree.model.events import GangEnded, GangStarted, GangStartFailed, MemberLost, RankExited
 from gantree.testing.gangs import GangStage, left_over
 
 DAEMON = """
@@ -227,3 +228,23 @@ def test_a_gang_that_runs_goes_on_where_a_new_daemon_finds_a_full_disk(
 
 def full_disk(path: str, value: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device", path)
+
+
+def test_which_rank_failed_first_and_when_do_not_depend_on_the_wall_clock(stage: GangStage) -> None:
+    """It was set back by an hour before the second ended, and nobody was there to see either end."""
+    script = "sleep 0.2; exit $((RANK + 3))"
+    stage.start("sh", "-c", script, members=2)
+    stage.until_ended()
+    for rank, later_s in ((0, 0.0), (1, 5.0)):
+        path = stage.state_dir / f"runs/j/1/m{rank}/exit.{rank}.json"
+        told = read_json(str(path)) | {"was_stopping": False, "exit_code": rank + 3}
+        moment = {"ended_steady_s": told["ended_steady_s"] - 9.0 + later_s}
+        write_json(str(path), told | moment | {"ended_at": told["ended_at"] - 3600.0 * rank})
+    stage.events.clear()
+    stage.open().adopt()
+    assert stage.until_ended() == 3
+    first, second = stage.told(RankExited)
+    assert (first.rank, second.rank) == (0, 1)
+    assert first.occurred_at is not None and second.occurred_at is not None
+    assert 4.0 < second.occurred_at - first.occurred_at < 6.0
+    assert second.occurred_at < second.observed_at

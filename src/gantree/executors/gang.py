@@ -204,9 +204,9 @@ class Gang:
         return None
 
     def _exits(self) -> list[Exit]:
-        """All exits so far, as they happened."""
+        """All exits so far, as they happened; the wall clock may have been set in between."""
         exits = [each for member in self.members for each in member.exits.values()]
-        return sorted(exits, key=lambda each: (each.ended_at, each.order, each.rank))
+        return sorted(exits, key=lambda each: (each.ended_steady_s, each.order, each.rank))
 
     def _broken(self) -> bool:
         return (
@@ -288,10 +288,13 @@ class Gang:
         Told later than it happened, an end of its own accord would pass for the work of a stop decided meanwhile.
         """
         exits = self._exits()
-        if self.order is None or len(exits) < self.order.world_size or not self._same_boot:
+        if self.order is None or len(exits) < self.order.world_size:
             return None
-        last_s = max(each.ended_steady_s for each in exits)
-        return now - max(0.0, steady_s() - last_s)
+        return self._moment(max(each.ended_steady_s for each in exits), now)
+
+    def _moment(self, ended_steady_s: float, now: float) -> float | None:
+        """A moment on the clock that reads now; None for one of another boot."""
+        return now - max(0.0, steady_s() - ended_steady_s) if self._same_boot else None
 
     def _checkpoint_events(self, now: float) -> Iterator[Event]:
         for saved in self._saved:
@@ -312,7 +315,7 @@ class Gang:
             yield RankExited(
                 id=f"{job}/{attempt}/rank-{each.rank}-exited",
                 observed_at=now,
-                occurred_at=each.ended_at,
+                occurred_at=self._moment(each.ended_steady_s, now),
                 job=job,
                 attempt=attempt,
                 rank=each.rank,
