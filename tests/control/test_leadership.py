@@ -147,6 +147,22 @@ def test_an_election_that_took_longer_than_the_lease_is_given_back() -> None:
     assert election.resigned == [1]
 
 
+def test_after_an_election_that_took_nearly_the_lease_it_is_renewed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leading, "RENEW_EVERY_S", 1000.0)
+    time, election = Time(), Election()
+
+    def slow() -> None:
+        time.now_s += 5900.0
+
+    election.before = slow
+    term = leadership(election, time, lease_s=6000.0).campaign()
+    assert term is not None
+    renewals(election, 1)
+    term.end()
+
+
 def test_who_does_not_lead_knows_who_does_and_where() -> None:
     time, election = Time(), Election()
     election.epoch, election.holder = 4, "b at https://b:8443"  # type: ignore[assignment]  # None before the first

@@ -228,18 +228,37 @@ def test_a_password_that_a_driver_repeats_is_taken_out() -> None:
     )
 
 
-def test_a_session_that_the_server_ended_is_an_error_once_and_a_new_one_is_opened(
+def end_all_others(database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+def test_sessions_that_the_server_ended_while_nobody_used_them_are_replaced_and_nobody_sees_it(
     database_url: str,
 ) -> None:
     journal = PostgresJournal(database_url)
+    with journal.database.reading(), journal.database.reading():  # two in the pool
+        epoch = led(journal)
+    for number in (1, 2):
+        end_all_others(database_url)
+        journal.append_inbox([tick(number)], epoch)
+    end_all_others(database_url)
+    assert len(journal.read_inbox(0, 9)) == 2
+    journal.close()
+
+
+def test_a_session_that_the_server_ended_in_a_transaction_is_an_error_once_and_nothing_was_written(
+    database_url: str,
+) -> None:
+    at_commit = [lambda: end_all_others(database_url), lambda: None]
+    journal = PostgresJournal(database_url, lambda: at_commit.pop()() if at_commit else None)
     epoch = led(journal)
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
     with pytest.raises(JournalError, match="terminat"):
         journal.append_inbox([tick(1)], epoch)
+    assert at_commit == [] and journal.read_inbox(0, 9) == ()
     journal.append_inbox([tick(1)], epoch)
     assert len(journal.read_inbox(0, 9)) == 1
     journal.close()

@@ -192,23 +192,23 @@ class Leadership:
             self.resign()
             return None
         keeper = threading.Thread(
-            target=self._keep, args=(term, self._lease_s), name="lease", daemon=True
+            target=self._keep, args=(term, self._lease_s, sent_s), name="lease", daemon=True
         )
         keeper.start()
         return term
 
-    def _keep(self, term: Term, lease_s: float) -> None:
-        """Renew until the term is over."""
-        pause_s = RENEW_EVERY_S
-        while not term.wait(pause_s) and term.is_on:
+    def _keep(self, term: Term, lease_s: float, sent_s: float) -> None:
+        """Renew until the term is over, each time so long after the last was sent: answers may take their time."""
+        due_s = sent_s + RENEW_EVERY_S
+        while not term.wait(max(0.0, due_s - self._steady())) and term.is_on:
             sent_s = self._steady()
             try:
                 renewed = self._journal.renew(term.epoch, lease_s)
             except JournalError as error:
-                pause_s = RETRY_EVERY_S
+                due_s = self._steady() + RETRY_EVERY_S
                 log.warning("the lease was not renewed, trying again: %s", error)
                 continue
-            pause_s = RENEW_EVERY_S
+            due_s = sent_s + RENEW_EVERY_S
             if renewed:
                 term.extend(sent_s + lease_s - MARGIN_S)
             else:

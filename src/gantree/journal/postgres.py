@@ -6,14 +6,30 @@ PGPASSWORD; one in the URL is never repeated in errors and logs.
 
 A leader that is paused in the middle of a transaction holds the row of leadership. The server ends such a session
 after IDLE_MS, and whoever would lead once the lease has run out ends it too, so that nobody has to wait for it.
+
+A server that restarts, or is told to, ends connections that nobody uses just then. Those are found before they are used
+again: a daemon that stood by for a week would otherwise fail at its first word as the leader, and an audit row be lost.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from select import POLLIN, poll
+from typing import Any
 
-from sqlalchemy import URL, Connection, Double, create_engine, func, inspect, make_url, select, text
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import (
+    URL,
+    Connection,
+    Double,
+    create_engine,
+    event,
+    func,
+    inspect,
+    make_url,
+    select,
+    text,
+)
+from sqlalchemy.exc import ArgumentError, DisconnectionError
 
 from gantree.journal import schema
 from gantree.journal.database import Database
@@ -168,6 +184,7 @@ def _database(url: URL, limits: Limits = PATIENT) -> Database:
         pool_use_lifo=True,
         connect_args=_parameters(url.query, limits),
     )
+    event.listen(engine, "checkout", _check_not_ended)
     shown = f"postgresql://{url.username or ''}@{url.host or ''}"
     name = f"{shown}{f':{url.port}' if url.port else ''}/{url.database}"
     secrets = [url.password, url.query.get("password"), url.query.get("sslpassword")]
@@ -180,6 +197,16 @@ def _database(url: URL, limits: Limits = PATIENT) -> Database:
         clear=CLEAR,
         secrets=tuple(str(each) for each in secrets if each),
     )
+
+
+def _check_not_ended(connection: Any, *_: object) -> None:
+    """A server that says something unasked ends the connection: the pool opens another. Costs microseconds."""
+    if connection.closed:
+        raise DisconnectionError
+    said = poll()
+    said.register(connection.fileno(), POLLIN)
+    if said.poll(0):
+        raise DisconnectionError
 
 
 def _parameters(query: Mapping[str, str | tuple[str, ...]], limits: Limits) -> dict[str, object]:
