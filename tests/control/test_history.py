@@ -16,7 +16,7 @@ from gantree.core.state import JobState
 from gantree.journal.contract import Snapshot
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.access import grant_of
-from gantree.model.errors import NotFound
+from gantree.model.errors import NotFound, Unreachable
 from gantree.model.events import JobSubmitted, TimePassed
 from gantree.model.facts import NodeMarked
 from gantree.model.phases import Phase
@@ -85,11 +85,34 @@ def test_a_forgotten_job_is_history_and_one_that_never_was_is_not(tmp_path: Path
     journal, epoch = journal_of(tmp_path, turns=1)
     handed_in = JobSubmitted(id="old/submitted", observed_at=DAY, job="old", spec=job("old"))
     journal.append_inbox([handed_in], epoch)
+    journal.commit_turn(2, (), (), epoch)
     reading = Reading(Ledger(forgotten=1), journal, Moment(0, 0.0), Scheduler)
     with pytest.raises(NotFound, match="old ended long ago and is history"):
         reading.resolve("old")
     with pytest.raises(NotFound, match="there is no job new"):
         reading.resolve("new")
+    journal.close()
+
+
+@pytest.mark.parametrize("forgotten", [0, 1])
+def test_a_job_that_was_taken_and_no_turn_has_come_to_is_neither_missing_nor_history(
+    tmp_path: Path, forgotten: int
+) -> None:
+    """As where the turn could not be written: its owner has a receipt, and must not hear that there is no such job."""
+    journal, epoch = journal_of(tmp_path, turns=1)
+    hers = replace(job("new"), queue="research", user="alice")
+    journal.append_inbox([TimePassed(id=f"w{each}", observed_at=DAY) for each in range(600)], epoch)
+    journal.append_inbox(
+        [JobSubmitted(id="new/submitted", observed_at=DAY, job="new", spec=hers)], epoch
+    )
+    reading = Reading(Ledger(forgotten=forgotten), journal, Moment(0, 0.0), Scheduler)
+    with pytest.raises(Unreachable, match="new was taken, and is not decided about yet: ask again"):
+        reading.resolve("new")
+    alice, bob = (Caller(name, (grant_of("user", "research"),), "tcp") for name in ("alice", "bob"))
+    with pytest.raises(Unreachable, match="new was taken"):
+        job_for(reading, alice, "new", Need.SEE)
+    with pytest.raises(NotFound, match="there is no job new"):
+        job_for(reading, bob, "new", Need.SEE)
     journal.close()
 
 
@@ -101,6 +124,7 @@ def test_who_might_see_a_job_is_told_that_it_is_history_and_others_that_there_is
     journal.append_inbox(
         [JobSubmitted(id="old/submitted", observed_at=DAY, job="old", spec=hers)], epoch
     )
+    journal.commit_turn(2, (), (), epoch)
     reading = Reading(Ledger(forgotten=1), journal, Moment(0, 0.0), Scheduler)
     for name, told in (("alice", "old ended long ago and is history"), ("bob", "no job old")):
         caller = Caller(name, (grant_of("user", "research"),), "tcp")

@@ -125,7 +125,7 @@ def job_for(asked: Asked, caller: Caller, word: str, need: Need) -> str:
     """The id of the job that a caller means by an id or a name.
 
     Raises NotFound for one that it may not see, Forbidden for one that it may see and no more; Conflict for one that
-    was set aside.
+    was set aside, Unreachable for one that no turn has come to yet.
     """
     if caller.may(Power.CHANGE, ""):
         return asked.resolve(word)
@@ -138,16 +138,14 @@ def job_for(asked: Asked, caller: Caller, word: str, need: Need) -> str:
         is_there = word in ledger.jobs or word in ledger.newest_of_name or word in ledger.rejected
         raise (Unseen if is_there else NotFound)(f"there is no job {word}")
     if state is None and word not in ledger.rejected:
-        return asked.resolve(word)  # which says that it is history
+        return asked.resolve(word)  # which says that it is history, or not decided about yet
     if not has(caller, need, spec.user, spec.queue):
         raise Forbidden(f"{caller.name} may look at {job}, and not {need.value} it")
     return job
 
 
 def _handed_in(asked: Asked, word: str) -> Job | None:
-    """What was handed in under an id that was rejected, or of a job that is history, if the journal knows it."""
-    if word not in asked.ledger.rejected and not asked.ledger.forgotten:
-        return None
+    """What was handed in under an id that was rejected, is not decided about yet or is history, if it is known."""
     event = asked.journal.event(submission(word))
     return event.spec if isinstance(event, JobSubmitted) else None
 

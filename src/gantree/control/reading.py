@@ -15,11 +15,13 @@ from gantree.core.moves import Defragmentation, defragmentation_plan
 from gantree.core.scheduler import Scheduler
 from gantree.core.state import JobState
 from gantree.journal.contract import Journal
-from gantree.model.errors import Conflict, NotFound
+from gantree.model.errors import Conflict, NotFound, Unreachable
 from gantree.model.events import JobSubmitted
 from gantree.model.phases import ENDED, Phase
 from gantree.planning.taste import taste_of
 from gantree.policy.rules import Policy
+
+PAGE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +52,32 @@ class Reading:
         return self.ledger.policy
 
     def resolve(self, word: str) -> str:
-        """The id of the job that a user means by an id or a name. Raises NotFound."""
+        """The id of the job that a user means by an id or a name.
+
+        Raises NotFound, Conflict for one that was set aside, and Unreachable for one that no turn has come to yet.
+        """
         job = job_of(self.ledger, word)
         if job is not None:
             return job
         for poisoned in self.journal.all_set_aside():
             if isinstance(poisoned.event, JobSubmitted) and poisoned.event.job == word:
                 raise Conflict(f"{word} was set aside, it broke the scheduler: {poisoned.error}")
-        if self.ledger.forgotten and self.journal.seen([submission(word)]):
-            raise NotFound(
-                f"{word} ended long ago and is history: its facts are in `gantree journal export`"
-            )
-        raise NotFound(f"there is no job {word}")
+        if not self.journal.seen([submission(word)]):
+            raise NotFound(f"there is no job {word}")
+        if not self.ledger.forgotten or self._awaits_a_turn(word):
+            raise Unreachable(f"{word} was taken, and is not decided about yet: ask again")
+        raise NotFound(
+            f"{word} ended long ago and is history: its facts are in `gantree journal export`"
+        )
+
+    def _awaits_a_turn(self, job: str) -> bool:
+        """Whether a job that was handed in is still before the scheduler, as after a turn that could not be written."""
+        seq = self.journal.cursor()
+        while page := self.journal.read_inbox(seq, PAGE):
+            if any(entry.event.id == submission(job) for entry in page):
+                return True
+            seq = page[-1].seq
+        return False
 
     def not_ended(self, word: str) -> JobState:
         """The job that a word means. Raises NotFound, and Conflict where it was rejected or has ended."""
