@@ -12,12 +12,12 @@ from alembic.migration import MigrationContext
 from sqlalchemy import text
 
 from gantree.journal import schema
-from gantree.journal.postgres import PostgresJournal, PostgresReader
+from gantree.journal.postgres import PostgresElection, PostgresJournal, PostgresReader
 from gantree.journal.sql import SqlJournal
 from gantree.journal.sqlite import FILE, SqliteJournal, SqliteReader
-from gantree.journal.tables import METADATA, VERSION, VERSION_TABLE
+from gantree.journal.tables import METADATA, VERSION, VERSION_TABLE, leadership
 from gantree.journal.verify import verify
-from gantree.model.errors import JournalError
+from gantree.model.errors import JournalError, NotLeading
 from gantree.testing.journal_contract import ended, led, tick
 
 FILES = Path(__file__).parents[1] / "data" / "journals"
@@ -190,3 +190,27 @@ def test_a_newer_database_is_refused_unchanged(
     with journal.database.reading() as connection:
         assert connection.execute(text(f"SELECT * FROM {VERSION_TABLE}")).scalar_one() == version
     journal.close()
+
+
+def test_a_newer_daemon_deposes_the_leader_whose_tables_it_changes(database_url: str) -> None:
+    """Who leads by the older version goes on until it is asked: what it writes then was meant for other tables."""
+    older_database(database_url, VERSION - 1)
+    with closing(PostgresElection(database_url)) as old:  # looks at no version before it is asked
+        with old.database.writing() as connection:
+            connection.execute(leadership.update().values(epoch=7, holder="old", until=9e9))
+        old.append_inbox([tick(7)], 7)
+        PostgresJournal(database_url).close()
+        with pytest.raises(NotLeading, match="epoch 8 has begun, 7 is over"):
+            old.append_inbox([tick(8)], 7)
+        assert not old.renew(7, 60.0)
+
+
+def test_a_daemon_of_an_older_version_does_not_come_to_lead(database_url: str) -> None:
+    """It stood by while a newer one brought the tables up to date, led and went."""
+    with closing(PostgresJournal(database_url)) as stood_by:
+        with stood_by.database.reading() as connection:
+            newer = schema.name_of(VERSION + 1)
+            connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '{newer}'"))
+        with pytest.raises(JournalError, match="written by a newer gantree"):
+            stood_by.lead("old", 60.0)
+        assert stood_by.leader() == (0, None)

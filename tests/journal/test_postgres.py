@@ -79,6 +79,23 @@ def test_when_the_lease_has_run_out_another_leads_and_the_first_writes_nothing(
     other.close()
 
 
+def test_a_lease_from_before_the_databases_clock_was_set_back_keeps_nobody_away(
+    database_url: str,
+) -> None:
+    one, other = two(database_url)
+    assert one.lead("one", 3.0) == 1
+    set_back = "UPDATE leadership SET until = until + 3600"  # as it looks from an hour earlier
+    with one.database.reading() as connection:
+        connection.exec_driver_sql(set_back)
+    assert one.renew(1, 3.0), "a leader that lives sets it right"
+    assert other.lead("other", 3.0) is None
+    with one.database.reading() as connection:
+        connection.exec_driver_sql(set_back)
+    assert other.lead("other", 3.0) == 2
+    one.close()
+    other.close()
+
+
 def test_a_lease_that_is_renewed_does_not_run_out(database_url: str) -> None:
     one, other = two(database_url)
     epoch = one.lead("one", 0.0) or 0

@@ -61,6 +61,8 @@ QUICK = Limits(
     {"connect_timeout": 2, "tcp_user_timeout": 1000, **_PROBES},
     f"{_IDLE} -c lock_timeout={WAIT_MS}",
 )
+LED_SINCE = 2
+"""The first version of the tables that say who leads."""
 MIGRATING = 0x67616E74
 """The advisory lock under which one daemon at a time makes or changes the tables."""
 CLEAR = text(
@@ -102,6 +104,8 @@ class PostgresJournal(SqlJournal):
             if version == 0:
                 schema.create(connection)
             elif version != VERSION:
+                if version >= LED_SINCE:
+                    schema.depose(connection, self.database.now)
                 schema.migrate(connection, version)
 
 

@@ -5,14 +5,16 @@ Alembic takes a third of a second to import, so it is imported only where there 
 """
 
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import ColumnElement, Connection, select
 
 from gantree.journal.tables import (
     METADATA,
     VERSION,
     VERSION_TABLE,
     compacted,
+    epochs,
     gantree_version,
     leadership,
 )
@@ -58,6 +60,28 @@ def version_in(connection: Connection) -> int:
     if row is None or not (row.isascii() and row.isdigit()):
         raise JournalError(f"the table {VERSION_TABLE} names no version of a journal: {row!r}")
     return int(row)
+
+
+def check_today(connection: Connection, name: str) -> None:
+    """Raises JournalError if the tables are not of today's version: another program has changed them meanwhile."""
+    version = version_in(connection)
+    if version > VERSION:
+        raise newer(name, version)
+    if version < VERSION:
+        raise JournalError(
+            f"{name} was put back to schema {version}, and this gantree's is {VERSION}"
+        )
+
+
+def depose(connection: Connection, now: ColumnElement[Any]) -> None:
+    """End the epoch of whoever leads, once its open transaction is over: it writes for tables that go."""
+    found = connection.execute(
+        select(leadership.c.epoch, leadership.c.holder).with_for_update()
+    ).one()
+    if found.holder is not None:
+        epoch, holder = found.epoch + 1, "an upgrade of the tables"
+        connection.execute(leadership.update().values(epoch=epoch, holder=None, until=0))
+        connection.execute(epochs.insert().values(epoch=epoch, holder=holder, began_at=now))
 
 
 def newer(name: str, version: int) -> JournalError:

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from gantree.journal import compaction
+from gantree.journal import compaction, schema
 from gantree.journal.codec import EVENT_CODEC, FACT_CODEC, ORDER_CODEC, Codec, Encoded
 from gantree.journal.contract import Compacted, InboxEntry, RecordedFact, SetAside, Snapshot
 from gantree.journal.database import Database
@@ -46,6 +46,8 @@ from gantree.model.orders import Order
 
 PAGE = 1000
 """Facts or orders that are read in one go."""
+LEASES_ALIKE = 2.0
+"""All who would lead take leases of about the same length: none is so many times as long as another."""
 
 _FENCE = Statement(
     select(leadership.c.epoch, leadership.c.holder).with_for_update(read=True, key_share=True)
@@ -119,8 +121,12 @@ class SqlJournal:
         self.database.close()
 
     def lead(self, holder: str, for_s: float) -> int | None:
-        """Begin an epoch, if nobody leads or the lease has run out."""
-        runs = leadership.c.holder.is_not(None) & (leadership.c.until > self.database.now)
+        """Begin an epoch, if nobody leads or the lease has run out.
+
+        One that runs for far longer than it is taken for here was taken before the database's clock was set back.
+        """
+        left_s = leadership.c.until - self.database.now
+        runs = leadership.c.holder.is_not(None) & left_s.between(0.0, LEASES_ALIKE * for_s)
         look = select(leadership.c.epoch, runs.label("runs"))
         with self.database.reading() as connection:
             if not self.database.owned and connection.execute(look).one().runs:
@@ -129,6 +135,7 @@ class SqlJournal:
                 connection.execute(self.database.clear)
         with self.database.writing() as connection:
             found = connection.execute(look.with_for_update()).one()
+            schema.check_today(connection, self.database.name)
             if found.runs and not self.database.owned:
                 return None
             epoch: int = found.epoch + 1
