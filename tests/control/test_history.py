@@ -18,7 +18,7 @@ from gantree.journal.sqlite import SqliteJournal
 from gantree.model.access import grant_of
 from gantree.model.errors import NotFound, Unreachable
 from gantree.model.events import JobSubmitted, TimePassed
-from gantree.model.facts import NodeMarked
+from gantree.model.facts import JobRejected, NodeMarked
 from gantree.model.phases import Phase
 from gantree.testing.builders import job
 
@@ -154,4 +154,9 @@ def test_jobs_are_to_be_forgotten_when_there_are_many_more_and_the_oldest_is_set
     )
     del ledger.ended[105:]
     assert kept.due(ledger, 2000.0) is None, "five more than a hundred are not worth it"
+    for number in range(106):
+        ledger.apply(JobRejected(at=1500.0 + number, job=f"r{number}", reason="no such queue"))
+    assert kept.due(ledger, 2099.0) is None, "they were rejected just now"
+    told = kept.due(ledger, 2101.0)
+    assert told is not None and (told.keep, told.ended_before) == (100, 1501.0)
     journal.close()

@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+from gantree.core.snapshot import restored, snapshot_of
 from gantree.model.events import EndedJobsDue, JobSubmitted
 from gantree.model.facts import JobRejected
 from gantree.model.phases import Phase
+from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
+from gantree.testing.same_ledger import differences
 from gantree.testing.stage import Stage
 
 
@@ -71,6 +74,46 @@ def test_a_name_means_the_newest_job_of_it_that_is_known() -> None:
     stage.ended("a")
     forget(stage, keep=0)
     assert ledger.newest_of_name == {}
+
+
+def reject(stage: Stage, *names: str) -> None:
+    """Ten seconds apart."""
+    for name in names:
+        late = job(name, after=("nobody",))
+        stage.handle([stage.event(JobSubmitted, job=name, spec=late)])
+        stage.now += 10.0
+
+
+def test_those_that_were_rejected_are_forgotten_like_those_that_have_ended() -> None:
+    stage = stage_with_ended("a", "b")
+    reject(stage, "r1", "r2", "r3", "r4")
+    ledger = stage.scheduler.ledger
+    forget(stage, keep=1, ended_before=35.0)
+    assert (list(stage.phases()), list(ledger.rejected)) == (["b"], ["r3", "r4"])
+    forget(stage, keep=1)
+    assert list(ledger.rejected) == list(ledger.rejected_at) == ["r4"]
+    assert (ledger.forgotten, ledger.forgotten_rejected) == (1, 3)
+    facts = len(stage.facts)
+    forget(stage, keep=1)
+    assert len(stage.facts) == facts, "nothing is left to be forgotten"
+
+
+def test_what_nobody_asks_for_any_more_has_no_number_and_no_number_is_given_twice() -> None:
+    stage = Stage(cluster())
+    for gpus in (1, 2, 3):
+        stage.submit(job(f"of-{gpus}", gpus=gpus))
+        stage.started(f"of-{gpus}")
+    stage.ended("of-1")
+    stage.ended("of-2")
+    forget(stage, keep=0)
+    ledger = stage.scheduler.ledger
+    assert list(ledger.signatures.values()) == [2]
+    stage.submit(job("again", gpus=1))
+    stage.submit(job("same", gpus=3))
+    assert [ledger.jobs[name].signature for name in ("again", "same")] == [3, 2]
+    again = restored(snapshot_of(stage.scheduler), Policy()).ledger
+    assert differences(ledger, again) == []
+    assert again.signature_of(job("new", gpus=4)) == 4
 
 
 def test_a_job_that_is_forgotten_before_its_time_limit_has_come_is_not_looked_for_then() -> None:

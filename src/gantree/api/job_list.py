@@ -82,7 +82,9 @@ def _rows(
                 yield str(state.seq), job_row(ledger, state)
         number = 0
     if wanted.admits_rejected and sees is None:
-        for place, (job, reason) in enumerate(ledger.rejected.items(), 1):
+        for place, (job, reason) in enumerate(
+            ledger.rejected.items(), ledger.forgotten_rejected + 1
+        ):
             if place > number and wanted.name in (None, job):
                 yield f"r{place}", rejected_row(job, reason)
 

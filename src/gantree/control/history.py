@@ -1,10 +1,11 @@
-"""What the daemon lets go of, a little at a time: jobs that have ended leave its memory, old facts leave the journal.
+"""What the daemon lets go of, a little at a time: jobs that are over leave its memory, old facts leave the journal.
 
 Which jobs are forgotten the core decides, when an event tells it how many are to be known. Facts are deleted behind a
 snapshot that covers them, in pieces that take a turn's time each, so that nobody waits for a long transaction.
 """
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gantree.core.ledger import Ledger
@@ -47,18 +48,19 @@ class History:
         self._goal = 0
         self._piece = PIECE
         self._next_look_at = self._next_piece_at = self._next_due_at = 0.0
-        self._forgotten = -1
+        self._forgotten = (-1, -1)
 
     def due(self, ledger: Ledger, now: float) -> EndedJobsDue | None:
         """The event that lets jobs be forgotten, where there are enough; after one in vain not so soon again."""
         if now < self._next_due_at:
             return None
-        keep = self._keep.ended
-        more, before = len(ledger.ended) - keep, now - SETTLED_S
-        oldest = ledger.ended[0].ended_at if ledger.ended else None
-        if more <= SLACK * keep or oldest is None or oldest >= before:
+        keep, before = self._keep.ended, now - SETTLED_S
+        if not any(
+            count > keep + SLACK * keep and oldest < before for count, oldest in _over(ledger)
+        ):
             return None
-        in_vain, self._forgotten = ledger.forgotten == self._forgotten, ledger.forgotten
+        forgotten = ledger.forgotten, ledger.forgotten_rejected
+        in_vain, self._forgotten = forgotten == self._forgotten, forgotten
         self._next_due_at = now + (REST_S if in_vain else PIECE_EVERY_S)
         self._told += 1
         event_id = f"ended-jobs-due/{self._epoch}.{self._told}"
@@ -83,3 +85,11 @@ class History:
         else:
             self._goal = 0  # no snapshot covers more; look again later
         log.debug("compacted %d facts, %d events", deleted.facts, deleted.events)
+
+
+def _over(ledger: Ledger) -> Iterator[tuple[int, float]]:
+    """How many jobs have ended, and how many were rejected, each with the moment of the oldest of them."""
+    if ledger.ended and ledger.ended[0].ended_at is not None:
+        yield len(ledger.ended), ledger.ended[0].ended_at
+    if ledger.rejected:
+        yield len(ledger.rejected), ledger.rejected_at.get(next(iter(ledger.rejected)), 0.0)

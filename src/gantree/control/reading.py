@@ -64,7 +64,8 @@ class Reading:
                 raise Conflict(f"{word} was set aside, it broke the scheduler: {poisoned.error}")
         if not self.journal.seen([submission(word)]):
             raise NotFound(f"there is no job {word}")
-        if not self.ledger.forgotten or self._awaits_a_turn(word):
+        is_any_history = self.ledger.forgotten or self.ledger.forgotten_rejected
+        if not is_any_history or self._awaits_a_turn(word):
             raise Unreachable(f"{word} was taken, and is not decided about yet: ask again")
         raise NotFound(
             f"{word} ended long ago and is history: its facts are in `gantree journal export`"

@@ -5,7 +5,7 @@ which share, how long jobs like this one ran: the answers are in `policy`; here 
 the ledger.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from math import ceil, inf, log2
 
@@ -71,6 +71,11 @@ class Accounts:
         if state.signature not in self._asked_of_signature:
             self._asked_of_signature[state.signature] = self._asked(state.spec)
         return self._asked_of_signature[state.signature]
+
+    def forget_signatures(self, used: Container[int]) -> None:
+        """Only these are known from now on."""
+        for signature in [each for each in self._asked_of_signature if each not in used]:
+            del self._asked_of_signature[signature]
 
     def asked_on(self, state: JobState, way: Job) -> Amounts:
         """What the job asks for where it runs in this way."""

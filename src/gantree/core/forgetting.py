@@ -1,4 +1,4 @@
-"""Which of the jobs that have ended are known no longer. How many are to be known an event says.
+"""Which of the jobs that have ended or were rejected are known no longer. How many are to be known an event says.
 
 Whom an unfinished job comes after stays known, however long ago it ended: whether that one may start depends on it.
 """
@@ -28,8 +28,15 @@ def _ended_jobs_due(draft: Draft, event: EndedJobsDue, policy: Policy) -> None:
         and not _is_awaited(ledger, state.job)
     )
     jobs = tuple(islice(gone, AT_ONCE))
-    if jobs:
-        draft.record(JobsForgotten(at=draft.now, jobs=jobs))
+    rejected = _rejected_too_long_ago(ledger, event)
+    if jobs or rejected:
+        draft.record(JobsForgotten(at=draft.now, jobs=jobs, rejected=rejected))
+
+
+def _rejected_too_long_ago(ledger: Ledger, event: EndedJobsDue) -> tuple[str, ...]:
+    older = islice(ledger.rejected, max(0, len(ledger.rejected) - event.keep))
+    gone = (job for job in older if ledger.rejected_at.get(job, 0.0) < event.ended_before)
+    return tuple(islice(gone, AT_ONCE))
 
 
 def _is_awaited(ledger: Ledger, job: str) -> bool:

@@ -96,8 +96,10 @@ class Ledger:
     for one: a gang begins to leave, or it does less harm to stop it now; placings whenever a gang takes a place. bound
     is the domain of each cell that has one, by (queue, tier, number). resting are jobs that wait until a moment, in
     seconds. unusable are lost nodes with the reason; policies all versions on record.
-    ended are jobs in the order of their ends, but for those that were forgotten, which are counted. came are the
-    queues and users of all jobs, in the order in which each first came. applied counts facts.
+    ended are jobs in the order of their ends, but for those that were forgotten, which are counted; rejected are those
+    that were not taken into a queue, with the reason, oldest first, and rejected_at when. came are the queues and users
+    of all jobs, in the order in which each first came. signatures are the numbers of what jobs that are known ask for,
+    of signatures_given that were ever given. applied counts facts.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -105,6 +107,8 @@ class Ledger:
     jobs: dict[str, JobState] = field(default_factory=dict)
     newest_of_name: dict[str, str] = field(default_factory=dict)
     rejected: dict[str, str] = field(default_factory=dict)
+    rejected_at: dict[str, float] = field(default_factory=dict)
+    forgotten_rejected: int = 0
     holding: dict[str, JobState] = field(default_factory=dict)
     lines: Lines = field(default_factory=Lines)
     dependents: dict[str, list[str]] = field(default_factory=dict)
@@ -115,6 +119,7 @@ class Ledger:
     site: Site = field(default_factory=Site)
     policies: list[PolicyAdopted] = field(default_factory=list)
     signatures: dict[Hashable, int] = field(default_factory=dict)
+    signatures_given: int = 0
     occupancy: Occupancy | None = None
     next_seq: int = 0
     room_version: int = 0
@@ -155,7 +160,9 @@ class Ledger:
 
     def signature_of(self, spec: Job) -> int:
         """A number that jobs share which get the same answer from the same state, but for their queues and limits."""
-        return self.signatures.setdefault(key_of(spec), len(self.signatures))
+        number = self.signatures.setdefault(key_of(spec), self.signatures_given)
+        self.signatures_given = max(self.signatures_given, number + 1)
+        return number
 
     def move(self, state: JobState, phase: Phase, at: float) -> None:
         """Bring a job into another phase and keep the derived collections true."""
@@ -256,6 +263,7 @@ def _job_accepted(ledger: Ledger, fact: JobAccepted) -> None:
 
 def _job_rejected(ledger: Ledger, fact: JobRejected) -> None:
     ledger.rejected[fact.job] = fact.reason
+    ledger.rejected_at[fact.job] = fact.at
 
 
 def _gang_placed(ledger: Ledger, fact: GangPlaced) -> None:

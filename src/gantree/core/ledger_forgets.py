@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 
 
 def jobs_forgotten(ledger: Ledger, fact: JobsForgotten) -> None:
-    """Jobs that have ended leave the ledger; what was learned of them, and what they used, stays in the accounts."""
+    """Jobs that have ended or were rejected leave the ledger; what was learned of them, and what they used, stays."""
+    for job in fact.rejected:
+        del ledger.rejected[job]
+        ledger.rejected_at.pop(job, None)
+    ledger.forgotten_rejected += len(fact.rejected)
     gone, names = frozenset(fact.jobs), set[str]()
     for job in fact.jobs:
         state = ledger.jobs.pop(job)
@@ -27,6 +31,14 @@ def jobs_forgotten(ledger: Ledger, fact: JobsForgotten) -> None:
             ledger.newest_of_name[state.spec.name] = state.job
     ledger.ended = [state for state in ledger.ended if state.job not in gone]
     ledger.forgotten += len(gone)
+    _forget_signatures(ledger)
+
+
+def _forget_signatures(ledger: Ledger) -> None:
+    """What no job asks for that is known has no number any more; whoever asks for it next gets a new one."""
+    used = {state.signature for state in ledger.jobs.values()}
+    ledger.signatures = {key: each for key, each in ledger.signatures.items() if each in used}
+    ledger.accounts.forget_signatures(used)
 
 
 def _no_longer_after(ledger: Ledger, before: str, job: str) -> None:

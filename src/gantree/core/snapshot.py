@@ -11,7 +11,7 @@ Jobs are told as columns, a list for each field of `JobState`: that costs a deci
 ended never change again; whoever has them already (`ended_before`) need not be told of them again.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from itertools import repeat
 from operator import attrgetter
@@ -84,6 +84,7 @@ class Books:
     occupancy: KeptOccupancy | None = None
     usage: tuple[tuple[Account, Used], ...] = ()
     came: tuple[tuple[str, str], ...] = ()
+    rejected_at: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,9 @@ class LedgerSnapshot:
     ended_before: int = 0
 
 
-COUNTERS = ("next_seq", "room_version", "applied", "holders_version", "placings", "forgotten")
+COUNTERS = (
+    "next_seq", "room_version", "applied", "holders_version", "placings", "forgotten", "forgotten_rejected",
+)  # fmt: skip
 
 
 def snapshot_of(scheduler: Scheduler, ended_before: int = 0) -> LedgerSnapshot:
@@ -149,13 +152,14 @@ def _books(ledger: Ledger, now: float) -> Books:
         dict(ledger.claims),
         dict(ledger.bookings),
         tuple((*cell, domain) for cell, domain in ledger.bound.items()),
-        len(ledger.signatures),
+        ledger.signatures_given,
         dict(_counted_otherwise(ledger)),
         accounts.shares.kept(),
         accounts.runtimes.kept(),
         None if ledger.occupancy is None else kept(ledger.occupancy, _held(ledger)),
         tuple(ledger.usage.used_of.items()),
         tuple(ledger.came),
+        dict(ledger.rejected_at),
     )
 
 
@@ -227,6 +231,7 @@ def _restore_site(ledger: Ledger, books: Books) -> None:
     ledger.site = Site(books.described, dict(books.cordoned), labels, books.site_version)
     ledger.policies = list(books.policies)
     ledger.unusable, ledger.rejected = dict(books.unusable), dict(books.rejected)
+    ledger.rejected_at = dict(books.rejected_at)
     ledger.came = dict.fromkeys(books.came)
     ledger.resting, ledger.bookings = dict(books.resting), dict(books.bookings)
     ledger.bound = {(queue, tier, number): domain for queue, tier, number, domain in books.bound}
@@ -251,20 +256,17 @@ def _restore_jobs(
         for name in filter(ledger.jobs.__contains__, spec.after):
             ledger.dependents.setdefault(name, []).append(state.job)
     ledger.accounts.quota.grow()
-    _restore_signatures(ledger, every, live, signatures)
+    ledger.signatures_given = signatures
+    _restore_signatures(ledger, every, live)
 
 
 def _restore_signatures(
-    ledger: Ledger, every: Iterable[JobState], live: Iterable[JobState], count: int
+    ledger: Ledger, every: Iterable[JobState], live: Iterable[JobState]
 ) -> None:
-    """Jobs that are alike have the number that they had; a number that no job has any more stays taken."""
+    """Jobs that are alike have the number that they had, the lowest where they have several."""
     one_of = dict(zip(map(attrgetter("signature"), every), every, strict=False))
-    numbers: dict[Hashable, int] = {}
-    for number in range(count):
-        state = one_of.get(number)
-        key = ("taken", number) if state is None else key_of(state.spec)
-        numbers[("taken", number) if key in numbers else key] = number
-    ledger.signatures = numbers
+    for number, state in sorted(one_of.items()):
+        ledger.signatures.setdefault(key_of(state.spec), number)
     for state in live:
         state.signature = ledger.signature_of(state.spec)
 

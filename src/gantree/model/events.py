@@ -222,7 +222,7 @@ class PolicySubmitted(Event):
 class EndedJobsDue(Event):
     """More jobs that have ended are known than are to be: the oldest may go, but for the newest `keep`.
 
-    ended_before: only those that ended before this moment, in seconds since 1970.
+    So may those that were rejected, but for as many. ended_before: none since this moment, in seconds since 1970.
     """
 
     keep: int

@@ -357,9 +357,13 @@ class PolicyAdopted(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsForgotten(Fact):
-    """Jobs that have ended are history: nothing is decided or told of them any more. Their ids stay taken."""
+    """Jobs that have ended, and some that were rejected, are history: nothing is decided or told of them any more.
+
+    Their ids stay taken.
+    """
 
     jobs: tuple[str, ...]
+    rejected: tuple[str, ...] = ()
 
 
 FACTS: dict[str, type[Fact]] = {

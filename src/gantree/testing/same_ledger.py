@@ -69,16 +69,16 @@ def differences(one: Ledger, other: Ledger, *, any_order: bool = False) -> list[
 
     any_order: leaving aside in which order things came, as ledgers of different policies may.
     """
-    return list(
-        _Comparison(ANY_ORDER | OF_HISTORY if any_order else ANY_ORDER).differ("ledger", one, other)
-    )
+    used = frozenset(state.signature for state in one.jobs.values())
+    comparison = _Comparison(ANY_ORDER | OF_HISTORY if any_order else ANY_ORDER, used)
+    return list(comparison.differ("ledger", one, other))
 
 
 class _Comparison:
-    """One comparison; any_order are names of dictionaries of which the order does not count."""
+    """One comparison; of the dictionaries named any_order the order does not count, used are signatures of jobs."""
 
-    def __init__(self, any_order: frozenset[str]) -> None:
-        self._any_order = any_order
+    def __init__(self, any_order: frozenset[str], used: frozenset[int]) -> None:
+        self._any_order, self._used = any_order, used
 
     def differ(self, where: str, one: Any, other: Any) -> Iterator[str]:
         """Yield every difference below a place."""
@@ -110,10 +110,11 @@ class _Comparison:
     ) -> Iterator[str]:
         name = where.rpartition(".")[2]
         ours, theirs = list(one), list(other)
-        if name == "signatures":  # a number that no job has any more is taken, by nobody knows what
-            taken = {number for key, number in (*one.items(), *other.items()) if key[0] == "taken"}
-            ours = [key for key in ours if one[key] not in taken]
-            theirs = [key for key in theirs if other[key] not in taken]
+        if (
+            name == "signatures"
+        ):  # what no job asks for any more a fold may still know, and a snapshot does not
+            ours = [key for key in ours if one[key] in self._used]
+            theirs = [key for key in theirs if other[key] in self._used]
         if name in LEAVE_ENTRIES:
             ours, theirs = (
                 [k for k in ours if _says(one[k])],

@@ -178,7 +178,9 @@ _WORDS: dict[type[Fact], Callable[[Any], str]] = {
     CellReleased: lambda fact: f"A {fact.tier} cell of {fact.queue} is nowhere.",
     GangSuspended: lambda fact: f"The turn of attempt {fact.attempt} on a shared GPU is over.",
     GangWarned: _warned,
-    JobsForgotten: lambda fact: f"{plural(len(fact.jobs), 'job')} that ended long ago are history.",
+    JobsForgotten: lambda fact: (
+        f"{plural(len(fact.jobs) + len(fact.rejected), 'job')} that ended or were rejected long ago are history."
+    ),
     GangResumed: lambda fact: f"The turn of attempt {fact.attempt} on a shared GPU has come.",
     CheckpointRequested: _saving,
     CheckpointRecorded: lambda fact: f"A checkpoint of step {fact.step} is durable.",
