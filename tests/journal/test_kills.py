@@ -98,7 +98,10 @@ def compact(opens: Open) -> None:
         journal.compact(TURNS, led(journal))
 
 
-DONE = {snapshot: (TURNS + 1, 0), compact: (TURNS, TURNS)}
+DONE: dict[Callable[[Open], None], tuple[int, int]] = {
+    snapshot: (TURNS + 1, 0),
+    compact: (TURNS, TURNS),
+}
 """Once it has come to its end: up to which fact there is a snapshot, and are none any more."""
 
 
