@@ -2,7 +2,7 @@
 
 Connections are in autocommit mode: a read is one statement on a connection of the pool, and `writing` begins and ends
 its transaction itself, so that SQLite takes its write lock at the beginning. Any thread may read; writers of one
-process come one after the other.
+process come one after the other, on one connection that is kept for them until something fails on it.
 """
 
 import threading
@@ -35,6 +35,7 @@ class Database:
     secrets: tuple[str, ...] = ()
     damage_hint: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
+    kept: list[Connection] = field(default_factory=list, repr=False)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -44,20 +45,36 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction: all of the block, or nothing."""
-        with self.lock, self.errors(), self.engine.connect() as connection:
-            driver: Any = connection.connection.driver_connection
-            with self._kept_if_sound(connection):
+        """A transaction: all of the block, or nothing. All are on one connection, until one of them fails."""
+        with self.lock:
+            try:
+                connection = self._writer()
+                driver: Any = connection.connection.driver_connection
                 driver.execute(self.begin)
-                try:
-                    yield connection
-                    driver.execute("COMMIT")
-                except BaseException:
-                    with suppress(
-                        *self._failures
-                    ):  # it may be rolled back already, or the line cut
-                        driver.execute("ROLLBACK")
-                    raise
+                yield connection
+                driver.execute("COMMIT")
+            except BaseException as error:
+                self._give_up_writer()
+                if isinstance(error, self._failures):
+                    raise self.error(error) from None
+                raise
+
+    def _writer(self) -> Connection:
+        """The connection of transactions. To take it from the pool and give it back costs more than a small one."""
+        if not self.kept:
+            self.kept.append(self.engine.connect())
+        return self.kept[0]
+
+    def _give_up_writer(self) -> None:
+        """Roll back, and close it: whatever has happened on it is no concern of the next transaction."""
+        for connection in self.kept:
+            if not connection.invalidated:
+                driver: Any = connection.connection.driver_connection
+                with suppress(*self._failures):  # it may be rolled back already, or the line cut
+                    driver.execute("ROLLBACK")
+                connection.invalidate()
+            connection.close()
+        self.kept.clear()
 
     @contextmanager
     def _kept_if_sound(self, connection: Connection) -> Iterator[None]:
@@ -90,6 +107,9 @@ class Database:
         return JournalError(f"journal {self.name}: {said}{self.damage_hint if damaged else ''}")
 
     def close(self) -> None:
-        """Close every connection."""
-        with self.errors():
+        """Close every connection; what is asked afterwards opens others."""
+        with self.lock, self.errors():
+            for connection in self.kept:
+                connection.close()
+            self.kept.clear()
             self.engine.dispose()
