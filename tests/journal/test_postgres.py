@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -228,18 +229,25 @@ def test_a_password_that_a_driver_repeats_is_taken_out() -> None:
     )
 
 
-def test_a_session_that_the_server_ended_is_an_error_once_and_a_new_one_is_opened(
-    database_url: str,
+@pytest.mark.parametrize("first", ["write", "read", "sqlalchemy's read"])
+def test_sessions_that_the_server_ended_are_an_error_once_and_new_ones_are_opened(
+    database_url: str, first: str
 ) -> None:
     journal = PostgresJournal(database_url)
     epoch = led(journal)
+    assert journal.read_inbox(0, 9) == ()
+    asked: dict[str, Callable[[], object]] = {
+        "write": lambda: journal.append_inbox([tick(1)], epoch),
+        "read": lambda: journal.read_inbox(0, 9),
+        "sqlalchemy's read": journal.compacted_to,
+    }
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
     with pytest.raises(JournalError, match="terminat"):
-        journal.append_inbox([tick(1)], epoch)
+        asked[first]()
     journal.append_inbox([tick(1)], epoch)
     assert len(journal.read_inbox(0, 9)) == 1
     journal.close()

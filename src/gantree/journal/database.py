@@ -40,8 +40,16 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection on which each statement stands for itself."""
-        with self.errors(), self.engine.connect() as connection, self._kept_if_sound(connection):
-            yield connection
+        with self.errors(), self.engine.connect() as connection:
+            try:
+                yield connection
+            except self._failures as error:
+                if not isinstance(
+                    error, SQLAlchemyError
+                ):  # it has not seen that; so not used again
+                    connection.invalidate()
+                self._give_up_idle_writer()
+                raise
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -54,8 +62,9 @@ class Database:
                 yield connection
                 driver.execute("COMMIT")
             except BaseException as error:
-                self._give_up_writer()
+                self._roll_back()
                 if isinstance(error, self._failures):
+                    self.engine.dispose()  # what has cut one line may have cut all that were idle
                     raise self.error(error) from None
                 raise
 
@@ -65,25 +74,28 @@ class Database:
             self.kept.append(self.engine.connect())
         return self.kept[0]
 
-    def _give_up_writer(self) -> None:
-        """Roll back, and close it: whatever has happened on it is no concern of the next transaction."""
+    def _roll_back(self) -> None:
+        """Leave nothing of a transaction, nor its connection to the next one: whatever has happened on it."""
         for connection in self.kept:
             if not connection.invalidated:
                 driver: Any = connection.connection.driver_connection
                 with suppress(*self._failures):  # it may be rolled back already, or the line cut
                     driver.execute("ROLLBACK")
-                connection.invalidate()
+        self._give_up_writer()
+
+    def _give_up_idle_writer(self) -> None:
+        """After a failure elsewhere, which it may share; one that is at work finds out by itself."""
+        if self.lock.acquire(blocking=False):
+            try:
+                self._give_up_writer()
+            finally:
+                self.lock.release()
+
+    def _give_up_writer(self) -> None:
+        for connection in self.kept:
+            connection.invalidate()
             connection.close()
         self.kept.clear()
-
-    @contextmanager
-    def _kept_if_sound(self, connection: Connection) -> Iterator[None]:
-        """After an error of the driver's own, which SQLAlchemy has not seen, the connection is not used again."""
-        try:
-            yield
-        except self.engine.dialect.loaded_dbapi.Error:
-            connection.invalidate()
-            raise
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -109,7 +121,5 @@ class Database:
     def close(self) -> None:
         """Close every connection; what is asked afterwards opens others."""
         with self.lock, self.errors():
-            for connection in self.kept:
-                connection.close()
-            self.kept.clear()
+            self._give_up_writer()
             self.engine.dispose()
