@@ -220,8 +220,7 @@ class Daemon:
 
     def spent_s(self) -> float:
         """Seconds of processor time that it has taken so far."""
-        told = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+        return spent_s(self.pid)
 
     def resident_MB(self) -> float:
         """Memory that it has resident now."""
@@ -231,6 +230,12 @@ class Daemon:
         """The processes that it has started and that are there."""
         told = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         return [int(each) for each in told]
+
+
+def spent_s(pid: int) -> float:
+    """Seconds of processor time that a process has taken so far."""
+    told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident_MB(pid: int) -> float:

@@ -114,6 +114,7 @@ def test_who_does_not_lead_says_who_does_and_takes_nothing(fleet: Fleet) -> None
     status, told = ask(f"{at}/readyz")
     assert (status, json.loads(told)["ready"]) == (503, False)
     assert (json.loads(told)["leader"], json.loads(told)["leader_url"]) == (leader, leader_at)
+    fleet.until_warm(other(leader))
     assert json.loads(ask(f"{leader_at}/readyz")[1])["role"] == "leader"
     assert "gantree_leading 0.0" in ask(f"{at}/metrics", fleet.token)[1]
     assert "gantree_leading 1.0" in ask(f"{leader_at}/metrics", fleet.token)[1]

@@ -9,7 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -81,6 +81,23 @@ def test_commits_wait_for_the_disk(tmp_path: Path) -> None:
     with journal.database.writing() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
+    journal.close()
+
+
+def test_transactions_share_a_connection_until_one_fails_on_it_and_nothing_of_that_one_is_left(
+    tmp_path: Path,
+) -> None:
+    journal = SqliteJournal(tmp_path)
+    led(journal)
+    used: list[object] = []
+    for fails in (False, False, True, False, False):
+        with suppress(ZeroDivisionError), journal.database.writing() as connection:
+            used.append(connection.connection.driver_connection)
+            connection.exec_driver_sql("UPDATE leadership SET holder = holder || '+'")
+            assert not fails or 1 / 0
+    first, again, third, fourth, fifth = used
+    assert first is again is third is not fourth is fifth
+    assert journal.leader()[1] == "a test++++"
     journal.close()
 
 

@@ -37,6 +37,7 @@ from gantree.api.settings import Settings
 from gantree.api.standing_by import Front, build_standing_by
 from gantree.api.standing_reads import Standing
 from gantree.control.controller import Controller
+from gantree.control.following import Follower
 from gantree.control.garbage import set_all_apart, set_survivors_apart, take_back
 from gantree.control.gpu_ids import gpu_ids_of, mig_ids_of
 from gantree.control.leadership import CAMPAIGN_EVERY_S, Leadership, Term
@@ -48,6 +49,7 @@ from gantree.control.reader_host import ReaderHost, fork_host
 from gantree.control.reader_server import serve
 from gantree.control.readers import Readers
 from gantree.control.versions import policy_version, versions_of
+from gantree.control.warming import Warm
 from gantree.executors.epochs import EpochFile
 from gantree.executors.local import LocalCluster
 from gantree.journal.access_book import AccessBook
@@ -194,12 +196,14 @@ class _Life:
         self._where = tuple(where)
         self._stop = asyncio.Event()
         self._readers = Readers(daemon.host, Follow(daemon.home.open_reader, settings.policy))
+        self._warm = Warm(daemon.home.open_reader, settings.policy)
         small = build_standing_by(
             self._leadership,
             daemon.access,
             daemon.metrics,
             daemon.audit,
             Standing(self._readers, settings.state_dir, self._stop, self._leadership.not_leading),
+            lambda: self._warm.is_ready,
             daemon.pages,
             settings.root_path,
         )
@@ -224,8 +228,9 @@ class _Life:
             _say("stopped; it did not lead")
 
     async def close(self) -> None:
-        """End what is served over TCP, and the reader."""
+        """End what is served over TCP, the reader, and what is read ahead."""
         self._readers.close()
+        self._warm.close()
         if self._tcp is not None and self._serving_tcp is not None:
             self._tcp.should_exit = True
             await self._serving_tcp
@@ -258,6 +263,8 @@ class _Life:
         """For a moment."""
         self._over_tcp()
         self._readers.start()
+        if self._daemon.home.shared:
+            self._warm.start()
         known, trouble = self._leadership.known, self._leadership.trouble
         leads = "nobody leads" if known is None else f"{known.name} leads"
         if trouble is None and leads != self._said:
@@ -271,7 +278,9 @@ class _Life:
         try:
             self._leave_signals()
             controller = await loop.call(
-                lambda: _recovered(self._daemon, loop.wake, term, is_start=is_start)
+                lambda: _recovered(
+                    self._daemon, loop.wake, term, self._warm.take(), is_start=is_start
+                )
             )
             self._obey_signals()
             await self._answer(loop, controller, term)
@@ -368,12 +377,17 @@ def _remove_socket(state_dir: Path, term: Term) -> None:
 
 
 def _recovered(
-    daemon: _Daemon, wake: Callable[[], None], term: Term, *, is_start: bool
+    daemon: _Daemon,
+    wake: Callable[[], None],
+    term: Term,
+    follower: Follower | None,
+    *,
+    is_start: bool,
 ) -> Controller:
     """A controller that has gone on where the last one stopped, on this machine's processes.
 
     The cluster and the policy that a daemon was started with are those of its start: one that takes over later goes on
-    with what is on record.
+    with what is on record. follower has read the journal ahead, if anybody has.
     """
     settings, journal = daemon.settings, daemon.home.journal
     running: list[Controller] = []  # none yet while it is built
@@ -408,6 +422,7 @@ def _recovered(
         policy_text=settings.policy_text if is_named else None,
         epoch=term.epoch,
         keep=settings.keep,
+        follower=follower,
     )
     running.append(controller)
     controller.recover()

@@ -5,6 +5,7 @@ whoever is in charge: the whole application while the daemon leads, the small on
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Response
@@ -59,10 +60,14 @@ def build_standing_by(
     metrics: Metrics,
     audit: Audit,
     standing: Standing,
+    is_warm: Callable[[], bool],
     pages: Pages = (),
     root_path: str = "",
 ) -> FastAPI:
-    """The small application: standing answers what only looks; the rest is refused, with the leader's name and URL."""
+    """The small application: standing answers what only looks; the rest is refused, with the leader's name and URL.
+
+    is_warm: whether the journal has been read ahead, so that this daemon would lead soon.
+    """
     app = FastAPI(
         title="gantree",
         version=__version__,
@@ -78,7 +83,7 @@ def build_standing_by(
     app.add_middleware(Prefixed, root_path=root_path)
     app.state.access, app.state.leadership = access, leadership
     app.add_middleware(SaysItsAge)
-    app.include_router(_probes(leadership))
+    app.include_router(_probes(leadership, is_warm))
     for router in routers(standing):
         app.include_router(router, dependencies=[Depends(permitted)])
     for page in pages:
@@ -87,7 +92,7 @@ def build_standing_by(
     return app
 
 
-def _probes(leadership: Leadership) -> APIRouter:
+def _probes(leadership: Leadership, is_warm: Callable[[], bool]) -> APIRouter:
     """What anybody may ask."""
     routes = APIRouter()
 
@@ -105,6 +110,7 @@ def _probes(leadership: Leadership) -> APIRouter:
             "leader": known and known.name,
             "leader_url": known and known.url,
             "epoch": known and known.epoch,
+            "warm": is_warm(),
         }
         return JSONResponse(told, UNAVAILABLE)
 

@@ -12,13 +12,21 @@ from typing import Any
 
 from gantree.control.alarm import Alarm
 from gantree.control.clock import SteadyClock
+from gantree.control.following import Follower
 from gantree.control.history import AS_USUAL, History, Keep
 from gantree.control.intake import Intake
 from gantree.control.job_asks import FINAL, check_priority, scale_refused
 from gantree.control.metrics import Metrics
 from gantree.control.node_asks import NodeAsks
 from gantree.control.observer import Observer
-from gantree.control.policies import Policies, PolicyText, adopted, checked, in_force_already
+from gantree.control.policies import (
+    OnRecord,
+    Policies,
+    PolicyText,
+    adopted,
+    checked,
+    in_force_already,
+)
 from gantree.control.policy_fit import check_fit, jobs_without_queue
 from gantree.control.ports import Clock, MakeCluster
 from gantree.control.reading import Moment, Reading
@@ -29,6 +37,7 @@ from gantree.control.submissions import HandIn, Submissions
 from gantree.control.tracing import Causes
 from gantree.control.turn import Turns
 from gantree.control.turn_watch import TurnWatch
+from gantree.control.warming import ReadAhead, read_ahead
 from gantree.core.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.core.state import JobState
@@ -78,10 +87,12 @@ class Controller:
         policy_text: PolicyText | None = None,
         epoch: int | None = None,
         keep: Keep = AS_USUAL,
+        follower: Follower | None = None,
     ) -> None:
         """site is the cluster as described now, None to go on with the one on record; places are the policy's.
 
-        epoch is the one in which this process leads already; None: it begins one here.
+        epoch is the one in which this process leads already; None: it begins one here. follower has read the journal
+        ahead and is taken over; None: the journal is read here.
 
         metrics are those that it feeds; of its own where None. policy_text is what policy was read from, if somebody
         named it: else the newest on record rules, and policy where there is none.
@@ -97,8 +108,12 @@ class Controller:
         self.intake = Intake(journal, self.epoch, wake, self.metrics, self.causes)
         self._snapshots = Snapshots(journal, self.epoch)
         self._history = History(journal, self.epoch, keep)
-        self.policies = Policies(journal, policy, policy_text, self._fold_under, self.clock)
-        folded = self._fold()
+        ahead = read_ahead(follower, journal)
+        on_record = OnRecord(journal) if ahead is None else ahead.on_record(journal)
+        self.policies = Policies(
+            journal, policy, policy_text, self._fold_under, self.clock, on_record
+        )
+        folded = self._first_fold(ahead)
         known, self._new_site = _site_of(journal, folded, site)
         check_fit(folded.policy, known, folded.ledger, self.policies.places or places)
         self.cluster = make_cluster(known, self.intake.tell, self.clock)
@@ -334,6 +349,16 @@ class Controller:
         self._snapshots.close(self.turns.known)
         self.cluster.close()
         self.journal.close()
+
+    def _first_fold(self, ahead: ReadAhead | None) -> Scheduler:
+        """What was read ahead, where it is under the policy that rules; else the fold of the journal."""
+        policy = self.policies.in_force()
+        if ahead is not None and ahead.scheduler.policy == policy:
+            self._snapshots.go_on()
+            return ahead.scheduler
+        if ahead is not None:
+            log.warning("what was read ahead is under another policy: the journal is read anew")
+        return self._fold_under(policy)
 
     def _fold(self) -> Scheduler:
         return self._fold_under(self.policies.in_force())

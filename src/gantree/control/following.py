@@ -2,24 +2,28 @@
 
 It comes to the same ledger as the controller's, the same way as a restart does: facts are folded, a change of policy is
 a fold anew under that policy. Facts that were compacted before they were read here are in a snapshot by then, so it
-begins again from that. Nothing is decided and nothing is written.
+begins again from that; and so it does where the newest fact that it knows is not in the journal any more, because the
+database was put back to an earlier moment. Nothing is decided and nothing is written.
 """
 
+import logging
 from itertools import takewhile
 
 from gantree.control.clock import boot_time
 from gantree.control.garbage import take_back
-from gantree.control.policies import newest_on_record
+from gantree.control.policies import OnRecord
 from gantree.control.reading import Moment, Reading
 from gantree.control.snapshots import newest_restored, without_collecting
 from gantree.core.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.formats.policies import read_policy
-from gantree.journal.contract import Journal
+from gantree.journal.contract import Journal, RecordedFact
 from gantree.journal.snapshots import SnapshotCodec
 from gantree.model.errors import JournalError
 from gantree.model.facts import PolicyAdopted
 from gantree.policy.rules import Policy
+
+log = logging.getLogger(__name__)
 
 
 class Overtaken(Exception):  # no GantreeError: whoever serves questions catches up and asks again
@@ -34,6 +38,7 @@ class Follower:
         self.journal = journal
         self._otherwise = otherwise
         self._ledger, self._seq, self._now, self._version = Ledger(otherwise), 0, 0.0, 0
+        self._last: RecordedFact | None = None
         self._looked_at = boot_time()
         self.begin_again()
 
@@ -70,6 +75,12 @@ class Follower:
                 self._begin()
         self._looked_at = looked_at
 
+    def handed_over(self, journal: Journal) -> Scheduler:
+        """A scheduler of all that a journal has, which is the one that was followed; its ledger is not followed on."""
+        self.journal = journal
+        self.catch_up()
+        return Scheduler.of(self._ledger, self._now)
+
     def reading(self, now: float) -> Reading:
         """What is known, at a moment in seconds; not before the newest fact."""
         return Reading(
@@ -80,18 +91,26 @@ class Follower:
         """Apply the facts that are new; False where that cannot go on from what is here."""
         if any(self._overrules(version) for version in self._ledger.policies[-1:]):
             return False
+        after = self._seq if self._last is None else self._seq - 1
         try:
-            for recorded in self.journal.facts(self._seq):
+            facts = self.journal.facts(after)
+            if self._last is not None and not _is_same(next(facts, None), self._last):
+                log.warning("fact %d is another than it was: the journal is read anew", self._seq)
+                return False
+            for recorded in facts:
                 if isinstance(recorded.fact, PolicyAdopted) and self._overrules(recorded.fact):
                     return False
-                self._ledger.apply(recorded.fact)
-                self._now = max(self._now, recorded.fact.at)
-                self._seq = recorded.seq
+                self._apply(recorded)
         except JournalError:
-            if self.journal.compacted_to() > self._seq:
+            if self.journal.compacted_to() > after:
                 return False
             raise
         return True
+
+    def _apply(self, recorded: RecordedFact) -> None:
+        self._ledger.apply(recorded.fact)
+        self._now = max(self._now, recorded.fact.at)
+        self._seq, self._last = recorded.seq, recorded
 
     def _overrules(self, version: PolicyAdopted) -> bool:
         """Whether a version came after the one under which is folded here, and is another policy."""
@@ -100,10 +119,12 @@ class Follower:
     def _begin(self) -> None:
         """Go back to the newest snapshot, under the policy that is newest on record."""
         take_back()
-        newest = newest_on_record(self.journal)
+        newest = OnRecord(self.journal).newest()
         policy = self._otherwise if newest is None else _policy_of(newest)
-        scheduler, self._seq = newest_restored(self.journal, policy, SnapshotCodec())
-        self._ledger, self._now = scheduler.ledger, scheduler.now
+        scheduler, seq = newest_restored(self.journal, policy, SnapshotCodec())
+        is_there = seq > self.journal.compacted_to()
+        self._last = next(self.journal.facts(seq - 1), None) if is_there else None
+        self._ledger, self._seq, self._now = scheduler.ledger, seq, scheduler.now
         self._version = 0 if newest is None else newest.number
 
     def _folded(self, policy: Policy) -> Scheduler:
@@ -115,6 +136,13 @@ class Follower:
             facts = takewhile(lambda each: each.seq <= self._seq, self.journal.facts(after))
             scheduler.recover(recorded.fact for recorded in facts)
         return scheduler
+
+
+def _is_same(found: RecordedFact | None, known: RecordedFact) -> bool:
+    """Whether a fact is the one that was read in its place: no other of its kind was recorded at that very moment."""
+    if found is None:
+        return False
+    return (type(found.fact), found.fact.at) == (type(known.fact), known.fact.at)
 
 
 def _policy_of(version: PolicyAdopted) -> Policy:

@@ -37,15 +37,29 @@ class PolicyText:
     source: str
 
 
-def newest_on_record(journal: Journal) -> PolicyAdopted | None:
-    """The version that was adopted last; None before the first."""
-    snapshot = journal.latest_snapshot()
-    versions = () if snapshot is None else books_of(snapshot.text).policies
-    found = versions[-1] if versions else None
-    for recorded in journal.facts_of(PolicyAdopted, 0 if snapshot is None else snapshot.seq):
-        assert isinstance(recorded.fact, PolicyAdopted)
-        found = recorded.fact
-    return found
+class OnRecord:
+    """Which version of the policy was adopted last. What was read of a journal once is not read again."""
+
+    def __init__(
+        self, journal: Journal, known: PolicyAdopted | None = None, known_to: int = 0
+    ) -> None:
+        """known is the newest among the facts up to known_to; 0: nothing is known yet."""
+        self._journal = journal
+        self._newest, self._known_to = known, known_to
+
+    def newest(self) -> PolicyAdopted | None:
+        """The version; None before the first. Raises JournalError."""
+        journal, last = self._journal, self._journal.last_fact()
+        if not self._known_to or journal.compacted_to() > self._known_to:
+            snapshot = journal.latest_snapshot()
+            versions = () if snapshot is None else books_of(snapshot.text).policies
+            self._newest = versions[-1] if versions else None
+            self._known_to = 0 if snapshot is None else snapshot.seq
+        for recorded in journal.facts_of(PolicyAdopted, self._known_to):
+            assert isinstance(recorded.fact, PolicyAdopted)
+            self._newest = recorded.fact
+        self._known_to = max(self._known_to, last)
+        return self._newest
 
 
 class Policies:
@@ -58,20 +72,25 @@ class Policies:
         named: PolicyText | None,
         fold: Callable[[Policy], Scheduler],
         now: Clock,
+        on_record: OnRecord | None = None,
     ) -> None:
-        """named is the policy that was named at the start; otherwise rules where that is None and none is on record."""
+        """named is the policy that was named at the start; otherwise rules where that is None and none is on record.
+
+        on_record is what is known already of the versions of the journal.
+        """
         self._journal = journal
         self._fold = fold
         self._now = now
         self._otherwise = otherwise
-        on_record = newest_on_record(journal)
-        self.to_submit = named if on_record is None or _text_of(on_record) != named else None
-        if on_record is not None and self.to_submit is not None:
+        self._on_record = on_record or OnRecord(journal)
+        newest = self._on_record.newest()
+        self.to_submit = named if newest is None or _text_of(newest) != named else None
+        if newest is not None and self.to_submit is not None:
             log.warning(
                 "policy %s rules, as it was named at the start, instead of version %d on record (%s)",
                 self.to_submit.source,
-                on_record.number,
-                on_record.source,
+                newest.number,
+                newest.source,
             )
 
     @property
@@ -85,13 +104,13 @@ class Policies:
         """The policy that a scheduler made of the journal has."""
         if self.to_submit is not None:
             return read_policy(self.to_submit.text, self.to_submit.source)
-        newest = newest_on_record(self._journal)
+        newest = self._on_record.newest()
         return self._otherwise if newest is None else read_policy(newest.text, newest.source)
 
     @property
     def places(self) -> PolicyPlaces | None:
         """Where the version on record says what, if that rules."""
-        newest = None if self.to_submit is not None else newest_on_record(self._journal)
+        newest = None if self.to_submit is not None else self._on_record.newest()
         return None if newest is None else places_of(newest.text, newest.source)
 
     def event(self, handed_in: PolicyText, by: str, event_id: str) -> PolicySubmitted:

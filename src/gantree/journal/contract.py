@@ -199,6 +199,10 @@ class Journal(Protocol):
         """
         ...
 
+    def snapshot_seq(self) -> int:
+        """The seq of the newest snapshot, which is not read; 0 where there is none."""
+        ...
+
     def compact(self, keep_after_seq: int, epoch: int) -> Compacted:
         """Delete whole turns whose facts end at keep_after_seq or before: their facts, orders and events.
 

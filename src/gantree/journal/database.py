@@ -2,11 +2,11 @@
 
 Connections are in autocommit mode: a read is one statement on a connection of the pool, and `writing` begins and ends
 its transaction itself, so that SQLite takes its write lock at the beginning. Any thread may read; writers of one
-process come one after the other.
+process come one after the other, on one connection that is kept for them until something fails on it.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +23,8 @@ class Database:
 
     now is the database's clock in seconds since 1970. owned says that whoever has it open is alone with it, so no
     lease is needed. clear ends the sessions of leaders that stopped in the middle of a write, where there can be any;
-    it is run only when a lease has run out. damage_hint follows the error where the data themselves are unreadable.
+    it is run only when a lease has run out. is_ended tells of a connection of the driver that nobody uses whether the
+    server has ended it. damage_hint follows the error where the data themselves are unreadable.
     """
 
     engine: Engine
@@ -32,41 +33,73 @@ class Database:
     now: ColumnElement[Any]
     owned: bool
     clear: TextClause | None = None
+    is_ended: Callable[[Any], bool] = lambda connection: False
     secrets: tuple[str, ...] = ()
     damage_hint: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
+    kept: list[Connection] = field(default_factory=list, repr=False)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection on which each statement stands for itself."""
-        with self.errors(), self.engine.connect() as connection, self._kept_if_sound(connection):
-            yield connection
+        with self.errors(), self.engine.connect() as connection:
+            try:
+                yield connection
+            except self._failures as error:
+                if not isinstance(
+                    error, SQLAlchemyError
+                ):  # it has not seen that; so not used again
+                    connection.invalidate()
+                self._give_up_idle_writer()
+                raise
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction: all of the block, or nothing."""
-        with self.lock, self.errors(), self.engine.connect() as connection:
-            driver: Any = connection.connection.driver_connection
-            with self._kept_if_sound(connection):
+        """A transaction: all of the block, or nothing. All are on one connection, until one of them fails."""
+        with self.lock:
+            try:
+                connection = self._writer()
+                driver: Any = connection.connection.driver_connection
                 driver.execute(self.begin)
-                try:
-                    yield connection
-                    driver.execute("COMMIT")
-                except BaseException:
-                    with suppress(
-                        *self._failures
-                    ):  # it may be rolled back already, or the line cut
-                        driver.execute("ROLLBACK")
-                    raise
+                yield connection
+                driver.execute("COMMIT")
+            except BaseException as error:
+                self._roll_back()
+                if isinstance(error, self._failures):
+                    self.engine.dispose()  # what has cut one line may have cut all that were idle
+                    raise self.error(error) from None
+                raise
 
-    @contextmanager
-    def _kept_if_sound(self, connection: Connection) -> Iterator[None]:
-        """After an error of the driver's own, which SQLAlchemy has not seen, the connection is not used again."""
-        try:
-            yield
-        except self.engine.dialect.loaded_dbapi.Error:
+    def _writer(self) -> Connection:
+        """The connection of transactions. To take it from the pool and give it back costs more than a small one."""
+        if self.kept and self.is_ended(self.kept[0].connection.driver_connection):
+            self._give_up_writer()
+        if not self.kept:
+            self.kept.append(self.engine.connect())
+        return self.kept[0]
+
+    def _roll_back(self) -> None:
+        """Leave nothing of a transaction, nor its connection to the next one: whatever has happened on it."""
+        for connection in self.kept:
+            if not connection.invalidated:
+                driver: Any = connection.connection.driver_connection
+                with suppress(*self._failures):  # it may be rolled back already, or the line cut
+                    driver.execute("ROLLBACK")
+        self._give_up_writer()
+
+    def _give_up_idle_writer(self) -> None:
+        """After a failure elsewhere, which it may share; one that is at work finds out by itself."""
+        if self.lock.acquire(blocking=False):
+            try:
+                self._give_up_writer()
+            finally:
+                self.lock.release()
+
+    def _give_up_writer(self) -> None:
+        for connection in self.kept:
             connection.invalidate()
-            raise
+            connection.close()
+        self.kept.clear()
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -90,6 +123,7 @@ class Database:
         return JournalError(f"journal {self.name}: {said}{self.damage_hint if damaged else ''}")
 
     def close(self) -> None:
-        """Close every connection."""
-        with self.errors():
+        """Close every connection; what is asked afterwards opens others."""
+        with self.lock, self.errors():
+            self._give_up_writer()
             self.engine.dispose()

@@ -37,6 +37,7 @@ from gantree.journal.tables import (
     leadership,
     orders,
     set_aside,
+    snapshots,
     turns,
 )
 from gantree.model.errors import BadInput, JournalError, NotLeading
@@ -330,6 +331,12 @@ class SqlJournal:
         """The newest snapshot that is undamaged."""
         with self.database.reading() as connection:
             return compaction.latest(connection, self.database.name)
+
+    def snapshot_seq(self) -> int:
+        """The seq of the newest snapshot."""
+        newest = select(snapshots.c.seq).order_by(snapshots.c.turn.desc()).limit(1)
+        with self.database.reading() as connection:
+            return int(connection.execute(newest).scalar_one_or_none() or 0)
 
     def compact(self, keep_after_seq: int, epoch: int) -> Compacted:
         """Delete what a readable snapshot covers."""

@@ -28,7 +28,7 @@ class CompactionContract(OpensJournals):
 
     def test_a_fresh_journal_has_no_snapshot(self, journal: Journal) -> None:
         assert journal.latest_snapshot() is None
-        assert journal.compacted_to() == 0
+        assert (journal.snapshot_seq(), journal.compacted_to()) == (0, 0)
 
     def test_the_newest_snapshot_comes_back_letter_for_letter(self, tmp_path: Path) -> None:
         journal = self.open(tmp_path)
@@ -40,6 +40,7 @@ class CompactionContract(OpensJournals):
         journal.close()
         again = self.open(tmp_path)
         assert again.latest_snapshot() == newest
+        assert again.snapshot_seq() == newest.seq
         again.close()
 
     def test_a_snapshot_of_the_same_turn_takes_the_place_of_the_first(

@@ -176,12 +176,25 @@ class Fleet:
 
     def leads(self, name: str) -> bool:
         """Whether one says that it leads."""
+        return b" 200 " in self._readiness(name)
+
+    def until_warm(self, name: str) -> None:
+        """Wait until one that stands by says that it has read the journal ahead."""
+        deadline = time.monotonic() + READY_WITHIN_S
+        while b'"warm":true' not in self._readiness(name):
+            assert time.monotonic() < deadline, self.output(name)
+            time.sleep(0.1)
+
+    def _readiness(self, name: str) -> bytes:
+        """What one answers at /readyz; nothing if it does not."""
         at = self.url_of[name].partition("://")[2]
+        told = b""
         with suppress(OSError), socket.create_connection(_address(at), timeout=0.5) as asked:
             asked.settimeout(1.0)
             asked.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            return b" 200 " in asked.recv(64)
-        return False
+            while more := asked.recv(4096):
+                told += more
+        return told
 
     def kill(self, name: str) -> None:
         """kill -9."""
