@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gantree.api.lasting import LetGo
 from gantree.api.logs import (
     CHUNK_BYTES,
     LogState,
@@ -102,6 +103,44 @@ def test_following_goes_over_attempts_and_ends_with_the_job(tmp_path: Path) -> N
         return printed
 
     assert asyncio.run(scene()) == b"first\nstopped\nagain\nlast words"
+
+
+LAST = [
+    # attempt, is it over, is the job over; attempt that is read (None: all), is it followed; is what comes all
+    ((1, False, False), None, True, False),
+    ((1, False, False), 1, True, False),
+    ((1, True, False), None, True, False),
+    ((1, True, False), 1, True, True),
+    ((1, True, True), None, True, True),
+    ((1, True, True), 1, True, True),
+    ((1, False, False), None, False, True),
+    ((1, False, False), 1, False, True),
+    ((1, True, False), 2, True, False),
+]
+
+
+@pytest.mark.parametrize(("known", "attempt", "follow", "is_all"), LAST)
+def test_what_a_daemon_that_stops_cannot_tell_to_its_end_breaks_off(
+    tmp_path: Path, known: tuple[int, bool, bool], attempt: int | None, follow: bool, is_all: bool
+) -> None:
+    (tmp_path / "0").write_bytes(b"said\n")
+
+    async def state() -> LogState:
+        return LogState(*known, is_last=True)
+
+    async def scene() -> bool:
+        logs = rank_logs(lambda rank: tmp_path / str(rank), 1, 0)
+        stream = stream_job(state, lambda _: logs, follow=follow)
+        if attempt is not None:
+            stream = stream_attempt(logs, is_over(state, attempt, follow=follow))
+        try:
+            async for _ in stream:
+                pass
+        except LetGo:
+            return False
+        return True
+
+    assert asyncio.run(scene()) == is_all
 
 
 def test_without_following_a_job_that_never_ran_prints_nothing(tmp_path: Path) -> None:

@@ -72,10 +72,12 @@ def started(host: ReaderHost, state: Path) -> Readers:
     return of_it
 
 
-async def told(asked: Readers, function: Any, *arguments: Any, where: Where = Where.HERE) -> Any:
+async def told(
+    asked: Readers, function: Any, *arguments: Any, where: Where = Where.HERE, asker: str = ""
+) -> Any:
     """The answer, or the error in words."""
     try:
-        return (await asked.ask(NOTHING_YET, function, *arguments, where=where)).value
+        return (await asked.ask(NOTHING_YET, function, *arguments, where=where, asker=asker)).value
     except (GantreeError, RuntimeError) as error:
         return f"{type(error).__name__}: {error}"
 
@@ -149,6 +151,31 @@ async def slow(said: Said, asked: Readers) -> None:
     )
 
 
+async def greedy(said: Said, asked: Readers) -> None:
+    """One asks for much, and another one then for little."""
+    whose = ["greedy"] * 5 + ["modest"]
+    spans = await asyncio.gather(
+        *(told(asked, sleep, 0.5, where=Where.APART, asker=each) for each in whose)
+    )
+    begins = [began for began, _ in spans]
+    said["begun before the modest one"] = sum(each < begins[-1] for each in begins)
+    readers.MOST_OF_ONE, was = 2, readers.MOST_OF_ONE
+    said["too many of one"] = [
+        str(each)[:40]
+        for each in await asyncio.gather(
+            *(
+                told(asked, sleep, 0.1, where=Where.APART, asker=each)
+                for each in ["one"] * 3 + ["b"]
+            )
+        )
+        if isinstance(each, str)
+    ]
+    readers.MOST_OF_ONE = was
+    said["afterwards"] = isinstance(
+        await told(asked, sleep, 0.0, where=Where.APART, asker="one"), list
+    )
+
+
 async def deadly(said: Said, asked: Readers) -> None:
     before = asked.pid
     said["deadly apart"] = await told(asked, die, where=Where.APART)
@@ -194,6 +221,7 @@ async def main(state: Path, hosts: list[ReaderHost]) -> None:
     await usual(said, asked, journal)
     await by_pace(said, asked)
     await slow(said, asked)
+    await greedy(said, asked)
     await deadly(said, asked)
     await hopeless(said, hosts, state)
     busy = [

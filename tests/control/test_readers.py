@@ -52,6 +52,12 @@ def test_no_more_questions_are_worked_on_at_once_than_are_allowed(said: dict[str
     assert said["most at once"] == 2
 
 
+def test_who_asks_for_much_leaves_room_for_others(said: dict[str, Any]) -> None:
+    assert said["begun before the modest one"] <= 2
+    assert said["too many of one"] == ["TooOften: 2 questions of one wait for th"]
+    assert said["afterwards"]
+
+
 def test_what_is_worked_out_apart_changes_nothing_for_the_next_question(
     said: dict[str, Any],
 ) -> None:

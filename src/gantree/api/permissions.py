@@ -138,16 +138,14 @@ def job_for(asked: Asked, caller: Caller, word: str, need: Need) -> str:
         is_there = word in ledger.jobs or word in ledger.newest_of_name or word in ledger.rejected
         raise (Unseen if is_there else NotFound)(f"there is no job {word}")
     if state is None and word not in ledger.rejected:
-        return asked.resolve(word)  # which says that it is history
+        return asked.resolve(word)  # which says that it is history, or not decided about yet
     if not has(caller, need, spec.user, spec.queue):
         raise Forbidden(f"{caller.name} may look at {job}, and not {need.value} it")
     return job
 
 
 def _handed_in(asked: Asked, word: str) -> Job | None:
-    """What was handed in under an id that was rejected, or of a job that is history, if the journal knows it."""
-    if word not in asked.ledger.rejected and not asked.ledger.forgotten:
-        return None
+    """What was handed in under an id, if the journal knows it: of a job that is in no ledger, or was rejected."""
     event = asked.journal.event(submission(word))
     return event.spec if isinstance(event, JobSubmitted) else None
 

@@ -57,11 +57,21 @@ class Reading:
         for poisoned in self.journal.all_set_aside():
             if isinstance(poisoned.event, JobSubmitted) and poisoned.event.job == word:
                 raise Conflict(f"{word} was set aside, it broke the scheduler: {poisoned.error}")
-        if self.ledger.forgotten and self.journal.seen([submission(word)]):
+        if self.is_history(word):
             raise NotFound(
                 f"{word} ended long ago and is history: its facts are in `gantree journal export`"
             )
+        if self.journal.seen([submission(word)]):
+            raise NotFound(f"{word} was handed in and is not decided about yet; ask again")
         raise NotFound(f"there is no job {word}")
+
+    def is_history(self, job: str) -> bool:
+        """Whether this was the id of a job that has ended and was forgotten."""
+        ledger = self.ledger
+        if not ledger.forgotten or job in ledger.jobs or job in ledger.rejected:
+            return False
+        place = self.journal.place_of(submission(job))
+        return place is not None and place <= self.journal.cursor()
 
     def not_ended(self, word: str) -> JobState:
         """The job that a word means. Raises NotFound, and Conflict where it was rejected or has ended."""

@@ -36,13 +36,13 @@ BUTTONS = ("cancel", "hold", "release", "suspend", "priority", "scale")
 def router(reads: Reads) -> APIRouter:
     """The route of the page. A daemon that stands by shows no buttons."""
     routes = page_router()
-    histories = Histories(lambda job, after: reads.find_out(rows_asked, job, after))
+    histories = Histories(lambda job, after: reads.find_out(rows_asked, job, after, asker=""))
 
     @routes.get("/jobs/{word}", **needs(Need.SEE))
     async def job(request: Request, word: str, caller: WhoAsks) -> Response:
         """The page."""
         forgotten = await reads.read(forgotten_of, word, caller)
-        told = {} if forgotten else await reads.find_out(job_of, word, caller)
+        told = {} if forgotten else await reads.find_out(job_of, word, caller, asker=caller.name)
         rows = await histories.of(word if forgotten else told["row"]["job"])
         told["timeline"] = await reads.read(timeline_of, rows, caller)
         if forgotten:
@@ -57,11 +57,10 @@ def router(reads: Reads) -> APIRouter:
 
 def forgotten_of(reading: Reading, word: str, caller: Caller) -> Json | None:
     """What was handed in as a job that is history by now; None where the journal or the caller may not tell."""
-    ledger = reading.ledger
-    if not ledger.forgotten or word in ledger.jobs or word in ledger.newest_of_name:
+    if word in reading.ledger.newest_of_name or not reading.is_history(word):
         return None
     event = reading.journal.event(submission(word))
-    if not isinstance(event, JobSubmitted) or word in ledger.rejected:
+    if not isinstance(event, JobSubmitted):
         return None
     spec = event.spec
     if not has(caller, Need.SEE, spec.user, spec.queue):
