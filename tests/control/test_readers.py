@@ -112,6 +112,12 @@ def test_what_is_mostly_quick_is_answered_by_the_reader_until_it_took_long(
     assert said["here by its pace"] == [[True, True], [True, False], [True]]
 
 
+def test_routes_ask_by_pace_what_is_mostly_quick_and_apart_what_is_long(
+    said: dict[str, Any],
+) -> None:
+    assert said["where the routes ask"] == [[True, True, False], [True, True, False], [False]]
+
+
 def test_a_question_that_broke_off_leaves_nothing_behind_in_the_reader(
     said: dict[str, Any],
 ) -> None:
