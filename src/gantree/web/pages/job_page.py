@@ -30,6 +30,7 @@ from gantree.web.pages.seats import seats_of
 
 Json = dict[str, Any]
 HOUR_S = 3600.0
+SHOWN_OF_SPEC = ("priority", "topology", "time_limit_s")
 BUTTONS = ("cancel", "hold", "release", "suspend", "priority", "scale")
 
 
@@ -74,7 +75,7 @@ def job_of(reading: Reading, word: str, caller: Caller) -> Json:
     job = job_for(reading, caller, word, Need.SEE)
     state = ledger.jobs.get(job)
     told: Json = {
-        "row": detail_told_to(caller, ledger, views.job_detail(ledger, job)),
+        "row": _shown(detail_told_to(caller, ledger, views.job_detail(ledger, job))),
         "why": told_to(caller, ledger, views.explanation(why(ledger, job, now))),
     }
     if state is None:
@@ -89,6 +90,12 @@ def job_of(reading: Reading, word: str, caller: Caller) -> Json:
         "use": _use(ledger, state, now),
         "choices": None if state.phase in ENDED else _choices(ledger),
     }
+
+
+def _shown(detail: Json) -> Json:
+    """A job's detail with no more of its specification than the page shows: no command, no environment, no secret."""
+    spec = detail["spec"]
+    return {**detail, "spec": spec and {name: spec[name] for name in SHOWN_OF_SPEC}}
 
 
 def timeline_of(reading: Reading, rows: list[Json], caller: Caller) -> list[Json]:
