@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,15 @@ async def told(
     asked: Readers, function: Any, *arguments: Any, where: Where = Where.HERE, asker: str = ""
 ) -> Any:
     """The answer, or the error in words."""
+    answer = asked.ask(NOTHING_YET, function, *arguments, where=where, asker=asker)
+    found = await in_words(answer)
+    return found if isinstance(found, str) else found.value
+
+
+async def in_words(answer: Awaitable[Any]) -> Any:
+    """An answer, or the error in words."""
     try:
-        return (await asked.ask(NOTHING_YET, function, *arguments, where=where, asker=asker)).value
+        return await answer
     except (GantreeError, RuntimeError) as error:
         return f"{type(error).__name__}: {error}"
 
@@ -158,11 +166,11 @@ async def routed(said: Said, host: ReaderHost, state: Path) -> None:
     standing = Standing(asked, state, stop, lambda: NotLeading("a test"))
     found = []
     for way in (Backend(loop, controller, 0.0, asked), standing):
-        quick = await way.find_out(work, 0.0, asker="a") == here
-        apart = await way.work_out(work, 0.0, asker="a") == here
-        found.append([await way.read(process_of) == here, quick, apart])
-    await standing.find_out(work, 0.04, asker="a")
-    found.append([await way.find_out(work, 0.0, asker="a") == here])
+        quick = await in_words(way.find_out(work, 0.0, asker="a"))
+        apart = await in_words(way.work_out(work, 0.0, asker="a"))
+        found.append([each == here for each in (await way.read(process_of), quick, apart)])
+    await in_words(standing.find_out(work, 0.04, asker="a"))
+    found.append([await in_words(standing.find_out(work, 0.0, asker="a")) == here])
     said["where the routes ask"] = found
     asked.close()
     await loop.call(controller.close)
