@@ -112,7 +112,9 @@ WISHES = st.one_of(
     VALUES.map(json.dumps),
     st.text(max_size=50),
     st.fixed_dictionaries({}, optional=FIELDS).map(json.dumps),
-    st.fixed_dictionaries({}, optional=dict.fromkeys([*FIELDS, "else"], VALUES)).map(json.dumps),
+    st.fixed_dictionaries({}, optional=dict.fromkeys([*FIELDS, "else" * 50], VALUES)).map(
+        json.dumps
+    ),
 )
 """First messages: JSON or not, a wish or nearly one."""
 

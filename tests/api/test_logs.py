@@ -1,6 +1,7 @@
 """The output of ranks as one stream: nothing lost, nothing twice, lines whole, ends known."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,25 @@ def test_what_a_daemon_that_stops_cannot_tell_to_its_end_breaks_off(
         return True
 
     assert asyncio.run(scene()) == is_all
+
+
+def test_all_attempts_of_a_job_that_has_ended_come_one_after_the_other(tmp_path: Path) -> None:
+    for attempt in (1, 2, 3):
+        (tmp_path / f"{attempt}-0").write_bytes(b"attempt %d\n" % attempt)
+
+    async def state() -> LogState:
+        return LogState(3, attempt_over=True, job_over=True)
+
+    async def scene(*, follow: bool) -> bytes:
+        logs = partial(_logs_of, tmp_path)
+        return b"".join([new async for new in stream_job(state, logs, follow=follow)])
+
+    expected = b"attempt 1\nattempt 2\nattempt 3\n"
+    assert asyncio.run(scene(follow=False)) == asyncio.run(scene(follow=True)) == expected
+
+
+def _logs_of(place: Path, attempt: int) -> tuple[RankLog, ...]:
+    return rank_logs(lambda rank: place / f"{attempt}-{rank}", 1, 0)
 
 
 def test_without_following_a_job_that_never_ran_prints_nothing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
@@ -239,6 +239,8 @@ PLACES = (
     place=PLACES,
     job=st.none() | st.sampled_from(JOBS) | st.text(max_size=8),
 )
+@example(role="operator", place="0", job=None)
+@example(role="operator", place="1", job=None)
 def test_whoever_listens_gets_events_from_where_he_says_or_is_told_what_is_wrong(
     daemon: Daemon, tokens: dict[str, str], role: str, place: str | None, job: str | None
 ) -> None:

@@ -208,10 +208,10 @@ async def greedy(said: Said, asked: Readers) -> None:
         )
         if isinstance(each, str)
     ]
-    readers.MOST_OF_ONE = was
     said["afterwards"] = isinstance(
         await told(asked, sleep, 0.0, where=Where.APART, asker="one"), list
     )
+    readers.MOST_OF_ONE = was
 
 
 async def deadly(said: Said, asked: Readers) -> None:
