@@ -153,7 +153,7 @@ async def beside_submissions(
     ):
         log(kind)
         took, questions_took = await asked_all_the_time(
-            lambda: asked.work_out(questions.what_if, ANYBODY, waiting, CHANGES),  # noqa: B023 - awaited in this round
+            lambda: asked.work_out(questions.what_if, ANYBODY, waiting, CHANGES, asker=""),  # noqa: B023 - awaited in this round
             submissions(gathering, options.submissions, kind),
             options.askers,
         )

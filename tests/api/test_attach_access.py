@@ -7,11 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gantree.api.access import Door
 from gantree.api.rates import Rates
-from gantree.api.routes.attach import MOST_OF_A_CALLER, Seats
+from gantree.api.routes.attach import MOST_OF_A_CALLER, Seats, Wish
 from gantree.model.errors import TooOften
+from gantree.model.events import GangStarted
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.testing.front import Front
@@ -31,10 +34,13 @@ users:
 @pytest.fixture(scope="module")
 def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     with Front(
-        tmp_path_factory.mktemp("front"), ACCESS, cluster(leaves=1, nodes=1), Policy()
+        tmp_path_factory.mktemp("front"), ACCESS, cluster(leaves=1, nodes=2), Policy()
     ) as front:
         hers = replace(job("hers", gpus=8), queue="research", user="alice")
         front.on_thread(lambda controller: controller.submit([hers], "/", {}))
+        front.on_thread(lambda controller: controller.submit([replace(hers, name="runs")], "/", {}))
+        began = GangStarted(id="runs/on", observed_at=0.0, job="runs", attempt=1)
+        front.on_thread(lambda controller: controller.intake.tell(began))
         yield front
 
 
@@ -60,7 +66,7 @@ def attach(
         "extensions": {"websocket.http.response": {}},
         "state": {"door": Door("tcp")},
     }
-    text = json.dumps({} if wish is None else wish)
+    text = wish if isinstance(wish, str) else json.dumps({} if wish is None else wish)
     unread = [{"type": "websocket.connect"}, {"type": "websocket.receive", "text": text}]
     came: list[Any] = []
 
@@ -80,6 +86,62 @@ def attach(
     if came[0]["type"] == "websocket.accept":
         return came[-1]["code"], came[-1]["reason"]
     return came[0]["status"], json.loads(came[1]["body"])["detail"]
+
+
+SMALL = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.just("\0"), st.just("\ud800")
+)  # fmt: skip
+VALUES = st.recursive(
+    SMALL,
+    lambda each: (
+        st.lists(each, max_size=4) | st.dictionaries(st.text(max_size=8), each, max_size=4)
+    ),
+    max_leaves=8,
+)
+FIELDS = {
+    "rank": st.integers(-1, 10**10),
+    "command": st.lists(st.text(max_size=200), max_size=4),
+    "terminal": st.none()
+    | st.fixed_dictionaries(
+        {"rows": st.integers(0, 10_001), "columns": st.integers(0, 10_001)},
+        optional={"term": st.text(max_size=70), "more": SMALL},
+    ),
+    "port": st.none() | st.integers(-1, 70_000),
+}
+WISHES = st.one_of(
+    VALUES.map(json.dumps),
+    st.text(max_size=50),
+    st.fixed_dictionaries({}, optional=FIELDS).map(json.dumps),
+    st.fixed_dictionaries({}, optional=dict.fromkeys([*FIELDS, "else" * 50], VALUES)).map(
+        json.dumps
+    ),
+)
+"""First messages: JSON or not, a wish or nearly one."""
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    text=WISHES,
+    user=st.sampled_from(["alice", "quinn", "otto"]),
+    word=st.sampled_from(["hers", "runs"]),
+)
+def test_whatever_is_wished_is_refused_in_a_short_sentence_or_reaches_the_cluster(
+    front: Front, text: str, user: str, word: str
+) -> None:
+    if user not in _KNOWN:
+        _KNOWN[user] = shows(front, user)
+    code, reason = attach(front, _KNOWN[user], word, text)
+    kind, _, sentence = reason.partition(": ")
+    assert (code, kind in ("BadInput", "Conflict"), bool(sentence)) == (4000, True, True), reason
+    assert len(reason.encode()) <= 123, "more fits into no close of a WebSocket"
+    if kind == "Conflict":
+        Wish.model_validate_json(text)
+        assert sentence.startswith("runs does not run" if word == "runs" else "hers is starting")
+
+
+_KNOWN: dict[str, dict[str, str]] = {}
 
 
 def shows(front: Front, user: str) -> dict[str, str]:

@@ -286,12 +286,20 @@ def test_a_daemon_that_stops_leaves_its_gangs_and_the_next_adopts_them(tmp_path:
     with Daemon(tmp_path / "state", CLUSTER) as daemon:
         job = submit(daemon.client, job_text("on", "echo $$; sleep 1.5; echo end"))
         daemon.wait(job, until="running")
-        follower = threading.Thread(target=lambda: list(daemon.client.logs(job, follow=True)))
+        broke_off: list[str] = []
+
+        def follow() -> None:
+            with pytest.raises(Unreachable) as error:
+                list(daemon.client.logs(job, follow=True))
+            broke_off.append(str(error.value))
+
+        follower = threading.Thread(target=follow)
         follower.start()
         began = time.monotonic()
         assert daemon.stop() == 0
         assert time.monotonic() - began < 3, "a follower does not hold it up"
         follower.join()
+        assert "what came is not all of it" in broke_off[0], "the job goes on"
         assert b"stopped; 1 gang goes on running" in daemon.output.read_bytes()
         assert not (daemon.state_dir / sockets.FILE).exists()
         daemon.start(with_cluster=False)

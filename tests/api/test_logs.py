@@ -1,12 +1,14 @@
 """The output of ranks as one stream: nothing lost, nothing twice, lines whole, ends known."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gantree.api.lasting import LetGo
 from gantree.api.logs import (
     CHUNK_BYTES,
     LogState,
@@ -102,6 +104,63 @@ def test_following_goes_over_attempts_and_ends_with_the_job(tmp_path: Path) -> N
         return printed
 
     assert asyncio.run(scene()) == b"first\nstopped\nagain\nlast words"
+
+
+LAST = [
+    # attempt, is it over, is the job over; attempt that is read (None: all), is it followed; is what comes all
+    ((1, False, False), None, True, False),
+    ((1, False, False), 1, True, False),
+    ((1, True, False), None, True, False),
+    ((1, True, False), 1, True, True),
+    ((1, True, True), None, True, True),
+    ((1, True, True), 1, True, True),
+    ((1, False, False), None, False, True),
+    ((1, False, False), 1, False, True),
+    ((1, True, False), 2, True, False),
+]
+
+
+@pytest.mark.parametrize(("known", "attempt", "follow", "is_all"), LAST)
+def test_what_a_daemon_that_stops_cannot_tell_to_its_end_breaks_off(
+    tmp_path: Path, known: tuple[int, bool, bool], attempt: int | None, follow: bool, is_all: bool
+) -> None:
+    (tmp_path / "0").write_bytes(b"said\n")
+
+    async def state() -> LogState:
+        return LogState(*known, is_last=True)
+
+    async def scene() -> bool:
+        logs = rank_logs(lambda rank: tmp_path / str(rank), 1, 0)
+        stream = stream_job(state, lambda _: logs, follow=follow)
+        if attempt is not None:
+            stream = stream_attempt(logs, is_over(state, attempt, follow=follow))
+        try:
+            async for _ in stream:
+                pass
+        except LetGo:
+            return False
+        return True
+
+    assert asyncio.run(scene()) == is_all
+
+
+def test_all_attempts_of_a_job_that_has_ended_come_one_after_the_other(tmp_path: Path) -> None:
+    for attempt in (1, 2, 3):
+        (tmp_path / f"{attempt}-0").write_bytes(b"attempt %d\n" % attempt)
+
+    async def state() -> LogState:
+        return LogState(3, attempt_over=True, job_over=True)
+
+    async def scene(*, follow: bool) -> bytes:
+        logs = partial(_logs_of, tmp_path)
+        return b"".join([new async for new in stream_job(state, logs, follow=follow)])
+
+    expected = b"attempt 1\nattempt 2\nattempt 3\n"
+    assert asyncio.run(scene(follow=False)) == asyncio.run(scene(follow=True)) == expected
+
+
+def _logs_of(place: Path, attempt: int) -> tuple[RankLog, ...]:
+    return rank_logs(lambda rank: place / f"{attempt}-{rank}", 1, 0)
 
 
 def test_without_following_a_job_that_never_ran_prints_nothing(tmp_path: Path) -> None:

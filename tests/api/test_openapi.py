@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from random import choice
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
@@ -33,13 +34,17 @@ EXAMPLES = int(os.environ.get("GANTREE_API_EXAMPLES", "4"))
 """Requests for each operation; `make api-fuzz` makes more."""
 LONG = 10
 """From so many on it is no part of the suite, and what the OpenAPI forbids is sent, too."""
-JOBS = ["there", "ran", "runs", "nowhere"]
+JOBS = ["there", "ran", "runs", "hers", "nowhere"]
+ROLES = {"operator": "", "user": "ulla", "viewer": "vera"}
+"""Who asks; nobody in particular has the token of the daemon, and may do all."""
+ACCESS = "users: {ulla: {grants: {role: user}}, vera: {grants: {role: viewer}}}\n"
 FOR_EVER = {"follow", "wait_s"}
 """Parameters that keep an answer open; the generated requests leave them alone."""
 NO_METHOD = {
     ("GET", "/metrics"), ("GET", "/healthz"), ("GET", "/readyz"), ("POST", "/v1/session"),
 }  # fmt: skip
 """Asked by programs that watch, and by browsers, which bring clients of their own."""
+EVENTS = "/v1/events"
 BODY_MIB = 1 << 20
 SHORT_ANSWER = 20_000
 CLUSTER = """
@@ -53,9 +58,13 @@ JOB = "hold: true\nname: there\ngang: [{role: w, members: 1, each: {gpus: 1}, ru
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    state = tmp_path_factory.mktemp("openapi") / "state"
-    with Daemon(state, CLUSTER, listen="127.0.0.1:0") as daemon:
+    place = tmp_path_factory.mktemp("openapi")
+    (place / "access.yaml").write_text(ACCESS)
+    with Daemon(
+        place / "state", CLUSTER, listen="127.0.0.1:0", access_file=place / "access.yaml"
+    ) as daemon:
         daemon.client.submit(JOB)
+        daemon.client.submit(JOB.replace("there", "hers"), user="ulla")
         if EXAMPLES >= LONG:
             daemon.client.submit(JOB.replace("there", "ran").replace("hold: true\n", ""))
             daemon.wait("ran")
@@ -63,6 +72,16 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
             daemon.client.submit(running.replace("['true']", "[sleep, '600']"))
             daemon.wait("runs", until="running")
         yield daemon
+
+
+@pytest.fixture(scope="module")
+def tokens(daemon: Daemon) -> dict[str, str]:
+    """What each role shows."""
+    own = (daemon.state_dir / "token").read_text().strip()
+    return {
+        role: daemon.client.make_token(user)["token"] if user else own
+        for role, user in ROLES.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -142,8 +161,11 @@ def tells(operation: dict[str, Any]) -> bool:
     return bool(schemas) and all(schemas)
 
 
-def test_no_request_breaks_the_daemon_or_what_it_says_of_its_answers(daemon: Daemon) -> None:
-    token = (daemon.state_dir / "token").read_text().strip()
+@pytest.mark.parametrize("role", ROLES)
+def test_no_request_breaks_the_daemon_or_what_it_says_of_its_answers(
+    daemon: Daemon, tokens: dict[str, str], role: str
+) -> None:
+    token = tokens[role]
     schema = schemathesis.openapi.from_url(
         f"{daemon.url}/v1/openapi.json", headers={"Authorization": f"Bearer {token}"}
     )
@@ -152,18 +174,19 @@ def test_no_request_breaks_the_daemon_or_what_it_says_of_its_answers(daemon: Dae
     for found in schema.get_all_operations():
         assert isinstance(found, Ok), found
         operation = found.ok()
-        if operation.path != "/v1/events":
+        if operation.path != EVENTS:  # has no end; see below
             for mode in modes:
-                broken += _tried(operation, token, mode)
+                broken += _tried(operation, token, mode, role)
     assert not broken, "\n".join(broken)
     assert daemon.process.poll() is None
 
 
-def _tried(operation: Any, token: str, mode: GenerationMode) -> list[str]:
+def _tried(operation: Any, token: str, mode: GenerationMode, role: str) -> list[str]:
     broken: list[str] = []
+    own = "hers" if role == "user" else "there"
 
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=EXAMPLES if role == "operator" else EXAMPLES // 2,
         deadline=None,
         database=None,
         derandomize=EXAMPLES < LONG,
@@ -175,7 +198,7 @@ def _tried(operation: Any, token: str, mode: GenerationMode) -> list[str]:
         for name in FOR_EVER & set(case.query or {}):
             del case.query[name]
         if isinstance(case.path_parameters, dict) and "word" in case.path_parameters:
-            case.path_parameters["word"] = choice(JOBS) if EXAMPLES >= LONG else "there"
+            case.path_parameters["word"] = choice(JOBS) if EXAMPLES >= LONG else own
         response = case.call(headers={"Authorization": f"Bearer {token}"}, timeout=30)
         case.validate_response(
             response,
@@ -194,6 +217,61 @@ def _tried(operation: Any, token: str, mode: GenerationMode) -> list[str]:
     except Exception as error:
         broken.append(f"{operation.label}: {error}")
     return broken
+
+
+SEQS = st.integers(-2, 40) | st.sampled_from([2**63 - 1, 2**63, -(2**70), 10**30])
+PLACES = (
+    st.none()
+    | SEQS.map(str)
+    | st.text(st.characters(min_codepoint=32, max_codepoint=255), max_size=8)
+)
+
+
+@settings(
+    max_examples=max(20, EXAMPLES),
+    deadline=None,
+    database=None,
+    derandomize=EXAMPLES < LONG,
+    suppress_health_check=list(HealthCheck),
+)
+@given(
+    role=st.sampled_from(list(ROLES)),
+    place=PLACES,
+    job=st.none() | st.sampled_from(JOBS) | st.text(max_size=8),
+)
+@example(role="operator", place="0", job=None)
+@example(role="operator", place="1", job=None)
+def test_whoever_listens_gets_events_from_where_he_says_or_is_told_what_is_wrong(
+    daemon: Daemon, tokens: dict[str, str], role: str, place: str | None, job: str | None
+) -> None:
+    last = max(fact["seq"] for fact in daemon.client.facts())
+    headers = {"Authorization": f"Bearer {tokens[role]}"}
+    if place is not None:
+        headers["Last-Event-ID"] = place
+    at = urlsplit(daemon.url)
+    connection = HTTPConnection(str(at.hostname), at.port, timeout=60)
+    query = "" if job is None else "?" + urlencode({"job": job})
+    try:
+        connection.request("GET", EVENTS + query, headers=headers)
+        answer = connection.getresponse()
+        kind = answer.headers["Content-Type"]
+        if answer.status != 200:
+            assert (400 <= answer.status < 500, kind) == (True, "application/problem+json")
+            assert json.loads(answer.read())["status"] == answer.status
+            return
+        assert kind.startswith("text/event-stream")
+        if place is not None and role == "operator" and job is None and int(place) < last:
+            assert_frames_from(int(place), answer.readline(), answer.readline(), answer.readline())
+    finally:
+        connection.close()
+
+
+def assert_frames_from(place: int, number: bytes, event: bytes, data: bytes) -> None:
+    """The three lines of a frame are of the first fact after a place."""
+    fact = json.loads(data.removeprefix(b"data: "))
+    assert number == b"id: %d\n" % (place + 1)
+    assert event == f"event: {fact['fact']}\n".encode()
+    assert (fact["seq"], set(fact)) == (place + 1, {"seq", "fact", "at", "data"})
 
 
 def posted(daemon: Daemon, path: str, body: object, *, known: bool = True) -> tuple[int, bytes]:

@@ -12,6 +12,7 @@ from gantree.model.errors import (
     GantreeError,
     JournalError,
     NotFound,
+    NotLeading,
     Problem,
     Unreachable,
     Unsupported,
@@ -61,3 +62,9 @@ def test_every_error_of_the_tree_has_a_status() -> None:
 @pytest.mark.parametrize("body", [{}, {"title": "Nonsense", "detail": "x"}, {"title": "BadFields"}])
 def test_a_body_that_is_none_of_ours_is_still_an_error(body: dict[str, object]) -> None:
     assert type(error_of(502, body)) is GantreeError
+
+
+def test_a_leader_that_another_server_names_wrongly_is_none() -> None:
+    error = error_of(503, {"title": "NotLeading", "leader": 5, "leader_url": ["x"]})
+    assert isinstance(error, NotLeading)
+    assert (error.leader, error.url) == (None, None)

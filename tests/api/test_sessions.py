@@ -1,5 +1,6 @@
 """Log-in: tokens of an OIDC provider, its code flow, sessions of browsers, what other sites make a browser send."""
 
+import asyncio
 import re
 import time
 from collections.abc import Iterator
@@ -10,8 +11,9 @@ import jwt
 import pytest
 
 from gantree.api import oidc
-from gantree.formats.access import AccessRules
+from gantree.formats.access import AccessRules, OidcRules
 from gantree.model.access import grant_of
+from gantree.model.errors import Unreachable
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster
 from gantree.testing.front import DAEMON_TOKEN, Front, Told
@@ -86,6 +88,28 @@ def test_a_new_key_is_fetched_and_an_old_one_forgotten(
     monkeypatch.setattr(oidc, "ASK_AGAIN_S", 0.0)
     assert asks(front, provider.token()).status == 200
     assert asks(front, old).status == 401
+
+
+def test_keys_outlive_a_provider_that_does_not_answer_by_some_hours_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(oidc, "ANSWER_WITHIN_S", 0.5)
+    monkeypatch.setattr(oidc, "ASK_AGAIN_S", 0.0)
+    monkeypatch.setattr(oidc, "KEYS_FOR_S", 0.0)
+
+    async def asked() -> None:
+        with Provider() as provider:
+            known, token = oidc.Oidc(OidcRules(provider.issuer, "gantree")), provider.token()
+            assert (await known.bearer(token)).user == "alice"
+        assert (await known.bearer(token)).user == "alice", "it has not answered for a moment"
+        monkeypatch.setattr(oidc, "KEYS_AT_MOST_S", 0.0)
+        with pytest.raises(Unreachable):
+            await known.bearer(token)
+        monkeypatch.setattr(oidc, "ASK_AGAIN_S", 3600.0)
+        with pytest.raises(Unreachable, match="did not answer a moment ago"):
+            await known.bearer(token)
+
+    asyncio.run(asked())
 
 
 def cookie_of(told: Told) -> str:
@@ -244,6 +268,36 @@ def test_a_log_in_of_another_state_or_nonce_is_refused(front: Front, provider: P
         assert front.ask("", "GET", sent_back(where), headers={"cookie": kept}).status == 401
     finally:
         provider.nonce = None
+
+
+PARTIES: dict[str, tuple[dict[str, object], int]] = {
+    "ours": ({"azp": CLIENT}, 303),
+    "another client's": ({"azp": "another"}, 401),
+    "ours among several": ({"aud": [CLIENT, "files"], "azp": CLIENT}, 303),
+    "nobody's among several": ({"aud": [CLIENT, "files"]}, 401),
+    "one in a list": ({"aud": [CLIENT]}, 303),
+    "no name": ({"azp": [CLIENT]}, 401),
+}
+
+
+@pytest.mark.parametrize("whose", PARTIES)
+def test_a_log_in_that_was_made_for_another_client_is_refused(
+    front: Front, provider: Provider, whose: str
+) -> None:
+    claims, status = PARTIES[whose]
+    where, kept = begun(front)
+    was = dict(provider.claims)
+    provider.claims.update(claims)
+    try:
+        assert front.ask("", "GET", sent_back(where), headers={"cookie": kept}).status == status
+    finally:
+        provider.claims = was
+
+
+def test_a_token_that_a_program_fetched_for_its_user_is_good(
+    front: Front, provider: Provider
+) -> None:
+    assert asks(front, provider.token(azp="a-program")).status == 200
 
 
 def test_a_provider_that_does_not_answer_holds_up_nobody_else(

@@ -115,6 +115,12 @@ def test_a_certificate_that_is_none_is_refused_at_the_start(home: Path, daemon: 
         listen_of("127.0.0.1:0", home / "token", home / "cert.pem", home / "nothing")
 
 
+def test_the_ready_line_says_the_url_with_the_prefix(daemon: Daemon) -> None:
+    said = daemon.output.read_text()
+    assert f"{address(daemon)}{PREFIX}\n" in said, said
+    assert daemon.url == f"https://{address(daemon)}{PREFIX}"
+
+
 def test_whoever_does_not_trust_the_certificate_sends_no_token(daemon: Daemon) -> None:
     elsewhere = Client(daemon.url, token(daemon))
     with pytest.raises(Unreachable, match="SSL_CERT_FILE"):

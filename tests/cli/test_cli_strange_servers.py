@@ -38,6 +38,7 @@ STRANGE = {
     "problems that are none": problem(title="BadFields", problems=3),
     "a leader that is none": problem(title="NotLeading", detail="x", leader_url=5),
     "a title that is none": problem(title=[], detail={"a": 1}),
+    "an error that is a list": http(b"[1]", 500, PROBLEM),
 }
 COMMANDS = [
     "jobs", "why a", "when a", "queues", "usage", "record a", "rerun a", "cancel a", "scale a --members 2", "nodes",

@@ -6,24 +6,30 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gantree.api import questions
 from gantree.api.access import EVERYTHING, Caller
+from gantree.api.backend import Backend
+from gantree.api.standing_reads import Standing
 from gantree.control import reader_server, readers
+from gantree.control.controller import Controller
+from gantree.control.loop import Loop
 from gantree.control.reader_frames import Follow, Where
 from gantree.control.reader_host import ReaderHost, fork_host
 from gantree.control.readers import Readers
 from gantree.control.reading import Moment, Reading
 from gantree.core.scheduler import Scheduler
 from gantree.journal.sqlite import SqliteJournal, SqliteReader
-from gantree.model.errors import BadFields, GantreeError, Problem
+from gantree.model.errors import BadFields, GantreeError, NotLeading, Problem
 from gantree.model.events import ClusterObserved
 from gantree.model.facts import PolicyAdopted
 from gantree.policy.rules import Policy
 from gantree.testing.random_lives import site
+from gantree.testing.recording import RecordingCluster
 
 ANYBODY = Caller("op", EVERYTHING, "socket")
 NOTHING_YET = Moment(0, 0.0)
@@ -72,10 +78,19 @@ def started(host: ReaderHost, state: Path) -> Readers:
     return of_it
 
 
-async def told(asked: Readers, function: Any, *arguments: Any, where: Where = Where.HERE) -> Any:
+async def told(
+    asked: Readers, function: Any, *arguments: Any, where: Where = Where.HERE, asker: str = ""
+) -> Any:
     """The answer, or the error in words."""
+    answer = asked.ask(NOTHING_YET, function, *arguments, where=where, asker=asker)
+    found = await in_words(answer)
+    return found if isinstance(found, str) else found.value
+
+
+async def in_words(answer: Awaitable[Any]) -> Any:
+    """An answer, or the error in words."""
     try:
-        return (await asked.ask(NOTHING_YET, function, *arguments, where=where)).value
+        return await answer
     except (GantreeError, RuntimeError) as error:
         return f"{type(error).__name__}: {error}"
 
@@ -127,7 +142,7 @@ async def by_pace(said: Said, asked: Readers) -> None:
         return bool(await told(asked, work, seconds, where=Where.BY_PACE) == here)
 
     quick = [await ask(0.0), await ask(0.0)]
-    after_a_long_one = [await ask(0.15), await ask(0.0)]
+    after_a_long_one = [await ask(0.04), await ask(0.0)]
     for _ in range(reader_server.LOOKED_BACK):
         await ask(0.0)
     said["here by its pace"] = [quick, after_a_long_one, [await ask(0.0)]]
@@ -135,6 +150,31 @@ async def by_pace(said: Said, asked: Readers) -> None:
     said["after one that broke off"] = [await told(asked, policies), await told(asked, process_of)]
     said["after one that broke off"][1] = said["after one that broke off"][1] == here
     said["deadly by its pace"] = await told(asked, die, where=Where.BY_PACE)
+
+
+async def routed(said: Said, host: ReaderHost, state: Path) -> None:
+    """Where the routes' ways of asking have an answer worked out: of who leads, and of who stands by."""
+    loop = Loop()
+    journal = SqliteJournal(state)
+    controller = await loop.call(
+        lambda: Controller(journal, Policy(), RecordingCluster, site=site(0), wake=loop.wake)
+    )
+    await loop.call(controller.recover)
+    asked = started(host, state)
+    here = await told(asked, process_of)
+    stop = asyncio.Event()
+    standing = Standing(asked, state, stop, lambda: NotLeading("a test"))
+    found = []
+    for way in (Backend(loop, controller, 0.0, asked), standing):
+        quick = await in_words(way.find_out(work, 0.0, asker="a"))
+        apart = await in_words(way.work_out(work, 0.0, asker="a"))
+        found.append([each == here for each in (await way.read(process_of), quick, apart)])
+    await in_words(standing.find_out(work, 0.04, asker="a"))
+    found.append([await in_words(standing.find_out(work, 0.0, asker="a")) == here])
+    said["where the routes ask"] = found
+    asked.close()
+    await loop.call(controller.close)
+    loop.close()
 
 
 async def slow(said: Said, asked: Readers) -> None:
@@ -147,6 +187,31 @@ async def slow(said: Said, asked: Readers) -> None:
     said["most at once"] = max(
         sum(began <= moment < ended for began, ended in times) for moment, _ in times
     )
+
+
+async def greedy(said: Said, asked: Readers) -> None:
+    """One asks for much, and another one then for little."""
+    whose = ["greedy"] * 5 + ["modest"]
+    spans = await asyncio.gather(
+        *(told(asked, sleep, 0.5, where=Where.APART, asker=each) for each in whose)
+    )
+    begins = [began for began, _ in spans]
+    said["begun before the modest one"] = sum(each < begins[-1] for each in begins)
+    readers.MOST_OF_ONE, was = 2, readers.MOST_OF_ONE
+    said["too many of one"] = [
+        str(each)[:40]
+        for each in await asyncio.gather(
+            *(
+                told(asked, sleep, 0.1, where=Where.APART, asker=each)
+                for each in ["one"] * 3 + ["b"]
+            )
+        )
+        if isinstance(each, str)
+    ]
+    said["afterwards"] = isinstance(
+        await told(asked, sleep, 0.0, where=Where.APART, asker="one"), list
+    )
+    readers.MOST_OF_ONE = was
 
 
 async def deadly(said: Said, asked: Readers) -> None:
@@ -194,6 +259,8 @@ async def main(state: Path, hosts: list[ReaderHost]) -> None:
     await usual(said, asked, journal)
     await by_pace(said, asked)
     await slow(said, asked)
+    await greedy(said, asked)
+    await routed(said, hosts[3], state / "led")
     await deadly(said, asked)
     await hopeless(said, hosts, state)
     busy = [
@@ -222,5 +289,6 @@ def descendants(pid: int) -> list[int]:
 
 if __name__ == "__main__":
     reader_server.LIMIT_S = 2.0
-    forked = [fork_host(reader_server.serve, list) for _ in range(3)]
+    reader_server.LONG_S = 0.02  # little work is long here, so that a busy machine does not end it
+    forked = [fork_host(reader_server.serve, list) for _ in range(4)]
     asyncio.run(main(Path(sys.argv[1]), forked))

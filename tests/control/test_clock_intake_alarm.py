@@ -1,5 +1,6 @@
 """Time that never goes back, the door into the inbox, and the alarm."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,6 +95,47 @@ def test_what_the_journal_did_not_take_is_kept(tmp_path: Path) -> None:
         intake.flush()
     assert intake.flush(), "the limit was that connection's, which was given up"
     assert [len(entry.event.id) for entry in journal.read_inbox(0, 9)] == [2, 50_000]
+    journal.close()
+
+
+class Unsure(SqliteJournal):
+    """Commits, and then does not know it: as where a connection breaks between the commit and its answer."""
+
+    is_unsure = False
+
+    def append_inbox(self, events: Sequence[Event], epoch: int) -> None:
+        super().append_inbox(events, epoch)
+        if self.is_unsure:
+            raise JournalError("the connection was lost")
+
+
+def test_time_does_not_go_back_behind_an_event_that_may_have_been_committed(tmp_path: Path) -> None:
+    journal = Unsure(tmp_path)
+    intake = Intake(journal, led(journal), lambda: None)
+    intake.append([tick(1, 10.0)])
+    journal.is_unsure = True
+    with pytest.raises(JournalError):
+        intake.append([tick(2, 20.0)])
+    journal.is_unsure = False
+    intake.append([tick(3, 11.0)])
+    stamps = [entry.event.observed_at for entry in journal.read_inbox(0, 9)]
+    assert stamps == [10.0, 20.0, 20.0]
+    journal.close()
+
+
+def test_what_was_told_and_committed_unknown_to_us_is_there_once(tmp_path: Path) -> None:
+    journal = Unsure(tmp_path)
+    intake = Intake(journal, led(journal), lambda: None)
+    intake.tell(tick(1, 10.0))
+    journal.is_unsure = True
+    with pytest.raises(JournalError):
+        intake.flush()
+    assert intake.untaken == 1, "it may be in the journal, and is told again"
+    journal.is_unsure = False
+    intake.tell(tick(2, 5.0))
+    assert intake.flush()
+    assert [each.event.id for each in journal.read_inbox(0, 9)] == ["t1", "t2"]
+    assert intake.untaken == 0
     journal.close()
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.api.access import Caller
+from gantree.api.access import EVERYTHING, Caller
 from gantree.api.permissions import Need, job_for
 from gantree.control import history
 from gantree.control.history import History, Keep
@@ -19,8 +19,10 @@ from gantree.model.access import grant_of
 from gantree.model.errors import NotFound, Unreachable
 from gantree.model.events import JobSubmitted, TimePassed
 from gantree.model.facts import JobRejected, NodeMarked
+from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.testing.builders import job
+from gantree.web.pages.job_page import forgotten_of
 
 DAY = 86_400.0
 
@@ -81,14 +83,19 @@ def test_history_is_kept_where_nobody_asked_for_less(tmp_path: Path) -> None:
     journal.close()
 
 
+def handed_in(job_id: str, spec: Job) -> JobSubmitted:
+    return JobSubmitted(id=f"{job_id}/submitted", observed_at=DAY, job=job_id, spec=spec)
+
+
 def test_a_forgotten_job_is_history_and_one_that_never_was_is_not(tmp_path: Path) -> None:
     journal, epoch = journal_of(tmp_path, turns=1)
-    handed_in = JobSubmitted(id="old/submitted", observed_at=DAY, job="old", spec=job("old"))
-    journal.append_inbox([handed_in], epoch)
+    journal.append_inbox([handed_in("old", job("old")), handed_in("young", job("young"))], epoch)
     journal.commit_turn(2, (), (), epoch)
     reading = Reading(Ledger(forgotten=1), journal, Moment(0, 0.0), Scheduler)
     with pytest.raises(NotFound, match="old ended long ago and is history"):
         reading.resolve("old")
+    with pytest.raises(Unreachable, match="young was taken, and is not decided about yet"):
+        reading.resolve("young")
     with pytest.raises(NotFound, match="there is no job new"):
         reading.resolve("new")
     journal.close()
@@ -116,14 +123,33 @@ def test_a_job_that_was_taken_and_no_turn_has_come_to_is_neither_missing_nor_his
     journal.close()
 
 
+def test_where_no_job_was_forgotten_one_in_the_inbox_is_not_decided_about(tmp_path: Path) -> None:
+    journal, epoch = journal_of(tmp_path, turns=1)
+    journal.append_inbox([handed_in("young", job("young"))], epoch)
+    reading = Reading(Ledger(), journal, Moment(0, 0.0), Scheduler)
+    for role, kind in (("viewer", Unreachable), ("user", NotFound)):
+        with pytest.raises(kind, match="young"):
+            job_for(reading, Caller("bob", (grant_of(role),), "tcp"), "young", Need.SEE)
+    journal.close()
+
+
+def test_the_page_of_a_job_in_the_inbox_is_none_of_history(tmp_path: Path) -> None:
+    journal, epoch = journal_of(tmp_path, turns=1)
+    journal.append_inbox([handed_in("old", job("old")), handed_in("young", job("young"))], epoch)
+    journal.commit_turn(2, (), (), epoch)
+    reading = Reading(Ledger(forgotten=1), journal, Moment(0, 0.0), Scheduler)
+    boss = Caller("boss", EVERYTHING, "tcp")
+    assert forgotten_of(reading, "young", boss) is None
+    assert forgotten_of(reading, "old", boss) is not None
+    journal.close()
+
+
 def test_who_might_see_a_job_is_told_that_it_is_history_and_others_that_there_is_none(
     tmp_path: Path,
 ) -> None:
     journal, epoch = journal_of(tmp_path, turns=1)
     hers = replace(job("old"), queue="research", user="alice")
-    journal.append_inbox(
-        [JobSubmitted(id="old/submitted", observed_at=DAY, job="old", spec=hers)], epoch
-    )
+    journal.append_inbox([handed_in("old", hers)], epoch)
     journal.commit_turn(2, (), (), epoch)
     reading = Reading(Ledger(forgotten=1), journal, Moment(0, 0.0), Scheduler)
     for name, told in (("alice", "old ended long ago and is history"), ("bob", "no job old")):

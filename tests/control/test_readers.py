@@ -52,6 +52,12 @@ def test_no_more_questions_are_worked_on_at_once_than_are_allowed(said: dict[str
     assert said["most at once"] == 2
 
 
+def test_who_asks_for_much_leaves_room_for_others(said: dict[str, Any]) -> None:
+    assert said["begun before the modest one"] <= 2
+    assert said["too many of one"] == ["TooOften: 2 questions of one wait for th"]
+    assert said["afterwards"]
+
+
 def test_what_is_worked_out_apart_changes_nothing_for_the_next_question(
     said: dict[str, Any],
 ) -> None:
@@ -104,6 +110,12 @@ def test_what_is_mostly_quick_is_answered_by_the_reader_until_it_took_long(
     said: dict[str, Any],
 ) -> None:
     assert said["here by its pace"] == [[True, True], [True, False], [True]]
+
+
+def test_routes_ask_by_pace_what_is_mostly_quick_and_apart_what_is_long(
+    said: dict[str, Any],
+) -> None:
+    assert said["where the routes ask"] == [[True, True, False], [True, True, False], [False]]
 
 
 def test_a_question_that_broke_off_leaves_nothing_behind_in_the_reader(

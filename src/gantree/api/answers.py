@@ -28,8 +28,12 @@ IfMatch = Annotated[
 def answer(content: object, status: int = 200, version: str | None = None) -> Response:
     """Plain values as the body of an answer; version becomes its ETag."""
     headers = {} if version is None else {"ETag": f'"{version}"'}
-    body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
-    return Response(body, status, headers, "application/json")
+    return Response(written(content), status, headers, "application/json")
+
+
+def written(content: object) -> bytes:
+    """Plain values as JSON."""
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def tells(model: type[BaseModel], what: str, status: int = 200) -> dict[str, Any]:

@@ -128,7 +128,7 @@ class AsyncClient:
                 for item in decoder.feed(chunk):
                     yield item
         except (httpx.HTTPError, OSError, ValueError) as error:
-            raise self.target.unreachable(_cause(error)) from error
+            raise self.target.broken_off(_cause(error)) from error
         finally:
             await response.aclose()
 

@@ -32,12 +32,19 @@ class Reads(Protocol):
         """What a function of a module says of a Reading: plain values, found in milliseconds."""
         ...
 
-    async def find_out(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
+    async def find_out(
+        self, function: Callable[[Reading, *Given], T], *arguments: *Given, asker: str
+    ) -> T:
         """The same of what mostly takes milliseconds, and may take seconds. Raises as work_out."""
         ...
 
-    async def work_out(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
-        """The same of what may take seconds. Raises TooLong, and Unreachable while there is no reader."""
+    async def work_out(
+        self, function: Callable[[Reading, *Given], T], *arguments: *Given, asker: str
+    ) -> T:
+        """The same of what may take seconds. Raises TooLong, and Unreachable while there is no reader.
+
+        asker is who waits for it: nobody keeps all others waiting.
+        """
         ...
 
     async def look(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
@@ -93,17 +100,19 @@ class Backend:
         self,
         function: Callable[[Reading, *Given], T],
         *arguments: *Given,
+        asker: str,
     ) -> T:
         """The same of what mostly takes milliseconds, and may take seconds. Raises as work_out."""
-        return await self._beside(function, arguments, Where.BY_PACE)
+        return await self._beside(function, arguments, Where.BY_PACE, asker)
 
     async def work_out(
         self,
         function: Callable[[Reading, *Given], T],
         *arguments: *Given,
+        asker: str,
     ) -> T:
         """The same of what may take seconds. Raises TooLong, and Unreachable while there is no reader."""
-        return await self._beside(function, arguments, Where.APART)
+        return await self._beside(function, arguments, Where.APART, asker)
 
     async def look(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
         """The same of what takes microseconds, and is asked again at every change: on the controller's thread."""
@@ -131,12 +140,12 @@ class Backend:
         return self.controller.cluster.record(job, attempt)
 
     async def _beside(
-        self, function: Callable[..., T], arguments: tuple[object, ...], where: Where
+        self, function: Callable[..., T], arguments: tuple[object, ...], where: Where, asker: str
     ) -> T:
         """Not on the controller's thread, where there is ever a reader."""
         if self.readers is None:
             return await self.ask(lambda asked: function(asked.reading(), *arguments))
-        return await self._read(self.readers, function, arguments, where)
+        return await self._read(self.readers, function, arguments, where, asker)
 
     async def _read(
         self,
@@ -144,9 +153,10 @@ class Backend:
         function: Callable[..., T],
         arguments: tuple[object, ...],
         where: Where,
+        asker: str = "",
     ) -> T:
         """The controller says when now is: after every turn that was begun before."""
         since = await self.ask(lambda asked: asked.reading().at)
-        told = await readers.ask(since, function, *arguments, where=where)
+        told = await readers.ask(since, function, *arguments, where=where, asker=asker)
         answer: T = told.value
         return answer

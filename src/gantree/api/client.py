@@ -156,7 +156,7 @@ class Client:
             while chunk := response.read1(CHUNK_BYTES):
                 yield from decoder.feed(chunk)
         except (OSError, HTTPException, ValueError) as error:
-            raise self.target.unreachable(error) from error
+            raise self.target.broken_off(error) from error
         finally:
             connection.close()
 

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class LetGo(Exception):  # no GantreeError: the head of the answer was sent long ago
-    """Whoever holds an answer open may not have it any more."""
+    """Whoever holds an answer open may not have it any more, or cannot have the rest of it from this daemon."""
 
 
 class Lasting:

@@ -3,13 +3,16 @@
 One rank alone comes as it was written. All ranks together come line by line, each with "[rank] " before it; a
 last line without an end gets one. While a job is followed, the stream goes over from attempt to attempt, and it
 ends when the job has ended and everything was passed on. An attempt counts as read to its end only if it was
-over *before* its files were looked at for the last time.
+over *before* its files were looked at for the last time. Where a daemon stops, or leads no more, nobody knows what is
+still to come: then the stream breaks off, so that nobody takes what came for all there is.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from gantree.api.lasting import LetGo
 
 CHUNK_BYTES = 1 << 20
 LEAST_BYTES = 1 << 14
@@ -19,11 +22,15 @@ LOOK_EVERY_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What a reader needs to know of a job: its attempts so far, and whether the last of them is over."""
+    """What a reader needs to know of a job: its attempts so far, and whether the last of them is over.
+
+    is_last: no later state will be told here.
+    """
 
     attempt: int
     attempt_over: bool
     job_over: bool
+    is_last: bool = False
 
 
 class RankLog:
@@ -103,7 +110,7 @@ async def stream_job(
     *,
     follow: bool,
 ) -> AsyncIterator[bytes]:
-    """The attempts of a job one after the other; where follow, also those that are still to come."""
+    """The attempts of a job one after the other; where follow, also those that are still to come. Raises LetGo."""
     attempt = 0
     while True:
         now = await state()
@@ -116,17 +123,29 @@ async def stream_job(
         elif not follow or now.job_over:
             return
         else:
+            _check_goes_on(now)
             await asyncio.sleep(LOOK_EVERY_S)
 
 
 def is_over(
     state: Callable[[], Awaitable[LogState]], attempt: int, *, follow: bool
 ) -> Callable[[], Awaitable[bool]]:
-    """Whether nothing more will come of an attempt, which may not have begun; where not follow, it is so now."""
+    """Whether nothing more will come of an attempt, which may not have begun; where not follow, it is so now.
+
+    It raises LetGo where that will not be known here.
+    """
 
     async def over() -> bool:
         now = await state()
         ended = now.attempt == attempt and now.attempt_over
-        return not follow or ended or now.attempt > attempt or now.job_over
+        is_over = not follow or ended or now.attempt > attempt or now.job_over
+        if not is_over:
+            _check_goes_on(now)
+        return is_over
 
     return over
+
+
+def _check_goes_on(now: LogState) -> None:
+    if now.is_last:
+        raise LetGo("the daemon stops, or leads no more")

@@ -1,13 +1,15 @@
 """OpenID Connect: whose token this is, and the way a browser logs in (authorization code with PKCE).
 
 A token is checked here alone: its signature by a key of the provider, an algorithm of a fixed list that the provider's
-word does not widen, issuer, audience and expiry. Keys are fetched when the first token comes, again every hour, and
-when a token names one that is not known, at most every ten seconds. Nothing here waits for the provider but the request
+word does not widen, issuer, audience and expiry; at a log-in also that it was issued to us (`azp`). Keys are fetched
+when the first token comes, again every hour, and when a token names one that is not known, at most every ten seconds.
+Where that fails, those that are known count for some hours more. Nothing here waits for the provider but the request
 that needs it.
 """
 
 import asyncio
 import logging
+import math
 import secrets
 import time
 from base64 import urlsafe_b64encode
@@ -33,6 +35,8 @@ ALGORITHMS = (
 LEEWAY_S = 30.0
 """How far the provider's clock may be off."""
 KEYS_FOR_S = 3600.0
+KEYS_AT_MOST_S = 6 * 3600.0
+"""So long keys count while the provider does not answer; it may have withdrawn one."""
 ASK_AGAIN_S = 10.0
 ANSWER_WITHIN_S = 5.0
 LONGEST_ANSWER = 1 << 20
@@ -130,6 +134,7 @@ class Oidc:
             "POST", await self._endpoint("token_endpoint"), form, await self._secret()
         )
         claims = await self._claims(str(answer.get("id_token", "")), self._client_id())
+        _check_party(claims, self._client_id())
         if not secrets.compare_digest(str(claims.get("nonce", "")), begun.nonce):
             raise Unauthenticated("the log-in is not the one that this browser began: try again")
         return self._identity(claims)
@@ -211,15 +216,22 @@ class Oidc:
                     self._known = await self._fetched()
                 except Unreachable as error:
                     log.error("%s", error)
-                    if self._known is None:
+                    if not self._is_kept():
                         raise
-        if self._known is None:
+        if not self._is_kept():
             raise Unreachable(f"{self.rules.issuer} did not answer a moment ago")
+        assert self._known is not None
         return self._known
 
     def _suits(self, has: Any) -> bool:
-        known = self._known
-        return known is not None and time.monotonic() - known.fetched_at < KEYS_FOR_S and has(known)
+        return self._age_s() < KEYS_FOR_S and has(self._known)
+
+    def _is_kept(self) -> bool:
+        """Whether what is known still counts where nothing newer is to be had."""
+        return self._age_s() < KEYS_AT_MOST_S
+
+    def _age_s(self) -> float:
+        return math.inf if self._known is None else time.monotonic() - self._known.fetched_at
 
     async def _fetched(self) -> _Known:
         issuer = self.rules.issuer
@@ -234,6 +246,19 @@ class Oidc:
             raise Unreachable(f"the keys of {issuer} cannot be read: {error}") from None
         usable = [key for key in keys if key.public_key_use in (None, "sig")]
         return _Known(endpoints, {key.key_id: key for key in usable}, time.monotonic())
+
+
+def _check_party(claims: Mapping[str, Any], client_id: str) -> None:
+    """Raise Unauthenticated for an ID token that was issued to somebody else (OpenID Connect Core, 3.1.3.7, 3 to 5).
+
+    Tokens that callers bring themselves are not held to it: there `azp` is the program that fetched the token for the
+    caller, and any may, as long as it is for our audience.
+    """
+    audience, party = claims["aud"], claims.get("azp")
+    if party is None and isinstance(audience, list) and len(audience) > 1:
+        raise Unauthenticated("the log-in is for several audiences, and names no authorized party")
+    if party not in (None, client_id):
+        raise Unauthenticated("the log-in was made for another client of its provider")
 
 
 async def _asked(

@@ -145,7 +145,7 @@ def job_for(asked: Asked, caller: Caller, word: str, need: Need) -> str:
 
 
 def _handed_in(asked: Asked, word: str) -> Job | None:
-    """What was handed in under an id that was rejected, is not decided about yet or is history, if it is known."""
+    """What was handed in under an id, if the journal knows it: of a job that is in no ledger, or was rejected."""
     event = asked.journal.event(submission(word))
     return event.spec if isinstance(event, JobSubmitted) else None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from gantree.api.backend import Backend
 from gantree.control.controller import Controller
-from gantree.model.errors import Unreachable
+from gantree.model.errors import NotLeading, Unreachable
 
 ANSWER_WITHIN_S = 1.0
 YOUNG_S = 30.0
@@ -61,15 +61,10 @@ class Readiness:
 
 
 def _fitness(controller: Controller) -> Json:
-    """A leader must be able to write; who follows says who leads."""
+    """A leader must be able to write. Raises JournalError, and NotLeading once another epoch has begun."""
     epoch, holder = controller.journal.leader()
-    leads = epoch == controller.epoch
-    if leads:
-        controller.journal.check_writable()
-    return {
-        "ready": True,
-        "recovered": True,
-        "role": "leader" if leads else "follower",
-        "leader": holder,
-        "epoch": epoch,
-    }
+    if epoch != controller.epoch:
+        leads = "nobody" if holder is None else holder
+        raise NotLeading(f"epoch {controller.epoch} is over: {leads} leads", holder)
+    controller.journal.check_writable()
+    return {"ready": True, "recovered": True, "role": "leader", "leader": holder, "epoch": epoch}

@@ -63,13 +63,17 @@ class Standing:
         """What a function says of what is known here."""
         return await self._read(function, arguments, Where.HERE)
 
-    async def find_out(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
+    async def find_out(
+        self, function: Callable[[Reading, *Given], T], *arguments: *Given, asker: str
+    ) -> T:
         """The same of what mostly takes milliseconds, and may take seconds."""
-        return await self._read(function, arguments, Where.BY_PACE)
+        return await self._read(function, arguments, Where.BY_PACE, asker)
 
-    async def work_out(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
+    async def work_out(
+        self, function: Callable[[Reading, *Given], T], *arguments: *Given, asker: str
+    ) -> T:
         """The same of what may take seconds."""
-        return await self._read(function, arguments, Where.APART)
+        return await self._read(function, arguments, Where.APART, asker)
 
     async def look(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
         """The same of what takes microseconds."""
@@ -106,11 +110,15 @@ class Standing:
         return RunDirectory(self.state_dir / "runs", job, attempt)
 
     async def _read(
-        self, function: Callable[..., T], arguments: tuple[object, ...], where: Where
+        self,
+        function: Callable[..., T],
+        arguments: tuple[object, ...],
+        where: Where,
+        asker: str = "",
     ) -> T:
         try:
             told = await self.readers.ask(
-                Moment(NEWEST, time.time()), function, *arguments, where=where
+                Moment(NEWEST, time.time()), function, *arguments, where=where, asker=asker
             )
         except NotFound as error:
             raise self.not_leading() from error

@@ -74,6 +74,11 @@ class Target:
             return Unreachable(f"no daemon answers in {self.state_dir}; {start}")
         return Unreachable(f"the daemon {self.name} broke off: {error}")
 
+    def broken_off(self, error: Exception) -> Unreachable:
+        """What to raise where an answer that came bit by bit has no end."""
+        rest = "what came is not all of it, ask again"
+        return Unreachable(f"the daemon {self.name} broke off its answer; {rest} ({error})")
+
 
 def targets(where: Path | str, token: str | None = None) -> tuple[Target, ...]:
     """The same of several URLs with commas between them: daemons of which one leads."""

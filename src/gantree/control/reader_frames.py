@@ -43,9 +43,10 @@ class Where(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A function of a module, and what it gets after the Reading."""
+    """A function of a module, and what it gets after the Reading. asker: on whose account it is worked out apart."""
 
     number: int
+    asker: str
     since: Moment
     where: Where
     function: Callable[..., Any]

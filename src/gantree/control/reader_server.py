@@ -14,7 +14,7 @@ import selectors
 import signal
 import socket
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,8 +39,8 @@ from gantree.model.errors import GantreeError, JournalError, TooLong
 
 LIMIT_S = 60.0
 """Seconds that one question may take."""
-MOST_APART = 2
-"""Questions that are worked on at once in processes of their own; the others wait for these."""
+MOST_APART, MOST_OF_ONE = 3, 2
+"""Questions that are worked on at once in processes of their own, and those of one asker; the others wait for these."""
 LONG_S = 0.1
 """Of a processor: others wait no longer for a question that need not be worked out apart."""
 LOOKED_BACK = 16
@@ -190,14 +190,24 @@ class _Server:
                 raise
 
     def _start_waiting(self) -> None:
-        while self._waiting and len(self._apart) < MOST_APART:
-            question = self._waiting.popleft()
+        while (question := self._next_apart()) is not None:
             try:
                 self._catch_up_for(question)
                 self._follower.journal.close()  # a connection belongs to the process that opened it
                 self._fork(question)
             except (GantreeError, OSError) as error:
                 self._own.sendall(packed(Failed.of(question.number, error)))
+
+    def _next_apart(self) -> Question | None:
+        """The oldest question of those who have the fewest worked on, if there is room for it; it waits no longer."""
+        if len(self._apart) >= MOST_APART:
+            return None
+        worked_on = Counter(each.question.asker for each in self._apart.values())
+        chosen = min(self._waiting, key=lambda each: worked_on[each.asker], default=None)
+        if chosen is None or worked_on[chosen.asker] >= MOST_OF_ONE:
+            return None
+        self._waiting.remove(chosen)
+        return chosen
 
     def _fork(self, question: Question) -> None:
         reading, writing = os.pipe()

@@ -6,8 +6,9 @@ ready `ask` waits for one, but not for ever. Runs in the event loop; the control
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gantree.control.reader_frames import (
@@ -29,6 +30,8 @@ READY_WITHIN_S = 10.0
 """So long a question waits for a reader."""
 MOST_QUESTIONS = 1000
 """Questions that wait for their answers; more are refused."""
+MOST_OF_ONE = 200
+"""The same of one asker, where it is said who asks."""
 TRIES, TRIES_APART = 2, 4
 """So often a question is asked whose reader ends. Apart from the reader, it is not what the reader died of."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0
@@ -47,7 +50,8 @@ class _Running:
 
     writer: asyncio.StreamWriter
     pid: int
-    waiting: dict[int, asyncio.Future[Told]]
+    waiting: dict[int, asyncio.Future[Told]] = field(default_factory=dict)
+    of_asker: Counter[str] = field(default_factory=Counter)
 
 
 class Readers:
@@ -77,17 +81,24 @@ class Readers:
         return None if self._running is None else self._running.pid
 
     async def ask(
-        self, since: Moment, function: Callable[..., Any], *arguments: Any, where: Where
+        self,
+        since: Moment,
+        function: Callable[..., Any],
+        *arguments: Any,
+        where: Where,
+        asker: str = "",
     ) -> Told:
         """What a function of a module says about a moment, or a later one.
 
-        Raises what it raises; Unreachable where there is no reader, TooLong, and TooOften where too many ask.
+        Raises what it raises; Unreachable where there is no reader, TooLong, and TooOften where too many ask. asker is
+        who waits for it; whoever has many worked out apart leaves room for others.
         """
         tries = TRIES if where is Where.HERE else TRIES_APART
         for _ in range(tries):
             running = await self._ready()
             try:
-                return await self._asked_of(running, since, where, function, arguments)
+                question = self._question(since, where, function, arguments, asker)
+                return await self._asked_of(running, question)
             except Lost:
                 if where is Where.BY_PACE:
                     where = Where.APART  # it may be what the reader died of
@@ -108,25 +119,34 @@ class Readers:
             raise Unreachable(f"the process that answers questions is not there: {self._trouble}")
         return self._running
 
-    async def _asked_of(
+    def _question(
         self,
-        running: _Running,
         since: Moment,
         where: Where,
         function: Callable[..., Any],
         arguments: tuple[Any, ...],
-    ) -> Told:
+        asker: str,
+    ) -> Question:
+        self._asked += 1
+        return Question(self._asked, asker, since, where, function, arguments)
+
+    async def _asked_of(self, running: _Running, question: Question) -> Told:
+        asker = question.asker
         if len(running.waiting) >= MOST_QUESTIONS:
             raise TooOften(f"{MOST_QUESTIONS} questions wait for their answers; ask again later")
-        self._asked += 1
-        question = Question(self._asked, since, where, function, arguments)
+        if asker and running.of_asker[asker] >= MOST_OF_ONE:
+            raise TooOften(f"{MOST_OF_ONE} questions of {asker} wait for their answers; ask later")
         answer: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
         running.waiting[question.number] = answer
+        running.of_asker[asker] += 1
         try:
             running.writer.write(packed(question))
             return await answer
         finally:
             running.waiting.pop(question.number, None)
+            running.of_asker[asker] -= 1
+            if not running.of_asker[asker]:
+                del running.of_asker[asker]
 
     async def _run(self) -> None:
         pause_s = FIRST_PAUSE_S
@@ -178,7 +198,7 @@ class Readers:
 
     def _hear(self, message: Ready | Told | Failed, writer: asyncio.StreamWriter) -> None:
         if isinstance(message, Ready):
-            self._running = _Running(writer, message.pid, {})
+            self._running = _Running(writer, message.pid)
             self._is_ready.set()
         elif message.number is None:
             assert isinstance(message, Failed)

@@ -21,8 +21,6 @@ from gantree.model.phases import ENDED, Phase
 from gantree.planning.taste import taste_of
 from gantree.policy.rules import Policy
 
-PAGE = 256
-
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -62,23 +60,22 @@ class Reading:
         for poisoned in self.journal.all_set_aside():
             if isinstance(poisoned.event, JobSubmitted) and poisoned.event.job == word:
                 raise Conflict(f"{word} was set aside, it broke the scheduler: {poisoned.error}")
-        if not self.journal.seen([submission(word)]):
-            raise NotFound(f"there is no job {word}")
-        is_any_history = self.ledger.forgotten or self.ledger.forgotten_rejected
-        if not is_any_history or self._awaits_a_turn(word):
+        if self.is_history(word):
+            raise NotFound(
+                f"{word} ended long ago and is history: its facts are in `gantree journal export`"
+            )
+        if self.journal.seen([submission(word)]):
             raise Unreachable(f"{word} was taken, and is not decided about yet: ask again")
-        raise NotFound(
-            f"{word} ended long ago and is history: its facts are in `gantree journal export`"
-        )
+        raise NotFound(f"there is no job {word}")
 
-    def _awaits_a_turn(self, job: str) -> bool:
-        """Whether a job that was handed in is still before the scheduler, as after a turn that could not be written."""
-        seq = self.journal.cursor()
-        while page := self.journal.read_inbox(seq, PAGE):
-            if any(entry.event.id == submission(job) for entry in page):
-                return True
-            seq = page[-1].seq
-        return False
+    def is_history(self, job: str) -> bool:
+        """Whether this was the id of a job that has ended and was forgotten."""
+        ledger = self.ledger
+        is_any_history = ledger.forgotten or ledger.forgotten_rejected
+        if not is_any_history or job in ledger.jobs or job in ledger.rejected:
+            return False
+        place = self.journal.place_of(submission(job))
+        return place is not None and place <= self.journal.cursor()
 
     def not_ended(self, word: str) -> JobState:
         """The job that a word means. Raises NotFound, and Conflict where it was rejected or has ended."""

@@ -110,6 +110,10 @@ class Journal(Protocol):
         """The event of this id; None where there was none, or where it was compacted."""
         ...
 
+    def place_of(self, event_id: str) -> int | None:
+        """The place in the inbox of the event of this id, also of one that was compacted; None where there was none."""
+        ...
+
     def read_inbox(self, after_seq: int, limit: int) -> tuple[InboxEntry, ...]:
         """The first `limit` events after a place in the inbox, without those that were set aside.
 

@@ -78,6 +78,7 @@ _SEEN_AMONG = Statement(
 _EVENT = Statement(
     select(inbox.c.kind, inbox.c.version, inbox.c.data).where(inbox.c.id == bindparam("id"))
 )
+_PLACE = Statement(select(inbox.c.seq).where(inbox.c.id == bindparam("id")))
 _READ_INBOX = Statement(
     select(inbox.c.seq, inbox.c.kind, inbox.c.version, inbox.c.data)
     .where(inbox.c.seq > bindparam("after"), inbox.c.seq.not_in(select(set_aside.c.seq)))
@@ -193,6 +194,14 @@ class SqlJournal:
         with self.database.reading() as connection:
             found = _EVENT.rows(connection, {"id": event_id})
         return EVENT_CODEC.decode(Encoded(*found[0])) if found and found[0][-1] else None
+
+    def place_of(self, event_id: str) -> int | None:
+        """Where the event of this id is in the inbox."""
+        if not _is_writable(event_id):
+            return None
+        with self.database.reading() as connection:
+            found = _PLACE.rows(connection, {"id": event_id})
+        return int(found[0][0]) if found else None
 
     def read_inbox(self, after_seq: int, limit: int) -> tuple[InboxEntry, ...]:
         """The next events that were not set aside."""

@@ -105,6 +105,7 @@ class JournalContract(OpensJournals):
         assert entries[0].event.observed_at == 1.0
         assert journal.seen(["t4", "t1"]) == {"t1"}
         assert journal.seen([]) == frozenset()
+        assert [journal.place_of(f"t{number}") for number in (1, 3, 4)] == [1, 3, None]
 
     def test_ids_are_dropped_after_reopening_too(self, tmp_path: Path) -> None:
         first = self.open(tmp_path)
@@ -260,6 +261,7 @@ class JournalContract(OpensJournals):
             journal.append_inbox([tick(1), TimePassed(id="a\0b", observed_at=1)], led(journal))
         assert journal.read_inbox(0, 10) == ()
         assert not journal.seen(["a\0b", "\udc80"])
+        assert journal.place_of("a\0b") is None
 
     def test_an_error_is_kept_beside_its_event_whatever_is_in_it(self, journal: Journal) -> None:
         epoch = led(journal)

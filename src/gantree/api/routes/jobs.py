@@ -4,7 +4,7 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any, Literal, Self
@@ -15,11 +15,12 @@ from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from gantree.api import questions
 from gantree.api.access import Access, Caller, WhoAsks
-from gantree.api.answers import IfMatch, answer, check_version, tells, version_of
+from gantree.api.answers import IfMatch, answer, check_version, tells, version_of, written
 from gantree.api.audit import note_what
 from gantree.api.backend import Backend, Reads
 from gantree.api.bodies import Body
 from gantree.api.job_list import Filter
+from gantree.api.lasting import Lasting, LastingResponse, WhoHolds
 from gantree.api.models import (
     EXAMPLE_JOB,
     EXAMPLE_JOB_FILE,
@@ -45,6 +46,8 @@ from gantree.model.phases import ENDED, HOLDING, Phase
 Json = dict[str, Any]
 MOST_JOBS = 1000
 """Jobs of one request, and of one page."""
+ROWS_AT_ONCE = 500
+"""Of a list without a limit; so many keep nobody waiting while they are decoded and written down."""
 SHORT_BYTES = 8192
 """Jobs of a request up to so long are read at once; of a longer one on another thread, while others are answered."""
 _KEY = re.compile(r"[!-~]{1,128}")
@@ -273,7 +276,7 @@ def _add_numbers(routes: APIRouter, backend: Backend) -> None:
 def _add_list(routes: APIRouter, backend: Reads) -> None:
     @routes.get("", **tells(JobsTold, "The jobs, or a page of them."), **needs(Need.KNOWN))
     async def jobs(
-        caller: WhoAsks,
+        held_by: WhoHolds,
         phase: Annotated[list[PHASES] | None, Query(description="Any of these.")] = None,
         queue: Annotated[str | None, Query(description="In it, or below it.")] = None,
         user: str | None = None,
@@ -284,9 +287,33 @@ def _add_list(routes: APIRouter, backend: Reads) -> None:
     ) -> Response:
         """The jobs in order of arrival, those that were rejected last."""
         wanted = Filter(frozenset(phase or ()), queue, user, name, since)
-        found = await backend.read(questions.jobs, caller, wanted, after, limit)
-        await backend.add_progress(found["jobs"])
-        return answer(found)
+        first = await _page(backend, held_by.caller, wanted, after, limit or ROWS_AT_ONCE)
+        if limit is not None or first["next"] is None:
+            return answer(first)
+        parts = _all_pages(backend, held_by, wanted, first)
+        return LastingResponse(parts, held_by, media_type="application/json")
+
+
+async def _page(
+    backend: Reads, caller: Caller, wanted: Filter, after: str | None, limit: int
+) -> Json:
+    found = await backend.read(questions.jobs, caller, wanted, after, limit)
+    await backend.add_progress(found["jobs"])
+    return found
+
+
+async def _all_pages(
+    backend: Reads, held_by: Lasting, wanted: Filter, page: Json
+) -> AsyncIterator[bytes]:
+    """One answer of a page and all after it, written down page by page."""
+    yield b'{"jobs":['
+    while page["jobs"]:
+        yield written(page["jobs"])[1:-1]
+        if page["next"] is None:
+            break
+        page = await _page(backend, held_by.caller, wanted, page["next"], ROWS_AT_ONCE)
+        yield b"," if page["jobs"] else b""
+    yield b'],"next":null}'
 
 
 def _add_look(routes: APIRouter, backend: Reads) -> None:

@@ -1,7 +1,7 @@
 """The route of a job's output. How the output of ranks becomes one stream is in `gantree.api.logs`."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -33,7 +33,10 @@ def router(backend: Reads) -> APIRouter:
         attempt: Annotated[int | None, Query(ge=1)] = None,
         follow: bool = False,
     ) -> StreamingResponse:
-        """What the ranks of a job wrote, each line under its rank unless one is named; with follow to the job's end."""
+        """What the ranks of a job wrote, each line under its rank unless one is named; with follow to the job's end.
+
+        An answer that breaks off before its end is not all of it: the daemon stops, or leads no more; ask again.
+        """
         job, processes, attempts = await backend.look(questions.log_of, held_by.caller, word)
         if rank is not None and rank >= processes:
             raise NotFound(f"{job} has the ranks 0 to {processes - 1}, no rank {rank}")
@@ -74,7 +77,9 @@ class _JobLog:
     async def state(self) -> LogState:
         """As it was after the last change; asked so often that nobody is asked where nothing has changed."""
         await self.held_by.renew()
+        if self._known is not None and self.backend.stopping:
+            return replace(self._known, is_last=True)
         if self._known is None or self._ticket is None or self._ticket.is_set():
             self._ticket = self.backend.ticket()
             self._known = await self.backend.look(questions.log_state, self.job)
-        return LogState(self._known.attempt, True, True) if self.backend.stopping else self._known
+        return self._known

@@ -116,10 +116,11 @@ def _add_looks(routes: APIRouter, backend: Reads) -> None:
 
 def _add_changes(routes: APIRouter, backend: Backend) -> None:
     @routes.post("/what-if", **tells(ChangeTold, "What would change."), **needs(Need.OPERATE))
-    async def what_if(body: PolicyHandedIn) -> Response:
+    async def what_if(body: PolicyHandedIn, caller: WhoAsks) -> Response:
         """What a policy would change if it ruled from now on. 422 for one that is wrong or does not suit."""
         handed_in = PolicyText(body.text, body.source)
-        return answer(await backend.work_out(questions.policy_change, handed_in))
+        told = await backend.work_out(questions.policy_change, handed_in, asker=caller.name)
+        return answer(told)
 
     @routes.post("", **tells(AdoptedTold, "It rules."), **needs(Need.OPERATE))
     async def apply(

@@ -58,7 +58,7 @@ def _add_job_questions(routes: APIRouter, backend: Reads) -> None:
     )
     async def explain(word: str, caller: WhoAsks) -> Response:
         """Why a job is where it is."""
-        return answer(await backend.find_out(asked.explained, caller, word))
+        return answer(await backend.find_out(asked.explained, caller, word, asker=caller.name))
 
     @routes.get(
         "/jobs/{word}/when",
@@ -67,7 +67,7 @@ def _add_job_questions(routes: APIRouter, backend: Reads) -> None:
     )
     async def foresee(word: str, caller: WhoAsks) -> Response:
         """When a job starts: what was promised, or an estimate."""
-        return answer(await backend.find_out(asked.start, caller, word))
+        return answer(await backend.find_out(asked.start, caller, word, asker=caller.name))
 
     @routes.post(
         "/jobs/{word}/what-if",
@@ -77,25 +77,26 @@ def _add_job_questions(routes: APIRouter, backend: Reads) -> None:
     async def what_if(word: str, body: WhatIf, caller: WhoAsks) -> Response:
         """What would become of a job if it were otherwise. Nothing changes."""
         changes = [tuple(change.items()) for change in body.changes]
-        return answer(await backend.work_out(asked.what_if, caller, word, changes))
+        told = await backend.work_out(asked.what_if, caller, word, changes, asker=caller.name)
+        return answer(told)
 
 
 def _add_defragment(routes: APIRouter, backend: Backend) -> None:
     @routes.get(
         "/jobs/{word}/defragment", **tells(DefragmentTold, "The moves."), **needs(Need.OPERATE)
     )
-    async def plan(word: str) -> Response:
+    async def plan(word: str, caller: WhoAsks) -> Response:
         """The moves that would let a waiting job start. 409 if it does not wait."""
-        return answer(await backend.work_out(asked.moves, word))
+        return answer(await backend.work_out(asked.moves, word, asker=caller.name))
 
     @routes.post(
         "/jobs/{word}/defragment",
         **tells(DefragmentTold, "They were asked for.", 202),
         **needs(Need.OPERATE),
     )
-    async def apply(word: str) -> Response:
+    async def apply(word: str, caller: WhoAsks) -> Response:
         """Ask for the moves that let a waiting job start. 409 if there are none."""
-        told = await backend.work_out(asked.moves, word)
+        told = await backend.work_out(asked.moves, word, asker=caller.name)
         if told["plan"] is None:
             raise Conflict(told["reason"])
         await backend.ask(lambda controller: controller.defragment(told["job"]))

@@ -69,7 +69,9 @@ def router(backend: Reads) -> APIRouter:
 
         By job: what each job that was there in that time has used in its whole life.
         """
-        told = await backend.work_out(usage_view.usage, caller, by, since, until, limit)
+        told = await backend.work_out(
+            usage_view.usage, caller, by, since, until, limit, asker=caller.name
+        )
         return answer(told)
 
     return routes

@@ -30,19 +30,20 @@ from gantree.web.pages.seats import seats_of
 
 Json = dict[str, Any]
 HOUR_S = 3600.0
+SHOWN_OF_SPEC = ("priority", "topology", "time_limit_s")
 BUTTONS = ("cancel", "hold", "release", "suspend", "priority", "scale")
 
 
 def router(reads: Reads) -> APIRouter:
     """The route of the page. A daemon that stands by shows no buttons."""
     routes = page_router()
-    histories = Histories(lambda job, after: reads.find_out(rows_asked, job, after))
+    histories = Histories(lambda job, after: reads.find_out(rows_asked, job, after, asker=""))
 
     @routes.get("/jobs/{word}", **needs(Need.SEE))
     async def job(request: Request, word: str, caller: WhoAsks) -> Response:
         """The page."""
         forgotten = await reads.read(forgotten_of, word, caller)
-        told = {} if forgotten else await reads.find_out(job_of, word, caller)
+        told = {} if forgotten else await reads.find_out(job_of, word, caller, asker=caller.name)
         rows = await histories.of(word if forgotten else told["row"]["job"])
         told["timeline"] = await reads.read(timeline_of, rows, caller)
         if forgotten:
@@ -57,11 +58,10 @@ def router(reads: Reads) -> APIRouter:
 
 def forgotten_of(reading: Reading, word: str, caller: Caller) -> Json | None:
     """What was handed in as a job that is history by now; None where the journal or the caller may not tell."""
-    ledger = reading.ledger
-    if not ledger.forgotten or word in ledger.jobs or word in ledger.newest_of_name:
+    if word in reading.ledger.newest_of_name or not reading.is_history(word):
         return None
     event = reading.journal.event(submission(word))
-    if not isinstance(event, JobSubmitted) or word in ledger.rejected:
+    if not isinstance(event, JobSubmitted):
         return None
     spec = event.spec
     if not has(caller, Need.SEE, spec.user, spec.queue):
@@ -75,7 +75,7 @@ def job_of(reading: Reading, word: str, caller: Caller) -> Json:
     job = job_for(reading, caller, word, Need.SEE)
     state = ledger.jobs.get(job)
     told: Json = {
-        "row": detail_told_to(caller, ledger, views.job_detail(ledger, job)),
+        "row": _shown(detail_told_to(caller, ledger, views.job_detail(ledger, job))),
         "why": told_to(caller, ledger, views.explanation(why(ledger, job, now))),
     }
     if state is None:
@@ -90,6 +90,12 @@ def job_of(reading: Reading, word: str, caller: Caller) -> Json:
         "use": _use(ledger, state, now),
         "choices": None if state.phase in ENDED else _choices(ledger),
     }
+
+
+def _shown(detail: Json) -> Json:
+    """A job's detail with no more of its specification than the page shows: no command, no environment, no secret."""
+    spec = detail["spec"]
+    return {**detail, "spec": spec and {name: spec[name] for name in SHOWN_OF_SPEC}}
 
 
 def timeline_of(reading: Reading, rows: list[Json], caller: Caller) -> list[Json]:
