@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gantree.model.cluster import Cluster
 from gantree.model.jobs import Job
+from gantree.model.placements import MemberPlacement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +208,17 @@ class LabelRequested(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OthersHold(Event):
+    """Somebody whom gantree did not start holds this now, instead of what it held before; nothing: it is gone.
+
+    Where the source knows only how many GPUs it has, gpus are a guess.
+    """
+
+    holder: str
+    members: tuple[MemberPlacement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySubmitted(Event):
     """A policy is to rule from now on: the text of its file, the file's name in messages, and who handed it in.
 
@@ -240,7 +252,7 @@ EVENTS: dict[str, type[Event]] = {
         ClusterObserved, JobSubmitted, SubmissionTaken,
         CancelRequested, HoldRequested, ReleaseRequested, DefragmentRequested,
         SuspendRequested, ScaleRequested, PriorityRequested,
-        CordonRequested, UncordonRequested, LabelRequested, PolicySubmitted,
+        CordonRequested, UncordonRequested, LabelRequested, OthersHold, PolicySubmitted,
         GangStarted, GangStartFailed, RankExited, MemberLost,
         GangEnded, CheckpointSaved, NodeLost, NodeReturned, EndedJobsDue, TimePassed,
     )
