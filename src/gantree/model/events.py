@@ -57,9 +57,13 @@ class CancelRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldRequested(Event):
-    """A user wants a waiting job not to be started until it is released."""
+    """A waiting job, or one that is about to leave its place, is not to be started until it is released.
+
+    reason is what it waits for, where that is not a user's word.
+    """
 
     job: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

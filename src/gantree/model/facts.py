@@ -137,9 +137,10 @@ class GangAtHome(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHeld(Fact):
-    """The job is not started until it is released."""
+    """The job is not started until it is released. reason: what it waits for, "" for a user's word."""
 
     job: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ class Resource(Generic[T]):
         return f"{home}/{quote(name)}"
 
 
-class Status(Object):
+class Status(Object, frozen=True):
     """What the server says instead of an object."""
 
     code: int = 0
@@ -88,16 +88,16 @@ class Change(Generic[T]):
     resource_version: str
 
 
-class _ListMeta(Object):
+class _ListMeta(Object, frozen=True):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class _Head(Object):
+class _Head(Object, frozen=True):
     metadata: Metadata = Metadata()
 
 
-class _Line(Object):
+class _Line(Object, frozen=True):
     type: str
     object: msgspec.Raw
 

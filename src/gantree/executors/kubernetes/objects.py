@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 
-class Object(msgspec.Struct, rename="camel"):
+class Object(msgspec.Struct, rename="camel", frozen=True):
     """What all of them have in common: names are written as Kubernetes writes them. Nobody changes one."""
 
 
-class OwnerReference(Object):
+class OwnerReference(Object, frozen=True):
     """Who made an object."""
 
     kind: str = ""
@@ -23,7 +23,7 @@ class OwnerReference(Object):
     controller: bool = False
 
 
-class Metadata(Object):
+class Metadata(Object, frozen=True):
     """What every object has."""
 
     name: str = ""
@@ -38,7 +38,7 @@ class Metadata(Object):
     finalizers: tuple[str, ...] = ()
 
 
-class Condition(Object):
+class Condition(Object, frozen=True):
     """One condition of a status."""
 
     type: str = ""
@@ -47,20 +47,20 @@ class Condition(Object):
     message: str = ""
 
 
-class Resources(Object):
+class Resources(Object, frozen=True):
     """What a container asks for, in quantities of the API; numbers may come as numbers."""
 
     requests: dict[str, str | float] = {}
     limits: dict[str, str | float] = {}
 
 
-class Port(Object):
+class Port(Object, frozen=True):
     """A port that a container may hold of its node."""
 
     host_port: int = 0
 
 
-class Container(Object):
+class Container(Object, frozen=True):
     """One container of a pod. restart_policy is "Always" for one that starts first and stays (a sidecar)."""
 
     name: str = ""
@@ -69,7 +69,7 @@ class Container(Object):
     restart_policy: str | None = None
 
 
-class NodeSelectorRequirement(Object):
+class NodeSelectorRequirement(Object, frozen=True):
     """One expression of a node affinity."""
 
     key: str
@@ -77,34 +77,34 @@ class NodeSelectorRequirement(Object):
     values: tuple[str, ...] = ()
 
 
-class NodeSelectorTerm(Object):
+class NodeSelectorTerm(Object, frozen=True):
     """Expressions that must all hold."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
-class NodeSelector(Object):
+class NodeSelector(Object, frozen=True):
     """Terms of which one must hold."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class NodeAffinity(Object):
+class NodeAffinity(Object, frozen=True):
     """What nodes a pod must have. Preferences are not read."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
 
 
-class PodTerms(Object):
+class PodTerms(Object, frozen=True):
     """Affinity to other pods, which is not honoured: only whether there is any is read."""
 
     required_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
 
 
-class Affinity(Object):
+class Affinity(Object, frozen=True):
     """Affinities of a pod."""
 
     node_affinity: NodeAffinity | None = None
@@ -112,7 +112,7 @@ class Affinity(Object):
     pod_anti_affinity: PodTerms | None = None
 
 
-class Toleration(Object):
+class Toleration(Object, frozen=True):
     """A taint that a pod puts up with."""
 
     key: str = ""
@@ -121,13 +121,13 @@ class Toleration(Object):
     effect: str = ""
 
 
-class SchedulingGroup(Object):
+class SchedulingGroup(Object, frozen=True):
     """The pod group of the gang API."""
 
     pod_group_name: str = ""
 
 
-class PodSpec(Object):
+class PodSpec(Object, frozen=True):
     """What a pod asks for."""
 
     node_name: str = ""
@@ -149,27 +149,27 @@ class PodSpec(Object):
     termination_grace_period_seconds: int | None = None
 
 
-class Terminated(Object):
+class Terminated(Object, frozen=True):
     """How a container ended."""
 
     exit_code: int = 0
     reason: str = ""
 
 
-class ContainerState(Object):
+class ContainerState(Object, frozen=True):
     """What a container does; only its end is read."""
 
     terminated: Terminated | None = None
 
 
-class ContainerStatus(Object):
+class ContainerStatus(Object, frozen=True):
     """What became of a container."""
 
     name: str = ""
     state: ContainerState = ContainerState()
 
 
-class PodStatus(Object):
+class PodStatus(Object, frozen=True):
     """What became of a pod."""
 
     phase: str = "Pending"
@@ -180,7 +180,7 @@ class PodStatus(Object):
     nominated_node_name: str = ""
 
 
-class Pod(Object):
+class Pod(Object, frozen=True):
     """A pod: one member of a gang."""
 
     metadata: Metadata
@@ -193,7 +193,7 @@ class Pod(Object):
         return self.status.phase in ("Succeeded", "Failed")
 
 
-class Group(Object):
+class Group(Object, frozen=True):
     """An object that makes pods a gang, of any dialect: its spec is plain JSON."""
 
     metadata: Metadata
@@ -202,7 +202,7 @@ class Group(Object):
     spec: dict[str, Any] = {}
 
 
-class NodeTaint(Object):
+class NodeTaint(Object, frozen=True):
     """What keeps pods off a node."""
 
     key: str = ""
@@ -210,21 +210,21 @@ class NodeTaint(Object):
     effect: str = ""
 
 
-class NodeSpec(Object):
+class NodeSpec(Object, frozen=True):
     """What an operator says of a node."""
 
     unschedulable: bool = False
     taints: tuple[NodeTaint, ...] = ()
 
 
-class Address(Object):
+class Address(Object, frozen=True):
     """Where a node is reached."""
 
     type: str = ""
     address: str = ""
 
 
-class NodeStatus(Object):
+class NodeStatus(Object, frozen=True):
     """What the kubelet says of a node."""
 
     capacity: dict[str, str | float] = {}
@@ -233,7 +233,7 @@ class NodeStatus(Object):
     addresses: tuple[Address, ...] = ()
 
 
-class Node(Object):
+class Node(Object, frozen=True):
     """A node."""
 
     metadata: Metadata
