@@ -144,11 +144,12 @@ def follow_definitions(objects: Objects) -> None:
 
     def follow(change: Change) -> None:
         spec = change.after.content["spec"]
-        objects.catalog.drop(spec["group"], spec["names"]["plural"])
         if change.deleted:
             table = objects.store.table(spec["group"], spec["names"]["plural"])
             for stored in table.sorted():
                 objects.store.remove(table, stored, stored.content)
+        objects.catalog.drop(spec["group"], spec["names"]["plural"])
+        if change.deleted:
             return
         for resource in _defined(spec):
             objects.catalog.add(resource)

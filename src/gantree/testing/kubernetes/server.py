@@ -19,6 +19,7 @@ from gantree.testing.kubernetes.access import Access, User
 from gantree.testing.kubernetes.builtin import builtin
 from gantree.testing.kubernetes.definitions import follow_definitions
 from gantree.testing.kubernetes.faults import Fault, Faults
+from gantree.testing.kubernetes.garbage import Garbage
 from gantree.testing.kubernetes.lists import Lists, Question
 from gantree.testing.kubernetes.objects import Objects
 from gantree.testing.kubernetes.operations import Request, carry_out, object_of
@@ -38,11 +39,13 @@ class Settings:
     """What a server serves. gang_api is the version of Workload and PodGroup, None where their gates are off.
 
     kept_changes is how many changes of each resource a watch can go back, at least. access: who may do what.
+    collects_garbage: what is owned by nobody any more goes, and namespaces are emptied.
     """
 
     gang_api: str | None = "v1alpha2"
     kept_changes: int = 20_000
     access: Access | None = None
+    collects_garbage: bool = True
 
 
 @dataclass
@@ -60,6 +63,8 @@ class ApiServer:
         self.lists = Lists(self.store, self.faults)
         self.watches: set[Watch] = set()
         follow_definitions(self.objects)
+        if self.settings.collects_garbage:
+            self.store.listener = Garbage(self.objects).hear
         namespaces = self.objects.catalog.find("", "v1", "namespaces")
         for name in NAMESPACES:
             self.objects.create(namespaces, "", {"metadata": {"name": name}})

@@ -65,6 +65,8 @@ Listener = Callable[[Change], None]
 class Table:
     """The objects of one resource, and its latest changes, oldest first."""
 
+    group: str
+    plural: str
     kept_changes: int
     forgotten: int
     """Changes up to this revision are no longer kept."""
@@ -117,13 +119,17 @@ class Store:
         self.revision = first_revision
         self.kept_changes = kept_changes
         self.compacted = 0
+        self.listener: Callable[[Table, Change], None] = lambda table, change: None
+        """Hears of every change of anything."""
         self._tables: dict[tuple[str, str], Table] = {}
 
     def table(self, group: str, plural: str) -> Table:
         """The table of a resource."""
         table = self._tables.get((group, plural))
         if table is None:
-            table = self._tables[group, plural] = Table(self.kept_changes, self.compacted)
+            table = self._tables[group, plural] = Table(
+                group, plural, self.kept_changes, self.compacted
+            )
         return table
 
     def tables(self) -> Iterator[tuple[tuple[str, str], Table]]:
@@ -135,20 +141,23 @@ class Store:
         metadata = content["metadata"]
         before = table.items.get((metadata.get("namespace", ""), metadata["name"]))
         stored = self._next(content)
-        table.record(Change(stored.revision, before, stored))
-        return stored
+        return self._record(table, Change(stored.revision, before, stored))
 
     def remove(self, table: Table, before: Stored, content: Json) -> Stored:
         """Take an object away; content is the last that is seen of it."""
         stored = self._next(content)
-        table.record(Change(stored.revision, before, stored, deleted=True))
-        return stored
+        return self._record(table, Change(stored.revision, before, stored, deleted=True))
 
     def compact(self) -> None:
         """Forget all changes up to now, as a compaction of etcd would."""
         self.compacted = self.revision
         for _, table in self.tables():
             table.forget(self.revision)
+
+    def _record(self, table: Table, change: Change) -> Stored:
+        table.record(change)
+        self.listener(table, change)
+        return change.after
 
     def _next(self, content: Json) -> Stored:
         self.revision += 1

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -82,8 +83,15 @@ class Api:
             base_url=url, headers=headers, timeout=ANSWERS_WITHIN_S, verify=verify
         )
 
-    def close(self) -> None:
-        """Give the connections back."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.http.close()
 
     def get(self, path: str, **query: Any) -> httpx.Response:
@@ -116,3 +124,11 @@ class Api:
         with self.http.stream("GET", path, params=params) as response:
             assert response.status_code == 200, response.read()
             yield (json.loads(line) for line in response.iter_lines())
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A server that a test asks, ours or a real one."""
+
+    url: str
+    api: Api
