@@ -81,7 +81,9 @@ class PodStage:
         def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
             return KubernetesCluster(link, nodes, emit, clock, lambda: self.controller.ledger)
 
-        self._controller = Controller(journal, self._policy, make, site=nodes.build().cluster)
+        self._controller = Controller(
+            journal, self._policy, make, site=lambda ledger: nodes.build(ledger, 0.0)
+        )
         self._controller.recover()
 
     def stop(self) -> None:

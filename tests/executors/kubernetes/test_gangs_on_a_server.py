@@ -120,3 +120,66 @@ def test_a_failed_pod_ends_its_gang_and_new_pods_start_it_again(stage: PodStage)
     member(stage, "g-1", "g")
     stage.until(lambda: phases(stage) == [Phase.RUNNING])
     assert state.attempt == 2
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+def test_a_node_that_is_deleted_takes_its_gang_along_and_others_start(
+    stage: PodStage, is_down: bool
+) -> None:
+    stage.nodes("n[0-1]")
+    stage.start()
+    stage.pod("p0", gpus=8)
+    stage.until(lambda: phases(stage) == [Phase.RUNNING])
+    node = stage.node_of("p0")
+    if is_down:
+        stage.stop()
+    stage.api.delete(f"/api/v1/nodes/{node}")
+    if is_down:
+        stage.start()
+    stage.pod("p1", gpus=8)
+    stage.until(lambda: stage.phase("p1") == "Running" and stage.phase("p0") == "")
+    assert stage.node_of("p1") != node
+    fabric = stage.controller.ledger.fabric
+    stage.until(lambda: node not in stage.controller.ledger.rooms().fabric.index_of_node)
+    assert fabric is not None
+    stage.until(lambda: Phase.CANCELLED in phases(stage))
+
+
+def said(stage: PodStage, name: str) -> str:
+    """What the condition PodScheduled of a pod says."""
+    conditions = stage.pods()[name]["status"].get("conditions", [])
+    told = [each for each in conditions if each["type"] == "PodScheduled"]
+    return str(told[0]["message"]) if told and told[0]["status"] == "False" else ""
+
+
+def test_pods_are_told_why_they_wait(stage: PodStage) -> None:
+    stage.nodes("n0")
+    stage.start()
+    group(stage, "g", 2)
+    member(stage, "g-0", "g")
+    stage.until(lambda: said(stage, "g-0") == "Waiting: 1 of 2 pods of 'g' are there.")
+    member(stage, "g-1", "g")
+    stage.until(lambda: "16 GPUs" in said(stage, "g-0"))
+    url = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups/g"
+    stage.until(lambda: "conditions" in stage.api.get(url).json().get("status", {}))
+    events = stage.api.get("/api/v1/events").json()["items"]
+    assert {event["reason"] for event in events} >= {"WaitingForPodsReady", "TopologyPlacementFailed"}
+
+
+def test_what_is_not_honoured_is_told_in_an_event(stage: PodStage) -> None:
+    stage.nodes("n0")
+    stage.start()
+    spread = [
+        {
+            "maxSkew": 1,
+            "topologyKey": "zone",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {},
+        }
+    ]
+    stage.pod("p0", gpus=1, spec={"topologySpreadConstraints": spread})
+    stage.until(lambda: stage.bound("p0"))
+    stage.until(lambda: stage.api.get("/api/v1/events").json()["items"] != [])
+    (event,) = stage.api.get("/api/v1/events").json()["items"]
+    assert (event["reason"], event["type"]) == ("NotHonoured", "Warning")
+    assert "topologySpreadConstraints" in event["message"]

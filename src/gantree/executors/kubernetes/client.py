@@ -36,7 +36,8 @@ QUIET_S = 60.0
 """A server sends a bookmark every minute or so; a watch that is silent for longer than twice that is taken for dead."""
 
 MERGE = "application/merge-patch+json"
-_JSON = "application/json"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON = "application/json"
 _THROTTLED = frozenset({429, 503, 504})
 
 
@@ -171,7 +172,7 @@ class Client:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(error) from error
 
-    async def write(self, method: str, path: str, body: object, kind: str = _JSON) -> bytes:
+    async def write(self, method: str, path: str, body: object, kind: str = JSON) -> bytes:
         """Create, change or delete something; the answer's body. Raises ApiError, Unreachable."""
         return await self._ask(method, path, msgspec.json.encode(body), kind)
 
@@ -189,7 +190,7 @@ class Client:
     async def _headers(self, kind: str = "") -> dict[str, str]:
         if self._reach.is_token_old:
             await asyncio.to_thread(self._reach.renew)
-        headers = {"Accept": _JSON, "User-Agent": "gantree"}
+        headers = {"Accept": JSON, "User-Agent": "gantree"}
         if self._reach.token:
             headers["Authorization"] = f"Bearer {self._reach.token}"
         if kind:

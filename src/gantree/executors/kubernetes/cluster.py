@@ -27,8 +27,9 @@ from gantree.executors.kubernetes.nodes import Nodes
 from gantree.executors.kubernetes.objects import Group, Node, Pod
 from gantree.executors.kubernetes.others import Others
 from gantree.executors.kubernetes.shapes import asked_by
+from gantree.executors.kubernetes.telling import MISCONFIGURED, Saying, Telling
 from gantree.executors.kubernetes.waiting import Crowd, Waiting
-from gantree.executors.kubernetes.writes import Binding, Bound
+from gantree.executors.kubernetes.writes import Binding, Bound, Said
 from gantree.executors.progress import Progress
 from gantree.model.errors import NotFound
 from gantree.model.events import (
@@ -47,6 +48,8 @@ from gantree.model.phases import ENDED, Phase
 log = logging.getLogger(__name__)
 
 FOR_PODS = "its pods are not all there; whoever makes them has to make new ones"
+
+TOO_FEW, NOT_HONOURED = "WaitingForPodsReady", "NotHonoured"
 
 Name = tuple[str, int]
 """A job and the number of an attempt."""
@@ -78,6 +81,7 @@ class KubernetesCluster:
         self._told: dict[Name, set[str]] = {}
         self._unsettled: dict[str, None] = {}
         self._counted = 0
+        self._telling = Telling(self._say)
 
     # ----- ClusterPort
 
@@ -109,6 +113,7 @@ class KubernetesCluster:
             self._emit(event)
         self._tell_attempts()
         self._review(ledger)
+        self._telling.step(ledger, self._waiting.job_of, now)
 
     def carry_out(self, order: Order) -> None:
         """Begin to bind or to delete. Nobody is asked to save or to take turns here: no such job is handed in."""
@@ -327,6 +332,10 @@ class KubernetesCluster:
                 self._review_crowd(crowd, ledger)
 
     def _review_crowd(self, crowd: Crowd, ledger: Ledger) -> None:
+        if crowd.pods:
+            self._telling.waits(crowd.key, self._clock())
+        else:
+            self._telling.is_over(crowd.key)
         state = None if crowd.job is None else ledger.jobs.get(crowd.job)
         if crowd.job is not None and crowd.job not in self._unsettled:
             if state is None or state.phase in ENDED:
@@ -354,13 +363,20 @@ class KubernetesCluster:
     def _hand_in(self, crowd: Crowd) -> None:
         gang = self._waiting.gang(crowd.key)
         site = self._nodes.site
+        if gang is None and crowd.pods:
+            self._telling.say(crowd.key, Saying(TOO_FEW, self._waiting.what_is_missing(crowd.key)))
         if gang is None or site is None or frozenset(crowd.pods) == crowd.refused:
             return
         namespace, name, kind = crowd.key
         spec, lost = job_of(gang, site.tier, namespace)
         if gang.terms.required and spec.topology.required is None:
-            log.warning("%s/%s: the site has no %s; it is not handed in", namespace, name, lost[0])
+            sentence = f"Waiting: the site has no {lost[0]}; its tiers are {', '.join(site.cluster.tiers)}."
+            self._telling.say(crowd.key, Saying(MISCONFIGURED, sentence))
             return
+        for word in (*gang.unknown, *lost):
+            self._say(
+                crowd.key, Saying(NOT_HONOURED, f"gantree does not act on {word}."), only_event=True
+            )
         job = f"{namespace}.{name}.{kind}.{gang.pods[0].metadata.uid}"
         self._waiting.adopt(job, crowd.key)
         self._waiting.changed.pop(crowd.key, None)
@@ -368,6 +384,22 @@ class KubernetesCluster:
         self._emit(
             JobSubmitted(id=f"{job}/submitted", observed_at=self._clock(), job=job, spec=spec)
         )
+
+    def _say(self, key: Key, saying: Saying, *, only_event: bool = False) -> None:
+        """Tell the pods of a gang that wait; only_event: put an event beside them, and leave their conditions."""
+        crowd = self._waiting.crowds.get(key)
+        pods = sorted(crowd.pods.values(), key=order_of) if crowd else []
+        if pods:
+            self._link.say(
+                Said(
+                    tuple((pod.metadata.namespace, pod.metadata.name) for pod in pods),
+                    pods[0].metadata.uid,
+                    saying.reason,
+                    saying.sentence,
+                    None if only_event else self._link.status_of_group(key),
+                    only_event,
+                )
+            )
 
     def _ask(self, kind: type[Event], job: str, word: str, **fields: Any) -> None:
         self._counted += 1

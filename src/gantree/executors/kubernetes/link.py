@@ -16,15 +16,17 @@ from typing import Any
 import uvloop
 
 from gantree.executors.kubernetes.client import ApiError, Client, Resource
-from gantree.executors.kubernetes.dialects import GROUP_KINDS, GroupKind
+from gantree.executors.kubernetes.dialects import CORE, GROUP_KINDS, GroupKind
 from gantree.executors.kubernetes.objects import Group, Node, Object
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.reflector import Key, Reflector, all_synced
-from gantree.executors.kubernetes.writes import PODS, Binding, Bound, bind_all, delete
+from gantree.executors.kubernetes.writes import PODS, Binding, Bound, Said, bind_all, delete, say
 from gantree.model.errors import Unreachable
 
 NODES: Resource[Node] = Resource("api/v1/nodes", Node)
 SYNC_WITHIN_S = 60.0
+SAID_AT_ONCE = 4
+"""Gangs that are told something at the same time."""
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +60,8 @@ class Link:
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
         self._client: Client | None = None
         self._reflectors: list[Reflector[Any]] = []
+        self._versions: dict[GroupKind, str] = {}
+        self._quietly = asyncio.Semaphore(SAID_AT_ONCE)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self) -> None:
@@ -86,6 +90,19 @@ class Link:
         """Delete a pod. Safe from any thread; who needs it gone asks again while it is there."""
         self._await(self._delete(namespace, name, uid, grace_s))
 
+    def status_of_group(self, key: tuple[str, str, str]) -> str | None:
+        """Where the status of a gang's group is written, if it is of a kind that says whether it was scheduled."""
+        namespace, name, group = key
+        version = self._versions.get(CORE)
+        if group != CORE.group or version is None:
+            return None
+        resource = Resource(CORE.path(version), Group)
+        return f"{resource.of_object(namespace, name)}/status"
+
+    def say(self, said: Said) -> None:
+        """Tell pods why they wait; a few at a time, behind everything else. Safe from any thread."""
+        self._await(self._say(said))
+
     @property
     def trouble(self) -> str | None:
         """Why something is not watched at the moment."""
@@ -111,7 +128,8 @@ class Link:
         self._client = client = Client(self._reach)
         self._watch(Reflector(client, NODES, self._teller("node")))
         self._watch(Reflector(client, PODS, self._teller("pod")))
-        for kind, version in (await served(client)).version_of_kind.items():
+        self._versions = (await served(client)).version_of_kind
+        for kind, version in self._versions.items():
             resource = Resource(kind.path(version), Group)
             self._watch(Reflector(client, resource, self._group_teller(kind)))
         await all_synced(self._reflectors)
@@ -150,6 +168,13 @@ class Link:
         why = await delete(self._client, namespace, name, uid, grace_s)
         if why:
             log.warning("pod %s/%s was not deleted: %s", namespace, name, why)
+
+    async def _say(self, said: Said) -> None:
+        assert self._client is not None, "not started"
+        async with self._quietly:
+            why = await say(self._client, said)
+        if why:
+            log.warning("pods were not told why they wait: %s", why)
 
     async def _end(self) -> None:
         for task in list(self._tasks):

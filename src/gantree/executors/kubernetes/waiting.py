@@ -7,7 +7,7 @@ they are all there the job may start again. Until then it is held.
 from dataclasses import dataclass, field
 
 from gantree.executors.kubernetes.dialects import Terms
-from gantree.executors.kubernetes.gangs import Gang, Key, gang_of, key_of
+from gantree.executors.kubernetes.gangs import Gang, Key, gang_of, key_of, with_pod
 from gantree.executors.kubernetes.objects import Pod
 
 
@@ -81,6 +81,20 @@ class Waiting:
             return None  # its object is yet to be seen
         gang = gang_of(key, terms, list(crowd.pods.values()))
         return gang if len(crowd.pods) >= gang.terms.members else None
+
+    def job_of(self, key: Key) -> str | None:
+        """The job that a gang is, if it was handed in."""
+        crowd = self.crowds.get(key)
+        return None if crowd is None else crowd.job
+
+    def what_is_missing(self, key: Key) -> str:
+        """Why a gang is not whole."""
+        pods = list(self.crowds[key].pods.values())
+        terms = self.terms.get(key)
+        if terms is None and key[2] != "gang":
+            return f"Waiting: there is no pod group {key[1]!r}."
+        members = with_pod(terms, pods[0]).members if pods else 0
+        return f"Waiting: {len(pods)} of {members} pods of {key[1]!r} are there."
 
     def is_gone(self, key: Key) -> bool:
         """Whether nothing of a gang is left: no pod that waits, no object of the group."""

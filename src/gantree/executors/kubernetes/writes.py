@@ -7,8 +7,9 @@ that was meant (its uid). A write whose answer was lost may have been done: then
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from gantree.executors.kubernetes.client import ApiError, Client, Resource
+from gantree.executors.kubernetes.client import JSON, MERGE, STRATEGIC, ApiError, Client, Resource
 from gantree.executors.kubernetes.objects import Pod
 from gantree.model.errors import Unreachable
 
@@ -38,6 +39,21 @@ class Bound:
     failed: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What pods (namespace, name) of a gang are told. uid is that of the first; group the path of its status, if any.
+
+    is_warning: it is an event alone, on what somebody should mend.
+    """
+
+    pods: tuple[tuple[str, str], ...]
+    uid: str
+    reason: str
+    sentence: str
+    group: str | None = None
+    is_warning: bool = False
+
+
 async def bind_all(client: Client, job: str, attempt: int, bindings: Sequence[Binding]) -> Bound:
     """Bind all pods of an attempt at once; never raises."""
     told = await asyncio.gather(*(_bind(client, each) for each in bindings))
@@ -60,6 +76,81 @@ async def delete(client: Client, namespace: str, name: str, uid: str, grace_s: f
     except Unreachable as error:
         return str(error)
     return ""
+
+
+async def say(client: Client, said: Said) -> str:
+    """Tell pods and their group why they wait, and put an event beside them; "" or the first thing that went wrong."""
+    trouble = ""
+    for namespace, name in () if said.is_warning else said.pods:
+        path = f"{PODS.of_object(namespace, name)}/status"
+        trouble = trouble or await _tried(client, "PATCH", path, _condition(said), STRATEGIC)
+    if said.group is not None:
+        trouble = trouble or await _tried(client, "PATCH", said.group, _of_group(said), MERGE)
+    if said.pods:
+        namespace = said.pods[0][0]
+        path = f"api/v1/namespaces/{namespace}/events"
+        trouble = trouble or await _tried(client, "POST", path, _event(said), JSON)
+    return trouble
+
+
+async def _tried(client: Client, method: str, path: str, body: object, kind: str) -> str:
+    """ "" once it is written, or what it is about is gone; else why not."""
+    try:
+        await client.write(method, path, body, kind)
+    except ApiError as error:
+        return "" if error.status == 404 else str(error)
+    except Unreachable as error:
+        return str(error)
+    return ""
+
+
+def _condition(said: Said) -> dict[str, object]:
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": said.sentence,
+    }
+    return {"status": {"conditions": [condition]}}
+
+
+def _of_group(said: Said) -> dict[str, object]:
+    condition = {
+        "type": "PodGroupScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": said.sentence,
+        "lastTransitionTime": _now(),
+    }
+    return {"status": {"conditions": [condition]}}
+
+
+def _event(said: Said) -> dict[str, object]:
+    namespace, name = said.pods[0]
+    about = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": namespace,
+        "name": name,
+        "uid": said.uid,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{name}.", "namespace": namespace},
+        "involvedObject": about,
+        "type": "Warning" if said.is_warning else "Normal",
+        "reason": said.reason,
+        "message": said.sentence,
+        "source": {"component": "gantree"},
+        "firstTimestamp": _now(),
+        "lastTimestamp": _now(),
+        "count": 1,
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 async def _bind(client: Client, binding: Binding) -> str:
