@@ -82,6 +82,18 @@ class Waiting:
         gang = gang_of(key, terms, list(crowd.pods.values()))
         return gang if len(crowd.pods) >= gang.terms.members else None
 
+    def touch(self, job: str) -> None:
+        """Something was decided about a job."""
+        key = self.key_of_job.get(job)
+        if key is not None:
+            self.changed[key] = None
+
+    def pods_of_job(self, job: str) -> list[Pod]:
+        """The pods of a job's gang that wait."""
+        key = self.key_of_job.get(job)
+        crowd = None if key is None else self.crowds.get(key)
+        return [] if crowd is None else list(crowd.pods.values())
+
     def job_of(self, key: Key) -> str | None:
         """The job that a gang is, if it was handed in."""
         crowd = self.crowds.get(key)
@@ -111,3 +123,12 @@ class Waiting:
         crowd = self.crowds[key]
         if not crowd.pods and crowd.job is None:
             del self.crowds[key]
+
+
+def may_be_bound(pod: Pod) -> bool:
+    """Whether a pod that has no node may get one now."""
+    return (
+        not pod.has_ended
+        and pod.metadata.deletion_timestamp is None
+        and not pod.spec.scheduling_gates
+    )
