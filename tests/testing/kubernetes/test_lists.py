@@ -30,7 +30,11 @@ def names(api: Api, path: str, **query: str) -> list[str]:
 )
 def test_labels_select(api: Api, space: str, selector: str, expected: list[str]) -> None:
     """Convention: equality, sets and existence; != and notin match what has no such label; names in order."""
-    for name, labels in (("one", {"tier": "a", "rank": "0"}), ("two", {"tier": "b", "rank": "1"}), ("three", {})):
+    for name, labels in (
+        ("one", {"tier": "a", "rank": "0"}),
+        ("two", {"tier": "b", "rank": "1"}),
+        ("three", {}),
+    ):
         api.post(PODS.format(space), pod(name, {"labels": labels}))
     assert names(api, PODS.format(space), labelSelector=selector) == expected
 
@@ -54,7 +58,8 @@ def test_fields_select(api: Api, space: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", [{"fieldSelector": "spec.priority=0"}, {"fieldSelector": "a"}, {"labelSelector": "a in b"}]
+    "query",
+    [{"fieldSelector": "spec.priority=0"}, {"fieldSelector": "a"}, {"labelSelector": "a in b"}],
 )
 def test_a_selector_that_the_server_does_not_know_is_refused(
     api: Api, space: str, query: dict[str, str]

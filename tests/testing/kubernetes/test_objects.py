@@ -37,7 +37,9 @@ def test_a_name_is_taken_once(api: Api, space: str) -> None:
 def test_generate_name_makes_names_that_differ(api: Api, space: str) -> None:
     """Convention: generateName is completed by five characters."""
     names = {
-        api.post(MAPS.format(space), {"metadata": {"generateName": "a-"}}).json()["metadata"]["name"]
+        api.post(MAPS.format(space), {"metadata": {"generateName": "a-"}}).json()["metadata"][
+            "name"
+        ]
         for _ in range(3)
     }
     assert len(names) == 3
@@ -90,7 +92,9 @@ def test_a_write_on_an_old_version_conflicts(api: Api, space: str) -> None:
     first = api.post(MAPS.format(space), config("a", n="1")).json()
     second = api.put(path, {**first, "data": {"n": "2"}})
     assert second.status_code == 200
-    assert int(second.json()["metadata"]["resourceVersion"]) > int(first["metadata"]["resourceVersion"])
+    assert int(second.json()["metadata"]["resourceVersion"]) > int(
+        first["metadata"]["resourceVersion"]
+    )
     stale = api.put(path, {**first, "data": {"n": "3"}})
     assert (stale.status_code, stale.json()["reason"]) == (409, "Conflict")
     version = first["metadata"]["resourceVersion"]
@@ -135,7 +139,9 @@ def test_status_and_the_rest_are_written_apart(api: Api, space: str) -> None:
     assert api.get(f"{path}/a").json()["status"]["phase"] == "Pending"
     change = {"metadata": {"labels": {"a": "b"}}, "status": {"phase": "Running"}}
     assert api.patch(f"{path}/a", change).json()["status"]["phase"] == "Pending"
-    told = api.patch(f"{path}/a/status", {"spec": {"nodeName": "x"}, "status": {"message": "m"}}).json()
+    told = api.patch(
+        f"{path}/a/status", {"spec": {"nodeName": "x"}, "status": {"message": "m"}}
+    ).json()
     assert (told["status"]["message"], told["spec"].get("nodeName")) == ("m", None)
 
 
@@ -146,7 +152,9 @@ def test_generation_counts_changes_of_the_spec(api: Api, space: str) -> None:
     assert api.post(path, body).json()["metadata"]["generation"] == 1
     labelled = api.patch(f"{path}/a", {"metadata": {"labels": {"a": "b"}}})
     assert labelled.json()["metadata"]["generation"] == 1
-    assert api.patch(f"{path}/a", {"spec": {"minAvailable": 2}}).json()["metadata"]["generation"] == 2
+    assert (
+        api.patch(f"{path}/a", {"spec": {"minAvailable": 2}}).json()["metadata"]["generation"] == 2
+    )
 
 
 def test_a_node_registers_with_its_status(api: Api, space: str) -> None:
@@ -157,7 +165,7 @@ def test_a_node_registers_with_its_status(api: Api, space: str) -> None:
 
 
 def test_a_finalizer_keeps_an_object(api: Api, space: str) -> None:
-    """Convention: deletionTimestamp is set, no finalizer can be added, and the last one to go takes the object along."""
+    """Convention: deletionTimestamp is set, no finalizer can be added, the last one to go takes the object along."""
     path = f"{MAPS.format(space)}/a"
     api.post(MAPS.format(space), {"metadata": {"name": "a", "finalizers": ["example.com/f"]}})
     kept = api.delete(path).json()

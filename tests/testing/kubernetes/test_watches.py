@@ -83,7 +83,11 @@ def test_initial_events_end_with_a_bookmark(api: Api, space: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", [{"sendInitialEvents": "true"}, {"resourceVersionMatch": "NotOlderThan", "resourceVersion": "1"}]
+    "query",
+    [
+        {"sendInitialEvents": "true"},
+        {"resourceVersionMatch": "NotOlderThan", "resourceVersion": "1"},
+    ],
 )
 def test_initial_events_need_a_match(api: Api, space: str, query: dict[str, str]) -> None:
     """Convention: sendInitialEvents and resourceVersionMatch=NotOlderThan come together, else 422."""

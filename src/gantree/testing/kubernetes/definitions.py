@@ -104,6 +104,8 @@ def _fitted(value: Any, schema: Json) -> Any:
     keeps = schema.get(KEEP_ALL) or others is True or schema.get("type") != "object"
     fitted = {}
     for name, each in value.items():
+        if name in known and each is None and not known[name].get("nullable"):
+            continue
         if name in known:
             fitted[name] = _fitted(each, known[name])
         elif isinstance(others, dict):

@@ -7,7 +7,7 @@ resource means: the knobs stand apart from the behaviour, and a server whose kno
 * An answer comes late, or never: what was asked is done, then the connection breaks in the middle of the answer.
 * Watches end: all now, each after some events, in order or by a broken connection. Changes are forgotten (410).
 * Lists from a cache that lags tell an older state; the watch that follows tells again what the reader knew already.
-* The watch of one resource lags: its events are told in order, but after those of other resources that came later.
+* Watches of one resource are held: its events are told in order, but after those of others that came later.
 """
 
 from collections.abc import Callable
@@ -79,7 +79,7 @@ class Faults:
     watch_events ends each watch after so many events; watch_room is how many may wait for a slow reader. bookmark_s is
     the time between bookmarks. gone_in_stream: a watch from a forgotten revision is answered with 200 and an event of
     410, as a server does that has a watch cache; else with 410 at once. list_lag is by how many changes of its table
-    a list from the cache is behind. watch_lag_s delays the watches of a resource.
+    a list from the cache is behind. held are the resources whose watches say nothing for now.
     """
 
     watch_events: int | None = None
@@ -87,7 +87,7 @@ class Faults:
     bookmark_s: float = 60.0
     gone_in_stream: bool = True
     list_lag: int = 0
-    watch_lag_s: dict[str, float] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
     waiting: list[Fault] = field(default_factory=list)
     end_watches: Callable[[str, bool], int] = field(default=lambda resource, cut: 0)
     compact: Callable[[], None] = field(default=lambda: None)
@@ -117,7 +117,7 @@ class Faults:
         fresh = Faults()
         for name in ("watch_events", "watch_room", "bookmark_s", "gone_in_stream", "list_lag"):
             setattr(self, name, getattr(fresh, name))
-        self.watch_lag_s.clear()
+        self.held.clear()
         self.waiting.clear()
 
     def carry_out(self, asked: Json) -> Json:
@@ -131,6 +131,10 @@ class Faults:
                     setattr(self, name, value)
             case "end_watches":
                 return {"ended": self.end_watches(rest.get("resource", ""), bool(rest.get("cut")))}
+            case "hold":
+                self.held.add(asked["resource"])
+            case "release":
+                self.held.discard(asked["resource"])
             case "compact":
                 self.compact()
             case "clear":

@@ -20,6 +20,7 @@ class Garbage:
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
         self._dependents: dict[str, dict[str, tuple[Resource, tuple[str, str]]]] = {}
+        self._alive: set[str] = set()
         self._waits = False
         self._gone: list[str] = []
         self._leaving: dict[str, tuple[Resource, tuple[str, str]]] = {}
@@ -30,18 +31,23 @@ class Garbage:
         if resource is None:
             return
         metadata = change.after.content["metadata"]
+        owners = metadata.get("ownerReferences") or ()
         uid, place = metadata["uid"], (resource, change.after.key)
-        for owner in metadata.get("ownerReferences") or ():
+        for owner in owners:
             known = self._dependents.setdefault(owner["uid"], {})
             if change.deleted:
                 known.pop(uid, None)
             else:
                 known[uid] = place
         if change.deleted:
+            self._alive.discard(uid)
             self._gone.append(uid)
             self._leaving.pop(uid, None)
-        elif "deletionTimestamp" in metadata and _waits_for_us(resource, metadata):
-            self._leaving[uid] = place
+        else:
+            self._alive.add(uid)
+            if "deletionTimestamp" in metadata and _waits_for_us(resource, metadata):
+                self._leaving[uid] = place
+            self._gone += [owner["uid"] for owner in owners if owner["uid"] not in self._alive]
         if (self._gone or self._leaving) and not self._waits:
             self._waits = True
             asyncio.get_running_loop().call_soon(self._collect)
@@ -76,18 +82,10 @@ class Garbage:
         for resource, key in tuple(self._dependents.get(uid, {}).values()):
             stored = self.objects.table(resource).items.get(key)
             if stored and "deletionTimestamp" not in stored.content["metadata"]:
-                owners = [
-                    each["uid"] for each in stored.content["metadata"].get("ownerReferences") or ()
-                ]
-                if not any(self._is_there(owner) for owner in owners if owner != uid):
+                told = stored.content["metadata"].get("ownerReferences") or ()
+                others = {each["uid"] for each in told} - {uid}
+                if not self._alive & others:
                     self.objects.delete(resource, *key, DeleteOptions())
-
-    def _is_there(self, uid: str) -> bool:
-        return any(
-            stored.content["metadata"]["uid"] == uid
-            for _, table in self.objects.store.tables()
-            for stored in table.items.values()
-        )
 
     def _let_go(self, uid: str) -> None:
         """Take an owner away from its dependents."""

@@ -3,7 +3,7 @@
     with real_server(tmp_path) as (url, token):
         ...
 
-It has no controllers, no scheduler and no kubelet, and serves the gang API with its gates on. Its certificate is its own.
+It has no controllers, no scheduler and no kubelet, and serves the gang API with its gates on.
 """
 
 import os

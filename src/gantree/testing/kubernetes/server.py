@@ -32,6 +32,8 @@ from gantree.testing.kubernetes.watch import Watch, seconds, wants_bookmarks
 DEFAULT_WATCH_S = 1_800.0
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 CLOSES_WITHIN_S = 2.0
+LOOKS_EVERY_S = 0.01
+"""How often a watch that is held looks whether it still is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +195,8 @@ class ApiServer:
                 return
             left = None if at_most is None else at_most - watch.told
             lines = await watch.next_lines(min(left_s, self.faults.bookmark_s), left)
-            lag_s = self.faults.watch_lag_s.get(watch.resource.plural, 0.0)
-            if lag_s and lines:
-                await asyncio.sleep(lag_s)
+            while watch.resource.plural in self.faults.held and not watch.ended:
+                await asyncio.sleep(LOOKS_EVERY_S)
             if lines:
                 await response.write(b"".join(lines))
             elif bookmarks and not watch.ended:

@@ -79,6 +79,7 @@ class Api:
 
     def __init__(self, url: str, token: str = "", verify: bool = True) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.url = url
         self.http = httpx.Client(
             base_url=url, headers=headers, timeout=ANSWERS_WITHIN_S, verify=verify
         )

@@ -143,7 +143,7 @@ class Watch:
 
     def end(self, cut: bool = False) -> None:
         """Tell no more. cut: the connection breaks instead of ending in order."""
-        self.ended, self.is_cut = True, cut
+        self.ended, self.is_cut = True, self.is_cut or cut
         if self._hear in self.table.listeners:
             self.table.listeners.remove(self._hear)
         self._news.set()

@@ -1,0 +1,27 @@
+"""The server as a process of its own."""
+
+import subprocess
+import sys
+
+from gantree.testing.kubernetes.samples import pod
+from gantree.testing.kubernetes.thread import Api
+
+COMMAND = [sys.executable, "-m", "gantree.testing.kubernetes", "--port", "0"]
+
+
+def test_it_prints_where_it_listens_and_ends_with_its_input() -> None:
+    """`python -m gantree.testing.kubernetes --port 0 --until-eof`."""
+    with subprocess.Popen(
+        [*COMMAND, "--until-eof", "--gang-api", "none"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        with Api(url) as api:
+            assert api.post("/api/v1/namespaces/default/pods", pod("a")).status_code == 201
+            assert api.get("/apis/scheduling.k8s.io/v1alpha2").status_code == 404
+        process.stdin.close()
+        assert process.wait(60) == 0
