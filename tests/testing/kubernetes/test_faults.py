@@ -159,4 +159,6 @@ def test_knobs_are_turned_back(ours: Api) -> None:
     assert ours.get(PODS).status_code == 500
     ours.post(KNOBS, {"do": "clear"})
     assert ours.get(PODS).status_code == 200
-    assert ours.post(KNOBS, {"do": "explode"}).status_code == 400
+    for unknown in ({"do": "explode"}, {"do": "set", "volume": 11}, {"do": "add", "volume": 11}):
+        assert ours.post(KNOBS, unknown).status_code == 400
+    assert ours.get(PODS).status_code == 200

@@ -59,9 +59,16 @@ def test_fields_select(api: Api, space: str) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    [{"fieldSelector": "spec.priority=0"}, {"fieldSelector": "a"}, {"labelSelector": "a in b"}],
+    [
+        {"fieldSelector": "spec.priority=0"},
+        {"fieldSelector": "a"},
+        {"labelSelector": "a in b"},
+        {"limit": "many"},
+        {"resourceVersion": "-1"},
+        {"resourceVersionMatch": "Exact"},
+    ],
 )
-def test_a_selector_that_the_server_does_not_know_is_refused(
+def test_a_query_that_the_server_does_not_understand_is_refused(
     api: Api, space: str, query: dict[str, str]
 ) -> None:
     """Convention: 400."""

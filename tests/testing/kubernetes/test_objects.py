@@ -195,6 +195,22 @@ def test_a_namespace_that_goes_takes_nothing_new(api: Api, space: str) -> None:
     assert (refused.status_code, refused.json()["reason"]) == (403, "Forbidden")
 
 
+def test_a_body_that_is_no_object_is_refused(ours: Api) -> None:
+    """Convention: 400; and what this server does not do it refuses instead of doing something else."""
+    path = MAPS.format("default")
+    for body in (b"{", b"[]", b""):
+        assert ours.http.post(path, content=body).status_code == 400
+    assert ours.post(path, config("a"), dryRun="All").status_code == 400
+    assert ours.get(f"{path}/a").status_code == 404
+
+
+def test_an_object_that_it_cannot_read_is_told_as_a_bug(ours: Api) -> None:
+    """A Status of 500 with the place, so that a test that meets it shows why."""
+    told = ours.post("/api/v1/namespaces/default/pods", {"metadata": {"name": "a"}, "spec": 7})
+    assert (told.status_code, told.json()["reason"]) == (500, "InternalError")
+    assert "pods.py" in told.json()["message"]
+
+
 def test_discovery_tells_groups_versions_and_resources(api: Api) -> None:
     """Fact: scheduling.k8s.io/v1 has priorityclasses only; resource.k8s.io/v1 has claims with status, and no others."""
     assert "v1" in api.get("/api").json()["versions"]

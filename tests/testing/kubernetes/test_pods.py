@@ -208,13 +208,15 @@ def test_what_is_limited_is_requested(api: Api, pods: str) -> None:
 
 
 def test_a_pod_has_the_value_of_its_priority_class(api: Api, space: str, pods: str) -> None:
-    """Convention: priority admission; a class that is not there is 403, a pod without one has 0."""
+    """Convention: priority admission; a class that is not there is 403, a pod without one has 0; the system has two."""
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
     api.post(classes, {"metadata": {"name": space}, "value": 77, "preemptionPolicy": "Never"})
     spec = api.post(pods, pod("a", priorityClassName=space)).json()["spec"]
     assert (spec["priority"], spec["preemptionPolicy"]) == (77, "Never")
     assert api.post(pods, pod("b")).json()["spec"]["priority"] == 0
     assert api.post(pods, pod("c", priorityClassName="none")).status_code == 403
+    critical = api.post(pods, pod("d", priorityClassName="system-node-critical")).json()
+    assert critical["spec"]["priority"] == 2_000_001_000
 
 
 def test_the_group_of_a_pod_never_changes(api: Api, pods: str) -> None:

@@ -1,7 +1,7 @@
 """The server as a process of its own: `python -m gantree.testing.kubernetes --port 0` prints where it listens.
 
-It ends on SIGINT, on SIGTERM, and when its standard input ends if
-it was started with --until-eof, so that it does not outlive the test that started it.
+With --cluster pods that are bound run too. It ends on SIGINT, on SIGTERM, and, with --until-eof, when its standard
+input ends, so that it does not outlive the test that started it.
 """
 
 import argparse
@@ -11,6 +11,11 @@ import signal
 import sys
 from contextlib import AsyncExitStack
 
+import uvloop
+
+from gantree.testing.kubernetes.client import Client
+from gantree.testing.kubernetes.controllers import Controllers
+from gantree.testing.kubernetes.kubelet import Kubelet
 from gantree.testing.kubernetes.resources import GANG_VERSIONS
 from gantree.testing.kubernetes.server import ApiServer, Settings
 
@@ -21,6 +26,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--port", type=int, default=0, help="0: any that is free")
     parser.add_argument("--gang-api", choices=[*GANG_VERSIONS, "none"], default="v1alpha2")
+    parser.add_argument("--cluster", action="store_true", help="with controllers and a kubelet")
     parser.add_argument("--until-eof", action="store_true")
     return parser.parse_args()
 
@@ -41,10 +47,14 @@ async def _serve(options: argparse.Namespace) -> None:
         loop.add_reader(sys.stdin.fileno(), _end_at_eof, ended)
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(ApiServer(Settings(gang_api), options.port))
+        if options.cluster:
+            client = await stack.enter_async_context(Client(server.url))
+            await stack.enter_async_context(Controllers(client, gang_api))
+            await stack.enter_async_context(Kubelet(client))
         sys.stdout.write(f"{server.url}\n")
         sys.stdout.flush()
         await ended.wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(_options()))
+    uvloop.run(_serve(_options()))

@@ -51,7 +51,6 @@ def _core() -> list[Resource]:
 def _others() -> list[Resource]:
     return [
         Resource("coordination.k8s.io", "v1", "leases", "Lease", needs_version=True),
-        Resource("events.k8s.io", "v1", "events", "Event"),
         Resource(
             "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", subresources=STATUS,
             short_names=("pdb",), has_generation=True, needs_version=True, rules=BudgetRules(),

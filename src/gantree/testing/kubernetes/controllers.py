@@ -11,7 +11,7 @@ from math import ceil
 from types import TracebackType
 from typing import Any, Self
 
-from gantree.testing.kubernetes.client import MERGE, STRATEGIC, Client, path_of
+from gantree.testing.kubernetes.client import MERGE, STRATEGIC, Client, path_of, raise_first
 from gantree.testing.kubernetes.selectors import selector_of
 from gantree.testing.kubernetes.statuses import Json
 
@@ -55,7 +55,7 @@ class Controllers:
     ) -> None:
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        raise_first(await asyncio.gather(*self._tasks, return_exceptions=True))
 
     async def _follow(self, known: Known, path: str) -> None:
         async for kind, content in self.client.follow(path, {}):

@@ -57,7 +57,9 @@ class CustomRules(Rules):
         self.kind = kind
         self.schema = schema
         self._validator = (
-            jsonschema_rs.validator_for(_plain(schema), validate_formats=False) if schema else None
+            jsonschema_rs.Draft4Validator(_plain(schema), validate_formats=False)
+            if schema
+            else None
         )
 
     def create(self, others: Others, new: Json) -> Json:

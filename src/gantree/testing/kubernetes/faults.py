@@ -25,7 +25,10 @@ REASONS = {
     503: "ServiceUnavailable",
     504: "Timeout",
 }
-WATCH, LIST = "watch", "list"
+SETTINGS = ("watch_events", "watch_room", "bookmark_s", "gone_in_stream", "list_lag")
+FAULT_FIELDS = (
+    "verb", "resource", "name", "code", "retry_after_s", "delay_s", "is_lost", "times", "skip",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -115,7 +118,7 @@ class Faults:
     def clear(self) -> None:
         """No faults from now on."""
         fresh = Faults()
-        for name in ("watch_events", "watch_room", "bookmark_s", "gone_in_stream", "list_lag"):
+        for name in SETTINGS:
             setattr(self, name, getattr(fresh, name))
         self.held.clear()
         self.waiting.clear()
@@ -125,8 +128,10 @@ class Faults:
         rest = {name: value for name, value in asked.items() if name != "do"}
         match asked.get("do"):
             case "add":
+                _check_known(rest, FAULT_FIELDS)
                 self.add(**rest)
             case "set":
+                _check_known(rest, SETTINGS)
                 for name, value in rest.items():
                     setattr(self, name, value)
             case "end_watches":
@@ -151,3 +156,10 @@ class Faults:
                 for each in self.waiting
             ]
         }
+
+
+def _check_known(told: Json, known: tuple[str, ...]) -> None:
+    """Refuse what no knob is called."""
+    for name in told:
+        if name not in known:
+            raise Refusal(400, "BadRequest", f"no such knob: {name}")

@@ -23,7 +23,7 @@ from itertools import count
 from types import TracebackType
 from typing import Self
 
-from gantree.testing.kubernetes.client import STRATEGIC, Client, path_of
+from gantree.testing.kubernetes.client import STRATEGIC, Client, path_of, raise_first
 from gantree.testing.kubernetes.statuses import Json
 
 PREFIX = "kubelet.gantree/"
@@ -79,7 +79,7 @@ class Kubelet:
         tasks = [self._task, *(each.task for each in self._sandboxes.values() if each.task)]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        raise_first(await asyncio.gather(*tasks, return_exceptions=True))
 
     # What a test says
 

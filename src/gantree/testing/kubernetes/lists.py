@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gantree.testing.kubernetes.faults import Faults
+from gantree.testing.kubernetes.queries import number
 from gantree.testing.kubernetes.resources import Resource
 from gantree.testing.kubernetes.selectors import Matches, both, field_matches, label_matches
 from gantree.testing.kubernetes.statuses import Json, Refusal, bad_request, expired
 from gantree.testing.kubernetes.storage import Store, Stored, encode
 
 KEPT_LISTS = 1_000
-EXACT, NOT_OLDER = "Exact", "NotOlderThan"
+EXACT = "Exact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +58,15 @@ class Lists:
 
     def answer(self, resource: Resource, question: Question, query: Mapping[str, str]) -> bytes:
         """A list, or a page of one, as bytes."""
-        limit = int(query.get("limit") or 0)
+        limit = number(query, "limit")
         token = query.get("continue")
         rest = self._rest(token) if token else self._begin(resource, question, query)
         page = rest.items[:limit] if limit else rest.items
         metadata: Json = {"resourceVersion": str(rest.revision)}
         if len(page) < len(rest.items):
-            metadata["continue"] = self._keep(_Rest(rest.revision, rest.items[limit:]))
+            metadata["continue"] = self._keep(_Rest(rest.revision, rest.items[len(page) :]))
             if question.matches is None:
-                metadata["remainingItemCount"] = len(rest.items) - limit
+                metadata["remainingItemCount"] = len(rest.items) - len(page)
         return _encoded(resource, metadata, page)
 
     def _begin(self, resource: Resource, question: Question, query: Mapping[str, str]) -> _Rest:
@@ -75,18 +76,18 @@ class Lists:
     def _state(self, resource: Resource, query: Mapping[str, str]) -> tuple[int, Sequence[Stored]]:
         """The revision that a list tells, and all objects at it."""
         table = self.store.table(resource.group, resource.plural)
-        asked, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
-        if match and not asked:
+        asked, match = number(query, "resourceVersion"), query.get("resourceVersionMatch")
+        if match and asked is None:
             raise bad_request(
                 "resourceVersionMatch is forbidden unless resourceVersion is provided"
             )
-        if match == EXACT:
-            self._check_kept(table.forgotten, int(asked))
-            return int(asked), table.as_of(int(asked))
-        if asked and int(asked) > self.store.revision:
-            raise _too_large(int(asked), self.store.revision)
-        if asked:
-            behind = self.faults.old_lists(table, int(asked))
+        if match == EXACT and asked is not None:
+            self._check_kept(table.forgotten, asked)
+            return asked, table.as_of(asked)
+        if asked is not None and asked > self.store.revision:
+            raise _too_large(asked, self.store.revision)
+        if asked is not None:
+            behind = self.faults.old_lists(table, asked)
             if behind is not None:
                 return behind, table.as_of(behind)
         return self.store.revision, table.sorted()

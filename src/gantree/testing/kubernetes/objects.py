@@ -4,7 +4,7 @@ What one kind asks for beside it is in its rules. Every call here is one step th
 one event loop needs no locks: what it read is still so when it writes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from gantree.testing.kubernetes import metadata as meta
 from gantree.testing.kubernetes.access import User
 from gantree.testing.kubernetes.patch import json_patch, merge_patch, strategic_merge
+from gantree.testing.kubernetes.queries import number
 from gantree.testing.kubernetes.resources import Catalog, Resource
 from gantree.testing.kubernetes.statuses import (
     STALE,
@@ -45,12 +46,12 @@ class DeleteOptions:
     propagation: str | None = None
 
     @classmethod
-    def read(cls, body: Json, query: Any) -> "DeleteOptions":
+    def read(cls, body: Json, query: Mapping[str, str]) -> "DeleteOptions":
         """From a request; what its address says counts more."""
         preconditions = body.get("preconditions") or {}
-        grace = query.get("gracePeriodSeconds", body.get("gracePeriodSeconds"))
+        grace_s = number(query, "gracePeriodSeconds")
         return cls(
-            None if grace is None else int(grace),
+            body.get("gracePeriodSeconds") if grace_s is None else grace_s,
             preconditions.get("uid"),
             preconditions.get("resourceVersion"),
             query.get("propagationPolicy", body.get("propagationPolicy")),

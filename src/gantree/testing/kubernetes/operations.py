@@ -46,7 +46,7 @@ class Answer:
 
 def carry_out(objects: Objects, lists: Lists, request: Request) -> Answer:
     """Do what is asked."""
-    if "dryRun" in request.query:
+    if request.query.get("dryRun"):
         raise bad_request("this server knows no dry runs")
     target, resource = request.target, request.resource
     if target.part and target.part not in resource.subresources:

@@ -3,14 +3,11 @@
 from gantree.testing.kubernetes.rules import Others
 from gantree.testing.kubernetes.statuses import Json
 
-SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 PREEMPTS = "PreemptLowerPriority"
 
 
 def resolved(others: Others, name: str | None) -> tuple[int, str, str] | None:
     """(value, name of the class, whether it preempts); None: there is no such class. Without any class it is 0."""
-    if name in SYSTEM:
-        return SYSTEM[name], name, PREEMPTS
     if name:
         found = others.lookup("scheduling.k8s.io", "priorityclasses", "", name)
         return _told(found) if found else None

@@ -5,11 +5,13 @@
         server.faults.end_watches("pods", False)
 
 It behaves as observed of Kubernetes 1.36, without authentication unless it has users. What is not modelled:
-managedFields and server-side apply, protobuf, tables, dry runs, CEL of admission policies, conversion between versions.
+managedFields and server-side apply, protobuf, tables, dry runs, rules in CEL, conversion between versions, the types
+of built-in resources (what they do not know is kept, not dropped).
 """
 
 import asyncio
 from dataclasses import dataclass, field
+from traceback import format_exc
 from types import TracebackType
 from typing import Self
 
@@ -24,12 +26,14 @@ from gantree.testing.kubernetes.lists import Lists, Question
 from gantree.testing.kubernetes.objects import Objects
 from gantree.testing.kubernetes.operations import Request, carry_out, object_of
 from gantree.testing.kubernetes.paths import target_of, verb_of
+from gantree.testing.kubernetes.queries import flag, number
 from gantree.testing.kubernetes.resources import Catalog, Resource
-from gantree.testing.kubernetes.statuses import Json, Refusal, no_such_path
+from gantree.testing.kubernetes.statuses import Json, Refusal, no_such_path, status_of
 from gantree.testing.kubernetes.storage import Store, encode
-from gantree.testing.kubernetes.watch import Watch, seconds, wants_bookmarks
+from gantree.testing.kubernetes.watch import Watch
 
 DEFAULT_WATCH_S = 1_800.0
+SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 CLOSES_WITHIN_S = 2.0
 LOOKS_EVERY_S = 0.01
@@ -70,6 +74,9 @@ class ApiServer:
         namespaces = self.objects.catalog.find("", "v1", "namespaces")
         for name in NAMESPACES:
             self.objects.create(namespaces, "", {"metadata": {"name": name}})
+        classes = self.objects.catalog.find("scheduling.k8s.io", "v1", "priorityclasses")
+        for name, value in SYSTEM_CLASSES.items():
+            self.objects.create(classes, "", {"metadata": {"name": name}, "value": value})
 
     async def __aenter__(self) -> Self:
         """Listen."""
@@ -115,6 +122,11 @@ class ApiServer:
             if refusal.retry_after_s is not None:
                 response.headers["Retry-After"] = str(refusal.retry_after_s)
             return response
+        except (web.HTTPException, ConnectionError):
+            raise
+        except Exception:
+            message = f"a bug of the test server, or an object it cannot read: {format_exc()}"
+            return _json(encode(status_of(500, "InternalError", message)), 500)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         steps = [step for step in request.path.split("/") if step]
@@ -169,14 +181,15 @@ class ApiServer:
     ) -> web.StreamResponse:
         """The stream of a watch, until it ends by itself, by its time or by its reader."""
         question = Question.read(resource, namespace, request.query)
-        lasts_s = seconds(request.query.get("timeoutSeconds"), DEFAULT_WATCH_S)
+        lasts_s = number(request.query, "timeoutSeconds") or DEFAULT_WATCH_S
         watch = Watch(resource, question, self.store, self.faults.watch_room)
         watch.begin(request.query, self.faults.gone_in_stream)
         self.watches.add(watch)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         try:
             await response.prepare(request)
-            await self._stream(response, watch, lasts_s, wants_bookmarks(request.query))
+            bookmarks = bool(flag(request.query, "allowWatchBookmarks"))
+            await self._stream(response, watch, lasts_s, bookmarks)
         finally:
             watch.end()
             self.watches.discard(watch)

@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Mapping
 
 from gantree.testing.kubernetes.lists import Question
+from gantree.testing.kubernetes.queries import flag, number
 from gantree.testing.kubernetes.resources import Resource
-from gantree.testing.kubernetes.statuses import Json, Refusal, bad_request, expired, invalid
+from gantree.testing.kubernetes.statuses import Json, Refusal, expired, invalid
 from gantree.testing.kubernetes.storage import Change, Store, encode
 
 INITIAL_END = "k8s.io/initial-events-end"
@@ -46,13 +47,13 @@ class Watch:
 
     def begin(self, query: Mapping[str, str], gone_in_stream: bool) -> None:
         """Tell what the query's revision asks for, and listen from now on."""
-        asked = query.get("resourceVersion", "")
+        asked = number(query, "resourceVersion")
         initial = self._wants_initial(query)
-        if asked not in {"", "0"} and not initial:
-            self._resume(int(asked), gone_in_stream)
+        if asked and not initial:
+            self._resume(asked, gone_in_stream)
         elif initial is not False:
             self._tell_all()
-        if initial and wants_bookmarks(query):
+        if initial and flag(query, "allowWatchBookmarks"):
             self.bookmark({INITIAL_END: "true"})
         if not self.ended:
             self.table.listeners.append(self._hear)
@@ -60,7 +61,7 @@ class Watch:
 
     def _wants_initial(self, query: Mapping[str, str]) -> bool | None:
         """sendInitialEvents, which needs resourceVersionMatch; None where it is not said."""
-        told, match = query.get("sendInitialEvents"), query.get("resourceVersionMatch")
+        told, match = flag(query, "sendInitialEvents"), query.get("resourceVersionMatch")
         if told is None:
             if match:
                 raise invalid(
@@ -83,7 +84,7 @@ class Watch:
                     "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
                 ),
             )
-        return told in {"true", "1"}
+        return told
 
     def _resume(self, revision: int, gone_in_stream: bool) -> None:
         if revision < self.table.forgotten:
@@ -167,18 +168,3 @@ def _as_left(change: Change) -> bytes:
     assert change.before is not None
     metadata = {**change.before.content["metadata"], "resourceVersion": str(change.revision)}
     return encode({**change.before.content, "metadata": metadata})
-
-
-def wants_bookmarks(query: Mapping[str, str]) -> bool:
-    """Whether a reader wants to be told how far it has been told."""
-    return query.get("allowWatchBookmarks") in {"true", "1"}
-
-
-def seconds(text: str | None, otherwise: float) -> float:
-    """A time in seconds as a query tells it."""
-    if text is None:
-        return otherwise
-    try:
-        return float(int(text))
-    except ValueError:
-        raise bad_request(f"invalid number of seconds: {text}") from None
