@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gantree.testing.kubernetes.client import Client
-from gantree.testing.kubernetes.controllers import DELETE_PROTECTION, Controllers
+from gantree.testing.kubernetes.controllers import DELETE_PROTECTION, Controllers, desired
 from gantree.testing.kubernetes.kubelet import Kubelet
 from gantree.testing.kubernetes.samples import allocation, binding, claim, consumer, pod, pod_group
 from gantree.testing.kubernetes.thread import Api, ServerThread
@@ -253,6 +253,20 @@ def test_a_budget_counts_its_pods(running: ServerThread, ours: Api, kubelet: Kub
         for name in "ab"
     ]
     assert codes == [201, 429]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"minAvailable": 2}, 2),
+        ({"minAvailable": "34%"}, 2),
+        ({"maxUnavailable": 1}, 2),
+        ({"maxUnavailable": "34%"}, 1),
+    ],
+)
+def test_a_budget_says_how_many_must_stay(spec: dict[str, Any], expected: int) -> None:
+    """Convention: minAvailable, or all but maxUnavailable; shares of the pods are rounded up. Here of three."""
+    assert desired(spec, 3) == expected
 
 
 def test_a_group_is_protected_by_its_pods(

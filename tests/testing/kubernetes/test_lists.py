@@ -24,6 +24,7 @@ def names(api: Api, path: str, **query: str) -> list[str]:
         ("!tier", ["three"]),
         ("tier in (a, b)", ["one", "two"]),
         ("tier notin (a),rank", ["two"]),
+        ("tier notin (a)", ["three", "two"]),
         ("tier in (a,b),rank=0", ["one"]),
         ("example.com/x=y", []),
     ],

@@ -69,11 +69,30 @@ def test_names_labels_and_annotations_have_a_form(
 
 
 def test_what_is_not_there_is_not_found(api: Api, space: str) -> None:
-    """Convention: 404 with reason NotFound, of an object, of a namespace, of a path."""
-    for path in (f"{MAPS.format(space)}/none", "/apis/none.example.com/v1/things", "/api/v1/none"):
-        assert (api.get(path).status_code, api.get(path).json()["reason"]) == (404, "NotFound")
-    assert api.post(MAPS.format("none"), config("a")).status_code == 404
-    assert api.delete(f"{MAPS.format(space)}/none").status_code == 404
+    """Convention: 404 with reason NotFound, of an object and of the namespace of a new one."""
+    told = [
+        api.get(f"{MAPS.format(space)}/none"),
+        api.delete(f"{MAPS.format(space)}/none"),
+        api.patch(f"{MAPS.format(space)}/none", {}),
+        api.post(MAPS.format("none"), config("a")),
+    ]
+    assert [(each.status_code, each.json()["reason"]) for each in told] == [(404, "NotFound")] * 4
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/none",
+        "/api/v1/none",
+        "/apis/none.example.com/v1/things",
+        "/apis/scheduling.k8s.io/v9",
+        "/api/v1/nodes/a/none",
+    ],
+)
+def test_a_path_that_leads_nowhere_is_answered_in_text(api: Api, path: str) -> None:
+    """Convention: 404 page not found, which is no Status and no JSON."""
+    told = api.get(path)
+    assert (told.status_code, told.text.strip()) == (404, "404 page not found")
 
 
 def test_an_object_of_another_kind_or_namespace_is_refused(api: Api, space: str) -> None:
@@ -143,6 +162,21 @@ def test_status_and_the_rest_are_written_apart(api: Api, space: str) -> None:
         f"{path}/a/status", {"spec": {"nodeName": "x"}, "status": {"message": "m"}}
     ).json()
     assert (told["status"]["message"], told["spec"].get("nodeName")) == ("m", None)
+
+
+def test_a_status_that_was_never_written_is_not_written_with_the_rest(api: Api, space: str) -> None:
+    """Convention: of a resource with a status, neither creation nor update takes one along."""
+    path, ingress = (
+        f"/api/v1/namespaces/{space}/services",
+        {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}},
+    )
+    service = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}, "status": ingress}
+    made = api.post(path, service)
+    changed = api.patch(f"{path}/a", {"metadata": {"labels": {"a": "b"}}, "status": ingress})
+    for told in (made.json(), changed.json()):
+        assert "ingress" not in told.get("status", {}).get("loadBalancer", {})
+    told = api.patch(f"{path}/a/status", {"status": ingress}).json()
+    assert told["status"]["loadBalancer"]["ingress"][0]["ip"] == "192.0.2.1"
 
 
 def test_generation_counts_changes_of_the_spec(api: Api, space: str) -> None:

@@ -66,7 +66,9 @@ class Client:
         async with self._session.request(
             method, self.url + path, data=content, headers=headers, params=query
         ) as answer:
-            return Reply(answer.status, msgspec.json.decode(await answer.read()))
+            said = await answer.read()
+            is_json = answer.content_type == "application/json"
+            return Reply(answer.status, msgspec.json.decode(said) if is_json else {})
 
     async def insist(
         self, method: str, path: str, body: object = None, media_type: str = "application/json"

@@ -202,12 +202,12 @@ class Controllers:
             and matches(pod)
             and pod["status"].get("phase") not in ENDED
         ]
-        healthy, desired = sum(map(_is_healthy, pods)), _desired(spec, len(pods))
+        healthy, needed = sum(map(_is_healthy, pods)), desired(spec, len(pods))
         status = {
             "expectedPods": len(pods),
             "currentHealthy": healthy,
-            "desiredHealthy": desired,
-            "disruptionsAllowed": max(healthy - desired, 0) if pods else 0,
+            "desiredHealthy": needed,
+            "disruptionsAllowed": max(healthy - needed, 0) if pods else 0,
             "observedGeneration": metadata["generation"],
             "disruptedPods": None,
         }
@@ -262,7 +262,7 @@ def _is_healthy(pod: Json) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
-def _desired(spec: Json, expected: int) -> int:
+def desired(spec: Json, expected: int) -> int:
     """How many pods must stay healthy: minAvailable, or all but maxUnavailable; shares are rounded up."""
     if "minAvailable" in spec:
         return _amount(spec["minAvailable"], expected)

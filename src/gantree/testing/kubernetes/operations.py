@@ -12,9 +12,9 @@ from gantree.testing.kubernetes.paths import Target
 from gantree.testing.kubernetes.resources import Resource
 from gantree.testing.kubernetes.statuses import (
     Json,
+    NoSuchPath,
     Refusal,
     bad_request,
-    no_such_path,
     success,
 )
 from gantree.testing.kubernetes.storage import Stored, encode
@@ -50,9 +50,9 @@ def carry_out(objects: Objects, lists: Lists, request: Request) -> Answer:
         raise bad_request("this server knows no dry runs")
     target, resource = request.target, request.resource
     if target.part and target.part not in resource.subresources:
-        raise no_such_path()
+        raise NoSuchPath
     if bool(target.namespace) != resource.namespaced and request.verb != "list":
-        raise no_such_path()
+        raise NoSuchPath
     match request.verb:
         case "get":
             return _object(resource, objects.get(resource, target.namespace, target.name))

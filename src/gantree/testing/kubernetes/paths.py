@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gantree.testing.kubernetes.statuses import Refusal, no_such_path
+from gantree.testing.kubernetes.statuses import NoSuchPath, Refusal
 
 BY_METHOD = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -33,7 +33,7 @@ def target_of(steps: list[str]) -> Target:
         case ["apis", group, version, *rest]:
             pass
         case _:
-            raise no_such_path()
+            raise NoSuchPath
     match rest:
         case ["namespaces", name, "status" | "finalize" as part]:
             return Target(group, version, "", "namespaces", name, part)
@@ -41,7 +41,7 @@ def target_of(steps: list[str]) -> Target:
             return Target(group, version, namespace, plural, *_padded(below))
         case [plural, *below] if len(below) <= 2:
             return Target(group, version, "", plural, *_padded(below))
-    raise no_such_path()
+    raise NoSuchPath
 
 
 def _padded(below: list[str]) -> tuple[str, str]:

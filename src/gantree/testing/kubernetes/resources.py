@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gantree.testing.kubernetes.rules import Rules
-from gantree.testing.kubernetes.statuses import Json, no_such_path
+from gantree.testing.kubernetes.statuses import Json, NoSuchPath
 
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 SUBRESOURCE_VERBS = ["get", "patch", "update"]
@@ -75,7 +75,7 @@ class Catalog:
         """A resource by its place in a path."""
         served = self._served.get((group, version), {})
         if plural not in served:
-            raise no_such_path()
+            raise NoSuchPath
         return served[plural]
 
     def any_version(self, group: str, plural: str) -> Resource | None:
@@ -104,7 +104,7 @@ class Catalog:
                 return {"kind": "APIGroup", "apiVersion": "v1", **self._group(group)}
             case ["apis", group, version]:
                 return self._resource_list(group, version)
-        raise no_such_path()
+        raise NoSuchPath
 
     def _groups(self) -> list[str]:
         return list(dict.fromkeys(group for group, _ in self._served if group))
@@ -119,7 +119,7 @@ class Catalog:
 
     def _resource_list(self, group: str, version: str) -> Json:
         if (group, version) not in self._served:
-            raise no_such_path()
+            raise NoSuchPath
         told = [
             row
             for resource in self._served[group, version].values()

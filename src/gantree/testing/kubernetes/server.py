@@ -28,7 +28,7 @@ from gantree.testing.kubernetes.operations import Request, carry_out, object_of
 from gantree.testing.kubernetes.paths import target_of, verb_of
 from gantree.testing.kubernetes.queries import flag, number
 from gantree.testing.kubernetes.resources import Catalog, Resource
-from gantree.testing.kubernetes.statuses import Json, Refusal, no_such_path, status_of
+from gantree.testing.kubernetes.statuses import Json, NoSuchPath, Refusal, status_of
 from gantree.testing.kubernetes.storage import Store, encode
 from gantree.testing.kubernetes.watch import Watch
 
@@ -117,6 +117,8 @@ class ApiServer:
         """One request. What is wrong with it is a Status."""
         try:
             return await self._answer(request)
+        except NoSuchPath:
+            return web.Response(text="404 page not found\n", status=404)
         except Refusal as refusal:
             response = _json(encode(refusal.status), refusal.code)
             if refusal.retry_after_s is not None:
@@ -170,7 +172,7 @@ class ApiServer:
                 return _json(encode(self.faults.carry_out(object_of(await request.read()))))
             case ["gantree-faults"]:
                 return _json(encode(self.faults.told()))
-        raise no_such_path()
+        raise NoSuchPath
 
     def _user(self, request: web.BaseRequest) -> User | None:
         access = self.settings.access

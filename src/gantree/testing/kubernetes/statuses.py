@@ -61,9 +61,8 @@ def not_found(plural: str, group: str, name: str) -> Refusal:
     return Refusal(404, "NotFound", f'{qualified(plural, group)} "{name}" not found', details)
 
 
-def no_such_path() -> Refusal:
-    """404 for a path that leads to no resource."""
-    return Refusal(404, "NotFound", "the server could not find the requested resource")
+class NoSuchPath(Exception):
+    """404 for a path that leads to no resource: that is no Status but a line of text."""
 
 
 def already_exists(plural: str, group: str, name: str) -> Refusal:
