@@ -33,12 +33,11 @@ from gantree.text.hostlists import BadHostlist, count_nodes, expand, folded
 from gantree.text.words import did_you_mean, plural
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
+from gantree.topology.site import OWNER_PREFIX
 
 app = new_app()
 
 SOME_REFUSED = 3
-SITE = "site:"
-"""Before the jobs that a cluster file says hold something."""
 
 WithoutOption = Annotated[
     list[str] | None,
@@ -133,7 +132,7 @@ def _from_files(
     fabric = Fabric.build(read_cluster(read_text(cluster), source_of(cluster)))
     asked = [job for file in jobs for job in read_job(read_text(file), source_of(file))]
     occupancy = Occupancy(fabric)
-    holders = dict.fromkeys(owner.removeprefix(SITE) for owner in occupancy.owners)
+    holders = dict.fromkeys(owner.removeprefix(OWNER_PREFIX) for owner in occupancy.owners)
     if with_members and all(len(job.roles) > 1 for job in asked):
         raise BadInput("--with-members: every job has several roles; allowed: for jobs of one role")
     out = [node for word in without or () for node in _nodes(word)]
@@ -196,9 +195,9 @@ def _trial(
     members: int | None,
 ) -> Trial:
     for holder in ended:
-        trials.give_back(SITE + holder)
+        trials.give_back(OWNER_PREFIX + holder)
     holders = tuple(
-        (node, owner.removeprefix(SITE)) for node in nodes for owner in trials.without(node)
+        (node, owner.removeprefix(OWNER_PREFIX)) for node in nodes for owner in trials.without(node)
     )
     asked = jobs if members is None else [_of_size(job, members) for job in jobs]
     verdicts = trials.place_all(asked)

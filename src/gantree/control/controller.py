@@ -62,6 +62,8 @@ from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 
 RECONCILE_EVERY_S = 30.0
+FindSite = Callable[[Ledger], Cluster]
+"""Looks at what is there now, given what the ledger on record says is held."""
 LEASE_S = 4.0
 """How long a leadership holds that is not renewed, where the journal has leases at all."""
 JOBS_NAMED = 10
@@ -79,7 +81,7 @@ class Controller:
         policy: Policy,
         make_cluster: MakeCluster,
         *,
-        site: Cluster | None = None,
+        site: Cluster | FindSite | None = None,
         wake: Callable[[], None] = lambda: None,
         make_clock: Callable[[float], Clock] = SteadyClock,
         places: PolicyPlaces = NOWHERE,
@@ -89,7 +91,8 @@ class Controller:
         keep: Keep = AS_USUAL,
         follower: Follower | None = None,
     ) -> None:
-        """site is the cluster as described now, None to go on with the one on record; places are the policy's.
+        """site is the cluster as described now, or finds it, given the ledger on record; None: the one on record stays.
+        places are the policy's.
 
         epoch is the one in which this process leads already; None: it begins one here. follower has read the journal
         ahead and is taken over; None: the journal is read here.
@@ -401,9 +404,10 @@ class Controller:
 
 
 def _site_of(
-    journal: Journal, folded: Scheduler, site: Cluster | None
+    journal: Journal, folded: Scheduler, described: Cluster | FindSite | None
 ) -> tuple[Cluster, Cluster | None]:
     """The cluster that there is, and the same again if it is not the one on record. Raises BadInput for none at all."""
+    site = described(folded.ledger) if callable(described) else described
     on_record = site_on_record(journal, folded.ledger)
     known = site or on_record
     if known is None:

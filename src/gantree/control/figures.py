@@ -16,13 +16,13 @@ from gantree.model.placements import MemberPlacement
 from gantree.policy.queues import QueueTree
 from gantree.topology.fabric import Fabric, IntArray
 from gantree.topology.occupancy import Occupancy
+from gantree.topology.site import OWNER_PREFIX
 
 QUEUES_BY_NAME = 100
 """So many queues that the policy does not name are told apart."""
 OTHER_QUEUES = "(other)"
 
 USES = ("job", "reserved", "site", "free", "unusable")
-SITE = "site:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def _gpus(rooms: Occupancy) -> dict[str, int]:
 
 def _held(rooms: Occupancy) -> Iterator[tuple[str, MemberPlacement]]:
     for owner, members in rooms.owners.items():
-        use = "site" if owner.startswith(SITE) else "job"
+        use = "site" if owner.startswith(OWNER_PREFIX) else "job"
         if owner.startswith((CLAIM, BOOKING)):
             use = "reserved"
         for member in members:

@@ -63,12 +63,13 @@ def _alive(draft: Draft, job: str) -> JobState | None:
 
 def _hold_requested(draft: Draft, event: HoldRequested, policy: Policy) -> None:
     state = _alive(draft, event.job)
-    if state is not None and state.phase is Phase.PENDING and not state.held:
-        _hold(draft, state)
+    waits = state is not None and (state.phase is Phase.PENDING or state.leaving)
+    if state is not None and waits and not state.held:
+        _hold(draft, state, event.reason)
 
 
-def _hold(draft: Draft, state: JobState) -> None:
-    draft.record(JobHeld(at=draft.now, job=state.job))
+def _hold(draft: Draft, state: JobState, reason: str = "") -> None:
+    draft.record(JobHeld(at=draft.now, job=state.job, reason=reason))
     withdraw(draft, state.job, "the job is held")
 
 

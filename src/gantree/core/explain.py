@@ -220,6 +220,8 @@ def _for_whom(state: JobState) -> str:
 
 def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> str:
     """The sentence for a job that room alone would not start; empty otherwise."""
+    if state.held_for:
+        return f"Waiting: {state.held_for}."
     if state.held:
         return f"Waiting: {_held(state)} by hand; `gantree release {state.job}` lets it go."
     for name in state.spec.after:

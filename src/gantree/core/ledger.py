@@ -23,6 +23,7 @@ from gantree.core.ledger_by_hand import (
     priority_changed,
 )
 from gantree.core.ledger_forgets import jobs_forgotten
+from gantree.core.ledger_others import room_of_others
 from gantree.core.ledger_room import (
     claim_dropped,
     gang_moving,
@@ -75,6 +76,7 @@ from gantree.model.facts import (
     ReservationDropped,
     ReservationMade,
     RoomClaimed,
+    RoomOfOthers,
     StopDecided,
 )
 from gantree.model.jobs import Job
@@ -442,6 +444,7 @@ _APPLY: dict[type[Fact], Callable[[Ledger, Any], None]] = {
     NodeCordoned: node_cordoned,
     NodeUncordoned: node_uncordoned,
     NodeLabelled: node_labelled,
+    RoomOfOthers: room_of_others,
     PolicyAdopted: _policy_adopted,
     GangMoving: gang_moving,
     GangAtHome: _gang_at_home,

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 def job_held(ledger: Ledger, fact: JobHeld) -> None:
     """A job is not started any more."""
-    ledger.jobs[fact.job].held = True
+    ledger.jobs[fact.job].held, ledger.jobs[fact.job].held_for = True, fact.reason
     ledger.lines.touch(ledger.jobs[fact.job].queue)
 
 
 def job_released(ledger: Ledger, fact: JobReleased) -> None:
     """A job may be started again."""
-    ledger.jobs[fact.job].held = False
+    ledger.jobs[fact.job].held, ledger.jobs[fact.job].held_for = False, ""
     ledger.lines.touch(ledger.jobs[fact.job].queue)
     ledger.room_version += 1
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from gantree.core.ledger_others import count_others
 from gantree.model.cluster import Cluster, Node
 from gantree.model.facts import (
     FabricDefined,
@@ -17,6 +18,7 @@ from gantree.model.facts import (
     NodeMarked,
     NodeUncordoned,
 )
+from gantree.model.placements import MemberPlacement
 from gantree.topology.conditions import sound_nodes
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
@@ -43,12 +45,14 @@ class Site:
     """The cluster as its file describes it, and what operators say of its nodes instead.
 
     labels are those alone in which an operator differs from the file. version grows with every word of an operator.
+    others are who holds something that gantree did not start, with each what it is said to hold, one member a node.
     """
 
     described: Cluster | None = None
     cordoned: dict[str, Cordon] = field(default_factory=dict)
     labels: dict[str, Labels] = field(default_factory=dict)
     version: int = 0
+    others: dict[str, tuple[MemberPlacement, ...]] = field(default_factory=dict)
 
     def with_labels(self) -> Cluster:
         """The cluster as it is now."""
@@ -84,6 +88,7 @@ def fabric_defined(ledger: Ledger, fact: FabricDefined) -> None:
         assert state.placement is not None
         occupancy.take(state.job, state.placement.members)
     ledger.occupancy = occupancy
+    count_others(ledger, site.others)
     ledger.accounts.see(occupancy.fabric)
     ledger.hold()
     ledger.room_version += 1

@@ -18,6 +18,7 @@ from gantree.model.events import (
     LabelRequested,
     NodeLost,
     NodeReturned,
+    OthersHold,
     UncordonRequested,
 )
 from gantree.model.facts import (
@@ -28,6 +29,7 @@ from gantree.model.facts import (
     NodeMarked,
     NodeUncordoned,
     ReservationDropped,
+    RoomOfOthers,
 )
 from gantree.model.phases import Phase, StopCause
 from gantree.policy.rules import Policy
@@ -114,6 +116,12 @@ def _label_requested(draft: Draft, event: LabelRequested, policy: Policy) -> Non
         draft.record(NodeLabelled(at=draft.now, node=event.node, key=key, value=value))
 
 
+def _others_hold(draft: Draft, event: OthersHold, policy: Policy) -> None:
+    """Nobody is asked: they hold it already."""
+    if draft.ledger.site.others.get(event.holder, ()) != event.members:
+        draft.record(RoomOfOthers(at=draft.now, holder=event.holder, members=event.members))
+
+
 REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {
     ClusterObserved: _cluster_observed,
     NodeLost: _node_lost,
@@ -121,4 +129,5 @@ REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {
     CordonRequested: _cordon_requested,
     UncordonRequested: _uncordon_requested,
     LabelRequested: _label_requested,
+    OthersHold: _others_hold,
 }

@@ -25,7 +25,7 @@ from gantree.core.usage import Account, UsageBook, Used, gpus_of_model
 from gantree.model.cluster import Cluster
 from gantree.model.facts import PolicyAdopted
 from gantree.model.phases import HOLDING, Phase
-from gantree.model.placements import Placement
+from gantree.model.placements import MemberPlacement, Placement
 from gantree.policy.order import KeptLines, Line, Position
 from gantree.policy.rules import Amounts, Policy
 from gantree.policy.runtimes import Group
@@ -85,6 +85,7 @@ class Books:
     usage: tuple[tuple[Account, Used], ...] = ()
     came: tuple[tuple[str, str], ...] = ()
     rejected_at: dict[str, float] = field(default_factory=dict)
+    others: dict[str, tuple[MemberPlacement, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,7 @@ def _books(ledger: Ledger, now: float) -> Books:
         tuple(ledger.usage.used_of.items()),
         tuple(ledger.came),
         dict(ledger.rejected_at),
+        dict(site.others),
     )
 
 
@@ -228,7 +230,9 @@ def _default(one: Any) -> Any:
 
 def _restore_site(ledger: Ledger, books: Books) -> None:
     labels = {node: dict(of_node) for node, of_node in books.labels.items()}
-    ledger.site = Site(books.described, dict(books.cordoned), labels, books.site_version)
+    ledger.site = Site(
+        books.described, dict(books.cordoned), labels, books.site_version, dict(books.others)
+    )
     ledger.policies = list(books.policies)
     ledger.unusable, ledger.rejected = dict(books.unusable), dict(books.rejected)
     ledger.rejected_at = dict(books.rejected_at)

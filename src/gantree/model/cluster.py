@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gantree.model.jobs import ISOLATIONS
+from gantree.model.node_rules import NODES_LABEL, TOLERATES_LABEL, Taint, satisfies, tolerates
 from gantree.model.placements import MigPart, SharePart
 
 NO_LINK = ""
@@ -84,7 +85,8 @@ class Node:
     where other nodes reach it. mig names its GPUs in MIG mode. mig_by is who cuts GPUs: "gpu" (each alone), "node" (a
     manager that needs the whole node empty) or "nobody" (instances are as they are). shares are the ways in which its
     GPUs may be shared (of ISOLATIONS; empty: none), at most `tenants` on a GPU (None: as many as fit). spot is how
-    often a day its owner takes it back, None for a node that is kept as long as one likes.
+    often a day its owner takes it back, None for a node that is kept as long as one likes. taints keep members off it
+    that do not tolerate them.
     """
 
     name: str
@@ -99,17 +101,29 @@ class Node:
     shares: tuple[str, ...] = ISOLATIONS
     tenants: int | None = None
     spot: float | None = None
+    taints: tuple[Taint, ...] = ()
 
     def admits(self, labels: Iterable[tuple[str, str]]) -> bool:
-        """Tell whether it has all these labels. Spot nodes are for those alone who ask for them by MARKET_LABEL."""
-        asked = {*labels}
-        markets = {
-            (MARKET_LABEL, ON_DEMAND if self.spot is None else SPOT),
-            (MARKET_LABEL, ANY_MARKET),
-        }
-        return asked <= {*self.labels, *markets} and (
-            self.spot is None or not asked.isdisjoint(markets)
-        )
+        """Tell whether it has all these labels, and is as rules among them ask (`model.node_rules`).
+
+        Spot nodes are for those alone who ask for them by MARKET_LABEL, tainted ones for those who tolerate that.
+        """
+        asked = tuple(labels)
+        rules = dict(asked)
+        tolerated = not self.taints or tolerates(self.taints, rules.get(TOLERATES_LABEL, ""))
+        is_asked_for = self.spot is None or MARKET_LABEL in rules
+        return tolerated and is_asked_for and all(self.suits(label) for label in asked)
+
+    def suits(self, label: tuple[str, str]) -> bool:
+        """Tell whether it has a label, is in a market, or is as a rule asks; of tolerated taints, it is."""
+        key, value = label
+        match key:
+            case _ if key == MARKET_LABEL:
+                return value in (ANY_MARKET, ON_DEMAND if self.spot is None else SPOT)
+            case _ if key == NODES_LABEL:
+                return satisfies(self.name, dict(self.labels), value)
+            case _:
+                return key == TOLERATES_LABEL or label in self.labels
 
 
 @dataclass(frozen=True, slots=True)

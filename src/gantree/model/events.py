@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gantree.model.cluster import Cluster
 from gantree.model.jobs import Job
+from gantree.model.placements import MemberPlacement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +57,13 @@ class CancelRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldRequested(Event):
-    """A user wants a waiting job not to be started until it is released."""
+    """A waiting job, or one that is about to leave its place, is not to be started until it is released.
+
+    reason is what it waits for, where that is not a user's word.
+    """
 
     job: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +212,17 @@ class LabelRequested(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OthersHold(Event):
+    """Somebody whom gantree did not start holds this now, instead of what it held before; nothing: it is gone.
+
+    Where the source knows only how many GPUs it has, gpus are a guess.
+    """
+
+    holder: str
+    members: tuple[MemberPlacement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySubmitted(Event):
     """A policy is to rule from now on: the text of its file, the file's name in messages, and who handed it in.
 
@@ -240,7 +256,7 @@ EVENTS: dict[str, type[Event]] = {
         ClusterObserved, JobSubmitted, SubmissionTaken,
         CancelRequested, HoldRequested, ReleaseRequested, DefragmentRequested,
         SuspendRequested, ScaleRequested, PriorityRequested,
-        CordonRequested, UncordonRequested, LabelRequested, PolicySubmitted,
+        CordonRequested, UncordonRequested, LabelRequested, OthersHold, PolicySubmitted,
         GangStarted, GangStartFailed, RankExited, MemberLost,
         GangEnded, CheckpointSaved, NodeLost, NodeReturned, EndedJobsDue, TimePassed,
     )

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from gantree.model.cluster import Cluster
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase, StopCause
-from gantree.model.placements import Placement
+from gantree.model.placements import MemberPlacement, Placement
 
 Owner = Literal["journal", "cluster"]
 
@@ -31,6 +31,15 @@ class FabricDefined(Fact):
     """From now on the cluster looks like this; what runs is carried over by name."""
 
     cluster: Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomOfOthers(Fact):
+    """Somebody whom gantree did not start is known to hold this, and nothing else; nothing: it is gone."""
+
+    OWNER: ClassVar[Owner] = "cluster"
+    holder: str
+    members: tuple[MemberPlacement, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +137,10 @@ class GangAtHome(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHeld(Fact):
-    """The job is not started until it is released."""
+    """The job is not started until it is released. reason: what it waits for, "" for a user's word."""
 
     job: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,7 +384,7 @@ FACTS: dict[str, type[Fact]] = {
         GangMoving, GangAtHome, JobHeld, JobReleased, PriorityChanged, ReservationMade, ReservationDropped,
         CellBound, CellReleased, GangSuspended, GangResumed,
         JobReprioritised, JobScaled, NodeCordoned, NodeUncordoned, NodeLabelled, PolicyAdopted, GangWarned,
-        JobsForgotten,
+        JobsForgotten, RoomOfOthers,
     )
 }  # fmt: skip
 

@@ -68,7 +68,7 @@ def _admitted(problem: Problem) -> BoolArray:
     admitted = occupancy.usable_node
     if fabric.cluster.spares:
         admitted = admitted & ~occupancy.held_back_node
-    if shape.labels or models or fabric.has_spot:
+    if shape.labels or models or fabric.has_spot or fabric.has_taints:
         admitted = admitted & fabric.nodes_with(shape.labels, models)
     if problem.among is not None:
         admitted = admitted & fabric.nodes_named[problem.among]

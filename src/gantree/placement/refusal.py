@@ -248,6 +248,7 @@ def _which_count(where: Occupancy, lack: Lack) -> str:
         "model" if any(shape.models for shape in shapes) else "",
         "label" if any(shape.labels for shape in shapes) else "",
         "market" if where.fabric.has_spot else "",
+        "taint" if where.fabric.has_taints else "",
     ]
     told = []
     if free < free_gpus(where, usable):

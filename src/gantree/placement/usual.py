@@ -45,7 +45,7 @@ class Kinds:
         of_node, labels, rules = [], list[frozenset[tuple[str, str]]](), list[PartRules]()
         for node in fabric.nodes:
             its = rules_of(fabric.cluster.machines[node.machine], node)
-            told = asked_for.intersection(node.labels)
+            told = frozenset(label for label in asked_for if node.suits(label))
             number = number_of.setdefault((its.gpu, its.shares, its.tenants, told), len(labels))
             if number == len(labels):
                 labels.append(told)

@@ -54,6 +54,7 @@ class Fabric:
     gpus_of_node: IntArray
     most_gpus_of_node: int
     has_spot: bool
+    has_taints: bool
     domain_of_node: tuple[IntArray, ...]
     first_node_of_domain: tuple[IntArray, ...]
     first_child_of_domain: tuple[IntArray, ...]
@@ -99,6 +100,7 @@ class Fabric:
             gpus_of_node=np.array([m.gpus for m in machines], dtype=np.int64)[machine_of_node],
             most_gpus_of_node=max(cluster.machines[node.machine].gpus for node in nodes),
             has_spot=any(node.spot is not None for node in nodes),
+            has_taints=any(node.taints for node in nodes),
             domain_of_node=domain_of_node,
             first_node_of_domain=first_node,
             first_child_of_domain=tuple(

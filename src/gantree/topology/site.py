@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gantree.topology.occupancy import Occupancy
 
 ROLE = "site"
+OWNER_PREFIX = "site:"
+"""Before the names of those who hold something that gantree did not start."""
 
 
 def site_states(fabric: Fabric) -> dict[int, GpuStates]:
@@ -58,7 +60,7 @@ def site_members(occupancy: "Occupancy") -> Iterator[tuple[str, MemberPlacement]
     """
     ranks: dict[str, int] = {}
     for allocation in occupancy.fabric.cluster.allocations:
-        owner = f"site:{allocation.job}"
+        owner = OWNER_PREFIX + allocation.job
         for member in _members(occupancy, allocation, ranks.get(owner, 0)):
             ranks[owner] = ranks.get(owner, 0) + 1
             node = occupancy.fabric.index_of_node[allocation.node]

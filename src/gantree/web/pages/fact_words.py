@@ -38,6 +38,7 @@ from gantree.model.facts import (
     ReservationDropped,
     ReservationMade,
     RoomClaimed,
+    RoomOfOthers,
     StopDecided,
 )
 from gantree.model.phases import Phase
@@ -142,6 +143,12 @@ def _marked(fact: NodeMarked) -> str:
     return f"Node {fact.node} {what}{f': {fact.reason}' if fact.reason else ''}."
 
 
+def _others(fact: RoomOfOthers) -> str:
+    nodes = ", ".join(member.node for member in fact.members)
+    what = f"holds room on {nodes}" if nodes else "is gone"
+    return f"{fact.holder}, which gantree did not start, {what}."
+
+
 def _labelled(fact: NodeLabelled) -> str:
     what = (
         f"lost its label {fact.key}"
@@ -192,6 +199,7 @@ _WORDS: dict[type[Fact], Callable[[Any], str]] = {
     NodeCordoned: _cordoned,
     NodeUncordoned: lambda fact: f"Node {fact.node} may be used again.",
     NodeLabelled: _labelled,
+    RoomOfOthers: _others,
     PolicyAdopted: _adopted,
 }
 KINDS = frozenset(_WORDS)

@@ -1,0 +1,160 @@
+"""Attempts of gangs as pods: which pod is which member, and what becomes of an attempt while its pods change.
+
+An attempt is known from its start order, or after a restart from what its pods say of themselves (`marks`). What
+happens to it follows from the pods alone, so it can be told again under the same ids at any time.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gantree.executors.inventory import Status
+from gantree.executors.kubernetes.objects import Pod
+from gantree.model.events import (
+    Event,
+    GangEnded,
+    GangStarted,
+    MemberLost,
+    RankExited,
+)
+
+STOPPED = 143
+"""The exit code of what was told to stop: 128 + SIGTERM."""
+UNKNOWN_CODE = 1
+"""The exit code of a pod that failed and names none."""
+REFUSED = frozenset(
+    {
+        "UnexpectedAdmissionError", "OutOfcpu", "OutOfmemory", "OutOfpods", "NodeAffinity", "NodeLost", "Evicted",
+        "Preempting", "Terminated", "Shutdown", "NodeShutdown",
+    }
+)  # fmt: skip
+"""Reasons of failed pods that are no fault of what runs in them: the member was lost."""
+
+
+@dataclass(slots=True)
+class Seat:
+    """One member's place in an attempt, and the pod that has it: its uid, None before there is one."""
+
+    member: int
+    rank: int
+    role: str
+    uid: str | None = None
+    phase: str = "Pending"
+    exit_code: int | None = None
+    reason: str = ""
+    gone: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of its pod runs, or will."""
+        return self.gone or self.phase in ("Succeeded", "Failed")
+
+    @property
+    def has_run(self) -> bool:
+        """Whether its processes have been started."""
+        return self.phase in ("Running", "Succeeded", "Failed")
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt of one job. size: members in all; binding: writes are on their way; failed: why it cannot start."""
+
+    job: str
+    attempt: int
+    size: int
+    seats: dict[int, Seat] = field(default_factory=dict)
+    binding: bool = False
+    stopping: bool = False
+    failed: str = ""
+
+    @property
+    def name(self) -> str:
+        """What its events are named after."""
+        return f"{self.job}/{self.attempt}"
+
+    def see(self, pod: Pod, seat: Seat) -> None:
+        """Take note of how a pod of it is now."""
+        seat.uid, seat.phase, seat.reason = pod.metadata.uid, pod.status.phase, pod.status.reason
+        if pod.has_ended:
+            seat.exit_code = exit_code_of(pod)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is left."""
+        bound = [seat for seat in self.seats.values() if seat.uid is not None]
+        if self.binding:
+            return False
+        if self.stopping or self.failed:
+            return all(seat.is_over for seat in bound)
+        return len(bound) == self.size and all(seat.is_over for seat in bound)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if every pod succeeded, else the first other code; of one that was stopped before it ran, `STOPPED`."""
+        codes = [seat.exit_code for seat in self.seats.values()]
+        odd = [code for code in codes if code]
+        if odd:
+            return odd[0]
+        return 0 if len(codes) == self.size and all(code == 0 for code in codes) else STOPPED
+
+    def status(self) -> Status:
+        """For the inventory."""
+        if self.is_over:
+            return "ended"
+        whole = len(self.seats) == self.size and not any(
+            seat.is_over for seat in self.seats.values()
+        )
+        return "running" if whole and not self.stopping else "partial"
+
+
+def happened(attempt: Attempt, now: float) -> Iterator[Event]:
+    """All that an attempt's pods tell of it by now, in order; each event has the same id whenever it is told."""
+    seats = [attempt.seats[member] for member in sorted(attempt.seats)]
+    if len(seats) == attempt.size and all(seat.has_run for seat in seats):
+        yield GangStarted(
+            id=f"{attempt.name}/started", observed_at=now, job=attempt.job, attempt=attempt.attempt
+        )
+    for seat in seats:
+        yield from _of_seat(attempt, seat, now)
+    if attempt.is_over:
+        code = attempt.exit_code
+        yield GangEnded(
+            id=f"{attempt.name}/ended",
+            observed_at=now,
+            job=attempt.job,
+            attempt=attempt.attempt,
+            exit_code=code,
+            unprompted=code == 0,
+        )
+
+
+def _of_seat(attempt: Attempt, seat: Seat, now: float) -> Iterator[Event]:
+    """A seat's end: an exit where its process tells of one, else a loss."""
+    if not seat.is_over or (seat.uid is None and not seat.gone):
+        return
+    lost = seat.reason in REFUSED or (seat.gone and seat.exit_code is None)
+    if not lost:
+        yield RankExited(
+            id=f"{attempt.name}/exit/{seat.rank}",
+            observed_at=now,
+            job=attempt.job,
+            attempt=attempt.attempt,
+            rank=seat.rank,
+            exit_code=seat.exit_code or 0,
+        )
+    elif not attempt.stopping:
+        yield MemberLost(
+            id=f"{attempt.name}/lost/{seat.member}",
+            observed_at=now,
+            job=attempt.job,
+            attempt=attempt.attempt,
+            role=seat.role,
+            member=seat.member,
+            reason=seat.reason or "its pod was deleted",
+        )
+
+
+def exit_code_of(pod: Pod) -> int:
+    """The first exit code of its containers that is not 0, or 0; of a pod that failed without one, `UNKNOWN_CODE`."""
+    ends = [each.state.terminated for each in pod.status.container_statuses]
+    code = next((end.exit_code for end in ends if end is not None and end.exit_code), 0)
+    return code or (UNKNOWN_CODE if pod.status.phase == "Failed" else 0)

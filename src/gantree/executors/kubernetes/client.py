@@ -1,0 +1,260 @@
+"""A client of the Kubernetes API: typed lists, watches and writes over one pool of connections.
+
+Answers that ask for patience (429, 503 with Retry-After) are waited for and asked again; a write whose answer was lost
+is not: whether it was done is for the caller to look up. What the server refuses is an `ApiError` with its status and
+reason.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import msgspec
+
+from gantree.executors.kubernetes.objects import Metadata, Object
+from gantree.executors.kubernetes.reach import Reach
+from gantree.model.errors import Unreachable
+
+T = TypeVar("T")
+
+PAGE = 5000
+"""Objects in one page of a list."""
+IN_FLIGHT = 64
+"""Requests at once, watches not counted."""
+PATIENCE = 8
+"""How often a throttled request is asked again."""
+LONGEST_WAIT_S = 30.0
+ANSWER_WITHIN_S = 30.0
+CONNECT_WITHIN_S = 5.0
+WATCH_S = 300
+"""How long a watch is asked for before it begins anew, in seconds."""
+QUIET_S = 60.0
+"""A server sends a bookmark every minute or so; a watch that is silent for longer than twice that is taken for dead."""
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON = "application/json"
+_THROTTLED = frozenset({429, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Generic[T]):
+    """One kind of objects: its path below the server ("api/v1/pods"), and the type that they are read as."""
+
+    path: str
+    type: type[T]
+    selectors: Mapping[str, str] = field(default_factory=dict)
+
+    def of_namespace(self, namespace: str) -> str:
+        """The path of its objects in one namespace."""
+        head, _, plural = self.path.rpartition("/")
+        return f"{head}/namespaces/{quote(namespace)}/{plural}"
+
+    def of_object(self, namespace: str, name: str) -> str:
+        """The path of one object; namespace is "" where the kind has none."""
+        home = self.of_namespace(namespace) if namespace else self.path
+        return f"{home}/{quote(name)}"
+
+
+class Status(Object, frozen=True):
+    """What the server says instead of an object."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+class ApiError(Exception):
+    """The server said no. status is that of HTTP, reason Kubernetes' word for it ("Conflict")."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status, self.reason, self.message = status, reason, message
+
+
+class Gone(ApiError):
+    """The server remembers no more what happened since then: list again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """One event of a watch. type is ADDED, MODIFIED, DELETED or BOOKMARK; of a bookmark only the version counts."""
+
+    type: str
+    object: T | None
+    resource_version: str
+
+
+class _ListMeta(Object, frozen=True):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Head(Object, frozen=True):
+    metadata: Metadata = Metadata()
+
+
+class _Line(Object, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class Client:
+    """Talks to one API server; to be built and used inside one event loop."""
+
+    def __init__(self, reach: Reach) -> None:
+        """Raises BadInput for certificates that cannot be read."""
+        self._reach = reach
+        self._base = reach.server.rstrip("/")
+        self._ssl: ssl.SSLContext | bool = reach.ssl_context() or True
+        timeout = aiohttp.ClientTimeout(total=ANSWER_WITHIN_S, sock_connect=CONNECT_WITHIN_S)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=self._ssl, keepalive_timeout=60),
+            timeout=timeout,
+            raise_for_status=False,
+        )
+        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._list_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+        self._line_decoder = msgspec.json.Decoder(_Line)
+        self._status_decoder = msgspec.json.Decoder(Status)
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._session.close()
+
+    async def get(self, path: str, kind: type[T]) -> T:
+        """One object. Raises ApiError, Unreachable."""
+        return msgspec.json.decode(await self._ask("GET", path), type=kind)
+
+    async def list(self, resource: Resource[T]) -> tuple[list[T], str]:
+        """All objects of a kind, and the resource version that they are of. Raises ApiError, Unreachable."""
+        found: list[T] = []
+        query = {**resource.selectors, "limit": str(PAGE)}
+        while True:
+            page = self._list_decoder(resource.type).decode(
+                await self._ask("GET", f"{resource.path}?{urlencode(query)}")
+            )
+            found += page.items or ()
+            if not page.metadata.continue_:
+                return found, page.metadata.resource_version
+            query["continue"] = page.metadata.continue_
+
+    async def watch(self, resource: Resource[T], version: str) -> AsyncIterator[Change[T]]:
+        """What happens to objects of a kind from a version on, until the server ends it.
+
+        Raises Gone where the version is too old, ApiError, Unreachable.
+        """
+        query = {
+            **resource.selectors,
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(WATCH_S),
+        }
+        decoder = msgspec.json.Decoder(resource.type)
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_WITHIN_S, sock_read=2 * QUIET_S
+        )
+        try:
+            async with self._session.get(
+                f"{self._base}/{resource.path}?{urlencode(query)}",
+                headers=await self._headers(),
+                timeout=timeout,
+            ) as answer:
+                if answer.status != 200:
+                    raise self._refusal(answer.status, await answer.read())
+                async for line in _lines(answer.content):
+                    yield self._change(line, decoder)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unreachable(error) from error
+
+    async def write(self, method: str, path: str, body: object, kind: str = JSON) -> bytes:
+        """Create, change or delete something; the answer's body. Raises ApiError, Unreachable."""
+        return await self._ask(method, path, msgspec.json.encode(body), kind)
+
+    def _list_decoder(self, kind: type[T]) -> Any:
+        found = self._list_decoders.get(kind)
+        if found is None:
+            fields = [
+                ("metadata", _ListMeta, _ListMeta()),
+                ("items", list[kind] | None, None),  # type: ignore[valid-type]  # a type made at run time
+            ]
+            found = msgspec.json.Decoder(msgspec.defstruct(f"{kind.__name__}List", fields))
+            self._list_decoders[kind] = found
+        return found
+
+    async def _headers(self, kind: str = "") -> dict[str, str]:
+        if self._reach.is_token_old:
+            await asyncio.to_thread(self._reach.renew)
+        headers = {"Accept": JSON, "User-Agent": "gantree"}
+        if self._reach.token:
+            headers["Authorization"] = f"Bearer {self._reach.token}"
+        if kind:
+            headers["Content-Type"] = kind
+        return headers
+
+    async def _ask(self, method: str, path: str, body: bytes = b"", kind: str = "") -> bytes:
+        """The body of an answer that is a success; throttled requests are asked again."""
+        for attempt in range(PATIENCE + 1):
+            async with self._slots:
+                status, content, wait_s = await self._once(method, path, body, kind)
+            if status < 400:
+                return content
+            if status not in _THROTTLED or wait_s is None or attempt == PATIENCE:
+                raise self._refusal(status, content)
+            await asyncio.sleep(min(wait_s, LONGEST_WAIT_S))
+        raise AssertionError("the last attempt raises")
+
+    async def _once(
+        self, method: str, path: str, body: bytes, kind: str
+    ) -> tuple[int, bytes, float | None]:
+        """Status, body, and after how many seconds the server asks to be asked again, if it does."""
+        try:
+            headers = await self._headers(kind)
+            async with self._session.request(
+                method, f"{self._base}/{path}", data=body or None, headers=headers
+            ) as answer:
+                return answer.status, await answer.read(), _retry_after_s(answer.headers)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        return Unreachable(f"{self._base} does not answer: {str(error) or type(error).__name__}")
+
+    def _refusal(self, status: int, content: bytes) -> ApiError:
+        try:
+            told = self._status_decoder.decode(content)
+        except msgspec.DecodeError:
+            told = Status(message=content[:200].decode(errors="replace"))
+        kind = Gone if status == 410 else ApiError
+        return kind(status, told.reason, told.message)
+
+    def _change(self, line: bytes, decoder: "msgspec.json.Decoder[T]") -> Change[T]:
+        told = self._line_decoder.decode(line)
+        if told.type == "ERROR":
+            status = self._status_decoder.decode(told.object)
+            raise (Gone if status.code == 410 else ApiError)(
+                status.code, status.reason, status.message
+            )
+        version = msgspec.json.decode(told.object, type=_Head).metadata.resource_version
+        thing = None if told.type == "BOOKMARK" else decoder.decode(told.object)
+        return Change(told.type, thing, version)
+
+
+async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of any length; aiohttp's own reader refuses those over 512 KiB."""
+    rest = b""
+    async for chunk in stream.iter_any():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line:
+                yield line
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    value = headers.get("Retry-After", "")
+    return float(value) if value.isascii() and value.isdecimal() else None

@@ -1,0 +1,170 @@
+"""The cluster behind a Kubernetes API server: pods become jobs, orders become bindings and deletions.
+
+All of it runs on the controller's thread but for `link`, which watches and writes. `poll` takes what was seen, and
+emits what follows: first of nodes, then of attempts (`members`), then of gangs that wait (`reception`). Everything that
+is emitted can be derived again from a list, so after a restart nothing is missing: what was bound says itself whose it
+is (`marks`).
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from gantree.core.ledger import Ledger
+from gantree.executors.guests import Awaited, Terminal
+from gantree.executors.inventory import Inventory
+from gantree.executors.kubernetes.dialects import terms_of_group
+from gantree.executors.kubernetes.link import Link
+from gantree.executors.kubernetes.members import Members
+from gantree.executors.kubernetes.nodes import Nodes
+from gantree.executors.kubernetes.objects import Pod
+from gantree.executors.kubernetes.others import Others
+from gantree.executors.kubernetes.reception import Reception
+from gantree.executors.kubernetes.waiting import Waiting, may_be_bound
+from gantree.executors.progress import Progress
+from gantree.model.errors import NotFound
+from gantree.model.events import Event
+from gantree.model.orders import Order, StartGang, StopGang
+
+log = logging.getLogger(__name__)
+
+
+class KubernetesCluster:
+    """A `ClusterPort`. Not safe for threads, but for what `link` does."""
+
+    def __init__(
+        self,
+        link: Link,
+        nodes: Nodes,
+        emit: Callable[[Event], None],
+        clock: Callable[[], float],
+        ledger: Callable[[], Ledger],
+        *,
+        scheduler: str = "gantree",
+        leads: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """scheduler is the schedulerName of pods that are ours; leads says whether we may write."""
+        self._link, self._nodes, self._emit, self._clock = link, nodes, emit, clock
+        self._ledger, self._scheduler, self._leads = ledger, scheduler, leads
+        self._epoch = 0
+        self._waiting, self._others = Waiting(), Others()
+        self._members = Members(link, self._waiting, emit)
+        self._reception = Reception(link, self._waiting, emit)
+
+    def adopt(self, epoch: int) -> None:
+        """See everything once, with the attempts of the ledger; tell what became of them."""
+        self._epoch = epoch
+        ledger = self._ledger()
+        self._members.adopt(ledger)
+        self._reception.adopt(ledger, epoch)
+        self._take_seen()
+        self._members.miss(ledger)
+        self._reception.ended(self._members.tell(self._clock()))
+
+    def poll(self) -> None:
+        """Take what was seen, and tell what follows."""
+        self._take_seen()
+        now, ledger = self._clock(), self._ledger()
+        for event in self._nodes.events(ledger, now, self._epoch):
+            self._emit(event)
+        for event in self._others.changes(self._nodes.gpus_of_node(), now, self._epoch):
+            self._emit(event)
+        self._reception.ended(self._members.tell(now))
+        self._reception.step(ledger, self._nodes.site, now)
+
+    def carry_out(self, order: Order) -> None:
+        """Begin to bind or to delete. Nobody is asked to save or to take turns here: no such job is handed in."""
+        if not self._leads():
+            return
+        match order:
+            case StartGang():
+                self._members.start(order, self._ledger())
+            case StopGang():
+                self._members.stop(order)
+            case _:
+                log.warning("order %s: Kubernetes pods cannot do that", order.id)
+
+    def inventory(self) -> Inventory:
+        """The status of every attempt that has pods."""
+        return self._members.inventory()
+
+    def settle(self, job: str, attempt: int) -> None:
+        """Forget an attempt whose end is on record."""
+        self._members.settle(job, attempt)
+
+    def has_run(self, job: str) -> bool:
+        """Ids are made of the uids of pods: none is used twice."""
+        return False
+
+    def log_path(self, job: str, attempt: int, rank: int) -> Path:
+        """Raises NotFound: output is where kubectl finds it."""
+        raise NotFound(f"{job} runs as pods: their output is with `kubectl logs`")
+
+    def progress(self, job: str, attempt: int) -> Progress | None:
+        """Nothing is known of it here."""
+        return None
+
+    def record(self, job: str, attempt: int) -> dict[str, Any] | None:
+        """Nothing is known of it here."""
+        return None
+
+    def changes(self, job: str, attempt: int) -> tuple[str, ...]:
+        """Nothing is known of it here."""
+        return ()
+
+    def guest(
+        self, job: str, attempt: int, rank: int, command: Sequence[str], terminal: Terminal | None
+    ) -> Awaited:
+        """Raises NotFound: kubectl does that."""
+        raise NotFound(f"{job} runs as pods: use `kubectl exec`")
+
+    def port(self, job: str, attempt: int, rank: int, port: int) -> tuple[str, int]:
+        """Raises NotFound: kubectl does that."""
+        raise NotFound(f"{job} runs as pods: use `kubectl port-forward`")
+
+    def close(self) -> None:
+        """End the link; pods go on."""
+        self._link.close()
+
+    def _take_seen(self) -> None:
+        seen = self._link.seen
+        while seen:
+            noun, key, before, after = seen.popleft()
+            match noun:
+                case "node":
+                    self._nodes.see(key[1], before, after, self._clock())
+                case "pod":
+                    self._see_pod(before, after)
+                case "group":
+                    kind, (namespace, name) = key
+                    terms = None if after is None else terms_of_group(kind, after)
+                    self._waiting.group((namespace, name, kind.group), terms)
+                case "bound":
+                    self._members.see_bound(key)
+                case _:
+                    raise key  # a bug on the other thread
+
+    def _see_pod(self, before: Pod | None, after: Pod | None) -> None:
+        pod = after or before
+        assert pod is not None, "a pod comes, changes or goes"
+        uid = pod.metadata.uid
+        if after is None:
+            self._members.pods.pop(uid, None)
+        else:
+            self._members.pods[uid] = after
+        if self._members.is_member(pod):
+            self._members.see(pod, gone=after is None)
+            self._others.forget(uid)
+        elif pod.spec.node_name:
+            self._see_other(pod, gone=after is None)
+        elif pod.spec.scheduler_name == self._scheduler:
+            self._waiting.see(pod, waits=after is not None and may_be_bound(after))
+
+    def _see_other(self, pod: Pod, *, gone: bool) -> None:
+        """A pod on a node that no attempt of ours knows."""
+        self._waiting.see(pod, waits=False)
+        if gone:
+            self._others.forget(pod.metadata.uid)
+        else:
+            self._others.see(pod)

@@ -1,0 +1,51 @@
+"""Nodes that are no longer as they were while gangs hold room on them: they stay as they were until those are gone.
+
+A node may be deleted under a gang, or come back with a GPU less. The ledger carries what runs over to each new site by
+name, so every site must have room for it; what is lost is said by events, and the gangs end.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gantree.core.ledger import Ledger
+from gantree.model.cluster import Cluster, Machine, Node
+from gantree.topology.fabric import Fabric
+from gantree.topology.occupancy import Occupancy
+
+
+def with_ghosts(seen: Cluster, ledger: Ledger) -> tuple[Cluster, tuple[str, ...]]:
+    """The site as seen, with nodes as they were where gangs would lose their room; and the names of those nodes."""
+    old = ledger.site.described
+    if old is None:
+        return seen, ()
+    stay = dict.fromkeys(_without_room(seen, ledger))
+    if not stay:
+        return seen, ()
+    machines = dict(seen.machines)
+    kept = [_kept(node, old, seen, machines) for node in old.nodes if node.name in stay]
+    others = [node for node in seen.nodes if node.name not in stay]
+    return replace(seen, machines=machines, nodes=(*others, *kept)), tuple(stay)
+
+
+def _without_room(seen: Cluster, ledger: Ledger) -> Iterator[str]:
+    """Nodes on which a site has no room for what is held there now."""
+    rooms = Occupancy(Fabric.build(seen), empty=True)
+    for state in ledger.holding.values():
+        assert state.placement is not None, "who holds has a place"
+        for member in state.placement.members:
+            if rooms.missing((member,)):
+                yield member.node
+            else:
+                rooms.take(state.job, (member,))
+
+
+def _kept(node: Node, old: Cluster, seen: Cluster, machines: dict[str, Machine]) -> Node:
+    """A node as it was, on a site whose tiers may be others by now."""
+    machine = old.machines[node.machine]
+    name = node.machine
+    while machines.get(name, machine) != replace(machine, name=name):
+        name += "'"
+    machines[name] = replace(machine, name=name)
+    tiers = len(seen.tiers) - 1
+    at = node.at if len(node.at) == tiers else (node.name,) * tiers
+    return replace(node, machine=name, at=at)

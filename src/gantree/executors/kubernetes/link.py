@@ -1,0 +1,216 @@
+"""The thread that talks to the API server: an event loop with the reflectors and the writes.
+
+What it sees goes into a queue, in the order in which it was seen; the controller's thread takes it from there. Nothing
+is decided on this thread, and nothing of it is shared but that queue.
+"""
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import uvloop
+
+from gantree.executors.kubernetes.client import ApiError, Client, Resource
+from gantree.executors.kubernetes.dialects import CORE, GROUP_KINDS, GroupKind
+from gantree.executors.kubernetes.objects import Group, Node, Object
+from gantree.executors.kubernetes.reach import Reach
+from gantree.executors.kubernetes.reflector import Key, Reflector, all_synced
+from gantree.executors.kubernetes.writes import PODS, Binding, Bound, Said, bind_all, delete, say
+from gantree.model.errors import Unreachable
+
+NODES: Resource[Node] = Resource("api/v1/nodes", Node)
+SYNC_WITHIN_S = 60.0
+SAID_AT_ONCE = 4
+"""Gangs that are told something at the same time."""
+
+log = logging.getLogger(__name__)
+
+Seen = tuple[str, Any, Any, Any]
+"""What was seen: ("node" | "pod", key, before, after), ("group", (kind, key), before, after), or ("bound", what came of
+it, None, None)."""
+
+
+class _Version(Object, frozen=True):
+    version: str = ""
+
+
+class _ApiGroup(Object, frozen=True):
+    versions: tuple[_Version, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Kinds of groups that the server has, each with the version that is used."""
+
+    version_of_kind: dict[GroupKind, str]
+
+
+class Link:
+    """Starts the thread; `wake` is called from it after everything that was seen."""
+
+    def __init__(self, reach: Reach, wake: Callable[[], None]) -> None:
+        self.seen: deque[Seen] = deque()
+        self._reach, self._wake = reach, wake
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
+        self._client: Client | None = None
+        self._reflectors: list[Reflector[Any]] = []
+        self._versions: dict[GroupKind, str] = {}
+        self._quietly = asyncio.Semaphore(SAID_AT_ONCE)
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self) -> None:
+        """Begin to watch, and wait until everything was listed once.
+
+        Raises Unreachable where the server does not answer, refuses, or lists for too long.
+        """
+        self._thread.start()
+        try:
+            self._await(self._begin()).result(SYNC_WITHIN_S)
+        except TimeoutError:
+            trouble = next((each.trouble for each in self._reflectors if each.trouble), "")
+            self.close()
+            raise Unreachable(
+                f"{self._reach.server}: not everything was listed within {SYNC_WITHIN_S:g} s. {trouble}"
+            ) from None
+        except ApiError as error:
+            self.close()
+            raise Unreachable(f"{self._reach.server}: {error}") from error
+
+    def bind(self, job: str, attempt: int, bindings: Sequence[Binding]) -> None:
+        """Bind pods; what came of it is seen as ("bound", ...). Safe from any thread."""
+        self._await(self._bind(job, attempt, bindings))
+
+    def delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
+        """Delete a pod. Safe from any thread; who needs it gone asks again while it is there."""
+        self._await(self._delete(namespace, name, uid, grace_s))
+
+    def status_of_group(self, key: tuple[str, str, str]) -> str | None:
+        """Where the status of a gang's group is written, if it is of a kind that says whether it was scheduled."""
+        namespace, name, group = key
+        version = self._versions.get(CORE)
+        if group != CORE.group or version is None:
+            return None
+        resource = Resource(CORE.path(version), Group)
+        return f"{resource.of_object(namespace, name)}/status"
+
+    def say(self, said: Said) -> None:
+        """Tell pods why they wait; a few at a time, behind everything else. Safe from any thread."""
+        self._await(self._say(said))
+
+    @property
+    def trouble(self) -> str | None:
+        """Why something is not watched at the moment."""
+        return next((each.trouble for each in self._reflectors if each.trouble), None)
+
+    def close(self) -> None:
+        """End the thread and let go of the connections; what runs goes on running."""
+        if self._loop.is_closed():
+            return
+        self._await(self._end()).result(5.0)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5.0)
+        self._loop.close()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _await(self, work: Coroutine[Any, Any, Any]) -> "Future[Any]":
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def _begin(self) -> None:
+        self._client = client = Client(self._reach)
+        self._watch(Reflector(client, NODES, self._teller("node")))
+        self._watch(Reflector(client, PODS, self._teller("pod")))
+        self._versions = (await served(client)).version_of_kind
+        for kind, version in self._versions.items():
+            resource = Resource(kind.path(version), Group)
+            self._watch(Reflector(client, resource, self._group_teller(kind)))
+        await all_synced(self._reflectors)
+
+    def _watch(self, reflector: Reflector[Any]) -> None:
+        self._reflectors.append(reflector)
+        self._keep(asyncio.ensure_future(reflector.run()))
+
+    def _keep(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (bug := task.exception()) is not None:
+            log.critical("the link to %s broke", self._reach.server, exc_info=bug)
+            self._see(("broken", bug, None, None))
+
+    def _teller(self, noun: str) -> Callable[[Key, Any, Any], None]:
+        return lambda key, before, after: self._see((noun, key, before, after))
+
+    def _group_teller(self, kind: GroupKind) -> Callable[[Key, Any, Any], None]:
+        return lambda key, before, after: self._see(("group", (kind, key), before, after))
+
+    def _see(self, seen: Seen) -> None:
+        self.seen.append(seen)
+        self._wake()
+
+    async def _bind(self, job: str, attempt: int, bindings: Sequence[Binding]) -> None:
+        assert self._client is not None, "not started"
+        done: Bound = await bind_all(self._client, job, attempt, bindings)
+        self._see(("bound", done, None, None))
+
+    async def _delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
+        assert self._client is not None, "not started"
+        why = await delete(self._client, namespace, name, uid, grace_s)
+        if why:
+            log.warning("pod %s/%s was not deleted: %s", namespace, name, why)
+
+    async def _say(self, said: Said) -> None:
+        assert self._client is not None, "not started"
+        async with self._quietly:
+            why = await say(self._client, said)
+        if why:
+            log.warning("pods were not told why they wait: %s", why)
+
+    async def _end(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._client is not None:
+            await self._client.close()
+
+
+async def served(client: Client) -> Served:
+    """The kinds of groups that the server has. Raises ApiError, Unreachable."""
+    found: dict[GroupKind, str] = {}
+    for kind in GROUP_KINDS:
+        try:
+            group = await client.get(f"apis/{kind.group}", _ApiGroup)
+        except ApiError as error:
+            if error.status == 404:
+                continue
+            raise
+        there = [each.version for each in group.versions]
+        for version in (version for version in kind.versions if version in there):
+            if await _has(client, kind, version):
+                found[kind] = version
+                break
+    return Served(found)
+
+
+class _ResourceName(Object, frozen=True):
+    name: str = ""
+
+
+class _ResourceList(Object, frozen=True):
+    resources: tuple[_ResourceName, ...] = ()
+
+
+async def _has(client: Client, kind: GroupKind, version: str) -> bool:
+    """Whether a version of an API group has the kind: the group of priority classes is there without pod groups."""
+    told = await client.get(f"apis/{kind.group}/{version}", _ResourceList)
+    return any(each.name == kind.plural for each in told.resources)

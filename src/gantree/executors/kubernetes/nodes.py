@@ -1,0 +1,101 @@
+"""What Node objects tell, as events: the site as a whole whenever it changes, and which nodes may be used now.
+
+A node that was deleted stays part of the site while gangs hold something on it (`ghosts`): it is lost, and they are
+stopped first. While there are such nodes the site is built again and again, until they are gone.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gantree.core.ledger import Ledger
+from gantree.executors.kubernetes.ghosts import with_ghosts
+from gantree.executors.kubernetes.objects import Node
+from gantree.executors.kubernetes.site import SiteReading, site_of, told_of, usable
+from gantree.model.cluster import Cluster
+from gantree.model.events import (
+    ClusterObserved,
+    CordonRequested,
+    Event,
+    NodeLost,
+    NodeReturned,
+    UncordonRequested,
+)
+
+SETTLE_S = 1.0
+"""Changes to the site are waited for so long, so that many nodes that come at once are one change."""
+CORDONED = "cordoned in Kubernetes"
+"""The reason of cordons that are Kubernetes'; an operator's of gantree are his to lift."""
+
+
+class Nodes:
+    """The nodes as last seen, and the site that they make."""
+
+    def __init__(self, name: str, levels: Sequence[str]) -> None:
+        self.site: SiteReading | None = None
+        self._name, self._levels = name, tuple(levels)
+        self._nodes: dict[str, Node] = {}
+        self._changed: dict[str, None] = {}
+        self._stale_since: float | None = None
+        self._told = 0
+
+    def see(self, name: str, before: Node | None, after: Node | None, now: float) -> None:
+        """A node is like this now; None: it is gone."""
+        self._changed[name] = None
+        if after is None:
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = after
+        is_other = before is None or after is None or told_of(before) != told_of(after)
+        if is_other and self._stale_since is None:
+            self._stale_since = now
+
+    def build(self, ledger: Ledger, now: float) -> Cluster:
+        """The site as nodes are now, with those of the past that gangs are on. Raises BadInput for no node at all."""
+        self.site = site_of(self._name, self._nodes.values(), self._levels)
+        cluster, ghosts = with_ghosts(self.site.cluster, ledger)
+        self.site = replace(self.site, cluster=cluster)
+        self._stale_since = now if ghosts else None
+        self._changed |= dict.fromkeys(ghosts)
+        return cluster
+
+    def gpus_of_node(self) -> dict[str, int]:
+        """How many GPUs each node of the site has."""
+        if self.site is None:
+            return {}
+        cluster = self.site.cluster
+        return {node.name: cluster.machines[node.machine].gpus for node in cluster.nodes}
+
+    def events(self, ledger: Ledger, now: float, epoch: int) -> Iterator[Event]:
+        """What is to be told: the site first, where it has changed and settled, then nodes one by one."""
+        if self._stale_since is not None and now - self._stale_since >= SETTLE_S and self._nodes:
+            before = self.site
+            cluster = self.build(ledger, now)
+            if before is None or cluster != before.cluster:
+                yield ClusterObserved(
+                    id=self._id("cluster", epoch), observed_at=now, cluster=cluster
+                )
+        known = ledger.fabric.index_of_node if ledger.fabric is not None else {}
+        for name in [name for name in self._changed if name in known]:
+            del self._changed[name]
+            yield from self._of_node(name, ledger, now, epoch)
+
+    def _of_node(self, name: str, ledger: Ledger, now: float, epoch: int) -> Iterator[Event]:
+        node = self._nodes.get(name)
+        may_be_used = node is not None and usable(node)
+        if may_be_used and name in ledger.unusable:
+            yield NodeReturned(id=self._id(name, epoch), observed_at=now, node=name)
+        elif not may_be_used and name not in ledger.unusable:
+            reason = "it was deleted" if node is None else "it is not ready"
+            yield NodeLost(id=self._id(name, epoch), observed_at=now, node=name, reason=reason)
+        cordon = ledger.site.cordoned.get(name)
+        is_cordoned = node is not None and node.spec.unschedulable
+        if is_cordoned and cordon is None:
+            yield CordonRequested(
+                id=self._id(name, epoch), observed_at=now, node=name, reason=CORDONED
+            )
+        elif not is_cordoned and cordon is not None and cordon.reason == CORDONED:
+            yield UncordonRequested(id=self._id(name, epoch), observed_at=now, node=name)
+
+    def _id(self, noun: str, epoch: int) -> str:
+        self._told += 1
+        return f"kubernetes/{noun}/{epoch}.{self._told}"

@@ -1,0 +1,246 @@
+"""The fields of Kubernetes objects that are read here, typed; all others are skipped while decoding.
+
+Only what a scheduler decides by is named. Groups of many dialects (`dialects`) are read as plain JSON instead: their
+versions come and go.
+"""
+
+from typing import Any
+
+import msgspec
+
+
+class Object(msgspec.Struct, rename="camel", frozen=True):
+    """What all of them have in common: names are written as Kubernetes writes them. Nobody changes one."""
+
+
+class OwnerReference(Object, frozen=True):
+    """Who made an object."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    controller: bool = False
+
+
+class Metadata(Object, frozen=True):
+    """What every object has."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    deletion_timestamp: str | None = None
+    creation_timestamp: str | None = None
+    finalizers: tuple[str, ...] = ()
+
+
+class Condition(Object, frozen=True):
+    """One condition of a status."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class Resources(Object, frozen=True):
+    """What a container asks for, in quantities of the API; numbers may come as numbers."""
+
+    requests: dict[str, str | float] = {}
+    limits: dict[str, str | float] = {}
+
+
+class Port(Object, frozen=True):
+    """A port that a container may hold of its node."""
+
+    host_port: int = 0
+
+
+class Container(Object, frozen=True):
+    """One container of a pod. restart_policy is "Always" for one that starts first and stays (a sidecar)."""
+
+    name: str = ""
+    resources: Resources = Resources()
+    ports: tuple[Port, ...] = ()
+    restart_policy: str | None = None
+
+
+class NodeSelectorRequirement(Object, frozen=True):
+    """One expression of a node affinity."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Object, frozen=True):
+    """Expressions that must all hold."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Object, frozen=True):
+    """Terms of which one must hold."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class NodeAffinity(Object, frozen=True):
+    """What nodes a pod must have. Preferences are not read."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
+
+
+class PodTerms(Object, frozen=True):
+    """Affinity to other pods, which is not honoured: only whether there is any is read."""
+
+    required_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
+
+
+class Affinity(Object, frozen=True):
+    """Affinities of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodTerms | None = None
+    pod_anti_affinity: PodTerms | None = None
+
+
+class Toleration(Object, frozen=True):
+    """A taint that a pod puts up with."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class SchedulingGroup(Object, frozen=True):
+    """The pod group of the gang API."""
+
+    pod_group_name: str = ""
+
+
+class PodSpec(Object, frozen=True):
+    """What a pod asks for."""
+
+    node_name: str = ""
+    scheduler_name: str = ""
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: dict[str, str | float] = {}
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[msgspec.Raw, ...] = ()
+    priority: int = 0
+    priority_class_name: str = ""
+    preemption_policy: str = ""
+    scheduling_gates: tuple[msgspec.Raw, ...] = ()
+    resource_claims: tuple[msgspec.Raw, ...] = ()
+    scheduling_group: SchedulingGroup | None = None
+    active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: int | None = None
+
+
+class Terminated(Object, frozen=True):
+    """How a container ended."""
+
+    exit_code: int = 0
+    reason: str = ""
+
+
+class ContainerState(Object, frozen=True):
+    """What a container does; only its end is read."""
+
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Object, frozen=True):
+    """What became of a container."""
+
+    name: str = ""
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(Object, frozen=True):
+    """What became of a pod."""
+
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    nominated_node_name: str = ""
+
+
+class Pod(Object, frozen=True):
+    """A pod: one member of a gang."""
+
+    metadata: Metadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it runs, or will."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+
+class Group(Object, frozen=True):
+    """An object that makes pods a gang, of any dialect: its spec is plain JSON."""
+
+    metadata: Metadata
+    api_version: str = ""
+    kind: str = ""
+    spec: dict[str, Any] = {}
+
+
+class NodeTaint(Object, frozen=True):
+    """What keeps pods off a node."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Object, frozen=True):
+    """What an operator says of a node."""
+
+    unschedulable: bool = False
+    taints: tuple[NodeTaint, ...] = ()
+
+
+class Address(Object, frozen=True):
+    """Where a node is reached."""
+
+    type: str = ""
+    address: str = ""
+
+
+class NodeStatus(Object, frozen=True):
+    """What the kubelet says of a node."""
+
+    capacity: dict[str, str | float] = {}
+    allocatable: dict[str, str | float] = {}
+    conditions: tuple[Condition, ...] = ()
+    addresses: tuple[Address, ...] = ()
+
+
+class Node(Object, frozen=True):
+    """A node."""
+
+    metadata: Metadata
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its kubelet says that it is ready; one that says nothing of it is taken as ready."""
+        return all(each.status == "True" for each in self.status.conditions if each.type == "Ready")

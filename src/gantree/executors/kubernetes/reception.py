@@ -1,0 +1,162 @@
+"""From pods that wait to jobs: each gang is handed in when it is whole, held while it is not, ended when it is gone.
+
+A required topology that the site does not have is an error of the manifest: such a gang is not handed in until its
+pods or the site are others, for it must not run where its author did not want it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from gantree.core.ledger import Ledger
+from gantree.core.state import JobState
+from gantree.executors.kubernetes.gangs import Gang, Key, job_of, order_of
+from gantree.executors.kubernetes.link import Link
+from gantree.executors.kubernetes.members import FOR_PODS
+from gantree.executors.kubernetes.objects import Pod
+from gantree.executors.kubernetes.shapes import asked_by
+from gantree.executors.kubernetes.site import SiteReading
+from gantree.executors.kubernetes.telling import MISCONFIGURED, Saying, Telling
+from gantree.executors.kubernetes.waiting import Crowd, Waiting
+from gantree.executors.kubernetes.writes import Said
+from gantree.model.events import (
+    CancelRequested,
+    Event,
+    HoldRequested,
+    JobSubmitted,
+    ReleaseRequested,
+)
+from gantree.model.jobs import Shape
+from gantree.model.phases import ENDED, Phase
+
+TOO_FEW, NOT_HONOURED = "WaitingForPodsReady", "NotHonoured"
+
+
+class Reception:
+    """Looks at gangs whose pods have changed, and at jobs about which something was decided."""
+
+    def __init__(self, link: Link, waiting: Waiting, emit: Callable[[Event], None]) -> None:
+        self._link, self._waiting, self._emit = link, waiting, emit
+        self._telling = Telling(self._say)
+        self._unsettled: dict[str, None] = {}
+        self._epoch = self._counted = 0
+
+    def adopt(self, ledger: Ledger, epoch: int) -> None:
+        """Jobs that the ledger knows are the gangs of their names."""
+        self._epoch = epoch
+        for state in ledger.jobs.values():
+            if state.phase not in ENDED:
+                namespace, _, name = state.spec.name.partition("/")
+                self._waiting.adopt(state.job, _key_in(state.job, namespace, name))
+
+    def ended(self, jobs: Iterable[str]) -> None:
+        """Attempts of these jobs have ended: what becomes of the jobs is yet to be decided."""
+        self._unsettled |= dict.fromkeys(jobs)
+
+    def step(self, ledger: Ledger, site: SiteReading | None, now: float) -> None:
+        """Tell what follows from what has changed, and a few gangs why they wait."""
+        for job in list(self._unsettled):
+            state = ledger.jobs.get(job)
+            if job in ledger.rejected or (state is not None and _is_at_rest(state)):
+                del self._unsettled[job]
+                self._waiting.touch(job)
+        for key in self._waiting.take_changed():
+            crowd = self._waiting.crowds.get(key)
+            if crowd is not None:
+                self._review(crowd, ledger, site, now)
+        self._telling.step(ledger, self._waiting.job_of, now)
+
+    def _review(self, crowd: Crowd, ledger: Ledger, site: SiteReading | None, now: float) -> None:
+        if crowd.pods:
+            self._telling.waits(crowd.key, now)
+        else:
+            self._telling.is_over(crowd.key)
+        state = None if crowd.job is None else ledger.jobs.get(crowd.job)
+        if crowd.job is not None and crowd.job not in self._unsettled:
+            if state is None or state.phase in ENDED:
+                if state is None or state.phase is not Phase.SUCCEEDED:
+                    crowd.refused = frozenset(crowd.pods)
+                self._waiting.part(crowd.job)
+            elif state.phase is Phase.PENDING:
+                self._review_job(crowd, state, now)
+        if crowd.job is None and crowd.pods:
+            self._hand_in(crowd, site, now)
+
+    def _review_job(self, crowd: Crowd, state: JobState, now: float) -> None:
+        """A job waits: it is held while its pods are not all there, and ended where they never will be."""
+        gang = self._waiting.gang(crowd.key)
+        members = state.present.members
+        if self._waiting.is_gone(crowd.key):
+            self._ask(CancelRequested, state.job, "pods-gone", now)
+        elif gang is None or len(gang.pods) < members:
+            if not state.held:
+                self._ask(HoldRequested, state.job, "hold", now, reason=FOR_PODS)
+        elif _shapes(gang.pods[:members]) != _shapes_of(state):
+            self._ask(CancelRequested, state.job, "pods-changed", now)
+        elif state.held_for:
+            self._ask(ReleaseRequested, state.job, "release", now)
+
+    def _hand_in(self, crowd: Crowd, site: SiteReading | None, now: float) -> None:
+        gang = self._waiting.gang(crowd.key)
+        if gang is None:
+            self._telling.say(crowd.key, Saying(TOO_FEW, self._waiting.what_is_missing(crowd.key)))
+        elif site is not None and frozenset(crowd.pods) != crowd.refused:
+            self._hand_in_whole(gang, site, now)
+
+    def _hand_in_whole(self, gang: Gang, site: SiteReading, now: float) -> None:
+        namespace, name, kind = gang.key
+        spec, lost = job_of(gang, site.tier, namespace)
+        if gang.terms.required and spec.topology.required is None:
+            tiers = ", ".join(site.cluster.tiers)
+            sentence = f"Waiting: the site has no {lost[0]}; its tiers are {tiers}."
+            self._telling.say(gang.key, Saying(MISCONFIGURED, sentence))
+            return
+        for word in (*gang.unknown, *lost):
+            self._say(gang.key, Saying(NOT_HONOURED, f"gantree does not act on {word}."))
+        job = f"{namespace}.{name}.{kind}.{gang.pods[0].metadata.uid}"
+        self._waiting.adopt(job, gang.key)
+        self._waiting.changed.pop(gang.key, None)
+        self._unsettled[job] = None
+        self._emit(JobSubmitted(id=f"{job}/submitted", observed_at=now, job=job, spec=spec))
+
+    def _ask(self, kind: type[Event], job: str, word: str, now: float, **fields: object) -> None:
+        self._counted += 1
+        told: Any = {"job": job, **fields}
+        self._emit(kind(id=f"{job}/{word}/{self._epoch}.{self._counted}", observed_at=now, **told))
+        self._unsettled[job] = None
+
+    def _say(self, key: Key, saying: Saying) -> None:
+        """Tell the pods of a gang that wait; what is not honoured in an event alone."""
+        crowd = self._waiting.crowds.get(key)
+        pods = sorted(crowd.pods.values(), key=order_of) if crowd else []
+        if not pods:
+            return
+        is_warning = saying.reason == NOT_HONOURED
+        self._link.say(
+            Said(
+                tuple((pod.metadata.namespace, pod.metadata.name) for pod in pods),
+                pods[0].metadata.uid,
+                saying.reason,
+                saying.sentence,
+                None if is_warning else self._link.status_of_group(key),
+                is_warning,
+            )
+        )
+
+
+def _is_at_rest(state: JobState) -> bool:
+    return state.phase in ENDED or state.phase is Phase.PENDING
+
+
+def _key_in(job: str, namespace: str, name: str) -> Key:
+    """The gang that a job was made of; the kind of its group stands in its id, behind namespace and name."""
+    kind = job.removeprefix(f"{namespace}.{name}.").rpartition(".")[0]
+    return namespace, name, kind
+
+
+def _shapes(pods: Sequence[Pod]) -> list[Shape]:
+    return sorted((asked_by(pod).shape for pod in pods), key=repr)
+
+
+def _shapes_of(state: JobState) -> list[Shape]:
+    roles = state.present.roles
+    return sorted((role.shape for role in roles for _ in range(role.members)), key=repr)

@@ -1,0 +1,120 @@
+"""Keeps a copy of all objects of a kind: one list, then a watch, and both again whenever the watch breaks.
+
+A server may end a watch at any moment, tell of something twice, and remember too little to go on from where a watch
+broke. So every list is compared with the copy, and what differs is told as if it had been watched: nobody who is told
+of changes can miss one, or sees an object come that is there already.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Protocol, TypeVar
+
+from gantree.executors.kubernetes.client import ApiError, Change, Client, Gone, Resource
+from gantree.executors.kubernetes.objects import Metadata
+from gantree.model.errors import Unreachable
+
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 15.0
+"""Pauses after errors double from the first to the longest."""
+
+log = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+"""Namespace and name of an object."""
+
+
+class HasMetadata(Protocol):
+    """An object that can be told apart."""
+
+    @property
+    def metadata(self) -> Metadata: ...
+
+
+T = TypeVar("T", bound=HasMetadata)
+Told = Callable[[Key, T | None, T | None], None]
+"""Told of each change: the key, the object before, None where there was none, and after, None where it is gone."""
+
+
+class Reflector(Generic[T]):
+    """A copy of the objects of one resource, and whoever is told what changes in it."""
+
+    def __init__(self, client: Client, resource: Resource[T], told: Told[T]) -> None:
+        self.copy: dict[Key, T] = {}
+        self.synced = asyncio.Event()
+        self.lists = 0
+        """How often all objects were listed."""
+        self.trouble: str | None = None
+        """Why there is no watch at the moment."""
+        self._client, self._resource, self._told = client, resource, told
+        self._version = ""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                await self._follow()
+                pause_s = FIRST_PAUSE_S
+            except Gone:
+                self._version = ""
+            except (ApiError, Unreachable) as error:
+                self._say(f"{self._resource.path}: {error}")
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _follow(self) -> None:
+        """List, unless it is known from where to go on, and watch until the server has enough."""
+        if not self._version:
+            found, version = await self._client.list(self._resource)
+            self._replace(found)
+            self._version = version
+            self.lists += 1
+            self.synced.set()
+        async for change in self._client.watch(self._resource, self._version):
+            self.trouble = None
+            self._apply(change)
+            self._version = change.resource_version
+
+    def _say(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            log.warning("no watch, trying again: %s", trouble)
+        self.trouble = trouble
+
+    def _replace(self, found: Iterable[T]) -> None:
+        """Tell the difference between the copy and what there is."""
+        now = {_key(each): each for each in found}
+        for key in [key for key in self.copy if key not in now]:
+            self._put(key, None)
+        for key, thing in now.items():
+            self._put(key, thing)
+
+    def _apply(self, change: Change[T]) -> None:
+        if change.object is not None:
+            self._put(_key(change.object), None if change.type == "DELETED" else change.object)
+
+    def _put(self, key: Key, after: T | None) -> None:
+        """Change the copy; an object that was replaced by another of its name goes first."""
+        before = self.copy.get(key)
+        if before is not None and after is not None:
+            if before.metadata.resource_version == after.metadata.resource_version:
+                return
+            if before.metadata.uid != after.metadata.uid:
+                self._told(key, before, None)
+                before = None
+        if after is None:
+            self.copy.pop(key, None)
+        else:
+            self.copy[key] = after
+        if before is not None or after is not None:
+            self._told(key, before, after)
+
+
+def _key(thing: HasMetadata) -> Key:
+    return thing.metadata.namespace, thing.metadata.name
+
+
+async def all_synced(reflectors: Iterable[Reflector[Any]]) -> None:
+    """Wait until each has listed once."""
+    await asyncio.gather(*(each.synced.wait() for each in reflectors))

@@ -1,0 +1,179 @@
+"""What one pod asks of a node, in our words: its amounts, where it may go, and what of it is not honoured.
+
+Amounts are what the kubelet will count: the sum over containers and sidecars, or what an init container needs while it
+runs beside the sidecars before it, whichever is more, and the overhead of the runtime class.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from gantree.executors.kubernetes.objects import (
+    Container,
+    NodeAffinity,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+    Toleration,
+)
+from gantree.model import node_rules
+from gantree.model.jobs import Shape
+from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES, quantity
+
+MIG_PREFIX = "nvidia.com/mig-"
+SHARED_GPU = "nvidia.com/gpu.shared"
+PODS = "pods"
+"""A node takes so many pods at most: each counts as one device of this name."""
+_NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
+_OPERATORS = {
+    "In": "in",
+    "NotIn": "notin",
+    "Exists": "exists",
+    "DoesNotExist": "absent",
+    "Gt": ">",
+    "Lt": "<",
+}
+_MEBI = 2.0**20
+
+Amounts = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The shape of a pod, and what it asks for that is not honoured, each as a short text for an event."""
+
+    shape: Shape
+    unknown: tuple[str, ...] = ()
+
+
+def amounts_of(pod: PodSpec) -> Amounts:
+    """What a pod takes of its node, by resource, in units of the API (cores, bytes, devices)."""
+    running: Amounts = {}
+    for container in pod.containers:
+        _add(running, container)
+    sidecars: Amounts = {}
+    most: Amounts = {}
+    for container in pod.init_containers:
+        if container.restart_policy == "Always":
+            _add(sidecars, container)
+            _raise(most, sidecars)
+        else:
+            alone = dict(sidecars)
+            _add(alone, container)
+            _raise(most, alone)
+    for name, amount in sidecars.items():
+        running[name] = running.get(name, 0.0) + amount
+    _raise(running, most)
+    for name, text in pod.overhead.items():
+        running[name] = running.get(name, 0.0) + (quantity(str(text)) or 0.0)
+    return running
+
+
+def asked_by(pod: Pod) -> Asked:
+    """The shape of a pod."""
+    amounts = amounts_of(pod.spec)
+    gpus = sum(int(amounts.get(name, 0)) for name in GPU_RESOURCES)
+    mig = [name for name in sorted(amounts) if name.startswith(MIG_PREFIX) and amounts[name] > 0]
+    unknown = [*_unknown_amounts(amounts, mig, gpus), *_unknown_wishes(pod)]
+    shape = Shape(
+        gpus=0 if mig else gpus,
+        cpus=amounts.get("cpu", 0.0),
+        memory_GiB=amounts.get("memory", 0.0) / 2**30,
+        mig=mig[0].removeprefix(MIG_PREFIX) if mig else None,
+        labels=tuple(labels_of(pod.spec)),
+        devices=tuple(sorted(devices_of(amounts).items())),
+    )
+    return Asked(shape, tuple(unknown))
+
+
+def devices_of(amounts: Mapping[str, float]) -> dict[str, int]:
+    """What is counted by name, GPUs not among them; storage in MiB. A pod counts as one of `PODS`."""
+    counted = {
+        name: int(amount) for name, amount in amounts.items() if amount > 0 and is_counted(name)
+    }
+    if amounts.get("ephemeral-storage"):
+        counted["ephemeral-storage"] = -int(-amounts["ephemeral-storage"] // _MEBI)
+    return {**counted, PODS: 1}
+
+
+def is_counted(resource: str) -> bool:
+    """Whether a resource is counted as devices of its name."""
+    is_gpu = resource in GPU_RESOURCES or resource.startswith(MIG_PREFIX)
+    return not is_gpu and resource not in _NATIVE and resource != PODS
+
+
+def labels_of(spec: PodSpec) -> Iterator[tuple[str, str]]:
+    """Labels that a node must have, and the rules on nodes and taints, as `model.node_rules` writes them."""
+    yield from sorted(spec.node_selector.items())
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    rule = _rule(affinity)
+    if rule is not None:
+        yield node_rules.NODES_LABEL, rule
+    if spec.tolerations:
+        yield (
+            node_rules.TOLERATES_LABEL,
+            ", ".join(sorted({_toleration(t) for t in spec.tolerations})),
+        )
+
+
+def _rule(affinity: NodeAffinity | None) -> str | None:
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    if required is None:
+        return None
+    terms = [_term(term) for term in required.node_selector_terms]
+    return node_rules.rule_text(tuple(term for term in terms if term))
+
+
+def _term(term: NodeSelectorTerm) -> tuple[node_rules.Requirement, ...]:
+    """A term without expressions matches no node, and so stands for no alternative."""
+    return tuple(_requirement(each) for each in (*term.match_expressions, *term.match_fields))
+
+
+def _requirement(each: NodeSelectorRequirement) -> node_rules.Requirement:
+    return node_rules.Requirement(each.key, _OPERATORS[each.operator], each.values)
+
+
+def _toleration(told: Toleration) -> str:
+    value = told.value if told.operator == "Equal" and told.key else None
+    return str(node_rules.Toleration(told.key or "*", value, told.effect or None))
+
+
+def _unknown_amounts(amounts: Amounts, mig: list[str], gpus: int) -> Iterator[str]:
+    if len(mig) > 1 or (mig and (amounts[mig[0]] > 1 or gpus)):
+        yield "more than one MIG instance, or one beside whole GPUs: one is counted"
+    kinds = [name for name in GPU_RESOURCES if amounts.get(name)]
+    if len(kinds) > 1:
+        yield f"{' and '.join(kinds)} in one pod: they are added up"
+
+
+def _unknown_wishes(pod: Pod) -> Iterator[str]:
+    spec, affinity = pod.spec, pod.spec.affinity
+    nodes = affinity and affinity.node_affinity
+    if nodes and nodes.preferred_during_scheduling_ignored_during_execution:
+        yield "affinity.nodeAffinity.preferred..."
+    for name, terms in (
+        ("podAffinity", affinity and affinity.pod_affinity),
+        ("podAntiAffinity", affinity and affinity.pod_anti_affinity),
+    ):
+        if terms and terms.required_during_scheduling_ignored_during_execution:
+            yield f"affinity.{name}.required..."
+        if terms and terms.preferred_during_scheduling_ignored_during_execution:
+            yield f"affinity.{name}.preferred..."
+    if spec.topology_spread_constraints:
+        yield "topologySpreadConstraints"
+    if spec.resource_claims:
+        yield "resourceClaims"
+    if any(port.host_port for container in spec.containers for port in container.ports):
+        yield "hostPort"
+
+
+def _add(amounts: Amounts, container: Container) -> None:
+    """Add what a container asks for: its requests, and limits of what has no request of its own."""
+    told = {**container.resources.limits, **container.resources.requests}
+    for name, text in told.items():
+        amounts[name] = amounts.get(name, 0.0) + (quantity(str(text)) or 0.0)
+
+
+def _raise(amounts: Amounts, least: Mapping[str, float]) -> None:
+    for name, amount in least.items():
+        amounts[name] = max(amounts.get(name, 0.0), amount)

@@ -1,0 +1,143 @@
+"""The cluster as its Node objects tell of it: the tree from their labels, machines from what they have, taints.
+
+What changes all the time is left out: whether a node is ready, or cordoned, are events of their own, and taints that
+the control plane puts on such nodes are passed over with them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from gantree.executors.kubernetes.objects import Node
+from gantree.executors.kubernetes.shapes import PODS, Amounts, is_counted
+from gantree.model import node_rules
+from gantree.model.cluster import Cluster, Machine
+from gantree.model.cluster import Node as SiteNode
+from gantree.topology.discovery.assembly import assembled
+from gantree.topology.discovery.fabrics import FabricReading
+from gantree.topology.discovery.listings.kubernetes import read
+from gantree.topology.discovery.listings.kubernetes_nodes import quantity
+from gantree.topology.discovery.listings.label_keys import (
+    HOST_KEY,
+    NVLINK_KEYS,
+    PLACES,
+    Level,
+    families,
+    levels_of_keys,
+)
+from gantree.topology.discovery.machine_of_node import MachineChoice
+
+SOURCE = "the cluster's nodes"
+OF_CONDITIONS = "node.kubernetes.io/"
+"""Taints of the control plane for what a node's conditions and spec say."""
+USUAL_PODS = 110
+"""How many pods a kubelet takes that does not say."""
+_MEBI = 2.0**20
+
+
+@dataclass(frozen=True, slots=True)
+class SiteReading:
+    """A cluster, which tier is meant by a label key, and what is missing or odd."""
+
+    cluster: Cluster
+    tier_of_key: Mapping[str, str]
+    warnings: tuple[str, ...]
+
+    def tier(self, word: str) -> str | None:
+        """The tier that a user means by a tier's name or a label key; None where there is none."""
+        tiers = {*self.cluster.tiers, "socket", "pcie", "nvlink"}
+        return word if word in tiers else self.tier_of_key.get(word)
+
+
+def site_of(name: str, nodes: Iterable[Node], levels: Sequence[str] = ()) -> SiteReading:
+    """The site that nodes make; levels are label keys from wide to narrow, where others than the known are meant.
+
+    Raises BadInput for no node at all, and for labels that no node has.
+    """
+    found = list(nodes)
+    text = msgspec.json.encode({"items": [_with_kind(node) for node in found]}).decode()
+    reading, odd = _with_counts(read([(text, SOURCE)], levels or None))
+    made = assembled(name, reading, MachineChoice({}, {}), SOURCE)
+    cluster = _with_devices(made.cluster, {node.metadata.name: node for node in found})
+    cluster = replace(cluster, domains=tuple(d for d in cluster.domains if d.tier != "node"))
+    return SiteReading(cluster, _tier_of_key(found, cluster, levels), (*made.warnings, *odd))
+
+
+def usable(node: Node) -> bool:
+    """Whether its kubelet says that it may take pods."""
+    return node.is_ready and node.metadata.deletion_timestamp is None
+
+
+def told_of(node: Node) -> object:
+    """What of a node the site is made of; as long as that is equal, so is the site."""
+    return node.metadata.labels, node.status.allocatable, node.status.capacity, _taints(node)
+
+
+def _with_kind(node: Node) -> dict[str, object]:
+    return {"kind": "Node", "metadata": node.metadata, "spec": node.spec, "status": node.status}
+
+
+def _with_counts(reading: FabricReading) -> tuple[FabricReading, list[str]]:
+    """Nodes of which nobody tells how many GPUs they have take none, and that is said."""
+    odd = [
+        f"node {node.name}: how many GPUs it has is not told"
+        for node in reading.nodes
+        if node.gpus is None
+    ]
+    nodes = tuple(
+        replace(node, gpus=0, gpu=None) if node.gpus is None else node for node in reading.nodes
+    )
+    return replace(reading, nodes=nodes), odd
+
+
+def _with_devices(cluster: Cluster, told: Mapping[str, Node]) -> Cluster:
+    """The same with taints, and with machines that count what else their nodes have."""
+    machines: dict[str, Machine] = {}
+    number_of: dict[tuple[str, tuple[tuple[str, int], ...]], str] = {}
+    nodes = []
+    for node in cluster.nodes:
+        devices = tuple(sorted(_devices(told[node.name]).items()))
+        name = number_of.get((node.machine, devices))
+        if name is None:
+            name = (
+                node.machine if node.machine not in machines else f"{node.machine}.{len(machines)}"
+            )
+            number_of[node.machine, devices] = name
+            machines[name] = replace(cluster.machines[node.machine], name=name, devices=devices)
+        nodes.append(_tainted(replace(node, machine=name), told[node.name]))
+    return replace(cluster, machines=machines, nodes=tuple(nodes))
+
+
+def _devices(node: Node) -> dict[str, int]:
+    amounts: Amounts = {
+        name: quantity(str(text)) or 0.0 for name, text in node.status.allocatable.items()
+    }
+    counted = {name: int(amount) for name, amount in amounts.items() if is_counted(name)}
+    if "ephemeral-storage" in amounts:
+        counted["ephemeral-storage"] = int(amounts["ephemeral-storage"] // _MEBI)
+    counted[PODS] = int(amounts.get(PODS, USUAL_PODS))
+    return counted
+
+
+def _tainted(node: SiteNode, told: Node) -> SiteNode:
+    return replace(node, taints=_taints(told))
+
+
+def _taints(node: Node) -> tuple[node_rules.Taint, ...]:
+    return tuple(
+        node_rules.Taint(taint.key, taint.value, taint.effect)
+        for taint in node.spec.taints
+        if not taint.key.startswith(OF_CONDITIONS)
+    )
+
+
+def _tier_of_key(nodes: Sequence[Node], cluster: Cluster, asked: Sequence[str]) -> dict[str, str]:
+    keys = dict.fromkeys(key for node in nodes for key in node.metadata.labels)
+    levels: list[Level] = [*PLACES.levels, *levels_of_keys(list(asked))]
+    for family in families(keys):
+        levels += family.levels
+    levels.append(Level("nvlink", NVLINK_KEYS))
+    found = {key: level.tier for level in levels for key in level.keys}
+    found = {key: tier for key, tier in found.items() if tier in (*cluster.tiers, "nvlink")}
+    return {**found, HOST_KEY: "node"}

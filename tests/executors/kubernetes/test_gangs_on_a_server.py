@@ -1,0 +1,188 @@
+"""gantree on an API server over real HTTP: gangs are bound whole or not at all, and what ends is noticed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gantree.model.phases import Phase
+from gantree.testing.pods import PodStage
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[PodStage]:
+    with PodStage(tmp_path) as stage:
+        yield stage
+
+
+def group(stage: PodStage, name: str, members: int, **constraints: Any) -> None:
+    """A pod group of the gang API."""
+    body = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": members}}, **constraints},
+    }
+    url = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
+    answer = stage.api.post(url, body)
+    assert answer.status_code == 201, answer.text
+
+
+def member(stage: PodStage, name: str, of: str, gpus: int = 8) -> None:
+    stage.pod(name, gpus, spec={"schedulingGroup": {"podGroupName": of}})
+
+
+def phases(stage: PodStage) -> list[Phase]:
+    return [state.phase for state in stage.controller.ledger.jobs.values()]
+
+
+def test_a_pod_alone_is_bound_runs_and_ends(stage: PodStage) -> None:
+    stage.nodes("n[0-1]")
+    stage.start()
+    stage.pod("p0", gpus=2)
+    stage.until(lambda: stage.phase("p0") == "Running")
+    assert stage.node_of("p0") in ("n0", "n1")
+    stage.until(lambda: phases(stage) == [Phase.RUNNING])
+    stage.exit("p0")
+    stage.until(lambda: phases(stage) == [Phase.SUCCEEDED])
+
+
+def test_a_gang_is_bound_when_it_is_whole_and_not_before(stage: PodStage) -> None:
+    stage.nodes("n[0-3]")
+    stage.start()
+    group(stage, "g", 4)
+    for number in range(3):
+        member(stage, f"g-{number}", "g")
+    stage.pod("alone", gpus=1)
+    stage.until(lambda: stage.bound("alone"))
+    assert not any(stage.bound(f"g-{number}") for number in range(3))
+    stage.exit("alone")
+    member(stage, "g-3", "g")
+    stage.until(lambda: stage.bound("g-0", "g-1", "g-2", "g-3"))
+    nodes = {stage.node_of(f"g-{number}") for number in range(4)}
+    assert len(nodes) == 4
+
+
+def test_a_gang_of_a_rack_is_in_one_rack(stage: PodStage) -> None:
+    rack = "network_topology_nvidia_com__leaf"
+    stage.nodes("a[0-2]", **{rack: "l0"})
+    stage.nodes("b[0-3]", **{rack: "l1"})
+    stage.start()
+    key = "network.topology.nvidia.com/leaf"
+    group(stage, "g", 4, schedulingConstraints={"topology": [{"key": key}]})
+    for number in range(4):
+        member(stage, f"g-{number}", "g")
+    stage.until(lambda: stage.bound("g-0", "g-1", "g-2", "g-3"))
+    assert {stage.node_of(f"g-{number}")[0] for number in range(4)} == {"b"}
+
+
+def test_what_others_hold_is_not_given_out(stage: PodStage) -> None:
+    stage.nodes("n0")
+    stage.pod("theirs", gpus=6, spec={"schedulerName": "other", "nodeName": "n0"})
+    stage.start()
+    stage.pod("p0", gpus=4)
+    stage.pod("p1", gpus=2)
+    stage.until(lambda: stage.bound("p1"))
+    assert not stage.bound("p0")
+    stage.exit("theirs")
+    stage.until(lambda: stage.bound("p0"))
+
+
+def test_after_a_restart_nothing_is_bound_twice_and_ends_are_noticed(stage: PodStage) -> None:
+    stage.nodes("n[0-1]")
+    stage.start()
+    group(stage, "g", 2)
+    member(stage, "g-0", "g")
+    member(stage, "g-1", "g")
+    stage.until(lambda: phases(stage) == [Phase.RUNNING])
+    stage.stop()
+    stage.exit("g-0")
+    stage.exit("g-1")
+    stage.pod("p0", gpus=8)
+    stage.start()
+    stage.until(lambda: phases(stage) == [Phase.SUCCEEDED, Phase.RUNNING])
+
+
+def test_a_failed_pod_ends_its_gang_and_new_pods_start_it_again(stage: PodStage) -> None:
+    stage.nodes("n[0-1]")
+    stage.start()
+    group(stage, "g", 2)
+    member(stage, "g-0", "g")
+    member(stage, "g-1", "g")
+    stage.until(lambda: phases(stage) == [Phase.RUNNING])
+    stage.exit("g-0", 7)
+    stage.until(lambda: phases(stage) == [Phase.PENDING] and stage.phase("g-1") == "")
+    (state,) = stage.controller.ledger.jobs.values()
+    assert state.held_for
+    stage.api.delete("/api/v1/namespaces/default/pods/g-0")
+    member(stage, "g-0", "g")
+    member(stage, "g-1", "g")
+    stage.until(lambda: phases(stage) == [Phase.RUNNING])
+    assert state.attempt == 2
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+def test_a_node_that_is_deleted_takes_its_gang_along_and_others_start(
+    stage: PodStage, is_down: bool
+) -> None:
+    stage.nodes("n[0-1]")
+    stage.start()
+    stage.pod("p0", gpus=8)
+    stage.until(lambda: phases(stage) == [Phase.RUNNING])
+    node = stage.node_of("p0")
+    if is_down:
+        stage.stop()
+    stage.api.delete(f"/api/v1/nodes/{node}")
+    if is_down:
+        stage.start()
+    stage.pod("p1", gpus=8)
+    stage.until(lambda: stage.phase("p1") == "Running" and stage.phase("p0") == "")
+    assert stage.node_of("p1") != node
+    fabric = stage.controller.ledger.fabric
+    stage.until(lambda: node not in stage.controller.ledger.rooms().fabric.index_of_node)
+    assert fabric is not None
+    stage.until(lambda: Phase.CANCELLED in phases(stage))
+
+
+def said(stage: PodStage, name: str) -> str:
+    """What the condition PodScheduled of a pod says."""
+    conditions = stage.pods()[name]["status"].get("conditions", [])
+    told = [each for each in conditions if each["type"] == "PodScheduled"]
+    return str(told[0]["message"]) if told and told[0]["status"] == "False" else ""
+
+
+def test_pods_are_told_why_they_wait(stage: PodStage) -> None:
+    stage.nodes("n0")
+    stage.start()
+    group(stage, "g", 2)
+    member(stage, "g-0", "g")
+    stage.until(lambda: said(stage, "g-0") == "Waiting: 1 of 2 pods of 'g' are there.")
+    member(stage, "g-1", "g")
+    stage.until(lambda: "16 GPUs" in said(stage, "g-0"))
+    url = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups/g"
+    stage.until(lambda: "conditions" in stage.api.get(url).json().get("status", {}))
+    events = stage.api.get("/api/v1/events").json()["items"]
+    assert {event["reason"] for event in events} >= {
+        "WaitingForPodsReady",
+        "TopologyPlacementFailed",
+    }
+
+
+def test_what_is_not_honoured_is_told_in_an_event(stage: PodStage) -> None:
+    stage.nodes("n0")
+    stage.start()
+    spread = [
+        {
+            "maxSkew": 1,
+            "topologyKey": "zone",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {},
+        }
+    ]
+    stage.pod("p0", gpus=1, spec={"topologySpreadConstraints": spread})
+    stage.until(lambda: stage.bound("p0"))
+    stage.until(lambda: stage.api.get("/api/v1/events").json()["items"] != [])
+    (event,) = stage.api.get("/api/v1/events").json()["items"]
+    assert (event["reason"], event["type"]) == ("NotHonoured", "Warning")
+    assert "topologySpreadConstraints" in event["message"]

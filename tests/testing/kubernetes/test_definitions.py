@@ -1,0 +1,121 @@
+"""Custom resources: what a definition defines is served, with its schema; and goes with the definition."""
+
+from typing import Any
+
+import pytest
+
+from gantree.testing.kubernetes.samples import definition
+from gantree.testing.kubernetes.thread import Api
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "required": ["minMember"],
+            "properties": {
+                "minMember": {"type": "integer", "minimum": 1},
+                "queue": {"type": "string", "default": "main"},
+                "port": {"x-kubernetes-int-or-string": True},
+                "note": {"type": "string", "nullable": True},
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            },
+        },
+        "status": {
+            "type": "object",
+            "properties": {"phase": {"type": "string", "enum": ["Pending", "Running"]}},
+        },
+    },
+}
+
+
+@pytest.fixture
+def groups(api: Api, space: str) -> str:
+    """A PodGroup as Volcano has it, of a group of the test's own."""
+    group = f"{space}.example.com"
+    assert (
+        api.post(DEFINITIONS, definition(group, "PodGroup", "podgroups", SCHEMA)).status_code == 201
+    )
+    return f"/apis/{group}/v1/namespaces/{space}/podgroups"
+
+
+def group_of(groups: str, name: str, **spec: Any) -> dict[str, Any]:
+    api_version = "/".join(groups.split("/")[2:4])
+    return {"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+
+
+def test_what_is_defined_is_served(api: Api, space: str, groups: str) -> None:
+    """Fact: CRD works: established, discovered, created, listed with its kind, versioned."""
+    told = api.get(f"{DEFINITIONS}/podgroups.{space}.example.com").json()["status"]["conditions"]
+    assert {"type": "Established", "status": "True"}.items() <= told[1].items()
+    rows = api.get(f"/apis/{space}.example.com/v1").json()["resources"]
+    assert [each["name"] for each in rows] == ["podgroups", "podgroups/status"]
+    assert api.post(groups, group_of(groups, "a", minMember=2)).status_code == 201
+    listed = api.get(groups).json()
+    assert (listed["kind"], listed["items"][0]["kind"]) == ("PodGroupList", "PodGroup")
+    with api.watch(groups, resourceVersion="0") as events:
+        assert next(events)["object"]["metadata"]["name"] == "a"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"minMember": "2"},
+        {"minMember": 0},
+        {"minMember": 1, "port": True},
+        {"minMember": 1, "labels": {"a": 1}},
+    ],
+)
+def test_a_schema_refuses(api: Api, groups: str, spec: dict[str, Any]) -> None:
+    """Fact: schema 422."""
+    refused = api.post(groups, group_of(groups, "a", **spec))
+    assert (refused.status_code, refused.json()["reason"]) == (422, "Invalid")
+    assert refused.json()["details"]["causes"]
+
+
+def test_a_schema_cuts_and_fills_in(api: Api, groups: str) -> None:
+    """Convention: unknown fields of a structural schema are pruned, defaults set, int-or-string and null taken; a null
+    that is not allowed counts as absent."""
+    spec = {"minMember": 1, "port": "http", "note": None, "labels": {"a": "b"}, "free": {"x": [1]}}
+    made = api.post(groups, group_of(groups, "a", **spec, unknown=1, queue=None)).json()
+    assert made["spec"] == {**spec, "queue": "main"}
+
+
+def test_its_status_is_a_part_of_its_own(api: Api, groups: str) -> None:
+    """Fact: status subresource + schema 422."""
+    body = {**group_of(groups, "a", minMember=1), "status": {"phase": "Running"}}
+    assert "status" not in api.post(groups, body).json()
+    told = api.patch(
+        f"{groups}/a/status", {"spec": {"minMember": 5}, "status": {"phase": "Running"}}
+    ).json()
+    assert (told["status"]["phase"], told["spec"]["minMember"]) == ("Running", 1)
+    assert told["metadata"]["generation"] == 1
+    assert api.patch(f"{groups}/a/status", {"status": {"phase": "None"}}).status_code == 422
+
+
+def test_custom_objects_are_replaced_by_who_has_read_them(api: Api, groups: str) -> None:
+    """Convention: PUT without resourceVersion is 422; strategic merge is 415; an object without kind is 400."""
+    body = group_of(groups, "a", minMember=1)
+    assert api.post(groups, {**body, "kind": None}).status_code == 400
+    assert (
+        api.post(groups, {"metadata": {"name": "a"}, "spec": {"minMember": 1}}).status_code == 400
+    )
+    api.post(groups, body)
+    assert api.put(f"{groups}/a", body).status_code == 422
+    assert api.patch(f"{groups}/a", {}, "application/strategic-merge-patch+json").status_code == 415
+
+
+def test_a_definition_takes_its_objects_along(api: Api, space: str, groups: str) -> None:
+    """Convention: with the definition its objects are gone and its path is 404."""
+    api.post(groups, group_of(groups, "a", minMember=1))
+    api.delete(f"{DEFINITIONS}/podgroups.{space}.example.com")
+    assert api.get(groups).status_code == 404
+
+
+def test_a_definition_is_named_after_what_it_defines(api: Api, space: str) -> None:
+    """Convention: metadata.name is PLURAL.GROUP, else 422."""
+    body = definition(f"{space}.example.com", "Queue", "queues")
+    assert api.post(DEFINITIONS, {**body, "metadata": {"name": "queues"}}).status_code == 422

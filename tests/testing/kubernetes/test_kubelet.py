@@ -1,0 +1,282 @@
+"""The kubelet that runs nothing, and the controllers: what they make of pods, claims, budgets, groups and owners.
+
+They are clients. A clock of theirs decides nothing here: the tests wait for what is to come.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gantree.testing.kubernetes.client import Client
+from gantree.testing.kubernetes.controllers import DELETE_PROTECTION, Controllers, desired
+from gantree.testing.kubernetes.kubelet import Kubelet
+from gantree.testing.kubernetes.samples import allocation, binding, claim, consumer, pod, pod_group
+from gantree.testing.kubernetes.thread import Api, ServerThread
+
+PODS = "/api/v1/namespaces/default/pods"
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
+GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+COMES_WITHIN_S = 60.0
+Content = dict[str, Any]
+
+
+@pytest.fixture
+def kubelet(running: ServerThread) -> Iterator[Kubelet]:
+    """It and the controllers, beside the server."""
+    client = Client(running.url)
+    kubelet, controllers = Kubelet(client), Controllers(client, "v1alpha2")
+    for each in (client, kubelet, controllers):
+        running.run(each.__aenter__())
+    yield kubelet
+    for each in (controllers, kubelet, client):
+        running.run(each.__aexit__(None, None, None))
+
+
+def comes(api: Api, path: str, is_so: Callable[[Content], bool]) -> Content:
+    """What is at a path, as soon as it is as it should be; what is not there is empty."""
+    ends_at = time.monotonic() + COMES_WITHIN_S
+    while True:
+        answer = api.get(path)
+        told: Content = answer.json() if answer.status_code == 200 else {}
+        if is_so(told):
+            return told
+        assert time.monotonic() < ends_at, told
+        time.sleep(0.02)
+
+
+def phase(told: Content) -> str:
+    return str(told.get("status", {}).get("phase", ""))
+
+
+def bound(api: Api, name: str, annotations: dict[str, str] | None = None, **spec: Any) -> Content:
+    told = {f"kubelet.gantree/{key}": value for key, value in (annotations or {}).items()}
+    assert api.post(PODS, pod(name, {"annotations": told}, **spec)).status_code == 201
+    assert api.post(f"{PODS}/{name}/binding", binding(name, "n0")).status_code == 201
+    made: Content = api.get(f"{PODS}/{name}").json()
+    return made
+
+
+def is_gone(told: Content) -> bool:
+    return told == {}
+
+
+def test_a_bound_pod_runs(ours: Api, kubelet: Kubelet) -> None:
+    """Convention: Running, with an address, ready; PodScheduled stays."""
+    bound(ours, "a")
+    status = comes(ours, f"{PODS}/a", lambda told: phase(told) == "Running")["status"]
+    assert status["podIP"].startswith("10.")
+    conditions = {each["type"]: each["status"] for each in status["conditions"]}
+    assert conditions == {
+        "PodScheduled": "True",
+        "Initialized": "True",
+        "Ready": "True",
+        "ContainersReady": "True",
+    }
+    assert "running" in status["containerStatuses"][0]["state"]
+
+
+@pytest.mark.parametrize(("code", "expected"), [("0", "Succeeded"), ("7", "Failed")])
+def test_a_pod_ends_as_its_annotations_say(
+    ours: Api, kubelet: Kubelet, code: str, expected: str
+) -> None:
+    """Convention: with restartPolicy Never an exit code of 0 is Succeeded, another Failed."""
+    bound(ours, "a", {"runs-s": "0.05", "exit-code": code})
+    status = comes(ours, f"{PODS}/a", lambda told: phase(told) == expected)["status"]
+    assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == int(code)
+
+
+def test_a_pod_ends_when_a_test_says_so(running: ServerThread, ours: Api, kubelet: Kubelet) -> None:
+    """A knob: exit; only of the pod that is named."""
+    for name in "ab":
+        bound(ours, name)
+        comes(ours, f"{PODS}/{name}", lambda told: phase(told) == "Running")
+    running.call(kubelet.exit, "default", "a", 3)
+    comes(ours, f"{PODS}/a", lambda told: phase(told) == "Failed")
+    assert phase(ours.get(f"{PODS}/b").json()) == "Running"
+
+
+def test_a_pod_that_restarts_runs_on(running: ServerThread, ours: Api, kubelet: Kubelet) -> None:
+    """Convention: restartPolicy OnFailure starts it again after a failure, and ends it after a success."""
+    bound(ours, "a", restartPolicy="OnFailure")
+    comes(ours, f"{PODS}/a", lambda told: phase(told) == "Running")
+    running.call(kubelet.exit, "default", "a", 1)
+    comes(
+        ours, f"{PODS}/a", lambda told: told["status"]["containerStatuses"][0]["restartCount"] == 1
+    )
+    assert phase(ours.get(f"{PODS}/a").json()) == "Running"
+    running.call(kubelet.exit, "default", "a", 0)
+    comes(ours, f"{PODS}/a", lambda told: phase(told) == "Succeeded")
+
+
+def test_a_kubelet_refuses_a_pod(running: ServerThread, ours: Api, kubelet: Kubelet) -> None:
+    """Convention: Failed with reason UnexpectedAdmissionError; by annotation or by a knob, and the next one runs."""
+    bound(ours, "a", {"refused": "no device"})
+    told = comes(ours, f"{PODS}/a", lambda told: phase(told) == "Failed")
+    assert told["status"]["reason"] == "UnexpectedAdmissionError"
+    running.call(kubelet.refuse_next)
+    bound(ours, "b")
+    comes(ours, f"{PODS}/b", lambda told: phase(told) == "Failed")
+    bound(ours, "c")
+    comes(ours, f"{PODS}/c", lambda told: phase(told) == "Running")
+
+
+def test_a_pod_that_is_told_to_go_goes(ours: Api, kubelet: Kubelet) -> None:
+    """Convention: its kubelet stops it, says how it ended and takes it away; the grace ends one that would not stop."""
+    for name, annotations, grace_s in (("a", {}, 30), ("b", {"stops-s": "3600"}, 1)):
+        bound(ours, name, annotations)
+        comes(ours, f"{PODS}/{name}", lambda told: phase(told) == "Running")
+        version = ours.get(PODS).json()["metadata"]["resourceVersion"]
+        ours.delete(f"{PODS}/{name}", gracePeriodSeconds=grace_s)
+        with ours.watch(PODS, resourceVersion=version) as events:
+            told = [next(events) for _ in range(3)]
+        assert [each["type"] for each in told[:2]] == ["MODIFIED", "MODIFIED"]
+        assert phase(told[1]["object"]) == "Failed"
+        comes(ours, f"{PODS}/{name}", is_gone)
+
+
+def test_a_frozen_node_does_nothing_until_it_is_thawed(
+    running: ServerThread, ours: Api, kubelet: Kubelet
+) -> None:
+    """A knob: freeze. A pod of a node that is lost stays Terminating, as its kubelet never says that it is gone."""
+    bound(ours, "a")
+    comes(ours, f"{PODS}/a", lambda told: phase(told) == "Running")
+    running.call(kubelet.freeze, "n0")
+    ours.delete(f"{PODS}/a", gracePeriodSeconds=0 + 1)
+    running.run(asyncio.sleep(1.5))
+    assert phase(ours.get(f"{PODS}/a").json()) == "Running"
+    running.call(kubelet.thaw, "n0")
+    comes(ours, f"{PODS}/a", is_gone)
+
+
+def test_a_node_is_not_ready_and_ready_again(
+    running: ServerThread, ours: Api, kubelet: Kubelet
+) -> None:
+    """Convention: the condition Ready, and the taint of the node lifecycle controller."""
+    running.run(kubelet.register("n0", {"cpu": "8"}, {"rack": "r0"}))
+    for status, taints in (
+        ("False", ["node.kubernetes.io/not-ready"]),
+        ("Unknown", ["node.kubernetes.io/unreachable"]),
+        ("True", []),
+    ):
+        running.run(kubelet.tell_ready("n0", status))
+        told = ours.get("/api/v1/nodes/n0").json()
+        assert [each["status"] for each in told["status"]["conditions"]] == [status]
+        assert [each["key"] for each in told["spec"].get("taints") or ()] == taints
+    assert told["metadata"]["labels"]["rack"] == "r0"
+
+
+def test_pods_run_whatever_becomes_of_watches(
+    running: ServerThread, ours: Api, kubelet: Kubelet
+) -> None:
+    """Fact: a watcher that re-lists loses none: watches end every two events, and their past is forgotten."""
+    running.server.faults.watch_events = 2
+    for number in range(12):
+        bound(ours, f"p{number}")
+        if number % 4 == 0:
+            running.call(running.server.compact)
+    comes(ours, PODS, lambda told: [phase(each) for each in told["items"]] == ["Running"] * 12)
+
+
+def allocate(api: Api, name: str, made: Content) -> None:
+    status = {"allocation": allocation("gpu-0"), "reservedFor": [consumer(made)]}
+    assert api.patch(f"{CLAIMS}/{name}/status", {"status": status}).status_code == 200
+
+
+@pytest.mark.parametrize("is_protected", [False, True])
+def test_a_claim_is_cleared_when_its_pod_ends(
+    running: ServerThread, ours: Api, kubelet: Kubelet, is_protected: bool
+) -> None:
+    """Fact: without the finalizer only reservedFor is cleared and the ALLOCATION STAYS; with it allocation and
+    finalizer are cleared as well."""
+    ours.post(CLAIMS, claim("c"))
+    if is_protected:
+        ours.patch(f"{CLAIMS}/c", {"metadata": {"finalizers": [DELETE_PROTECTION]}})
+    made = ours.post(
+        PODS, pod("a", resourceClaims=[{"name": "g", "resourceClaimName": "c"}])
+    ).json()
+    allocate(ours, "c", made)
+    ours.post(f"{PODS}/a/binding", binding("a", "n0"))
+    comes(ours, f"{PODS}/a", lambda told: phase(told) == "Running")
+    assert ours.get(f"{CLAIMS}/c").json()["status"]["reservedFor"]
+    running.call(kubelet.exit, "default", "a", 0)
+    told = comes(
+        ours,
+        f"{CLAIMS}/c",
+        lambda told: (
+            not told["status"].get("reservedFor") and not told["metadata"].get("finalizers")
+        ),
+    )
+    assert ("allocation" in told["status"]) != is_protected
+
+
+def test_a_template_makes_a_claim_that_goes_with_its_pod(
+    running: ServerThread, ours: Api, kubelet: Kubelet
+) -> None:
+    """Fact: the controller-manager makes the claim and names it in status.resourceClaimStatuses[].resourceClaimName."""
+    ours.post(TEMPLATES, {"metadata": {"name": "t"}, "spec": {"spec": claim("x")["spec"]}})
+    ours.post(PODS, pod("a", resourceClaims=[{"name": "g", "resourceClaimTemplateName": "t"}]))
+    told = comes(ours, f"{PODS}/a", lambda told: bool(told["status"].get("resourceClaimStatuses")))
+    (named,) = told["status"]["resourceClaimStatuses"]
+    assert named["name"] == "g"
+    path = f"{CLAIMS}/{named['resourceClaimName']}"
+    metadata = ours.get(path).json()["metadata"]
+    assert metadata["name"].startswith("a-g-")
+    assert metadata["ownerReferences"][0]["uid"] == told["metadata"]["uid"]
+    ours.patch(path, {"metadata": {"finalizers": [DELETE_PROTECTION]}})
+    allocate(ours, named["resourceClaimName"], told)
+    ours.post(f"{PODS}/a/binding", binding("a", "n0"))
+    comes(ours, f"{PODS}/a", lambda told: phase(told) == "Running")
+    running.call(kubelet.exit, "default", "a", 0)
+    comes(ours, path, is_gone)
+
+
+def test_a_budget_counts_its_pods(running: ServerThread, ours: Api, kubelet: Kubelet) -> None:
+    """Convention: disruptionsAllowed is what is healthy beyond what is desired; an eviction beyond it is 429."""
+    spec = {
+        "minAvailable": "50%",
+        "selector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+    }
+    ours.post(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
+    for name in "abc":
+        ours.post(PODS, pod(name, {"labels": {"app": "x"}}))
+        ours.post(f"{PODS}/{name}/binding", binding(name, "n0"))
+    told = comes(ours, f"{BUDGETS}/b", lambda told: told["status"].get("currentHealthy") == 3)
+    assert (told["status"]["desiredHealthy"], told["status"]["disruptionsAllowed"]) == (2, 1)
+    running.call(kubelet.freeze, "n0")
+    codes = [
+        ours.post(f"{PODS}/{name}/eviction", {"metadata": {"name": name}}).status_code
+        for name in "ab"
+    ]
+    assert codes == [201, 429]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"minAvailable": 2}, 2),
+        ({"minAvailable": "34%"}, 2),
+        ({"maxUnavailable": 1}, 2),
+        ({"maxUnavailable": "34%"}, 1),
+    ],
+)
+def test_a_budget_says_how_many_must_stay(spec: dict[str, Any], expected: int) -> None:
+    """Convention: minAvailable, or all but maxUnavailable; shares of the pods are rounded up. Here of three."""
+    assert desired(spec, 3) == expected
+
+
+def test_a_group_is_protected_by_its_pods(
+    running: ServerThread, ours: Api, kubelet: Kubelet
+) -> None:
+    """Convention, by the name of the finalizer: podgroup-protection keeps a group while a pod of it lives."""
+    ours.post(GROUPS, pod_group("g", 1))
+    bound(ours, "a", schedulingGroup={"podGroupName": "g"})
+    comes(ours, f"{PODS}/a", lambda told: phase(told) == "Running")
+    ours.delete(f"{GROUPS}/g")
+    assert ours.get(f"{GROUPS}/g").status_code == 200
+    running.call(kubelet.exit, "default", "a", 0)
+    comes(ours, f"{GROUPS}/g", is_gone)
