@@ -24,9 +24,9 @@ from typing import Any
 
 from gantree.control.controller import Controller
 from gantree.executors.kubernetes.cluster import KubernetesCluster
-from gantree.executors.kubernetes.link import Link
-from gantree.executors.kubernetes.nodes import Nodes
+from gantree.executors.kubernetes.opening import Opened
 from gantree.executors.kubernetes.reach import Reach
+from gantree.executors.kubernetes.settings import KubernetesSettings
 from gantree.formats.policies import PRESETS
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
@@ -112,19 +112,13 @@ class Gantree:
     def __init__(self, url: str, state_dir: Path) -> None:
         self._controller: Controller | None = None
         start_s = time.perf_counter()
-        nodes, link = Nodes("bench", ()), Link(Reach(url), lambda: None)
-        link.start()
-        for noun, key, before, after in link.seen:
-            if noun == "node":
-                nodes.see(key[1], before, after, 0.0)
+        opened = Opened(KubernetesSettings(Reach(url)), lambda: None)
 
         def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
-            return KubernetesCluster(link, nodes, emit, clock, lambda: self.controller.ledger)
+            return opened.cluster(emit, clock, lambda: self.controller.ledger)
 
         journal = SqliteJournal(state_dir)
-        self._controller = Controller(
-            journal, PRESETS["gantree"], make, site=lambda ledger: nodes.build(ledger, 0.0)
-        )
+        self._controller = Controller(journal, PRESETS["gantree"], make, site=opened.site)
         self._controller.recover()
         self._controller.step()
         self.ready_s = time.perf_counter() - start_s

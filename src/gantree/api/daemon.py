@@ -20,7 +20,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from socket import gethostname
 
 import uvloop
 from prometheus_client import disable_created_metrics
@@ -32,6 +31,7 @@ from gantree.api.access_set_up import access_of, run_as_of
 from gantree.api.app import Pages, build_app
 from gantree.api.audit import Audit
 from gantree.api.backend import Backend
+from gantree.api.engines import Engine, kubernetes_engine, local_engine
 from gantree.api.listening import Server, advertised, bind, url_of
 from gantree.api.settings import Settings
 from gantree.api.standing_by import Front, build_standing_by
@@ -39,19 +39,15 @@ from gantree.api.standing_reads import Standing
 from gantree.control.controller import Controller
 from gantree.control.following import Follower
 from gantree.control.garbage import set_all_apart, set_survivors_apart, take_back
-from gantree.control.gpu_ids import gpu_ids_of, mig_ids_of
 from gantree.control.leadership import CAMPAIGN_EVERY_S, Leadership, Term
 from gantree.control.loop import Loop, wait_until_set
 from gantree.control.metrics import Metrics
-from gantree.control.ports import Clock, ClusterPort, Emit
 from gantree.control.reader_frames import Follow
 from gantree.control.reader_host import ReaderHost, fork_host
 from gantree.control.reader_server import serve
 from gantree.control.readers import Readers
-from gantree.control.versions import policy_version, versions_of
 from gantree.control.warming import Warm
 from gantree.executors.epochs import EpochFile
-from gantree.executors.local import LocalCluster
 from gantree.journal.access_book import AccessBook
 from gantree.journal.contract import Journal
 from gantree.journal.postgres import PostgresElection, PostgresJournal, PostgresReader
@@ -59,8 +55,6 @@ from gantree.journal.sql import SqlJournal
 from gantree.journal.sqlite import FILE, SqliteJournal, SqliteReader
 from gantree.model.cluster import Cluster
 from gantree.model.errors import Conflict, JournalError
-from gantree.telemetry.mig import mig_instances
-from gantree.telemetry.nvml import uuids, versions
 from gantree.text.words import plural
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -391,42 +385,52 @@ def _recovered(
     """
     settings, journal = daemon.settings, daemon.home.journal
     running: list[Controller] = []  # none yet while it is built
-    if daemon.home.shared:
+    if daemon.home.shared and settings.kubernetes is None:
         _refuse_runs_elsewhere(settings.state_dir, journal)
     is_named = is_start or journal.turns() == 0
 
-    def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
-        return LocalCluster(
-            settings.state_dir,
-            described,
-            emit,
-            clock,
-            gpu_ids=gpu_ids_of(described, gethostname(), uuids),
-            mig_ids=mig_ids_of(gethostname(), mig_instances),
-            versions=versions_of(gethostname(), versions),
-            about=lambda: {
-                "policy": policy_version(running[0].policy if running else settings.policy)
-            },
-            leads=lambda: term.is_on,
-            run_as=run_as_of(daemon.access) if settings.run_as_submitter else None,
+    engine = _engine(daemon, running, term, wake, is_named=is_named)
+    try:
+        controller = Controller(
+            journal,
+            settings.policy,
+            engine.make_cluster,
+            site=engine.site,
+            wake=wake,
+            places=settings.places,
+            metrics=daemon.metrics,
+            policy_text=settings.policy_text if is_named else None,
+            epoch=term.epoch,
+            keep=settings.keep,
+            follower=follower,
         )
-
-    controller = Controller(
-        journal,
-        settings.policy,
-        make_cluster,
-        site=daemon.site if is_named else None,
-        wake=wake,
-        places=settings.places,
-        metrics=daemon.metrics,
-        policy_text=settings.policy_text if is_named else None,
-        epoch=term.epoch,
-        keep=settings.keep,
-        follower=follower,
-    )
+    except BaseException:
+        engine.close()
+        raise
     running.append(controller)
     controller.recover()
     return controller
+
+
+def _engine(
+    daemon: _Daemon,
+    running: Sequence[Controller],
+    term: Term,
+    wake: Callable[[], None],
+    *,
+    is_named: bool,
+) -> Engine:
+    """What carries out orders. running holds the controller once it is there."""
+    settings = daemon.settings
+    if settings.kubernetes is not None:
+        return kubernetes_engine(settings, lambda: running[0].ledger, lambda: term.is_on, wake)
+    return local_engine(
+        settings,
+        daemon.site if is_named else None,
+        lambda: running[0].policy if running else settings.policy,
+        lambda: term.is_on,
+        run_as_of(daemon.access) if settings.run_as_submitter else None,
+    )
 
 
 def _site(controller: Controller) -> str:

@@ -9,6 +9,7 @@ from gantree.api.listening import Listen
 from gantree.api.log_lines import Format, Level
 from gantree.control.history import AS_USUAL, Keep
 from gantree.control.policies import PolicyText
+from gantree.executors.kubernetes.settings import KubernetesSettings
 from gantree.formats import read_cluster
 from gantree.formats.policies import PRESETS
 from gantree.formats.policy_places import NOWHERE, PolicyPlaces
@@ -33,6 +34,7 @@ class Settings:
     daemon is called among those that share the database, advertise the URL at which clients reach it.
     keep says how many ended jobs the daemon knows, and how long the journal keeps facts.
     access_file says who may do what; None: whoever reaches the socket or has the token may do everything.
+    kubernetes: orders become pods there, and the site is what its nodes tell; None: processes of this machine.
     run_as_submitter: jobs run as the Unix users of those who handed them in, which takes root.
     """
 
@@ -53,6 +55,7 @@ class Settings:
     keep: Keep = AS_USUAL
     log_level: Level = Level.WARNING
     log_format: Format = Format.AUTO
+    kubernetes: KubernetesSettings | None = None
 
     def site(self) -> Cluster | None:
         """The cluster as described now. Raises BadInput for a text that is no cluster file."""

@@ -20,6 +20,10 @@ class Commands(LazyGroup):
         "up": Listed(
             "gantree.cli.up", "Run the daemon in the foreground until it is told to stop."
         ),
+        "kubernetes": Listed(
+            "gantree.cli.kubernetes",
+            "Schedule the pods of a Kubernetes cluster that name gantree as their scheduler.",
+        ),
         "submit": Listed("gantree.cli.submit", "Hand in jobs; prints the id of each."),
         "run": Listed("gantree.cli.run", "Run a command as a gang and follow it to its end."),
         "jobs": Listed("gantree.cli.jobs", "List the jobs that wait or run."),

@@ -220,10 +220,8 @@ def _for_whom(state: JobState) -> str:
 
 def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> str:
     """The sentence for a job that room alone would not start; empty otherwise."""
-    if state.held_for:
-        return f"Waiting: {state.held_for}."
     if state.held:
-        return f"Waiting: {_held(state)} by hand; `gantree release {state.job}` lets it go."
+        return f"Waiting: {_held(state)}."
     for name in state.spec.after:
         before = ledger.jobs[name]
         if before.phase is not Phase.SUCCEEDED:
@@ -246,8 +244,9 @@ def _why_it_rests(state: JobState) -> str:
 
 
 def _held(state: JobState) -> str:
-    """Suspended, if it ran before it was."""
-    return "suspended" if state.stop_cause is StopCause.SUSPENDED else "held"
+    """For what, or by whom; suspended, if it ran before it was."""
+    how = "suspended" if state.stop_cause is StopCause.SUSPENDED else "held"
+    return state.held_for or f"{how} by hand; `gantree release {state.job}` lets it go"
 
 
 def _in_turn(ledger: Ledger, state: JobState, now: float) -> str:

@@ -1,4 +1,4 @@
-"""A cluster of Kubernetes for tests, with gantree on it: the API server, a kubelet, a controller that is stepped by hand.
+"""A Kubernetes cluster for tests, with gantree on it: API server, kubelet, and a controller that is stepped by hand.
 
 with PodStage(tmp_path) as stage:
     stage.nodes("n[0-3]", gpus=8)
@@ -15,9 +15,9 @@ from typing import Any, Self
 from gantree.control.controller import Controller
 from gantree.core.invariants import check
 from gantree.executors.kubernetes.cluster import KubernetesCluster
-from gantree.executors.kubernetes.link import Link
-from gantree.executors.kubernetes.nodes import Nodes
+from gantree.executors.kubernetes.opening import Opened
 from gantree.executors.kubernetes.reach import Reach
+from gantree.executors.kubernetes.settings import KubernetesSettings
 from gantree.formats.policies import PRESETS
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
@@ -70,20 +70,13 @@ class PodStage:
 
     def start(self) -> None:
         """Start gantree, or start it again."""
-        nodes = Nodes("test", ())
-        link = Link(Reach(self.running.url), lambda: None)
-        link.start()
-        for noun, key, before, after in link.seen:
-            if noun == "node":
-                nodes.see(key[1], before, after, 0.0)
-        journal = SqliteJournal(self._state_dir)
+        opened = Opened(KubernetesSettings(Reach(self.running.url)), lambda: None)
 
         def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
-            return KubernetesCluster(link, nodes, emit, clock, lambda: self.controller.ledger)
+            return opened.cluster(emit, clock, lambda: self.controller.ledger)
 
-        self._controller = Controller(
-            journal, self._policy, make, site=lambda ledger: nodes.build(ledger, 0.0)
-        )
+        journal = SqliteJournal(self._state_dir)
+        self._controller = Controller(journal, self._policy, make, site=opened.site)
         self._controller.recover()
 
     def stop(self) -> None:

@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 
 from gantree.api.node_view import state_of_node
-from gantree.control.figures import SITE
 from gantree.core.ledger import Ledger
 from gantree.core.state import BOOKING, CLAIM, JobState
 from gantree.model.phases import HOLDING
@@ -23,6 +22,7 @@ from gantree.topology.fabric import Fabric, IntArray
 from gantree.topology.mig import mig_table
 from gantree.topology.occupancy import Occupancy
 from gantree.topology.parts import REST, GpuState
+from gantree.topology.site import OWNER_PREFIX
 
 FREE: Final = -1
 TAKEN: Final = 0
@@ -139,7 +139,7 @@ def _numbers(ledger: Ledger, rooms: Occupancy) -> dict[str, int]:
 
 def _kind_of(owner: str) -> tuple[str, str]:
     """The kind of a holder, and its job or allocation."""
-    for prefix, kind in ((CLAIM, "claim"), (BOOKING, "reservation"), (SITE, "site")):
+    for prefix, kind in ((CLAIM, "claim"), (BOOKING, "reservation"), (OWNER_PREFIX, "site")):
         if owner.startswith(prefix):
             return kind, owner.removeprefix(prefix)
     return "job", owner

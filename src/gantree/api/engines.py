@@ -1,0 +1,80 @@
+"""What carries out a daemon's orders: processes of this machine, or pods of a Kubernetes cluster.
+
+An engine says how the site is found, and makes the cluster that the controller talks to.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from socket import gethostname
+
+from gantree.api.settings import Settings
+from gantree.control.controller import FindSite
+from gantree.control.gpu_ids import gpu_ids_of, mig_ids_of
+from gantree.control.ports import Clock, ClusterPort, Emit, MakeCluster
+from gantree.control.versions import policy_version, versions_of
+from gantree.core.ledger import Ledger
+from gantree.executors.local import LocalCluster
+from gantree.executors.unix_users import RunAs
+from gantree.model.cluster import Cluster
+from gantree.model.errors import Unsupported
+from gantree.policy.rules import Policy
+from gantree.telemetry.mig import mig_instances
+from gantree.telemetry.nvml import uuids, versions
+
+EXTRA = "gantree runs on Kubernetes with its extra alone: pip install 'gantree[kubernetes]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """site: the cluster as it is now, or who finds it; None: as on record. close lets go of what was opened."""
+
+    site: Cluster | FindSite | None
+    make_cluster: MakeCluster
+    close: Callable[[], None]
+
+
+def local_engine(
+    settings: Settings,
+    site: Cluster | None,
+    policy: Callable[[], Policy],
+    leads: Callable[[], bool],
+    run_as: RunAs | None,
+) -> Engine:
+    """Processes of this machine, below the state directory."""
+
+    def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
+        return LocalCluster(
+            settings.state_dir,
+            described,
+            emit,
+            clock,
+            gpu_ids=gpu_ids_of(described, gethostname(), uuids),
+            mig_ids=mig_ids_of(gethostname(), mig_instances),
+            versions=versions_of(gethostname(), versions),
+            about=lambda: {"policy": policy_version(policy())},
+            leads=leads,
+            run_as=run_as,
+        )
+
+    return Engine(site, make_cluster, lambda: None)
+
+
+def kubernetes_engine(
+    settings: Settings,
+    ledger: Callable[[], Ledger],
+    leads: Callable[[], bool],
+    wake: Callable[[], None],
+) -> Engine:
+    """Pods. Everything is listed before this returns. Raises Unreachable, and Unsupported without the extra."""
+    told = settings.kubernetes
+    assert told is not None, "a daemon on Kubernetes"
+    try:
+        from gantree.executors.kubernetes.opening import Opened  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise Unsupported(EXTRA) from error
+    opened = Opened(told, wake)
+
+    def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
+        return opened.cluster(emit, clock, ledger, leads)
+
+    return Engine(opened.site, make_cluster, opened.close)

@@ -1,0 +1,20 @@
+"""What a daemon on Kubernetes is told beside what every daemon is told. Nothing of the extra is imported here."""
+
+from dataclasses import dataclass
+
+from gantree.executors.kubernetes.reach import Reach
+
+SCHEDULER = "gantree"
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesSettings:
+    """How the API server is reached; the schedulerName of pods that are ours; label keys of the tree, wide to narrow.
+
+    levels are empty where the labels that are known make the tree.
+    """
+
+    reach: Reach
+    scheduler: str = SCHEDULER
+    levels: tuple[str, ...] = ()
+    name: str = "kubernetes"
