@@ -12,6 +12,7 @@ import json
 import pstats
 import sys
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from gantree.cli.printing import columns
@@ -24,7 +25,7 @@ from gantree.sim.kueue.shapes import SHAPES, Shape
 from gantree.sim.kueue.work import cluster_of, jobs_of, policy_of, trace_of
 from gantree.sim.run import Simulation
 
-TOLD_EVERY = 1000
+TOLD_EVERY_S = 1.0
 PROFILE_LINES = 35
 
 
@@ -34,13 +35,15 @@ def run(shape: Shape, base: Policy) -> dict[str, Any]:
         cluster_of(shape), trace_of(shape), policy_of(shape, base), Overheads(), jobs_of(shape)
     )
     watch = Stopwatch(simulation.scheduler)
-    steps = 0
+    start_s, told_s, steps = perf_counter(), 0.0, 0
     while simulation.step():
         steps += 1
-        if steps % TOLD_EVERY == 0:
-            ended = simulation.record.ended
-            print(f"\r{shape.name}: {ended}/{shape.workloads}", end="", file=sys.stderr)
-    print(file=sys.stderr)
+        seconds = perf_counter() - start_s
+        if seconds - told_s >= TOLD_EVERY_S:
+            told_s, ended = seconds, simulation.record.ended
+            told = f"{ended}/{shape.workloads}, {simulation.now:.2f} s simulated in {seconds:.0f} s"
+            print(f"\r{shape.name}: {told}", end="", file=sys.stderr, flush=True)
+    print(f"\r{shape.name}: {perf_counter() - start_s:.0f} s, {steps} moments", file=sys.stderr)
     return of_run(shape, simulation.result(), watch.figures())
 
 

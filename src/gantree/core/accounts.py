@@ -5,7 +5,8 @@ which share, how long jobs like this one ran: the answers are in `policy`; here 
 the ledger.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from math import ceil, inf, log2
 
@@ -240,6 +241,22 @@ class Accounts:
                 if self.quota.room_without(*claim, without, False, rest).refused:
                     return self._must_not_borrow(state, amounts, without, beside)
         return answer
+
+    @contextmanager
+    def admissions(
+        self, state: JobState, amounts: Amounts
+    ) -> Iterator[Callable[[Iterable[str]], Admission]]:
+        """What `admission` says with one after another of many sets of jobs gone, none of which has a claim.
+
+        Claims are counted once for all of them; nothing else may be asked of the accounts meanwhile.
+        """
+        without, beside, owed = self._counted(state, ())
+        if without or owed:  # who must be owed what it claims is asked for itself
+            yield lambda gone: self.admission(state, amounts, gone)
+            return
+        may_borrow = state.spec.preemptible
+        with self.quota.beside(beside):
+            yield lambda gone: self.quota.room_without(state.queue, amounts, gone, may_borrow)
 
     def limits(self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()) -> Admission:
         """As `admission`, asking limits only: what goes home is owed whatever else the queue has."""

@@ -50,11 +50,10 @@ class Bounds:
         self._in_queue: dict[str, list[JobState]] = {}
         self._not_owed: list[JobState] = []
         for state in self._stay:
-            owed = ledger.accounts.is_owed(state)
-            if owed or not self._rules.across:
-                self._in_queue.setdefault(state.spec.queue, []).append(state)
-            if not owed:
+            if self._rules.across and not ledger.accounts.is_owed(state):
                 self._not_owed.append(state)
+            else:
+                self._in_queue.setdefault(state.spec.queue, []).append(state)
         self._may_leave = frozenset(state.job for state in self._stay)
         self._borrowers_of_queue: dict[int, Names] = {}
         self._not_owed_priorities = [state.priority for state in self._not_owed]

@@ -40,7 +40,14 @@ from gantree.core.state import CLAIM, Claim, JobState
 from gantree.core.waiting import eligible, in_order
 from gantree.core.wanted import Wanted
 from gantree.core.ways import Ways
-from gantree.model.facts import ClaimDropped, PriorityChanged
+from gantree.model.facts import (
+    CheckpointRequested,
+    ClaimDropped,
+    GangPreempted,
+    PriorityChanged,
+    RoomClaimed,
+    StopDecided,
+)
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
@@ -55,6 +62,9 @@ from gantree.policy.walk import Ask, Looked, Walk
 
 MOST_WALKS = 10_000
 """Walks of one decision. Each begins again only for a fact that the one before recorded, so this is never reached."""
+
+CLAIMING = (RoomClaimed, GangPreempted, StopDecided, CheckpointRequested)
+"""What is recorded where a job claims room that others are told to leave, and nothing else changes."""
 
 
 class Cycle:
@@ -72,6 +82,8 @@ class Cycle:
         self._growth = Growth(taste)
         self._drain = Drain(taste)
         self._settled_at: tuple[object, ...] = ()
+        self._settled_by = self._came_here_at = -1
+        self._over: set[Line] = set()
         self._closed: set[str] = set()
         self._boosted_until: float | None = None
 
@@ -138,13 +150,14 @@ class Cycle:
         """
         if not queues:
             return True
-        ledger = draft.ledger
+        ledger, self._came_here_at = draft.ledger, -1
+        self._over.clear()
         walk = self._in_order(draft, partial(self._might, draft), queues)
         for line, position in walk:
             state = ledger.jobs[position.job]
             if not eligible(ledger, state, draft.now):
                 continue
-            was_told = state.job in ledger.bookings
+            was_told, facts = state.job in ledger.bookings, len(draft.facts)
             if self._goes_first(draft, state) and self._awake.might(draft, line, state):
                 self._ask(draft, line, state)
             self._close_behind(ledger, state)
@@ -152,10 +165,41 @@ class Cycle:
             if starts and was_told:
                 return False
             if self._awake.grown(ledger) != grown:
-                if not starts or walk.has_passed_any(partial(_is_due, ledger)):
+                if starts and walk.has_passed_any(partial(_is_due, ledger)):
+                    return False
+                if not starts and not self._would_come_here(draft, walk, facts):
                     return False
                 grown = self._awake.grown(ledger)
+            if starts:  # who was owed something may be no more, and what was claimed give way
+                self._over.clear()
         return True
+
+    def _would_come_here(self, draft: Draft, walk: Walk, facts: int) -> bool:
+        """Whether a walk over what is owed that began anew would ask nobody before it is here again.
+
+        facts: how many there were before a claim was made. Between queues shares decide, which no claim changes.
+        """
+        ledger, new = draft.ledger, draft.facts[facts:]
+        if self._in_turn or not all(isinstance(fact, CLAIMING) for fact in new):
+            return False
+        before = ledger.applied - len(new)
+        lately = self._came_here_at == before
+        if walk.has_left_out_any(partial(self._first_to_ask, ledger), lately=lately):
+            return False
+        only_new = [fact.job for fact in new if isinstance(fact, RoomClaimed)]
+        self._settle_claims(draft, only_new if self._settled_by == before else None)
+        self._awake.begin(draft)
+        self._came_here_at = ledger.applied
+        return len(draft.facts) == facts + len(new)
+
+    def _first_to_ask(self, ledger: Ledger, line: Line) -> Position | None:
+        """The first of a line who is owed what it asks for and might get another answer for a claim of somebody else.
+
+        Not who has a claim, nor whose queue would say no if all were gone who may be stopped for it.
+        """
+        if line in self._over or not _is_due(ledger, line):
+            return None
+        return next((each for each in ledger.lines[line] if each.job not in ledger.claims), None)
 
     def _ask_all(self, draft: Draft, owed: Collection[int], grown: int) -> bool:
         """Ask everybody, and tell the first that wait; False where the walk must begin again.
@@ -245,6 +289,8 @@ class Cycle:
                         return
                     refusals.append(refusal)
             self._awake.no_room(ledger, standing, refusals)
+            if len(refusals) == len(ways) and all(refusal.over for refusal in refusals):
+                self._over.add(line)
 
     def _place(self, draft: Draft, state: JobState, way: Job) -> bool:
         """Start a job if it has a place now that its queue admits."""
@@ -270,12 +316,16 @@ class Cycle:
 
     # ----- claims and boosts
 
-    def _settle_claims(self, draft: Draft) -> None:
-        """Start claimants whose room is free; drop claims whose victims have left in vain."""
+    def _settle_claims(self, draft: Draft, only: Iterable[str] | None = None) -> None:
+        """Start claimants whose room is free; drop claims whose victims have left in vain.
+
+        only: those that claimed since, where nothing else was decided.
+        """
         ledger = draft.ledger
         if not ledger.claims or self._settled_at == _unsettled(ledger):
             return
-        waiting = [job for job in ledger.claims if ledger.jobs[job].phase is Phase.PENDING]
+        claimants = ledger.claims if only is None else only
+        waiting = [job for job in claimants if ledger.jobs[job].phase is Phase.PENDING]
         for job in sorted(waiting, key=lambda name: ledger.jobs[name].position):
             state, claim = ledger.jobs[job], ledger.claims[job]
             placement = self._claimed(ledger, state)
@@ -284,7 +334,7 @@ class Cycle:
                 start(draft, state, placement, at_home=claim.at_home)
             elif not (ledger.leaving if placement else _awaited(ledger, state, claim)):
                 draft.record(ClaimDropped(at=draft.now, job=job, reason="the room was lost"))
-        self._settled_at = _unsettled(ledger)
+        self._settled_at, self._settled_by = _unsettled(ledger), ledger.applied
 
     def _claimed(self, ledger: Ledger, state: JobState) -> Placement | None:
         """The place of a claimant, if its room is free: the very one where it was decided, else the best."""

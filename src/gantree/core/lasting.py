@@ -12,8 +12,9 @@ Nobody is stopped for a gang that would not stay. Where rights go round all the 
 sees, jobs rest between their attempts (`core.rest`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from gantree.core.ledger import Ledger
 from gantree.core.rights import borrowers, no_right, overrules
@@ -23,6 +24,7 @@ from gantree.core.wanted import Wanted
 from gantree.model.placements import Placement
 from gantree.placement.search import fits
 from gantree.planning.preempt import Plan, Victim
+from gantree.policy.order import Line
 from gantree.topology.occupancy import Occupancy
 
 GANG = "the gang that waits"
@@ -88,7 +90,8 @@ def _who_goes_first(
 ) -> Iterator[JobState]:
     """Who takes the claim of the gang, and could not have stopped all the victims itself."""
     accounts = ledger.accounts
-    for state in _first_of_lines(ledger, ledger.lines.queues, now):
+    might = partial(_might_overrule, ledger, wanted.state)
+    for state in _first_of_lines(ledger, ledger.lines.queues, now, might):
         if state is wanted.state or not overrules(ledger, state, wanted.state):
             continue
         if len(_stoppable(ledger, state, plan.victims, now)) == len(gone):
@@ -111,10 +114,23 @@ def _stoppable(
     ]
 
 
-def _first_of_lines(ledger: Ledger, queues: Iterable[int], now: float) -> Iterator[JobState]:
-    """Of each line of some queues the first that may start now."""
+def _might_overrule(ledger: Ledger, other: JobState, line: Line) -> bool:
+    """Whether the jobs of a line might have what is claimed for another one, as far as a line tells (`overrules`)."""
+    if ledger.policy.preemption.by == "priority" and line.priority < other.priority:
+        return False
+    first = ledger.jobs[ledger.lines[line][0].job]
+    return ledger.accounts.is_due(first) or not ledger.accounts.is_due(other)
+
+
+def _first_of_lines(
+    ledger: Ledger,
+    queues: Iterable[int],
+    now: float,
+    of: Callable[[Line], bool] = lambda line: True,
+) -> Iterator[JobState]:
+    """Of each such line of some queues the first that may start now."""
     for queue in queues:
-        for line in ledger.lines.lines_in(queue):
+        for line in filter(of, ledger.lines.lines_in(queue)):
             states = (ledger.jobs[position.job] for position in ledger.lines[line])
             first = next((state for state in states if eligible(ledger, state, now)), None)
             if first is not None:

@@ -23,6 +23,7 @@ to whom, `core.rights`.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 
@@ -63,10 +64,13 @@ ASK_AGAIN_S, ASK_AGAIN_SHARE = 60.0, 0.125
 class NoRoom:
     """Nobody makes room for a gang now. later is the next moment, in seconds, at which one more gang may be stopped, or
     moving some may gain; None: no such moment. firm: no event changes that but what frees room or lets more be freed.
+    over: its queue would not admit it if all were gone who may be stopped for it, those among them that run on what the
+    queue is guaranteed; claims of others and who is told to leave for them only take from that.
     """
 
     later: float | None = None
     firm: bool = True
+    over: bool = False
 
 
 def make_room(draft: Draft, wanted: Wanted, taste: Taste) -> NoRoom | None:
@@ -96,7 +100,8 @@ def _stop_others(
     plan, was_in_vain = _lasting(ledger, wanted, later, asked.victims, taste, draft.now)
     if plan is None:  # who spoils it may go for many a cause
         moment = min(inf if asked.later is None else asked.later, moves_at)
-        return NoRoom(None if moment == inf else moment, firm=not was_in_vain)
+        over = not was_in_vain and _is_over(ledger, wanted, asked.victims)
+        return NoRoom(None if moment == inf else moment, firm=not was_in_vain, over=over)
     if not _is_in_time(draft, wanted, plan.placement, [victim.owner for victim in plan.victims]):
         return NoRoom(ledger.bookings[wanted.state.job].starts_at)
     _stop_for(draft, wanted, plan, taste)
@@ -125,13 +130,14 @@ def _planned(
     ledger: Ledger, wanted: Wanted, later: Occupancy, victims: Sequence[Victim], taste: Taste
 ) -> Plan | None:
     """Whom to stop, such that the gang is admitted at its place; where it breaks up what cells need, another place."""
-    admits = _admits(ledger, wanted)
-    plan = plan_preemption(later, wanted.spec, victims, taste, admits)
+    with _admits(ledger, wanted) as admits:
+        plan = plan_preemption(later, wanted.spec, victims, taste, admits)
     if plan is None or _admitted_with(ledger, wanted, plan):
         return plan
     if wanted.state.spec.preemptible or not any_cells(ledger):
         return None
-    plan = plan_preemption(_off_cells(ledger, later), wanted.spec, victims, taste, admits)
+    with _admits(ledger, wanted) as admits:
+        plan = plan_preemption(_off_cells(ledger, later), wanted.spec, victims, taste, admits)
     return plan if plan is not None and _admitted_with(ledger, wanted, plan) else None
 
 
@@ -164,8 +170,7 @@ def _is_in_time(draft: Draft, wanted: Wanted, placement: Placement, owners: Sequ
     booking, grace_s = ledger.bookings.get(wanted.state.job), ledger.policy.grace_s
     if booking is None or not booking.promised or booking.starts_at <= draft.now:
         return True
-    leaving = [ledger.jobs[job] for job in _holders(ledger, placement) if ledger.jobs[job].leaving]
-    latest = [state.ends_at(grace_s) for state in leaving]
+    latest = [ledger.jobs[job].ends_at(grace_s) for job in _leaving(ledger, placement)]
     for owner in owners:
         saves = ledger.jobs[owner].spec.checkpoint
         latest.append(draft.now + grace_s + (saves.grace_s if saves else 0.0))
@@ -176,13 +181,27 @@ def _admitted(wanted: Wanted) -> bool:
     return wanted.admission.state != "refused"
 
 
-def _admits(ledger: Ledger, wanted: Wanted) -> Admits | None:
-    """Whether the gang's queue admits it when these owners are gone; None where it does anyway."""
+@contextmanager
+def _admits(ledger: Ledger, wanted: Wanted) -> Iterator[Admits | None]:
+    """Whether the gang's queue admits it when these owners are gone; None where it does anyway.
+
+    Nothing else is asked of the accounts meanwhile.
+    """
     if _admitted(wanted):
-        return None
+        yield None
+        return
     accounts, state = ledger.accounts, wanted.state
-    amounts = accounts.asked_on(state, wanted.spec)
-    return lambda owners: not accounts.admission(state, amounts, owners).refused
+    with accounts.admissions(state, accounts.asked_on(state, wanted.spec)) as admission:
+        yield lambda owners: not admission(owners).refused
+
+
+def _is_over(ledger: Ledger, wanted: Wanted, victims: Sequence[Victim]) -> bool:
+    """Whether the gang's queue says no with all of these gone, of whom are all that borrow its guarantee."""
+    if _admitted(wanted) or not wanted.admission.takes_back:
+        return False
+    accounts, gone = ledger.accounts, [victim.owner for victim in victims]
+    amounts = accounts.asked_on(wanted.state, wanted.spec)
+    return accounts.admission(wanted.state, amounts, gone).refused
 
 
 def _shrink(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> bool:
@@ -365,7 +384,7 @@ def _claim(draft: Draft, wanted: Wanted, placement: Placement, victims: Sequence
     """Record the claim, on those who are asked and on those who leave the place anyway."""
     ledger = draft.ledger
     _drop_later_claims(draft, wanted.state, placement)
-    leaving = tuple(job for job in _holders(ledger, placement) if ledger.jobs[job].leaving)
+    leaving = _leaving(ledger, placement)
     draft.record(
         RoomClaimed(
             at=draft.now,
@@ -385,12 +404,13 @@ def _drop_later_claims(draft: Draft, state: JobState, placement: Placement) -> N
             draft.record(ClaimDropped(at=draft.now, job=job, reason=f"{state.job} goes first"))
 
 
-def _holders(ledger: Ledger, placement: Placement) -> list[str]:
-    """Jobs that hold something on a node of the place."""
+def _leaving(ledger: Ledger, placement: Placement) -> tuple[str, ...]:
+    """Jobs that leave and hold something on a node of the place, in the order in which they took theirs."""
     nodes = placement.nodes
-    return [
+    there = {
         state.job
-        for state in ledger.holding.values()
+        for state in ledger.leaving.values()
         if state.placement is not None
         and any(member.node in nodes for member in state.placement.members)
-    ]
+    }
+    return tuple(job for job in ledger.holding if job in there) if there else ()

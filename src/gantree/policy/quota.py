@@ -124,16 +124,24 @@ class Quota:
     def _as_if(self, gone: Iterable[str], come: Iterable[tuple[int, Amounts]]) -> Iterator[None]:
         """Count these running jobs out, and these in, for a while."""
         out = [self._jobs.holding(owner) for owner in dict.fromkeys(gone)]
-        beside = [Holding(self._path(each), self._parts(has), ()) for each, has in come]
         for holding in out:
             self._count_out(holding)
-        for holding in beside:
-            self._count(holding)
-        yield
-        for holding in reversed(beside):
-            self._count_out(holding)
+        with self.beside(come):
+            yield
         for holding in reversed(out):
             self._count(holding)
+
+    @contextmanager
+    def beside(self, come: Iterable[tuple[int, Amounts]]) -> Iterator[None]:
+        """Count jobs, told as (node, amounts), for a while as if they ran; who borrows is not to be asked meanwhile."""
+        holdings = [Holding(self._path(each), self._parts(has), ()) for each, has in come]
+        for holding in holdings:
+            self._count(holding)
+        try:
+            yield
+        finally:
+            for holding in reversed(holdings):
+                self._count_out(holding)
 
     def take(self, node: int, owner: str, amounts: Amounts, rank: Any) -> None:
         """Count a job of a node that holds these amounts from now on. It must not be counted yet."""

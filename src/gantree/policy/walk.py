@@ -50,9 +50,12 @@ class Walk:
         self._queues = tuple(lines.queues if queues is None else queues)
         self._admits = admits
         self._rows: dict[int, _Row] = {}
+        self._closed: set[Line] = set()
+        self._at: _Row | None = None
+        self._moved: dict[int, _Row] = {}
 
     def __iter__(self) -> Iterator[tuple[Line, Position]]:
-        closed: set[Line] = set()
+        closed = self._closed = set[Line]()
         self._rows = {
             queue: _Row(queue, self._lines, closed, self._admits) for queue in self._queues
         }
@@ -63,6 +66,7 @@ class Walk:
             else _Fair(rows, self._parent, self._share, self._before).walk()
         )
         for row in steps:
+            self._at = self._moved[row.queue] = row
             head = row.head
             assert head is not None, "a queue without jobs is next"
             if not row.head_stands:  # something was placed since
@@ -75,6 +79,19 @@ class Walk:
     def has_passed_any(self, of: Callable[[Line], bool] = lambda line: True) -> bool:
         """Whether anybody of such lines waits who goes before where the walk is in its queue, looked at or not."""
         return any(row.has_passed_any(of) for row in self._rows.values())
+
+    def has_left_out_any(
+        self, first_of: Callable[[Line], Position | None], *, lately: bool = False
+    ) -> bool:
+        """Whether anybody counts whom the walk has passed, or will not come to as his line has ended.
+
+        first_of: the first of a line who counts, None where nobody does. lately: since this was asked last, when it was
+        nobody; nobody counts who did not then.
+        """
+        rows = list((self._moved if lately else self._rows).values())
+        assert self._at is not None, "the walk is nowhere yet"
+        self._moved = {self._at.queue: self._at}  # it has not gone on yet
+        return any(row.has_left_out_any(first_of) for row in rows)
 
 
 class Looked(NamedTuple):
@@ -109,7 +126,7 @@ class _Row:
     def __init__(
         self, queue: int, lines: Lines, closed: set[Line], admits: "Admits | None"
     ) -> None:
-        self._queue, self._lines, self._closed, self._admits = queue, lines, closed, admits
+        self.queue, self._lines, self._closed, self._admits = queue, lines, closed, admits
         self.head: Standing | None = None
         self._alone: Sequence[Standing] = ()
         self._at = 0
@@ -128,8 +145,18 @@ class _Row:
         head, lines = self.head, self._lines
         return any(
             (head is None or lines[line][0] < head.position) and of(line)
-            for line in lines.lines_in(self._queue)
+            for line in lines.lines_in(self.queue)
         )
+
+    def has_left_out_any(self, first_of: Callable[[Line], Position | None]) -> bool:
+        """Whether anybody who counts goes before the head, or stands in a line that has ended."""
+        for line in self._lines.lines_in(self.queue):
+            first = first_of(line)
+            if first is not None and (
+                self.head is None or first < self.head.position or line in self._closed
+            ):
+                return True
+        return False
 
     def go_on(self) -> None:
         """Go to the next."""
@@ -143,10 +170,10 @@ class _Row:
 
     def _read(self) -> None:
         """Ask who is to be looked at, of those behind the head."""
-        looked = Looked(tuple(self._lines.in_queue(self._queue)))
+        looked = Looked(tuple(self._lines.in_queue(self.queue)))
         if self._admits is not None:
             self._version = self._admits.version
-            looked = self._admits.those_of(self._queue)
+            looked = self._admits.those_of(self.queue)
         self._alone = looked.alone
         self._at = 0 if self.head is None else bisect_right(self._alone, self.head)
         last = None if self.head is None else self.head.position

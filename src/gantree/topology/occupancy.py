@@ -20,6 +20,7 @@ from gantree.model.placements import MemberPlacement
 from gantree.topology.change_log import ChangeLog, Index
 from gantree.topology.conditions import broken_nics, sound_nodes
 from gantree.topology.fabric import BoolArray, Fabric, IntArray
+from gantree.topology.holders import Holders
 from gantree.topology.masks import gpus_of
 from gantree.topology.node_room import (
     MachineBook,
@@ -98,7 +99,7 @@ class Occupancy:
         self.parts_of_node: dict[int, GpuStates] = {}
         self.numa_of_node: dict[int, NumaUse] = {}
         self.owners: dict[str, tuple[MemberPlacement, ...]] = {}
-        self._holders_on_node: dict[int, dict[str, int]] = {}
+        self._holders_on_node = Holders()
         self.indexes: dict[Hashable, Index] = {}
         self._emptied: Occupancy | None = None
         self._log = ChangeLog(len(fabric.nodes))
@@ -412,15 +413,11 @@ class Occupancy:
 
     def _enter(self, owner: str, members: Sequence[MemberPlacement]) -> None:
         """Name the owner of what was counted already."""
-        index_of_node, holders_on_node = self.fabric.index_of_node, self._holders_on_node
+        index_of_node, enter = self.fabric.index_of_node, self._holders_on_node.enter
         touch = self._log.touch
         for member in members:
             index = index_of_node[member.node]
-            holders = holders_on_node.get(index)
-            if not holders:
-                holders_on_node[index] = {owner: 1}
-            else:  # shared with copies of this occupancy
-                holders_on_node[index] = {**holders, owner: holders.get(owner, 0) + 1}
+            enter(index, owner)
             if index in self.parts_of_node or self._spares.most_of_tier:
                 self._settle(index)
             touch(index)
@@ -476,11 +473,7 @@ class Occupancy:
 
     def _leave(self, owner: str, member: MemberPlacement) -> None:
         index = self.fabric.index_of_node[member.node]
-        holders = self._holders_on_node[index].copy()  # shared with copies of this occupancy
-        holders[owner] -= 1
-        if not holders[owner]:
-            del holders[owner]
-        self._holders_on_node[index] = holders
+        self._holders_on_node.leave(index, owner)
         self._add(index, member, +1)
 
     def _grow(self, owner: str, held: MemberPlacement, part: MemberPlacement) -> None:
