@@ -56,7 +56,7 @@ imports: $(VENV)/.ready  ## Floors: who may import whom (import-linter)
 
 .PHONY: unit
 unit: $(VENV)/.ready  ## Tests (pytest on all cores; ends with how many passed and were skipped)
-	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(PY) -m pytest --workers $(WORKERS)
 
 .PHONY: demo
 demo: $(VENV)/.ready  ## A gang trains, yields to an urgent job, resumes; checks itself

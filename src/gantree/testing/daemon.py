@@ -29,8 +29,8 @@ ENDED_PHASES = frozenset({"succeeded", "failed", "cancelled", "timed-out"})
 
 
 @cache
-def _nursery() -> Nursery:
-    """The one that the daemons of this process come from."""
+def start_nursery() -> Nursery:
+    """The one that the daemons of this process, and of those that are forked from it later, come from."""
     return Nursery("gantree.testing.daemon:live", "gantree.api.daemon", "gantree.web.pages")
 
 
@@ -121,7 +121,7 @@ class Daemon:
             self._printed_before = output.tell()
             arguments = [str(self.state_dir), str(self._policy_file)]
             arguments += [*self._listen, *self._pages, *self._access, *cluster]
-            self._process = _nursery().bear(arguments, output.fileno())
+            self._process = start_nursery().bear(arguments, output.fileno())
 
     def kill(self) -> None:
         """kill -9, at once."""
