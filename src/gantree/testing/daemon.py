@@ -160,7 +160,9 @@ class Daemon:
             self.stop()
 
     def _cancel_all(self) -> None:
-        left = [row["job"] for row in self.client.jobs() if row["phase"] not in ENDED_PHASES]
+        rows = [row for row in self.client.jobs() if row["phase"] not in ENDED_PHASES]
+        rows.sort(key=lambda row: row["phase"] != "pending")  # else who waits starts where another ends
+        left = [row["job"] for row in rows]
         for job in left:
             try:
                 self.client.cancel(job)
