@@ -31,11 +31,26 @@ ENDED_PHASES = frozenset({"succeeded", "failed", "cancelled", "timed-out"})
 @cache
 def start_nursery() -> Nursery:
     """The one that the daemons of this process, and of those that are forked from it later, come from."""
-    return Nursery("gantree.testing.daemon:live", "gantree.api.daemon", "gantree.web.pages")
+    late = (
+        "gantree.api.daemon",
+        "gantree.web.pages",
+        "gantree.cli.main",
+        "gantree.journal.postgres",
+    )
+    return Nursery("gantree.testing.daemon:live", *late)
 
 
 def live(arguments: list[str]) -> None:
-    """The life of a daemon in a process of its own."""
+    """The life of a process of its own: a daemon as `Daemon` asks for it, or a command line (gantree ...)."""
+    if arguments[0] == "gantree":
+        from gantree.cli.main import main  # noqa: PLC0415 - as below
+
+        main(arguments[1:])
+    else:
+        _live_as_asked(arguments)
+
+
+def _live_as_asked(arguments: list[str]) -> None:
     from gantree.api.daemon import run_daemon  # noqa: PLC0415 - only the nursery needs it, and it takes long
     from gantree.web.pages import routers  # noqa: PLC0415 - likewise
 
@@ -51,6 +66,12 @@ def live(arguments: list[str]) -> None:
         root_path=root_path,
     )
     run_daemon(settings, routers() if pages else ())
+
+
+def unended(client: Client) -> list[str]:
+    """The jobs that are not over, in the order to cancel them: who waits before who runs, or it would start then."""
+    rows = [row for row in client.jobs() if row["phase"] not in ENDED_PHASES]
+    return [row["job"] for row in sorted(rows, key=lambda row: row["phase"] != "pending")]
 
 
 class Daemon:
@@ -160,9 +181,7 @@ class Daemon:
             self.stop()
 
     def _cancel_all(self) -> None:
-        rows = [row for row in self.client.jobs() if row["phase"] not in ENDED_PHASES]
-        rows.sort(key=lambda row: row["phase"] != "pending")  # else who waits starts where another ends
-        left = [row["job"] for row in rows]
+        left = unended(self.client)
         for job in left:
             try:
                 self.client.cancel(job)
