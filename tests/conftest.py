@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from gantree.testing.examples import examples
 from gantree.testing.postgres import NoPostgres, Server, SharedServer
 
 LONGEST_FIRST = (
@@ -21,7 +22,7 @@ LONGEST_FIRST = (
 )
 """Where the longest files are. A worker takes file after file; none may begin a long one when the others are done."""
 
-settings.register_profile("gantree", deadline=None, print_blob=True)
+settings.register_profile("gantree", deadline=None, print_blob=True, max_examples=examples(50))
 settings.load_profile("gantree")
 
 

@@ -31,6 +31,7 @@ from gantree.policy.order import Line, Standing
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.policy.walk import Looked, Walk
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 
 SITE = cluster(leaves=2, nodes=2, gpus=4)
 QUEUES = ("a", "b", "c")
@@ -194,7 +195,7 @@ PUSHED_OUT = [
 """The second of three starts and takes from another what it was owed, which the first may stop then, and the third."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @example(Policy(backfill=Backfill("promised", 1), preemption=APART), LATE)
 @example(Policy(queues=RULES, backfill=Backfill("any", 1), preemption=Preemption(gain=1.0)), RESTS)
 @example(Policy(queues=RULES, preemption=Preemption(by="none")), NO_LONGER_DUE)
@@ -213,7 +214,7 @@ def test_who_asks_only_those_that_could_get_another_answer_decides_as_who_asks_e
         _both(quick, plain, list(_events(quick, act, what, number, now, lost)))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @example(Policy(queues=ONE_IS_OWED, backfill=Backfill("any", 1)), PUSHED_OUT)
 @given(policies, st.lists(acts, min_size=4, max_size=30))
 def test_a_walk_that_goes_on_where_nobody_was_passed_decides_as_one_that_begins_anew(
@@ -271,7 +272,7 @@ def _events(
         yield TimePassed(id=name, observed_at=now)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(policies, st.lists(acts, min_size=4, max_size=30))
 def test_a_mask_of_bookings_says_which_reserved_room_a_job_may_use(
     policy: Policy, life: list[tuple[str, Any]]

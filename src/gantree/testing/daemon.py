@@ -41,11 +41,11 @@ def start_nursery() -> Nursery:
 
 
 def live(arguments: list[str]) -> None:
-    """The life of a process of its own: a daemon as `Daemon` asks for it, or a command line (gantree ...)."""
-    if arguments[0] == "gantree":
+    """The life of a process of its own: a daemon as `Daemon` asks for it, or `gantree up`."""
+    if arguments[0] == "up":
         from gantree.cli.main import main  # noqa: PLC0415 - as below
 
-        main(arguments[1:])
+        main(arguments)
     else:
         _live_as_asked(arguments)
 

@@ -147,7 +147,7 @@ class Fleet:
             self._printed_before[name] = output.tell()
             self._process_of[name] = start_nursery().bear(
                 [
-                    "gantree", "up", "--name", name, "--listen", address,
+                    "up", "--name", name, "--listen", address,
                     "--state", str(self.state_dir), *self._named,
                 ],
                 output.fileno(),
