@@ -1,11 +1,13 @@
 """Settings that hold for every test, and a PostgreSQL server that a test run shares."""
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+from gantree.testing.examples import examples
 from gantree.testing.postgres import NoPostgres, Server, SharedServer
 
 LONGEST_FIRST = (
@@ -20,7 +22,7 @@ LONGEST_FIRST = (
 )
 """Where the longest files are. A worker takes file after file; none may begin a long one when the others are done."""
 
-settings.register_profile("gantree", deadline=None, print_blob=True)
+settings.register_profile("gantree", deadline=None, print_blob=True, max_examples=examples(50))
 settings.load_profile("gantree")
 
 
@@ -38,12 +40,19 @@ def _turn(name: str) -> int:
     return len(LONGEST_FIRST)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Workers share the process that daemons are forked from: it imports a daemon while they start."""
+    daemons = sys.modules.get("gantree.testing.daemon")
+    if session.config.option.workers and daemons is not None:
+        daemons.start_nursery()
+
+
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server. Without one tests are skipped, and with CI=true they fail."""
-    base = tmp_path_factory.getbasetemp()
     try:
-        shared = SharedServer(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
+        shared = SharedServer(tmp_path_factory.getbasetemp())
     except NoPostgres as error:
         if os.environ.get("CI") == "true":
             pytest.fail(str(error))

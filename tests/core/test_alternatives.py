@@ -16,6 +16,7 @@ from gantree.model.phases import Phase
 from gantree.model.verdicts import Gate
 from gantree.policy.rules import Backfill, Policy, QueueRule
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
 
 
@@ -179,7 +180,7 @@ def made(name: str, wish: tuple[int, int, str | None, str, float | None]) -> Job
     )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(15))
 @given(st.lists(WISHES, min_size=3, max_size=9), CHANGES)
 def test_what_is_told_is_what_happens_to_who_had_asked_for_it_and_nothing_has_changed(
     wishes: list[tuple[int, int, str | None, str, float | None]],

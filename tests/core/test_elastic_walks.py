@@ -14,6 +14,7 @@ from gantree.model.jobs import Checkpoint, Elastic, Job
 from gantree.model.phases import ENDED, Phase, StopCause
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.lives import Life
 from gantree.testing.stage import Stage
 
@@ -173,7 +174,7 @@ def test_random_elastic_lives_keep_every_invariant_and_end() -> None:
     run_state_machine_as_test(
         Lives,
         settings=settings(
-            max_examples=15,
+            max_examples=examples(7),
             stateful_step_count=30,
             phases=(Stages.generate,),  # a life cannot be shrunk within a test run's time
             deadline=None,
@@ -183,7 +184,7 @@ def test_random_elastic_lives_keep_every_invariant_and_end() -> None:
 
 
 @given(st.lists(st.tuples(gangs, st.sampled_from([0.0, 700.0, 5_000.0])), min_size=1, max_size=6))
-@settings(max_examples=8, deadline=None, phases=(Stages.generate,))
+@settings(max_examples=examples(4), deadline=None, phases=(Stages.generate,))
 def test_when_nothing_comes_and_nothing_ends_resizing_comes_to_rest(
     arrivals: list[tuple[Job, float]],
 ) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.core.quantum import Change, Gpu, Sharer, next_end, next_turns
+from gantree.testing.examples import examples
 
 QUANTUM_S = 60.0
 
@@ -176,7 +177,7 @@ STATES = st.builds(
 ).map(lambda each: replace(each, new=each.new and not each.suspended and each.since == 100.0))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(200))
 @given(st.lists(STATES, max_size=7))
 def test_from_any_state_a_decision_is_sound_and_final(sharers: list[Sharer]) -> None:
     """Also from states that only a change of policy could bring about, such as rivals that all compute."""

@@ -21,6 +21,7 @@ from gantree.model.phases import Phase
 from gantree.model.verdicts import Gate, Refused
 from gantree.policy.rules import Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job, machine
+from gantree.testing.examples import examples
 from gantree.testing.lives import Life
 
 LEAVES, NODES, GPUS = 2, 2, 4
@@ -65,7 +66,7 @@ def jobs(draw: st.DrawFn) -> Job:
 
 lives = st.tuples(policies, st.lists(jobs(), min_size=3, max_size=9), jobs(), st.booleans())
 SETTINGS = settings(
-    max_examples=40,
+    max_examples=examples(20),
     deadline=None,
     phases=(Stages.generate,),
     suppress_health_check=list(HealthCheck),

@@ -23,6 +23,7 @@ from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.policy.rules import Backfill, Policy, Preemption
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.lives import Life
 
 GRACE_S = 10.0
@@ -82,7 +83,7 @@ moments = st.tuples(
 
 @given(policies, st.lists(moments, min_size=4, max_size=14))
 @settings(
-    max_examples=25,
+    max_examples=examples(12),
     deadline=None,
     phases=(Stages.generate,),
     suppress_health_check=list(HealthCheck),

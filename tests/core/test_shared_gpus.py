@@ -12,6 +12,7 @@ from gantree.model.facts import GangPlaced, GangPreempted
 from gantree.model.jobs import Job, Role, Shape
 from gantree.policy.rules import OrderKey, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.lives import Life
 from gantree.testing.stage import Stage
 
@@ -197,7 +198,7 @@ def any_job(lots: Random, name: str) -> Job:
 
 
 @given(st.integers(0, 1 << 30))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 def test_whatever_parts_of_gpus_come_and_go_a_recovered_scheduler_decides_the_same(
     seed: int,
 ) -> None:

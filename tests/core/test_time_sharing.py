@@ -15,6 +15,7 @@ from gantree.model.orders import ResumeGang, SuspendGang
 from gantree.model.phases import HOLDING, Phase
 from gantree.policy.rules import Policy, TimeSharing
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
 
 RULES = TimeSharing(("notebook",), 60.0)
@@ -213,7 +214,7 @@ def _are_rivals(one: JobState, other: JobState) -> bool:
 
 
 TestSharing = Sharing.TestCase
-TestSharing.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+TestSharing.settings = settings(max_examples=examples(10), stateful_step_count=30, deadline=None)
 
 
 def test_a_start_behind_gangs_that_take_turns_is_an_estimate() -> None:

@@ -33,6 +33,7 @@ from gantree.policy.order import Line, Standing
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.policy.walk import Looked, Walk
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 
 SITE = cluster(leaves=2, nodes=2, gpus=4)
 QUEUES = ("a", "b", "c")
@@ -202,7 +203,7 @@ PUSHED_OUT = [
 """The second of three starts and takes from another what it was owed, which the first may stop then, and the third."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @example(Policy(backfill=Backfill("promised", 1), preemption=APART), LATE)
 @example(Policy(queues=RULES, backfill=Backfill("any", 1), preemption=Preemption(gain=1.0)), RESTS)
 @example(Policy(queues=RULES, preemption=Preemption(by="none")), NO_LONGER_DUE)
@@ -234,7 +235,7 @@ ROOM_BEFORE_ITS_TIME = [
 """The same, where the first may not stop one yet."""
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @example(Policy(queues=ONE_IS_OWED, backfill=Backfill("any", 1)), PUSHED_OUT)
 @example(
     Policy(queues=MORE_THAN_THERE_IS, order=("priority", "arrival"), preemption=APART),
@@ -345,7 +346,7 @@ def _events(
         yield TimePassed(id=name, observed_at=now)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(policies, st.lists(acts, min_size=4, max_size=30))
 def test_a_mask_of_bookings_says_which_reserved_room_a_job_may_use(
     policy: Policy, life: list[tuple[str, Any]]

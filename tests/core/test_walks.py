@@ -13,6 +13,7 @@ from gantree.model.events import GangEnded, MemberLost, NodeLost, NodeReturned
 from gantree.model.jobs import Checkpoint
 from gantree.model.phases import ENDED, NEXT, Phase
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
 
 CLASSES = ("research", "batch", "production", "serving")
@@ -138,7 +139,7 @@ def test_random_lives_keep_every_invariant_and_end() -> None:
     run_state_machine_as_test(
         Lives,
         settings=settings(
-            max_examples=20,
+            max_examples=examples(10),
             stateful_step_count=30,
             phases=(Stages.generate,),  # a life cannot be shrunk within a test run's time
             deadline=None,
@@ -163,7 +164,7 @@ def test_every_phase_can_be_reached_and_only_ends_are_final() -> None:
         max_size=12,
     ),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_batch_decides_like_its_events_one_by_one(
     wishes: list[tuple[int, int, str]],
 ) -> None:

@@ -26,6 +26,7 @@ from gantree.model.events import (
 from gantree.model.jobs import Checkpoint, Elastic, Job
 from gantree.model.phases import ENDED, Phase
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
 
 CLASSES = ("research", "batch", "production")
@@ -165,7 +166,7 @@ def test_whatever_people_ask_for_every_invariant_holds_and_all_can_end() -> None
     run_state_machine_as_test(
         Asked,
         settings=settings(
-            max_examples=12,
+            max_examples=examples(6),
             stateful_step_count=40,
             phases=(Stages.generate,),  # a life cannot be shrunk within a test run's time
             deadline=None,

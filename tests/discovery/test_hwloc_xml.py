@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput
 from gantree.testing.damage import damaged, told_machine
+from gantree.testing.examples import examples
 from gantree.topology.discovery.gpus import GpuTopology
 from gantree.topology.discovery.machines.hwloc_xml import parse
 
@@ -415,7 +416,7 @@ def made_up(draw: st.DrawFn) -> str:
     return f'<topology version="{version}"><object>{objects(2)}</object></topology>'
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.one_of(damaged([WHOLE], PIECES), made_up(), st.text(max_size=50)))
 def test_no_text_makes_it_raise_anything_but_its_own_errors(text: str) -> None:
     told_machine(parse, text)

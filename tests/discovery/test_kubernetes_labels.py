@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import DomainFacts
 from gantree.model.errors import BadFields, BadInput, GantreeError
+from gantree.testing.examples import examples
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.listings.kubernetes import parse
 from gantree.topology.discovery.listings.kubernetes import read as read_texts
@@ -478,7 +479,7 @@ KEYS = st.sampled_from(
 GOOD = st.dictionaries(KEYS, st.sampled_from(["a", "b", "", "n0", "8", "2x2x2"]), max_size=8)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(GOOD, min_size=1, max_size=6), st.booleans())
 def test_nodes_share_a_domain_only_where_shared_labels_join_them(
     labels: list[dict[str, str]], kueue: bool
@@ -501,7 +502,7 @@ def test_nodes_share_a_domain_only_where_shared_labels_join_them(
             assert group[one] == group[other]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_no_text_makes_it_raise_anything_but_its_own_errors(data: st.DataObject) -> None:
     items = [KUEUE, *(node(f"n{i}", data.draw(GOOD)) for i in range(3))]
@@ -522,7 +523,7 @@ def test_no_text_makes_it_raise_anything_but_its_own_errors(data: st.DataObject)
     assert_sound(text[:cut], levels)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text())
 def test_no_random_text_does_either(text: str) -> None:
     assert_sound(text, None)

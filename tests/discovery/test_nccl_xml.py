@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
 from gantree.testing.damage import damaged, told_machine
+from gantree.testing.examples import examples
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
 from gantree.topology.discovery.machines.nccl_xml import parse
 
@@ -435,7 +436,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(125), deadline=None)
 @given(
     st.one_of(
         damaged([DUMP], PIECES),
@@ -469,7 +470,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.data())
 def test_no_attribute_makes_it_raise_anything_but_its_own_errors(data: st.DataObject) -> None:
     def tags(depth: int) -> str:

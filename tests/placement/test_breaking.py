@@ -9,6 +9,7 @@ from gantree.model.jobs import Job, Role, Shape
 from gantree.model.placements import MigPart, Placement, SharePart
 from gantree.placement.mig import MODE_S, NODE_S
 from gantree.placement.search import place
+from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
@@ -97,7 +98,7 @@ STATES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(
     st.lists(st.tuples(STATES, st.sampled_from(["gpu", "node"])), min_size=1, max_size=4),
     st.sampled_from(["1g.10gb", "3g.40gb", "4g.40gb"]),

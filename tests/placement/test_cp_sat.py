@@ -20,6 +20,7 @@ from gantree.placement.optimum_time import PROVEN_WITHIN
 from gantree.placement.problem import Problem, Spread
 from gantree.placement.wish import read_wish
 from gantree.testing.builders import job
+from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.catalog import machine
 from gantree.topology.fabric import Fabric
@@ -151,7 +152,7 @@ def _spreads(problem: Problem, node: int, left: tuple[int, ...]) -> Iterator[Spr
                 yield [(node, counts), *others] if any(counts) else others
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20))
 @given(questions())
 def test_no_placement_is_faster_than_the_optimum_by_more_than_a_thousandth(asked: Asked) -> None:
     problem = stated(asked)
@@ -175,7 +176,7 @@ def test_no_placement_is_faster_than_the_optimum_by_more_than_a_thousandth(asked
     problem.occupancy.check()
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(15))
 @given(questions(), st.integers(0, 2**32 - 1))
 def test_no_step_is_shorter_than_the_bound_of_a_training_job(asked: Asked, seed: int) -> None:
     job = training(Random(seed), asked.job)
@@ -195,7 +196,7 @@ def test_no_step_is_shorter_than_the_bound_of_a_training_job(asked: Asked, seed:
         assert found.objective * (1 - PROVEN_WITHIN) <= shortest
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20))
 @given(questions())
 def test_no_placement_spans_fewer_domains_than_the_oracle_counts(asked: Asked) -> None:
     problem = stated(asked)

@@ -12,6 +12,7 @@ from gantree.model.cluster import Machine, Nic
 from gantree.model.errors import BadInput
 from gantree.placement.devices import choose_gpus, choose_nics, inner_domains
 from gantree.placement.gpu_sets import Greedy, Inside
+from gantree.testing.examples import examples
 from gantree.testing.gpu_choice import Around, plain_choice, plain_counts, plain_ring
 from gantree.topology.catalog import MACHINES, machine, plain, weakness
 from gantree.topology.masks import mask_of as mask
@@ -37,7 +38,7 @@ def machines(draw: st.DrawFn, largest: int = 6) -> Machine:
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(machines(), st.data())
 def test_the_choice_is_that_of_trying_every_set_and_every_ring(
     model: Machine, data: st.DataObject
@@ -66,7 +67,7 @@ def things_around(draw: st.DrawFn, model: Machine) -> Around:
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(machines(), st.data())
 def test_with_nics_and_cores_the_choice_is_that_of_trying_every_set(
     model: Machine, data: st.DataObject
@@ -224,7 +225,7 @@ def blocks(gpus: int, size: int) -> Machine:
     return Machine("blocks", gpus, links=rows, numa=tuple(gpu // size for gpu in range(gpus)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.data())
 def test_on_large_machines_a_set_that_fits_a_block_takes_the_tightest_such_block(
     data: st.DataObject,
@@ -240,7 +241,7 @@ def test_on_large_machines_a_set_that_fits_a_block_takes_the_tightest_such_block
     assert room[chosen[0] // size] == min(left for left in room if left >= count)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.sampled_from([2, 3, 4]), st.data())
 def test_growing_greedily_finds_what_trying_every_set_finds_on_nested_machines(
     size: int, data: st.DataObject
@@ -300,7 +301,7 @@ def test_domains_inside_a_node_drawn_with_gpu_0_on_the_left(
     assert found == expected
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(machines(8), st.sampled_from(["nvlink", "socket", "pcie", "gpu"]))
 def test_domains_of_a_tier_share_all_gpus_out(model: Machine, tier: str) -> None:
     domains = inner_domains(model, tier)
@@ -352,7 +353,7 @@ def test_the_nearest_nics_are_taken_and_spread_over_the_gpus(
     assert choose_nics(machine(name), gpus, nics(free), len(wanted)) == wanted
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(machines(), st.data())
 def test_no_nic_that_is_near_is_left_while_one_that_is_not_is_taken(
     model: Machine, data: st.DataObject

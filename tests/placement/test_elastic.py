@@ -35,6 +35,7 @@ from gantree.placement.elastic import (
 )
 from gantree.placement.search import find
 from gantree.testing import builders
+from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.catalog import machine
@@ -163,7 +164,7 @@ def without_rank(member: MemberPlacement) -> MemberPlacement:
 # ----- growing
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6))
 def test_a_gang_grows_wherever_some_way_keeps_its_wish_and_comes_to_as_few_domains_as_any(
     seed: int, more: int
@@ -206,7 +207,7 @@ def grown_or_never(
         return None
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6))
 def test_old_members_keep_their_order_and_say_who_became_who(seed: int, more: int) -> None:
     question = standing(seed)
@@ -390,7 +391,7 @@ def test_the_gpu_model_of_the_old_members_is_taken_first() -> None:
 # ----- shrinking
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))
 def test_what_stays_of_a_gang_is_together_and_frees_whole_domains_as_no_other_choice_does(
     seed: int, runs: int

@@ -16,6 +16,7 @@ from gantree.model.placements import Placement
 from gantree.placement.groups import few_pieces, whole_groups
 from gantree.placement.rank_order import RankMap, rank_map
 from gantree.placement.search import place
+from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.occupancy import Occupancy
@@ -159,7 +160,7 @@ def test_by_a_tier_inside_nodes_nodes_are_counted() -> None:
 # ----- twins
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(20))
 @given(
     st.sampled_from([(2, 2), (3, 2), (2, 3), (5, 1), (1, 5)]),
     st.lists(st.integers(1, 4), min_size=2, max_size=4),
@@ -181,7 +182,7 @@ def test_a_small_gang_reaches_as_little_as_any_order_of_its_members(
     assert cost(reach(occupancy, job, found), weights) == pytest.approx(least)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(30))
 @given(
     st.sampled_from([(8, 2, 1), (6, 4, 1), (5, 3, 1), (4, 4, 2), (12, 2, 4)]),
     st.lists(st.integers(1, 9), min_size=2, max_size=6),

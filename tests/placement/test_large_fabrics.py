@@ -19,6 +19,7 @@ from gantree.placement.search import place
 from gantree.placement.slots import SlotShape, slots
 from gantree.placement.wish import read_wish
 from gantree.sim.bench.mix import gang, half_full
+from gantree.testing.examples import examples
 from gantree.testing.placement_checker import domains_used, problems_of
 from gantree.topology.fabric import Fabric, IntArray
 from gantree.topology.occupancy import Occupancy
@@ -85,7 +86,7 @@ def test_a_descent_uses_as_few_domains_of_the_widest_tier_as_tables_do(
     assert len({below[n] for n, _ in quick}) == len({below[n] for n, _ in exact})
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(15))
 @given(SEEDS)
 def test_gangs_of_the_mix_are_placed_rightly_on_a_large_fabric_and_seldom_in_more_domains(
     seed: int,

@@ -20,6 +20,7 @@ from gantree.placement.relax import relaxed
 from gantree.placement.search import fits, place
 from gantree.placement.solve import solve
 from gantree.placement.wish import read_wish
+from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
@@ -184,7 +185,7 @@ def counts_of(fabric: Fabric, placement: Placement) -> tuple[int, ...]:
     )
 
 
-@settings(max_examples=1200, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(questions())
 def test_the_search_uses_exactly_as_few_domains_as_enumeration_finds(asked: Question) -> None:
     cluster, job = asked.cluster, asked.job
@@ -206,7 +207,7 @@ def test_the_search_uses_exactly_as_few_domains_as_enumeration_finds(asked: Ques
     occupancy.check()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(questions())
 def test_a_gang_is_never_placeable_only_where_the_emptied_cluster_holds_it_neither(
     asked: Question,
@@ -217,7 +218,7 @@ def test_a_gang_is_never_placeable_only_where_the_emptied_cluster_holds_it_neith
         assert answer.never == (fewest_domains(replace(cluster, allocations=()), job) is None)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(questions())
 def test_the_greedy_search_for_large_gangs_finds_only_what_keeps_the_wish(
     asked: Question,
@@ -241,7 +242,7 @@ def test_a_gang_too_large_for_tables_is_placed_whole() -> None:
     assert problems_of(occupancy, job, answer) == []
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(questions(roles=(1,)))
 def test_the_fast_path_for_one_role_counts_as_the_general_search_does(asked: Question) -> None:
     cluster, job = asked.cluster, asked.job

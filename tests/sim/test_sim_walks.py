@@ -15,6 +15,7 @@ from gantree.sim.cluster import Overheads
 from gantree.sim.run import Simulation, simulate
 from gantree.sim.work import Doing
 from gantree.testing.builders import cluster
+from gantree.testing.examples import examples
 
 SITE = cluster(leaves=2, nodes=2, gpus=4)
 NODES = 4
@@ -54,7 +55,7 @@ def fits_when_empty(row: TraceJob) -> bool:
     return row.members <= NODES * per_node
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(traces(), POLICIES, SHORT, SHORT, st.sampled_from([0.0, 3.0, 100.0]))
 def test_no_job_and_no_work_is_lost(
     trace: list[TraceJob], policy: Policy, start_s: float, stop_s: float, save_s: float
@@ -89,7 +90,7 @@ def inventory_agrees(simulation: Simulation) -> None:
     assert running == {(state.job, state.attempt) for state in holding}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(1, 3), st.lists(st.tuples(TIMES, TIMES), max_size=15))
 def test_jobs_of_one_gpu_are_served_like_a_line_at_several_counters(
     gpus: int, times: list[tuple[float, float]]

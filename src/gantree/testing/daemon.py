@@ -29,13 +29,28 @@ ENDED_PHASES = frozenset({"succeeded", "failed", "cancelled", "timed-out"})
 
 
 @cache
-def _nursery() -> Nursery:
-    """The one that the daemons of this process come from."""
-    return Nursery("gantree.testing.daemon:live", "gantree.api.daemon", "gantree.web.pages")
+def start_nursery() -> Nursery:
+    """The one that the daemons of this process, and of those that are forked from it later, come from."""
+    late = (
+        "gantree.api.daemon",
+        "gantree.web.pages",
+        "gantree.cli.main",
+        "gantree.journal.postgres",
+    )
+    return Nursery("gantree.testing.daemon:live", *late)
 
 
 def live(arguments: list[str]) -> None:
-    """The life of a daemon in a process of its own."""
+    """The life of a process of its own: a daemon as `Daemon` asks for it, or `gantree up`."""
+    if arguments[0] == "up":
+        from gantree.cli.main import main  # noqa: PLC0415 - as below
+
+        main(arguments)
+    else:
+        _live_as_asked(arguments)
+
+
+def _live_as_asked(arguments: list[str]) -> None:
     from gantree.api.daemon import run_daemon  # noqa: PLC0415 - only the nursery needs it, and it takes long
     from gantree.web.pages import routers  # noqa: PLC0415 - likewise
 
@@ -51,6 +66,12 @@ def live(arguments: list[str]) -> None:
         root_path=root_path,
     )
     run_daemon(settings, routers() if pages else ())
+
+
+def unended(client: Client) -> list[str]:
+    """The jobs that are not over, in the order to cancel them: who waits before who runs, or it would start then."""
+    rows = [row for row in client.jobs() if row["phase"] not in ENDED_PHASES]
+    return [row["job"] for row in sorted(rows, key=lambda row: row["phase"] != "pending")]
 
 
 class Daemon:
@@ -121,7 +142,7 @@ class Daemon:
             self._printed_before = output.tell()
             arguments = [str(self.state_dir), str(self._policy_file)]
             arguments += [*self._listen, *self._pages, *self._access, *cluster]
-            self._process = _nursery().bear(arguments, output.fileno())
+            self._process = start_nursery().bear(arguments, output.fileno())
 
     def kill(self) -> None:
         """kill -9, at once."""
@@ -160,7 +181,7 @@ class Daemon:
             self.stop()
 
     def _cancel_all(self) -> None:
-        left = [row["job"] for row in self.client.jobs() if row["phase"] not in ENDED_PHASES]
+        left = unended(self.client)
         for job in left:
             try:
                 self.client.cancel(job)

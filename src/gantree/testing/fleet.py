@@ -5,16 +5,13 @@
         fleet.kill(fleet.leader())
         fleet.client.jobs()                     # of the one that took over
 
-Each is started by the command line (`gantree up`). Between a daemon and the database there may be a `Cable`, which a
+Each is forked into the command line (`gantree up`). Between a daemon and the database there may be a `Cable`, which a
 test cuts. At the end of the block every job is cancelled and waited for.
 """
 
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -25,10 +22,11 @@ from typing import Self
 
 from gantree.api.client import Client
 from gantree.model.errors import GantreeError
+from gantree.testing.daemon import start_nursery, unended
+from gantree.testing.nursery import Born
 
 READY_WITHIN_S = 180.0
 """Of a process that shares its machine with many."""
-ENDED_PHASES = frozenset({"succeeded", "failed", "cancelled", "timed-out"})
 
 
 class Cable:
@@ -106,7 +104,7 @@ class Fleet:
             file.write_text(cluster_text)
             self._named = ["--cluster", str(file)]
         self._database_of = dict.fromkeys(names, database_url)
-        self._process_of: dict[str, subprocess.Popen[bytes]] = {}
+        self._process_of: dict[str, Born] = {}
         self._printed_before = dict.fromkeys(names, 0)
 
     def connect(self, name: str, database_url: str) -> None:
@@ -147,13 +145,13 @@ class Fleet:
         address = self.url_of.get(name, "http://127.0.0.1:0").partition("://")[2]
         with (self.state_dir / f"{name}.out").open("ab") as output:
             self._printed_before[name] = output.tell()
-            self._process_of[name] = subprocess.Popen(
+            self._process_of[name] = start_nursery().bear(
                 [
-                    sys.executable, "-m", "gantree.cli", "up", "--name", name, "--listen", address,
+                    "up", "--name", name, "--listen", address,
                     "--state", str(self.state_dir), *self._named,
                 ],
-                env={**os.environ, "GANTREE_DATABASE": self._database_of[name]},
-                stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+                output.fileno(),
+                {"GANTREE_DATABASE": self._database_of[name]},
             )  # fmt: skip
 
     def until_said(self, name: str, pattern: str) -> None:
@@ -243,7 +241,7 @@ class Fleet:
 
     def _cancel_all(self) -> None:
         client = self.client
-        left = [row["job"] for row in client.jobs() if row["phase"] not in ENDED_PHASES]
+        left = unended(client)
         for job in left:
             with suppress(GantreeError):  # it ended by itself in between
                 client.cancel(job)

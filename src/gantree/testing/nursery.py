@@ -4,10 +4,10 @@
     born.send_signal(signal.SIGTERM)
     born.wait(timeout=30.0)
 
-To import a daemon takes several times as long as to start one, and a test run starts hundreds. So each process of a
-test run has one nursery: it imports the module of a function, and waits; whoever it bears is its fork and calls that
-function, with the environment, directory and umask of who asked, no descriptor but its output, and a life of its own.
-The nursery tells who asked how it ended. It ends itself when that process does.
+To import a daemon takes several times as long as to start one, and a test run starts hundreds. So a test run has one
+nursery: it imports the module of a function, and waits; whoever it bears is its fork and calls that function, with the
+environment, directory and umask of who asked, no descriptor but its output, and a life of its own. The nursery tells
+who asked how it ended. It ends itself when the process that made it and all forks of that have ended.
 """
 
 import importlib
@@ -18,7 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 _NURSE = (
@@ -59,6 +59,10 @@ class Born:
         if self.poll() is None:
             os.kill(self.pid, number)
 
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
 
 def _heard(word: socket.socket) -> int:
     if not (said := word.recv(64)):
@@ -79,10 +83,13 @@ class Nursery:
                 stdin=subprocess.DEVNULL,
             )
 
-    def bear(self, arguments: list[str], output: int) -> Born:
-        """One more; it prints to that descriptor."""
+    def bear(
+        self, arguments: list[str], output: int, variables: Mapping[str, str] | None = None
+    ) -> Born:
+        """One more; it prints to that descriptor. Its environment is ours, and these variables."""
         os.umask(umask := os.umask(0o077))
-        asked = json.dumps([arguments, dict(os.environ), str(Path.cwd()), umask]).encode()
+        environment = {**os.environ, **(variables or {})}
+        asked = json.dumps([arguments, environment, str(Path.cwd()), umask]).encode()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             socket.send_fds(self._door, [asked], [theirs.fileno(), output])
