@@ -25,11 +25,22 @@ def logs(
     attempt: Annotated[
         int | None, typer.Option(min=1, help="Only this attempt. [default: all]")
     ] = None,
+    tail: Annotated[
+        int | None,
+        typer.Option(
+            "--tail",
+            "-n",
+            min=0,
+            max=1_000_000,
+            metavar="LINES",
+            help="Only the last lines of each rank; with -f what comes after them, too.",
+        ),
+    ] = None,
     state: StateOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
 ) -> None:
     """Print what the processes of a job wrote."""
-    chunks = client(state).logs(job, rank=rank, follow=follow, attempt=attempt)
+    chunks = client(state).logs(job, rank=rank, follow=follow, attempt=attempt, tail=tail)
     pour(_json_lines(chunks, rank) if as_json else chunks)
 
 
