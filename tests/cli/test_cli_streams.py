@@ -1,4 +1,4 @@
-"""What becomes of a command whose output nobody wants any more, or that is interrupted: no traceback, an exact status."""
+"""What becomes of a command whose output nobody wants any more, or that is interrupted: no traceback, exact status."""
 
 import os
 import signal
@@ -100,7 +100,9 @@ def test_a_reader_that_had_enough_ends_what_follows_a_job(
     assert (process.wait(WITHIN_S), process.stderr and process.stderr.read()) == (141, b"")
 
 
-@pytest.mark.parametrize("words", ["jobs", "jobs --json", "topo", "queues", "--help", "logs --help"])
+@pytest.mark.parametrize(
+    "words", ["jobs", "jobs --json", "topo", "queues", "--help", "logs --help"]
+)
 def test_a_reader_that_has_gone_before_is_no_failure_of_ours(started: Start, words: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -122,7 +124,9 @@ def test_without_a_standard_output_a_command_says_nothing_and_succeeds(
 
 def test_a_job_whose_output_has_no_room_is_followed_to_its_end_all_the_same(started: Start) -> None:
     with Path("/dev/full").open("wb") as full:
-        process = started("run", "--name", "full", "--", "bash", "-c", "echo x; exit 3", stdout=full)
+        process = started(
+            "run", "--name", "full", "--", "bash", "-c", "echo x; exit 3", stdout=full
+        )
     _, complaint = process.communicate(timeout=WITHIN_S)
     assert process.returncode == 3
     assert b"the output of full cannot be printed: No space left on device" in complaint

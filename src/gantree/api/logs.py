@@ -22,6 +22,7 @@ LEAST_BYTES = 1 << 14
 TAIL_BLOCK_BYTES = 1 << 16
 LOOK_EVERY_S = 0.05
 
+
 @dataclass(frozen=True, slots=True)
 class LogState:
     """What a reader needs to know of a job: its attempts so far, and whether the last of them is over."""

@@ -9,6 +9,7 @@ import typer
 
 from gantree.cli.daemon import JobArgument, client
 from gantree.cli.options import StateOption, new_app
+from gantree.model.errors import Unreachable
 
 app = new_app()
 
@@ -66,5 +67,7 @@ def _json_line(line: bytes, rank: int | None) -> bytes:
     text = line.decode(errors="replace")
     if rank is None:
         number, _, text = text.removeprefix("[").partition("] ")
+        if not number.isdecimal():
+            raise Unreachable("the output has a line without its rank: no gantree daemon gave it")
         rank = int(number)
     return json.dumps({"rank": rank, "line": text}, ensure_ascii=False).encode() + b"\n"

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from gantree import __version__
+from gantree.cli.daemon import blame
 from gantree.cli.errors import FAILURE, UNREAD, exit_code_of, told, told_by_system
 from gantree.cli.lazy import LazyGroup, Listed
 from gantree.model.errors import GantreeError
@@ -161,6 +162,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         typer.echo(told_by_system(error), err=True)
         _drop_output()
+        sys.exit(FAILURE)
+    except Exception:
+        at_fault = blame()
+        if at_fault is None:
+            raise
+        typer.echo(told(at_fault), err=True)
         sys.exit(FAILURE)
 
 
