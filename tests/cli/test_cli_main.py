@@ -207,3 +207,33 @@ def test_a_word_that_is_no_job_name_is_no_job(
 ) -> None:
     outcome = gantree(command, "--state", tmp_path, "--", word)
     assert (outcome.code, outcome.err) == (1, f"gantree: there is no job {word!r}\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("up", "--virtual", "dgx-h100:1", "--state", "DEEP"),
+        ("jobs", "--state", "DEEP"),
+        ("simulate", "--cluster", "CLUSTER", "--trace", "TRACE", "--out", "DEEP"),
+        ("ranks", "CLUSTER", "JOB", "--out", "DEEP"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_folder_deeper_than_can_be_made_is_bad_input(
+    gantree: Gantree,
+    cluster_file: Path,
+    job_file: Callable[..., Path],
+    tmp_path: Path,
+    words: tuple[str, ...],
+) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("job_id,submit_s,duration_s,members,gpus_per_member\n1,0,10,1,1\n")
+    files = {
+        "DEEP": tmp_path.joinpath(*["d"] * 1990),
+        "CLUSTER": cluster_file,
+        "JOB": job_file("a", 1, 1),
+        "TRACE": trace,
+    }
+    done = gantree(*(files.get(word, word) for word in words))
+    assert done.code == 2
+    assert re.search(r"gantree: --(state|out): found a folder \d+ levels deep", done.err)

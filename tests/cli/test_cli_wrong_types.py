@@ -172,6 +172,42 @@ def _model_of(operation: dict[str, Any]) -> str | None:
     return str(schema["$ref"]).rpartition("/")[2] if "$ref" in schema else None
 
 
+@pytest.mark.parametrize(
+    ("command", "route", "path", "other", "told"),
+    [
+        ("queues", "GET /v1/queues", ("queues", 0, "used"), [1], "queues.0.used: input should be"),
+        ("topo", "GET /v1/cluster", ("cluster", "nodes"), "9", "nodes: input should be"),
+        ("why waits", "GET /v1/jobs/waits/why", ("start",), [1], "start: input should be"),
+        (
+            "record runs",
+            "GET /v1/jobs/runs/record",
+            ("members", 0, "ranks"),
+            [],
+            "ranks: list should",
+        ),
+        ("nodes", "GET /v1/nodes", ("nodes", 0, "jobs"), [1], "jobs.0: input should be"),
+    ],
+)
+def test_the_field_that_a_command_stumbled_over_is_named(
+    gantree: Gantree,
+    mimic: Mimic,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    route: str,
+    path: tuple[Any, ...],
+    other: Any,
+    told: str,
+) -> None:
+    monkeypatch.setenv("GANTREE_TOKEN", "t")
+    monkeypatch.setenv("GANTREE_SERVER", mimic.url)
+    mimic.changed = None
+    assert gantree(*command.split()).code == 0
+    mimic.changed = route, _with(mimic.known[route], path, other)
+    done = gantree(*command.split())
+    assert done.code == 1
+    assert told in done.err
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_field_of_another_type_is_told_in_a_sentence(
     gantree: Gantree,
