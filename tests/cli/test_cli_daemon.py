@@ -367,6 +367,7 @@ def gantree_in_a_process(
         (["--virtual", "dgx-h100:1", "--cluster", "c.yaml"], 2, "exclude each other"),
         (["--cluster", "no-such.yaml"], 2, "no such file"),
         (["--policy", "gentree", "--virtual", "dgx-h100:1"], 2, "gentree"),
+        (["--gpu-metrics", "file:///etc/passwd", "--virtual", "dgx-h100:1"], 2, "a URL without"),
     ],
 )
 def test_up_explains_what_it_cannot_serve(

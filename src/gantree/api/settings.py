@@ -34,6 +34,7 @@ class Settings:
     keep says how many ended jobs the daemon knows, and how long the journal keeps facts.
     access_file says who may do what; None: whoever reaches the socket or has the token may do everything.
     run_as_submitter: jobs run as the Unix users of those who handed them in, which takes root.
+    gpu_metrics are addresses of exporters that tell how busy GPUs are; none: the driver of this machine is asked.
     """
 
     state_dir: Path
@@ -47,6 +48,7 @@ class Settings:
     access_file: Path | None = None
     run_as_submitter: bool = False
     root_path: str = ""
+    gpu_metrics: tuple[str, ...] = ()
     database: str | None = field(default=None, repr=False)
     name: str = field(default_factory=own_name)
     advertise: str | None = None
