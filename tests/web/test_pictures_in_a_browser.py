@@ -234,6 +234,30 @@ def test_gpus_tell_how_busy_they_are_in_colour_in_words_and_in_the_table(
     assert complaints == []
 
 
+UNDER_OTHER_HEADS = """() => [...document.querySelectorAll("table tbody tr [data-label]")].filter((cell) =>
+  cell.closest("table").querySelectorAll("thead th")[cell.cellIndex].textContent !== cell.dataset.label
+).map((cell) => cell.closest("tr").id)"""
+
+
+@pytest.mark.parametrize("path", ["/cluster", "/nodes"])
+def test_numbers_stand_under_the_head_that_says_what_they_are(page: Page, path: str) -> None:
+    page.goto(path)
+    assert page.evaluate(UNDER_OTHER_HEADS) == []
+
+
+def test_what_changes_of_a_domain_goes_where_it_stood(page: Page, site: PretendedSite) -> None:
+    open_map(page)
+    leaf = page.locator("tbody tr", has_text="leaf").last
+    cells = "(row) => [...row.cells].map((cell) => [cell.dataset.label, cell.textContent])"
+    before = leaf.evaluate(cells)
+    site.submit(of("passing", "prod", "bob", 4, 8))
+    site.end("passing")
+    page.wait_for_timeout(2500)
+    assert leaf.evaluate(cells) == before
+    page.reload()
+    assert page.locator("tbody tr", has_text="leaf").last.evaluate(cells) == before
+
+
 def test_what_changes_is_seen_without_loading_the_page_again(
     page: Page, site: PretendedSite
 ) -> None:

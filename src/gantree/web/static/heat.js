@@ -1,7 +1,7 @@
 // The heat map of the cluster on a canvas: what heat_layout and heat_words tell, drawn, searched, walked with keys.
 
 import { SILENT_MS, base, lookWhoLeads, say } from "./page.js";
-import { HUES, colours, pattern, useSteps } from "./heat_look.js";
+import { HUES, colours, pattern, readableOn, useSteps } from "./heat_look.js";
 
 const LEAST_CELL_PX = 2.2, LEAST_TEXT_PX = 8, LEAST_CODE_PX = 15, TEXTURED_PX = 5, LOOKS = HUES.length * 4;
 const FREE = -1, TAKEN = 0, PAUSE_MS = 4000;
@@ -58,10 +58,8 @@ function change(delta) {
     });
   }
   for (const [row, numbers] of Object.entries(delta.domains)) {
-    numbers.forEach((number, column) => {
-      const cell = $(`domain-${row}`)?.querySelectorAll("td")[column];
-      if (cell) cell.textContent = number.toLocaleString("en");
-    });
+    const cells = $(`domain-${row}`)?.querySelectorAll("td:not(.none, .busy)") ?? [];
+    cells.forEach((cell, column) => { cell.textContent = numbers[column].toLocaleString("en"); });
   }
   scene.at = delta.at;
   seen();
@@ -290,7 +288,7 @@ function paintGpu(gpu, node, x, y, side) {
     pen.fillRect(x, y, side, side);
     if (found.hollow || found.reserved) outline(x, y, side, side);
     if (side >= LEAST_CODE_PX && found.hue !== undefined && mode() === "job") code(scene.cells[gpu], x, y, side, found);
-    if (side >= LEAST_CODE_PX && found.number !== undefined) figure(String(found.number), x, y, side);
+    if (side >= LEAST_CODE_PX && found.number !== undefined) figure(String(found.number), x, y, side, found.fill);
     return;
   }
   pen.fillRect(x, y, side, side);
@@ -326,14 +324,11 @@ function code(number, x, y, side, found) {
   pen.fillText(text, x + (side - width) / 2, y + side / 2 + size * 0.35);
 }
 
-function figure(text, x, y, side) {
+function figure(text, x, y, side, on) {
   const size = Math.min(side * 0.55, 1.3 * side / text.length);
   pen.font = `600 ${size}px system-ui, sans-serif`;
-  const width = pen.measureText(text).width;
-  pen.fillStyle = ink.page;
-  pen.fillRect(x + (side - width) / 2 - 1, y + side * 0.2, width + 2, side * 0.6);
-  pen.fillStyle = ink.text;
-  pen.fillText(text, x + (side - width) / 2, y + side / 2 + size * 0.35);
+  pen.fillStyle = readableOn(on);
+  pen.fillText(text, x + (side - pen.measureText(text).width) / 2, y + side / 2 + size * 0.35);
 }
 
 function paintState(name, x, y, w, h) {
@@ -443,7 +438,7 @@ function writeLegend() {
     const found = look(strongest(gpu), node, gpu), was = counts.get(found.key);
     if (was) was.count++; else counts.set(found.key, { found, count: 1, number: strongest(gpu) });
   }
-  const rows = [...counts.values()].sort((a, b) => b.count - a.count);
+  const rows = [...counts.values()].sort((a, b) => (b.found.number === undefined ? 0 : b.found.number + 1) - (a.found.number === undefined ? 0 : a.found.number + 1) || b.count - a.count);
   const shown = rows.slice(0, MOST).map(({ found, count, number }) => legendRow(found, count, number));
   if (rows.length > MOST) shown.push(Object.assign(document.createElement("li"), { textContent: `${rows.length - MOST} more; search for them`, className: "faint" }));
   const focused = legend.contains(document.activeElement) ? document.activeElement.dataset.key : null;
