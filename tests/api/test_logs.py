@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gantree.api.logs
 from gantree.api.lasting import LetGo
 from gantree.api.logs import (
     CHUNK_BYTES,
@@ -17,6 +18,8 @@ from gantree.api.logs import (
     rank_logs,
     stream_attempt,
     stream_job,
+    tail_start,
+    tail_starts,
 )
 
 
@@ -207,3 +210,77 @@ def test_many_ranks_share_a_chunk(tmp_path: Path) -> None:
         return max([len(chunk) async for chunk in stream_attempt(logs, at_once)])
 
     assert asyncio.run(largest()) <= 3 * CHUNK_BYTES  # with the prefixes
+
+
+LINES = st.lists(st.binary(max_size=5).map(lambda raw: raw.replace(b"\n", b"x")), max_size=9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(lines=LINES, ends=st.booleans(), wanted=st.integers(0, 11), block=st.integers(1, 7))
+def test_the_tail_of_a_file_is_its_last_lines_whatever_the_blocks_it_is_read_in(
+    tmp_path_factory: pytest.TempPathFactory,
+    lines: list[bytes],
+    ends: bool,
+    wanted: int,
+    block: int,
+) -> None:
+    raw = b"\n".join(lines) + (b"\n" if ends and lines else b"")
+    path = tmp_path_factory.mktemp("log") / "0"
+    path.write_bytes(raw)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gantree.api.logs, "TAIL_BLOCK_BYTES", block)
+        start, found = tail_start(path, wanted)
+    last = _split(raw)
+    assert raw[start:] == b"".join(last[len(last) - found :])
+    assert found == min(wanted, len(last))
+
+
+def _split(raw: bytes) -> list[bytes]:
+    *whole, rest = raw.split(b"\n")
+    return [line + b"\n" for line in whole] + ([rest] if rest else [])
+
+
+def test_the_tail_of_a_file_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
+    assert tail_start(tmp_path / "none", 5) == (0, 0)
+
+
+def test_the_tail_of_a_huge_file_is_found_without_reading_it(tmp_path: Path) -> None:
+    path = tmp_path / "0"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # with a hole: to read it would take an hour
+        file.seek(0, 2)
+        file.write(b"\none\ntwo\n")
+    assert tail_start(path, 2) == ((1 << 40) + 1, 2)
+    assert tail_start(path, 1)[0] == (1 << 40) + 5
+
+
+def test_a_tail_goes_back_over_attempts_until_every_rank_has_its_lines(tmp_path: Path) -> None:
+    written = {
+        (1, 0): b"a\nb\n",
+        (1, 1): b"c\n",
+        (2, 0): b"d\ne\n",
+        (2, 1): b"f\n",
+        (3, 0): b"g\n",
+    }
+    for (attempt, rank), text in written.items():
+        (tmp_path / f"{attempt}-{rank}").write_bytes(text)
+
+    def starts(lines: int) -> dict[tuple[int, int], int]:
+        return tail_starts(
+            lambda attempt, rank: tmp_path / f"{attempt}-{rank}", (1, 2, 3), (0, 1), lines
+        )
+
+    assert starts(0) == {(3, 0): 2, (3, 1): 0}
+    assert starts(1) == {(3, 0): 0, (3, 1): 0, (2, 0): 4, (2, 1): 0}
+    assert starts(2) == starts(1) | {(2, 0): 2, (1, 0): 4, (1, 1): 0}
+
+
+def test_a_tail_is_followed_by_all_that_comes_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "0"
+    path.write_bytes(b"old\nlast\n")
+    start, _ = tail_start(path, 1)
+    (log,) = rank_logs(lambda rank: path, 1, None, lambda rank: start)
+    assert log.read_on() == b"[0] last\n"
+    with path.open("ab") as file:
+        file.write(b"new\n")
+    assert log.read_on() == b"[0] new\n"

@@ -283,6 +283,18 @@ def test_logs_come_whole_by_rank_or_as_json(
     assert gantree("logs", "talk", "--rank", 2).code == 1
 
 
+def test_a_tail_of_the_logs_has_the_last_lines_of_each_rank(gantree: Gantree) -> None:
+    script = "for i in 1 2 3; do echo $i of $RANK; done"
+    gantree("run", "-n", 2, "--name", "tail", "--", "bash", "-c", script)
+    tail = gantree("logs", "tail", "--tail", 2).out.splitlines()
+    assert sorted(tail) == ["[0] 2 of 0", "[0] 3 of 0", "[1] 2 of 1", "[1] 3 of 1"]
+    assert gantree("logs", "tail", "-n", 1, "--rank", 1).out == "3 of 1\n"
+    assert gantree("logs", "tail", "-n", 1, "--rank", 1, "--attempt", 1, "-f").out == "3 of 1\n"
+    assert gantree("logs", "tail", "-n", 9, "--rank", 0).out == "1 of 0\n2 of 0\n3 of 0\n"
+    assert gantree("logs", "tail", "--tail", 0).out == ""
+    assert gantree("logs", "tail", "--tail", -1).code == 2
+
+
 def test_the_daemons_cluster_is_drawn_with_its_jobs(
     gantree: Gantree, daemon: Daemon, complaints: Complaints, tmp_path: Path
 ) -> None:
@@ -355,6 +367,7 @@ def gantree_in_a_process(
         (["--virtual", "dgx-h100:1", "--cluster", "c.yaml"], 2, "exclude each other"),
         (["--cluster", "no-such.yaml"], 2, "no such file"),
         (["--policy", "gentree", "--virtual", "dgx-h100:1"], 2, "gentree"),
+        (["--gpu-metrics", "file:///etc/passwd", "--virtual", "dgx-h100:1"], 2, "a URL without"),
     ],
 )
 def test_up_explains_what_it_cannot_serve(

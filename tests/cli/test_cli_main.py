@@ -1,9 +1,10 @@
 """The program around the commands: its list, its errors, its start."""
 
 import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import typer
 
 from gantree import __version__
+from gantree.cli.examples import EXAMPLES
 from gantree.cli.lazy import LazyGroup
 from gantree.cli.main import app
 from gantree.cli.options import state_dir
@@ -60,6 +62,33 @@ def test_every_command_has_help(gantree: Gantree, name: str) -> None:
     outcome = gantree(*name.split(), "--help")
     assert outcome.code == 0
     assert outcome.out.startswith(f"Usage: gantree {name} ")
+
+
+def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Every command that does something, by its words."""
+    if not hasattr(command, "list_commands"):
+        yield " ".join(path), command
+        return
+    for name in command.list_commands(None):
+        below = command.load(name) if isinstance(command, LazyGroup) else command.commands[name]
+        yield from leaves(below, (*path, name))
+
+
+def test_every_command_has_an_example_that_it_takes() -> None:
+    found = dict(leaves(PROGRAM))
+    assert found.keys() == EXAMPLES.keys()
+    for name, command in found.items():
+        program, *words = shlex.split(EXAMPLES[name])
+        assert program == "gantree"
+        own = words[1:] if name == "topo show" else words[len(name.split()) :]
+        assert " ".join(words).startswith(name.removesuffix(" show") if "topo" in name else name)
+        command.make_context(name, own)  # a usage error for what it does not take
+
+
+@pytest.mark.parametrize("name", ["logs", "topo page", "policy apply", "bench gang"])
+def test_the_help_ends_with_the_example(gantree: Gantree, name: str) -> None:
+    printed = " ".join(gantree(*name.split(), "--help").out.split())
+    assert printed.endswith(f"Example: {EXAMPLES[name]}")
 
 
 def mentions(page: str, option: str) -> bool:
@@ -207,3 +236,33 @@ def test_a_word_that_is_no_job_name_is_no_job(
 ) -> None:
     outcome = gantree(command, "--state", tmp_path, "--", word)
     assert (outcome.code, outcome.err) == (1, f"gantree: there is no job {word!r}\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("up", "--virtual", "dgx-h100:1", "--state", "DEEP"),
+        ("jobs", "--state", "DEEP"),
+        ("simulate", "--cluster", "CLUSTER", "--trace", "TRACE", "--out", "DEEP"),
+        ("ranks", "CLUSTER", "JOB", "--out", "DEEP"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_folder_deeper_than_can_be_made_is_bad_input(
+    gantree: Gantree,
+    cluster_file: Path,
+    job_file: Callable[..., Path],
+    tmp_path: Path,
+    words: tuple[str, ...],
+) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("job_id,submit_s,duration_s,members,gpus_per_member\n1,0,10,1,1\n")
+    files = {
+        "DEEP": tmp_path.joinpath(*["d"] * 1990),
+        "CLUSTER": cluster_file,
+        "JOB": job_file("a", 1, 1),
+        "TRACE": trace,
+    }
+    done = gantree(*(files.get(word, word) for word in words))
+    assert done.code == 2
+    assert re.search(r"gantree: --(state|out): found a folder \d+ levels deep", done.err)

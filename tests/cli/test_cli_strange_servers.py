@@ -105,6 +105,29 @@ def test_a_field_that_another_version_leaves_out_is_named(
     assert "the answer has no field" in gantree("jobs").err
 
 
+def test_output_that_no_daemon_gave_is_told_as_such(
+    gantree: Gantree, strange: Strange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GANTREE_SERVER", strange.url)
+    strange.says = http(b"<html>\nhello\n", kind="text/html")
+    done = gantree("logs", "a", "--json")
+    assert (done.code, done.err) == (
+        1,
+        "gantree: the output has a line without its rank: no gantree daemon gave it\n",
+    )
+
+
+def test_a_field_of_another_type_is_named_with_what_it_should_be(
+    gantree: Gantree, strange: Strange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GANTREE_SERVER", strange.url)
+    strange.says = http(b'{"jobs": 3, "warnings": []}')
+    done = gantree("rerun", "a")
+    assert done.code == 1
+    assert "the answer to POST /v1/jobs/{job}/rerun is not as a gantree daemon" in done.err
+    assert done.err.endswith("jobs: input should be a valid list\n")
+
+
 def test_to_compact_where_no_journal_is_makes_none(gantree: Gantree, tmp_path: Any) -> None:
     done = gantree("journal", "compact", "--state", tmp_path / "none")
     assert done.code == 1

@@ -6,6 +6,8 @@ Pictures lie in docs/images and are committed; a test does not take them, as fon
 import json
 import sys
 import tempfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from playwright.sync_api import Browser
@@ -55,7 +57,8 @@ SHOTS = (
     ("jobs", "/queue", "light", 1200, 500),
     ("job", "/jobs/llama-7b", "light", 1200, 960),
     ("job-phone", "/jobs/mixtral", "dark", 375, 760),
-    ("cluster", "/cluster", "dark", 960, 690),
+    ("cluster", "/cluster", "dark", 1200, 780),
+    ("cluster-use", "/cluster#use", "light", 1200, 1000),
     ("gantt", "/gantt", "light", 1200, 620),
     ("queues", "/queues", "light", 1200, 620),
     ("submit", "/submit", "dark", 1200, 640),
@@ -77,6 +80,31 @@ def submit(daemon: Daemon) -> None:
     daemon.wait("llama-7b", until="running")
 
 
+class Exporter(BaseHTTPRequestHandler):
+    """What a DCGM exporter would tell of each node: its path is the node."""
+
+    def do_GET(self) -> None:
+        """GPUs that are the busier the further back the node, a few of them idle."""
+        number = int(self.path.removeprefix("/n"))
+        lines = []
+        for gpu in range(8):
+            busy = 3 if (number + gpu) % 11 == 0 else 20 + (number * 29 + gpu * 5) % 80
+            labels = f'{{gpu="{gpu}",Hostname="n{number:02}"}}'
+            figures = {
+                "GPU_UTIL": busy,
+                "FB_USED": 700 * busy,
+                "FB_FREE": 81_559 - 700 * busy,
+                "POWER_USAGE": 6 * busy + 90,
+            }
+            lines += [f"DCGM_FI_DEV_{name}{labels} {value}" for name, value in figures.items()]
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(("\n".join(lines) + "\n").encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
 def shoot(browser: Browser, daemon: Daemon) -> None:
     """One picture after the other."""
     for name, path, scheme, width, height in SHOTS:
@@ -90,6 +118,9 @@ def shoot(browser: Browser, daemon: Daemon) -> None:
         page = context.new_page()
         page.goto(path)
         page.wait_for_timeout(2500)
+        if path.endswith("#use"):
+            page.get_by_role("radio", name="use").check()
+            page.wait_for_timeout(4000)
         page.screenshot(path=IMAGES / f"{name}.png")
         size_kB = (IMAGES / f"{name}.png").stat().st_size // 1000
         print(f"docs/images/{name}.png  {size_kB} kB")
@@ -100,7 +131,16 @@ def main() -> None:
     """All of them."""
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        made = Daemon(Path(scratch) / "state", CLUSTER, POLICY, listen="127.0.0.1:0", pages=True)
+        exporter = ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
+        threading.Thread(target=exporter.serve_forever, daemon=True).start()
+        made = Daemon(
+            Path(scratch) / "state",
+            CLUSTER,
+            POLICY,
+            listen="127.0.0.1:0",
+            pages=True,
+            gpu_metrics=f"http://127.0.0.1:{exporter.server_port}/{{node}}",
+        )
         with made as daemon, chromium() as browser:
             submit(daemon)
             shoot(browser, daemon)

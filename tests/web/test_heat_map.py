@@ -12,19 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.api.access import EVERYTHING, Caller
+from gantree.api.gpu_counters import GpuCounters
 from gantree.control.loop import Loop
 from gantree.core.ledger import Ledger
 from gantree.model.cluster import Cluster, Node
 from gantree.model.events import CordonRequested, NodeLost
 from gantree.model.jobs import Job, Role, Shape
 from gantree.policy.rules import Policy
+from gantree.telemetry.gpu_use import GpuUse
 from gantree.testing.builders import cluster, job, machine
 from gantree.testing.stage import Stage
 from gantree.topology.fabric import Fabric
 from gantree.web.pages import heat_feed
 from gantree.web.pages.heat_layout import HeatMap, heat_map, heat_map_json
 from gantree.web.pages.heat_scene import FREE, TAKEN, WHOLE, HeatScene, heat_scene
-from gantree.web.pages.heat_words import compact, delta_json, whole_json
+from gantree.web.pages.heat_words import changed_use, compact, delta_json, use_rows, whole_json
 
 Json = dict[str, Any]
 
@@ -286,6 +288,29 @@ def test_where_only_hidden_jobs_change_places_nothing_is_told() -> None:
     assert delta_json(before, scene(stage.scheduler.ledger), only_ann) is None
 
 
+def test_use_is_told_of_gpus_that_the_caller_may_know_and_then_what_changed() -> None:
+    stage = Stage(cluster(leaves=1, nodes=2))
+    stage.submit(of("bobs", "bob", 1, 4))
+    shown = scene(stage.scheduler.ledger)
+    told = {
+        "n0": {0: GpuUse(0.5, 1.25, 80.0, 99.6, 40.0), 7: GpuUse(1.0)},
+        "n1": {1: GpuUse(power_W=70.0)},
+        "n9": {0: GpuUse(1.0)},
+    }
+    whole = use_rows(shown, told, everybody)
+    assert whole[0][0] == [50, 1.2, 80.0, 100, 40]
+    assert whole[0][7] == [100, None, None, None, None]
+    assert whole[1] == [None, [None, None, None, 70, None], *[None] * 6]
+    assert whole.keys() == {0, 1}
+    anns = use_rows(shown, told, only_ann)
+    assert anns[0][0] is None
+    assert anns[0][7] == [100, None, None, None, None]
+    assert changed_use({}, anns) == {"0": anns[0], "1": anns[1]}
+    assert changed_use(whole, anns) == {"0": anns[0]}
+    assert changed_use(whole, {1: whole[1]}) == {"0": None}
+    assert changed_use(whole, dict(whole)) is None
+
+
 @pytest.mark.parametrize("word", ["</script>", 'é"\\'])
 def test_names_go_through_json_whatever_they_are(word: str) -> None:
     stage = Stage(cluster())
@@ -296,6 +321,8 @@ def test_names_go_through_json_whatever_they_are(word: str) -> None:
 
 class Watched:
     """A site that takes a job while it is looked at for the second time, right after what is told was found."""
+
+    gpu_counters = GpuCounters()
 
     def __init__(self, loop: Loop) -> None:
         self.stage, self.loop, self.looks = Stage(cluster(leaves=1, nodes=2)), loop, 0

@@ -14,9 +14,11 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from gantree.api.access import EVERYTHING, Access, Caller, Door
+from gantree.api.gpu_counters import GpuCounters
 from gantree.model.access import grant_of
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy, QueueRule
+from gantree.telemetry.gpu_use import GpuUse
 from gantree.testing.builders import cluster, job
 from gantree.testing.chromium import Complaints, chromium
 from gantree.testing.page_rules import AUDIT
@@ -191,6 +193,69 @@ def test_a_search_counts_the_nodes_and_the_legend_searches(page: Page) -> None:
         expect(page.locator("#legend li").first).to_be_visible()
     page.locator("#level").select_option("each leaf")
     assert page.locator("#map").evaluate(COLOURS) > 2
+
+
+def test_gpus_tell_how_busy_they_are_in_colour_in_words_and_in_the_table(
+    browser: Browser, tmp_path: Path
+) -> None:
+    told = {gpu: GpuUse(gpu / 8, 10.0 * gpu, 80.0, 100.0 * gpu, 60.0) for gpu in range(7)}
+    counters = GpuCounters(here=("n0", lambda: told))
+    made = PretendedSite(tmp_path, cluster(1, 1, 2), None, TwoTokens(TOKEN), counters)
+    with made as site:
+        site.submit(of("bobs", "research", "bob", 1, 4), of("anns", "prod", "ann", 1, 4))
+        complaints = Complaints()
+        for token, of_all in ((TOKEN, "37 %"), (ANNS, "62 %")):  # GPUs 0 to 3 are bob's
+            context = context_of(browser, site, token)
+            page = context.new_page()
+            complaints.listen_to(page)
+            open_map(page)
+            page.get_by_role("radio", name="use").check()
+            busy = page.locator("#legend").get_by_role("button", name="busy 50 to 75 %")
+            expect(busy).to_contain_text("2")
+            page.locator("#map").focus()
+            page.keyboard.press("Home")
+            for _ in range(5):
+                page.keyboard.press("ArrowRight")
+            expect(page.locator("#told")).to_contain_text(
+                "job anns, running (queue prod, user ann, 4 GPUs) \u00b7 62 % busy, 50 of 80 GiB, 500 W, 60 \u00b0C"
+            )
+            page.keyboard.press("Home")
+            page.keyboard.press("ArrowRight")
+            words = page.locator("#told")
+            if token == ANNS:
+                expect(words).not_to_contain_text("busy")
+            else:
+                expect(words).to_contain_text("12 % busy, 10 of 80 GiB")
+            expect(page.locator("#domain-0 .busy")).to_have_text(of_all)
+            busy.click()
+            expect(page.locator("#matches")).to_have_text("1 node")
+            assert page.evaluate(AUDIT) == []
+            context.close()
+    assert complaints == []
+
+
+UNDER_OTHER_HEADS = """() => [...document.querySelectorAll("table tbody tr [data-label]")].filter((cell) =>
+  cell.closest("table").querySelectorAll("thead th")[cell.cellIndex].textContent !== cell.dataset.label
+).map((cell) => cell.closest("tr").id)"""
+
+
+@pytest.mark.parametrize("path", ["/cluster", "/nodes"])
+def test_numbers_stand_under_the_head_that_says_what_they_are(page: Page, path: str) -> None:
+    page.goto(path)
+    assert page.evaluate(UNDER_OTHER_HEADS) == []
+
+
+def test_what_changes_of_a_domain_goes_where_it_stood(page: Page, site: PretendedSite) -> None:
+    open_map(page)
+    leaf = page.locator("tbody tr", has_text="leaf").last
+    cells = "(row) => [...row.cells].map((cell) => [cell.dataset.label, cell.textContent])"
+    before = leaf.evaluate(cells)
+    site.submit(of("passing", "prod", "bob", 4, 8))
+    site.end("passing")
+    page.wait_for_timeout(2500)
+    assert leaf.evaluate(cells) == before
+    page.reload()
+    assert page.locator("tbody tr", has_text="leaf").last.evaluate(cells) == before
 
 
 def test_what_changes_is_seen_without_loading_the_page_again(

@@ -9,10 +9,11 @@ seconds: as work_out, only that the reader itself answers for as long as questio
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
+from gantree.api.gpu_counters import GpuCounters
 from gantree.api.progress_view import add_progress
 from gantree.control.controller import Controller
 from gantree.control.loop import Loop
@@ -27,6 +28,11 @@ Given = TypeVarTuple("Given")
 
 class Reads(Protocol):
     """What a route works with that only looks: also in a daemon that does not lead (`standing_reads`)."""
+
+    @property
+    def gpu_counters(self) -> GpuCounters:
+        """How busy GPUs are, as they say themselves."""
+        ...
 
     async def read(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
         """What a function of a module says of a Reading: plain values, found in milliseconds."""
@@ -81,6 +87,7 @@ class Backend:
     controller: Controller
     started_at: float
     readers: Readers | None = None
+    gpu_counters: GpuCounters = field(default_factory=GpuCounters)
 
     async def ask(self, question: Callable[[Controller], T]) -> T:
         """Run a question on the controller's thread."""

@@ -32,6 +32,7 @@ from gantree.api.app import Pages, build_app
 from gantree.api.audit import Audit
 from gantree.api.backend import Backend
 from gantree.api.engines import Engine, kubernetes_engine, local_engine
+from gantree.api.gpu_counters import counters_of
 from gantree.api.listening import Server, advertised, bind, url_of
 from gantree.api.settings import Settings
 from gantree.api.standing_by import Front, build_standing_by
@@ -191,12 +192,19 @@ class _Life:
         self._stop = asyncio.Event()
         self._readers = Readers(daemon.host, Follow(daemon.home.open_reader, settings.policy))
         self._warm = Warm(daemon.home.open_reader, settings.policy)
+        self._counters = counters_of(settings)
         small = build_standing_by(
             self._leadership,
             daemon.access,
             daemon.metrics,
             daemon.audit,
-            Standing(self._readers, settings.state_dir, self._stop, self._leadership.not_leading),
+            Standing(
+                self._readers,
+                settings.state_dir,
+                self._stop,
+                self._leadership.not_leading,
+                self._counters,
+            ),
             lambda: self._warm.is_ready,
             daemon.pages,
             settings.root_path,
@@ -304,7 +312,7 @@ class _Life:
                 sockets.listen(state_dir, for_all=daemon.settings.run_as_submitter)
             )
             opened.callback(_remove_socket, state_dir, term)
-            backend = Backend(loop, controller, time.time(), self._readers)
+            backend = Backend(loop, controller, time.time(), self._readers, self._counters)
             self._front.lead(
                 term,
                 build_app(

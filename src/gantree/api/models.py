@@ -135,6 +135,57 @@ class JobTold(JobRow):
     placement: dict[str, JsonValue] | None
 
 
+class RecordedGit(Told):
+    """What git said of the working directory."""
+
+    revision: str | None
+    branch: str | None
+
+
+class RecordedFile(Told):
+    """A file that ran."""
+
+    path: str
+    sha256: str | None
+
+
+class RecordedPython(Told):
+    """The Python that ran and what was installed for it."""
+
+    version: str
+    distributions: dict[str, str] | list[str]
+    distributions_sha256: str
+
+
+class RecordedRole(Told):
+    """What ran as a role."""
+
+    command: list[str]
+    workdir: str | None
+    image: str | None
+    git: RecordedGit | None
+    executable: RecordedFile | None
+    script: RecordedFile | None
+    python: RecordedPython | None
+    nccl: str | None
+    torch: str | None
+    env: dict[str, str]
+
+
+class RecordedMember(Told):
+    """Where a member was."""
+
+    role: str
+    member: int
+    node: str
+    machine: str
+    ranks: list[int] = Field(min_length=1)
+    gpus: list[int]
+    mig: list[str]
+    nics: list[str]
+    domains: dict[str, str]
+
+
 class RecordTold(Told):
     """What ran as one attempt. roles tell, by the first member of each, what was found; members where each rank was."""
 
@@ -146,11 +197,11 @@ class RecordTold(Told):
     found: bool = Field(description="False until what was found is written down.")
     gantree: str | None = None
     policy: str | None = Field(None, description="A digest of the policy in force.")
-    roles: dict[str, dict[str, JsonValue]]
+    roles: dict[str, RecordedRole]
     nodes: dict[str, dict[str, str]] = Field(description="Versions of driver and CUDA by node.")
     tiers: list[str]
-    members: list[dict[str, JsonValue]]
-    data: list[dict[str, JsonValue]] = Field(description="As declared in the job file.")
+    members: list[RecordedMember]
+    data: list[dict[str, str | None]] = Field(description="As declared in the job file.")
 
 
 class StartTold(BaseModel):
@@ -225,6 +276,22 @@ class WhenTold(Told):
     why: str
 
 
+class PlaceTold(Told):
+    """Where a gang is or would be."""
+
+    domain: DomainTold
+    members: int
+    gpus: int
+    nodes: list[str]
+
+
+class StoppedTold(Told):
+    """Who would have to go, and how."""
+
+    job: str
+    how: str
+
+
 class AlternativeTold(Told):
     """What would become of a job with a change; docs/schemas/what-if-job-output.schema.json has all fields."""
 
@@ -233,6 +300,14 @@ class AlternativeTold(Told):
     start: StartTold | None
     sentence: str
     refused: RefusedTold | None
+    place: PlaceTold | None
+    stopped: list[StoppedTold]
+    step_s: float | None
+    step_ratio: float | None
+    comm_ratio: float | None
+    run_s: float | None
+    gpu_hours: float | None
+    cost_USD: float | None
 
 
 class WhatIfTold(BaseModel):
@@ -243,17 +318,56 @@ class WhatIfTold(BaseModel):
     alternatives: list[AlternativeTold]
 
 
+class MoveTold(Told):
+    """A gang that moves."""
+
+    job: str
+    gpus: int
+    source: PlaceTold
+    target: PlaceTold
+    cost_gpu_s: float
+
+
+class PlanTold(Told):
+    """Moves, and the place that they make."""
+
+    place: PlaceTold
+    moves: list[MoveTold]
+    cost_gpu_s: float
+    gain_gpu_s: float
+    proven: bool
+
+
 class DefragmentTold(BaseModel):
     """The moves that would let a job start, or null and why."""
 
     job: str
-    plan: dict[str, JsonValue] | None
+    plan: PlanTold | None
     reason: str
+
+
+class CellTold(Told):
+    """A cell: its tier, where it is bound, whether it has lost its place."""
+
+    tier: str
+    domain: str | None
+    lost: bool
 
 
 class QueueRow(Told):
     """A node of the queue tree; docs/schemas/queues-output.schema.json has all fields."""
 
+    name: str
+    kind: str
+    depth: int
+    weight: float
+    used_part: float
+    guarantee: dict[str, float]
+    used: dict[str, float]
+    borrowed: dict[str, float]
+    lent: dict[str, float]
+    limit: dict[str, float]
+    cells: list[CellTold]
     running: int
     waiting: int
 

@@ -331,10 +331,18 @@ def roll_back_policy(version: int) -> Request[Json]:
 
 
 def logs(
-    job: str, *, rank: int | None = None, follow: bool = False, attempt: int | None = None
+    job: str,
+    *,
+    rank: int | None = None,
+    follow: bool = False,
+    attempt: int | None = None,
+    tail: int | None = None,
 ) -> Stream[bytes]:
-    """What a job's ranks print, in chunks as they come; where follow, until the job has ended."""
-    query = {"rank": rank, "attempt": attempt, "follow": int(follow)}
+    """What a job's ranks print, in chunks as they come; where follow, until the job has ended.
+
+    tail: only the last lines of each rank, so many, and what comes after them.
+    """
+    query = {"rank": rank, "attempt": attempt, "follow": int(follow), "tail": tail}
     return Stream("GET", "/v1/jobs/{job}/logs", job_path(job), query, decoder=_AsItComes)
 
 

@@ -36,6 +36,7 @@ class Settings:
     access_file says who may do what; None: whoever reaches the socket or has the token may do everything.
     kubernetes: orders become pods there, and the site is what its nodes tell; None: processes of this machine.
     run_as_submitter: jobs run as the Unix users of those who handed them in, which takes root.
+    gpu_metrics are addresses of exporters that tell how busy GPUs are; none: the driver of this machine is asked.
     """
 
     state_dir: Path
@@ -49,6 +50,7 @@ class Settings:
     access_file: Path | None = None
     run_as_submitter: bool = False
     root_path: str = ""
+    gpu_metrics: tuple[str, ...] = ()
     database: str | None = field(default=None, repr=False)
     name: str = field(default_factory=own_name)
     advertise: str | None = None

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -17,6 +17,7 @@ from fastapi import APIRouter
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gantree.api.gpu_counters import GpuCounters
 from gantree.api.progress_view import add_progress
 from gantree.api.routes import (
     events,
@@ -58,6 +59,7 @@ class Standing:
     state_dir: Path
     stop: asyncio.Event
     not_leading: Callable[[], NotLeading]
+    gpu_counters: GpuCounters = field(default_factory=GpuCounters)
 
     async def read(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
         """What a function says of what is known here."""

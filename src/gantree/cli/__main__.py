@@ -1,6 +1,6 @@
 """`python -m gantree.cli` is the same as `gantree`."""
 
-from gantree.cli.main import main
+from gantree.cli.start import start
 
 if __name__ == "__main__":
-    main()
+    start()

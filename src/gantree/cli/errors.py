@@ -1,6 +1,7 @@
 """What errors and warnings look like to the caller: sentences on stderr, and an exit status."""
 
 import os
+import signal
 
 import typer
 
@@ -8,6 +9,8 @@ from gantree.model.errors import BadInput, GantreeError, Unsupported
 
 BAD_INPUT = 2
 FAILURE = 1
+UNREAD = 128 + signal.SIGPIPE
+"""As a shell tells of a program that wrote to a pipe which nobody reads any more."""
 
 
 def told(error: GantreeError) -> str:

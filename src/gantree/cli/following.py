@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import typer
 
 from gantree.api.client import Client
-from gantree.cli.errors import told
+from gantree.cli.errors import told, warn
 from gantree.cli.logs import pour
 from gantree.model.errors import GantreeError, JournalError, Unreachable
 
@@ -48,6 +48,9 @@ class Output:
                 )  # else it was the daemon that ended, not the job
             except BrokenPipeError:
                 return  # nobody reads any more; the job goes on all the same
+            except OSError as error:
+                warn(f"the output of {self._job} cannot be printed: {error.strerror}")
+                return
             except (Unreachable, JournalError):
                 self._over.wait(RETRY_S)
             except GantreeError as error:

@@ -12,6 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from gantree.cli.examples import add_example
+
 
 class Listed(NamedTuple):
     """The module of a command, and its line in the group's help."""
@@ -33,7 +35,11 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """The name, the real command and its arguments. A usage error for an unknown name."""
         name, _, rest = super().resolve_command(ctx, args)
-        return name, self.load(name) if name is not None else None, rest
+        if name is None:
+            return None, None, rest
+        command = self.load(name)
+        add_example(command, f"{ctx.command_path} {name}".partition(" ")[2])
+        return name, command, rest
 
     def load(self, name: str) -> Any:
         """Import a command's module and return its Typer command."""

@@ -9,6 +9,7 @@ import typer
 
 from gantree.cli.daemon import JobArgument, client
 from gantree.cli.options import StateOption, new_app
+from gantree.model.errors import Unreachable
 
 app = new_app()
 
@@ -25,11 +26,22 @@ def logs(
     attempt: Annotated[
         int | None, typer.Option(min=1, help="Only this attempt. [default: all]")
     ] = None,
+    tail: Annotated[
+        int | None,
+        typer.Option(
+            "--tail",
+            "-n",
+            min=0,
+            max=1_000_000,
+            metavar="LINES",
+            help="Only the last lines of each rank; with -f what comes after them, too.",
+        ),
+    ] = None,
     state: StateOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
 ) -> None:
     """Print what the processes of a job wrote."""
-    chunks = client(state).logs(job, rank=rank, follow=follow, attempt=attempt)
+    chunks = client(state).logs(job, rank=rank, follow=follow, attempt=attempt, tail=tail)
     pour(_json_lines(chunks, rank) if as_json else chunks)
 
 
@@ -55,5 +67,7 @@ def _json_line(line: bytes, rank: int | None) -> bytes:
     text = line.decode(errors="replace")
     if rank is None:
         number, _, text = text.removeprefix("[").partition("] ")
+        if not number.isdecimal():
+            raise Unreachable("the output has a line without its rank: no gantree daemon gave it")
         rank = int(number)
     return json.dumps({"rank": rank, "line": text}, ensure_ascii=False).encode() + b"\n"

@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar
 import typer
 
 from gantree import __version__
-from gantree.cli.errors import FAILURE, exit_code_of, told, told_by_system
+from gantree.cli.daemon import blame
+from gantree.cli.errors import FAILURE, UNREAD, exit_code_of, told, told_by_system
 from gantree.cli.lazy import LazyGroup, Listed
 from gantree.model.errors import GantreeError
 
@@ -148,17 +149,29 @@ def gantree(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command line (the process's own if None) and exit.
 
-    Exit status: 0 success, 2 bad input, 1 any other error; `place`, `run` and Ctrl-C add their own. A traceback
-    is printed only for our own bugs.
+    Exit status: 0 success, 2 bad input, 1 any other error, 130 Ctrl-C, 141 nobody reads what is printed; `place` and
+    `run` add their own. A traceback is printed only for our own bugs.
     """
     try:
         app(arguments, prog_name="gantree")
+    except SystemExit as left:
+        if isinstance(
+            left.__context__, BrokenPipeError
+        ):  # Typer has caught it and would end with 1
+            sys.exit(UNREAD)
+        raise
     except GantreeError as error:
         typer.echo(told(error), err=True)
         sys.exit(exit_code_of(error))
     except OSError as error:
         typer.echo(told_by_system(error), err=True)
         _drop_output()
+        sys.exit(FAILURE)
+    except Exception:
+        at_fault = blame()
+        if at_fault is None:
+            raise
+        typer.echo(told(at_fault), err=True)
         sys.exit(FAILURE)
 
 

@@ -17,6 +17,8 @@ def new_app(**settings: Any) -> typer.Typer:
     )
 
 
+MOST_LEVELS = 256
+"""Of a folder that may have to be made."""
 NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -68,10 +70,26 @@ PartitionsOption = Annotated[
 ]
 
 
+def shallow(folder: Path, option: str) -> Path:
+    """A folder that an option names.
+
+    Raises BadInput for too many levels: Python makes each inside the making of the next, and there is an end to that.
+    """
+    levels = len(folder.absolute().parts)
+    if levels > MOST_LEVELS:
+        raise BadInput(
+            f"{option}: found a folder {levels} levels deep; allowed: at most {MOST_LEVELS}"
+        )
+    return folder
+
+
 def state_dir(chosen: Path | None) -> Path:
-    """The state directory: the one chosen, else `gantree` under $XDG_STATE_HOME or ~/.local/state."""
+    """The state directory: the one chosen, else `gantree` under $XDG_STATE_HOME or ~/.local/state.
+
+    Raises BadInput for one that is too deep.
+    """
     if chosen is not None:
-        return chosen.absolute()
+        return shallow(chosen.absolute(), "--state")
     home = os.environ.get("XDG_STATE_HOME")
     return (Path(home) if home else Path.home() / ".local" / "state") / "gantree"
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from gantree.cli.cost import PlacementOption
-from gantree.cli.options import JsonOption, new_app
+from gantree.cli.options import JsonOption, new_app, shallow
 from gantree.cli.placement_text import read_placements
 from gantree.cli.placing import of_size, placed_alone
 from gantree.cli.printing import columns, print_json, ranges
@@ -63,7 +63,7 @@ def ranks(
     hints = hints_of(fabric, as_placed, placed, found)
     answer = {"job": asked.name, "placed": True, **ranks_json(found, hints)}
     if out is not None:
-        write_rank_files(out, fabric, placed, hints, answer)
+        write_rank_files(shallow(out, "--out"), fabric, placed, hints, answer)
     if as_json:
         print_json(answer)
         return

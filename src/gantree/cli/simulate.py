@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from gantree.cli.errors import warn
-from gantree.cli.options import JsonOption, PolicyOption, new_app
+from gantree.cli.options import JsonOption, PolicyOption, new_app, shallow
 from gantree.cli.policies import policy_on
 from gantree.cli.printing import print_json, span
 from gantree.cli.progress import progress
@@ -66,7 +66,7 @@ def _rows(trace: Path) -> list[TraceJob]:
 def _make(out: Path) -> None:
     """Before the work, so that it is not done in vain."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        shallow(out, "--out").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"--out {out}: {error.strerror}") from None
 

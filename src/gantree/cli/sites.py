@@ -2,10 +2,11 @@
 
 from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
+from gantree import __version__
 from gantree.model.cluster import Cluster
-from gantree.model.errors import NotFound
+from gantree.model.errors import GantreeError, NotFound, Unreachable
 from gantree.model.placements import MemberPlacement
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
@@ -37,9 +38,29 @@ def described_site(cluster: Cluster) -> Site:
 
 
 def answered_site(answer: dict[str, Any]) -> Site:
-    """The daemon's cluster as GET /v1/cluster tells it. Raises NotFound where the daemon has none yet."""
+    """The daemon's cluster as GET /v1/cluster tells it.
+
+    Raises NotFound where the daemon has none yet, Unreachable where what it tells is none.
+    """
     if answer["cluster"] is None:
         raise NotFound("the daemon has no cluster yet")
+    try:
+        return _answered_site(answer)
+    except (ValidationError, GantreeError, LookupError, TypeError, ValueError) as error:
+        raise Unreachable(
+            f"the cluster in the answer is none: no gantree daemon of version {__version__} gave it ({_first(error)})"
+        ) from error
+
+
+def _first(error: Exception) -> str:
+    """What is wrong, in one line."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+
+
+def _answered_site(answer: dict[str, Any]) -> Site:
     fabric = Fabric.build(TypeAdapter(Cluster).validate_python(answer["cluster"]))
     occupancy = Occupancy(fabric, empty=True)
     held = TypeAdapter(dict[str, tuple[MemberPlacement, ...]]).validate_python(answer["held"])

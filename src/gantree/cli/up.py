@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gantree.api.access import TOKEN_FILE
 from gantree.api.daemon import run_daemon
+from gantree.api.gpu_counters import checked
 from gantree.api.listening import listen_of, root_path_of
 from gantree.api.log_lines import Format, Level
 from gantree.api.settings import Settings, own_name
@@ -29,6 +30,7 @@ from gantree.cli.reading import read_text, source_of
 from gantree.cli.up_options import (
     AdvertiseOption,
     ClusterOption,
+    GpuMetricsOption,
     InsecureOption,
     KeepEndedOption,
     KeepHistoryOption,
@@ -71,6 +73,7 @@ def up(
     run_as_submitter: RunAsOption = False,
     insecure: InsecureOption = False,
     root_path: RootPathOption = "",
+    gpu_metrics: GpuMetricsOption = None,
     keep_ended: KeepEndedOption = KEEP_ENDED,
     keep_history: KeepHistoryOption = None,
     log_format: LogFormatOption = Format.AUTO,
@@ -100,6 +103,7 @@ def up(
         access_file=access,
         run_as_submitter=run_as_submitter,
         root_path=root_path_of(root_path),
+        gpu_metrics=tuple(checked(url) for url in gpu_metrics or ()),
         database=url,
         name=name or own_name(),
         advertise=advertise and target(advertise).url,

@@ -61,6 +61,14 @@ KeepHistoryOption = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Delete older facts: 30d, 12h. [default: keep all]"),
 ]
+GpuMetricsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="URL",
+        help="DCGM exporters that tell how busy GPUs are: http://{node}:9400/metrics, or one that tells of all; may be"
+        " given several times. [default: this machine's driver]",
+    ),
+]
 LogFormatOption = Annotated[
     Format, typer.Option(help="How the log looks; auto: text on a terminal, else JSON.")
 ]

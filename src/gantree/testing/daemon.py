@@ -54,7 +54,9 @@ def _live_as_asked(arguments: list[str]) -> None:
     from gantree.api.daemon import run_daemon  # noqa: PLC0415 - only the nursery needs it, and it takes long
     from gantree.web.pages import routers  # noqa: PLC0415 - likewise
 
-    state, policy_file, address, cert, key, pages, root_path, access, run_as, *cluster = arguments
+    state, policy_file, address, cert, key, pages, root_path, access, run_as, metrics, *cluster = (
+        arguments
+    )
     tls = (Path(cert), Path(key)) if cert else (None, None)
     settings = Settings(
         Path(state),
@@ -64,6 +66,7 @@ def _live_as_asked(arguments: list[str]) -> None:
         access_file=Path(access) if access else None,
         run_as_submitter=run_as == "run-as",
         root_path=root_path,
+        gpu_metrics=tuple(metrics.split()),
     )
     run_daemon(settings, routers() if pages else ())
 
@@ -79,7 +82,7 @@ class Daemon:
 
     policy_text is the policy file of the next process; it may be set anew between two. listen is an address of TCP to
     answer at too, tls the certificate and the key for it. pages: with the web pages, behind root_path. access_file is
-    that of the next process.
+    that of the next process. gpu_metrics are exporters that tell how busy GPUs are, with spaces between them.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class Daemon:
         root_path: str = "",
         access_file: Path | None = None,
         run_as_submitter: bool = False,
+        gpu_metrics: str = "",
     ) -> None:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.state_dir = state_dir
@@ -106,6 +110,7 @@ class Daemon:
         self._listen = [listen, *map(str, tls or ("", ""))]
         self._pages = ["pages" if pages else "", root_path]
         self._access = [str(access_file or ""), "run-as" if run_as_submitter else ""]
+        self._gpu_metrics = gpu_metrics
         self._process: Born | Popen[bytes] | None = (
             None  # the second of those who spawn it otherwise
         )
@@ -141,7 +146,7 @@ class Daemon:
         with self.output.open("ab") as output:
             self._printed_before = output.tell()
             arguments = [str(self.state_dir), str(self._policy_file)]
-            arguments += [*self._listen, *self._pages, *self._access, *cluster]
+            arguments += [*self._listen, *self._pages, *self._access, self._gpu_metrics, *cluster]
             self._process = start_nursery().bear(arguments, output.fileno())
 
     def kill(self) -> None:

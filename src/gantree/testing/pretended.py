@@ -20,6 +20,7 @@ from typing import Self, TypeVar
 from gantree.api.access import Access
 from gantree.api.app import build_app
 from gantree.api.backend import Backend
+from gantree.api.gpu_counters import GpuCounters
 from gantree.api.listening import Server, bind, listen_of, url_of
 from gantree.control.controller import Controller
 from gantree.control.loop import Loop
@@ -73,7 +74,9 @@ class PretendingCluster(RecordingCluster):
 
 
 class PretendedSite:
-    """The site, from the beginning of a block to its end. access decides who asks; None: whoever shows TOKEN."""
+    """The site, from the beginning of a block to its end. access decides who asks; None: whoever shows TOKEN.
+
+    gpu_counters tell how busy GPUs are; None: nobody does."""
 
     def __init__(
         self,
@@ -81,10 +84,12 @@ class PretendedSite:
         cluster: Cluster,
         policy: Policy | None = None,
         access: Access | None = None,
+        gpu_counters: GpuCounters | None = None,
     ) -> None:
         self.url = ""
         self._place, self._cluster, self._policy = place, cluster, policy or Policy()
         self._access = access or Access(TOKEN)
+        self._gpu_counters = gpu_counters or GpuCounters()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._live()))
         self._failed: BaseException | None = None
@@ -142,7 +147,7 @@ class PretendedSite:
         self._events = asyncio.get_running_loop()
         loop = Loop()
         controller = await loop.call(lambda: self._built(loop))
-        self._backend = Backend(loop, controller, time.time())
+        self._backend = Backend(loop, controller, time.time(), gpu_counters=self._gpu_counters)
         listen = listen_of("127.0.0.1:0", self._place / "token")
         with bind(listen) as listener:
             server = Server(build_app(self._backend, self._access, routers()), listener, listen)

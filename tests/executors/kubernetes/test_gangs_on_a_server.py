@@ -65,9 +65,8 @@ def test_a_gang_is_bound_when_it_is_whole_and_not_before(stage: PodStage) -> Non
 
 
 def test_a_gang_of_a_rack_is_in_one_rack(stage: PodStage) -> None:
-    rack = "network_topology_nvidia_com__leaf"
-    stage.nodes("a[0-2]", **{rack: "l0"})
-    stage.nodes("b[0-3]", **{rack: "l1"})
+    stage.nodes("a[0-2]", network_topology_nvidia_com__leaf="l0")
+    stage.nodes("b[0-3]", network_topology_nvidia_com__leaf="l1")
     stage.start()
     key = "network.topology.nvidia.com/leaf"
     group(stage, "g", 4, schedulingConstraints={"topology": [{"key": key}]})

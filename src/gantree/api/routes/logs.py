@@ -1,7 +1,9 @@
 """The route of a job's output. How the output of ranks becomes one stream is in `gantree.api.logs`."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -12,9 +14,20 @@ from gantree.api.access import Caller
 from gantree.api.answers import comes_as
 from gantree.api.backend import Reads
 from gantree.api.lasting import Lasting, LastingResponse, WhoHolds
-from gantree.api.logs import LogState, RankLog, is_over, rank_logs, stream_attempt, stream_job
+from gantree.api.logs import (
+    LogState,
+    RankLog,
+    is_over,
+    rank_logs,
+    stream_attempt,
+    stream_job,
+    tail_starts,
+)
 from gantree.api.permissions import Need, needs
 from gantree.model.errors import NotFound
+
+LONGEST_TAIL = 1_000_000
+"""Lines of each rank."""
 
 
 def router(backend: Reads) -> APIRouter:
@@ -32,10 +45,12 @@ def router(backend: Reads) -> APIRouter:
         rank: Annotated[int | None, Query(ge=0)] = None,
         attempt: Annotated[int | None, Query(ge=1)] = None,
         follow: bool = False,
+        tail: Annotated[int | None, Query(ge=0, le=LONGEST_TAIL)] = None,
     ) -> StreamingResponse:
         """What the ranks of a job wrote, each line under its rank unless one is named; with follow to the job's end.
 
-        An answer that breaks off before its end is not all of it: the daemon stops, or leads no more; ask again.
+        With tail only the last lines of each rank, and what comes after them. An answer that breaks off before its end
+        is not all of it: the daemon stops, or leads no more; ask again.
         """
         job, processes, attempts = await backend.look(questions.log_of, held_by.caller, word)
         if rank is not None and rank >= processes:
@@ -48,8 +63,11 @@ def router(backend: Reads) -> APIRouter:
 
         held_by.only_if(may_read)
         log = _JobLog(backend, held_by, job, processes, rank)
+        if tail is not None:
+            asked = range(1, attempts + 1) if attempt is None else (attempt,)
+            await asyncio.to_thread(log.begin_at_tail, asked, tail)
         if attempt is None:
-            stream = stream_job(log.state, log.of_attempt, follow=follow)
+            stream = stream_job(log.state, log.of_attempt, follow=follow, first=log.first)
         else:
             over = is_over(log.state, attempt, follow=follow)
             stream = stream_attempt(log.of_attempt(attempt), over)
@@ -67,12 +85,30 @@ class _JobLog:
     job: str
     processes: int
     rank: int | None
+    _starts: dict[tuple[int, int], int] = field(default_factory=dict)
     _ticket: asyncio.Event | None = None
     _known: LogState | None = None
 
+    @property
+    def first(self) -> int:
+        """The first attempt that is told."""
+        return min((attempt for attempt, _ in self._starts), default=1)
+
+    def begin_at_tail(self, attempts: Sequence[int], lines: int) -> None:
+        """Leave out what is before the last lines of each rank."""
+        ranks = range(self.processes) if self.rank is None else (self.rank,)
+        self._starts = tail_starts(self._path_of, attempts, ranks, lines)
+
     def of_attempt(self, attempt: int) -> tuple[RankLog, ...]:
-        path = self.backend.log_path
-        return rank_logs(lambda each: path(self.job, attempt, each), self.processes, self.rank)
+        return rank_logs(
+            lambda rank: self._path_of(attempt, rank),
+            self.processes,
+            self.rank,
+            lambda rank: self._starts.get((attempt, rank), 0),
+        )
+
+    def _path_of(self, attempt: int, rank: int) -> Path:
+        return self.backend.log_path(self.job, attempt, rank)
 
     async def state(self) -> LogState:
         """As it was after the last change; asked so often that nobody is asked where nothing has changed."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, Field
 
 from gantree.api import questions
 from gantree.api.access import WhoAsks
@@ -42,6 +42,15 @@ class Labels(Body):
     )
 
 
+class JobOnNode(Told):
+    """What a job holds on a node; GPUs whole or in part."""
+
+    job: str
+    phase: str
+    members: int
+    gpus: int
+
+
 class NodeTold(Told):
     """A node: its state ("ready", "cordoned", "draining", "drained", "lost", "broken"), what runs there, its labels."""
 
@@ -57,7 +66,7 @@ class NodeTold(Told):
     gpus: int
     free_gpus: int
     domains: dict[str, str]
-    jobs: list[dict[str, JsonValue]]
+    jobs: list[JobOnNode]
     labels: dict[str, str]
     labels_by_hand: dict[str, str | None] = Field(
         description="Where an operator's word differs from the cluster file; null: taken away."

@@ -29,7 +29,10 @@ def router(reads: Reads) -> APIRouter:
         """The page."""
         scene = await feed.scene(EVERY_S)
         tiers = () if scene is None else tuple(dict.fromkeys(row.tier for row in scene.domains))
-        return render(request, caller, "heat.html", scene=scene, tiers=(*tiers, "node"))
+        counted = scene is not None and reads.gpu_counters.tell_of(scene.names)
+        return render(
+            request, caller, "heat.html", scene=scene, tiers=(*tiers, "node"), counted=counted
+        )
 
     @routes.get("/cluster/map/{map_id}", **needs(Need.KNOWN))
     async def drawn(map_id: str, accepts: Accepts = "") -> Response:

@@ -1,7 +1,8 @@
 """The scenes of the heat map as they change, for any number of browsers: looked at once for all, at most once a second.
 
 Frames are server-sent events: "whole" first, and again whenever the cluster is another one; "delta" for what is other
-than in the frame before. They are squeezed as they go, since most of a scene repeats itself.
+than in the frame before; "use" for how busy GPUs say that they are, where they are asked. They are squeezed as they go,
+since most of a scene repeats itself.
 """
 
 import asyncio
@@ -16,11 +17,20 @@ from gantree.control.loop import wait_until_set
 from gantree.control.reading import Reading
 from gantree.web.pages.heat_layout import Json, heat_map, heat_map_json
 from gantree.web.pages.heat_scene import HeatScene, heat_scene
-from gantree.web.pages.heat_words import compact, delta_json, whole_json
+from gantree.web.pages.heat_words import (
+    UseRows,
+    changed_use,
+    compact,
+    delta_json,
+    use_rows,
+    whole_json,
+)
 from gantree.web.pages.sight import MayRead, sight_of
 
 EVERY_S = 1.0
 HEARTBEAT_S = AGAIN_EVERY_S
+COUNTED_EVERY_S = 2.0
+"""How often it is looked what counters say, which nobody tells of."""
 HEARTBEAT = "event: beat\ndata: \n\n"
 GZIP_BITS = 31
 LEVEL = 5
@@ -46,6 +56,7 @@ class HeatFeed:
 
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
+        self._counters = reads.gpu_counters
         self._lock = asyncio.Lock()
         self._making = asyncio.Lock()
         self._made: dict[
@@ -70,6 +81,7 @@ class HeatFeed:
     async def frames(self, held_by: Lasting) -> AsyncIterator[str]:
         """What a browser needs to be shown, for ever."""
         shown, caller = None, held_by.caller
+        use: UseRows = {}
         while not self._reads.stopping:
             if held_by.caller != caller:  # who may see other jobs now is shown all anew
                 shown, caller = None, held_by.caller
@@ -77,11 +89,21 @@ class HeatFeed:
             changed = self._changed  # since it was looked at, be it by somebody else
             if scene is not None and scene is not shown:
                 text = await self._frame(shown, scene, caller)
+                if shown is None or shown.map_id != scene.map_id:
+                    use = {}
                 shown = scene
                 if text:
                     yield text
+            is_counted = scene is not None and self._counters.tell_of(scene.names)
+            if scene is not None and is_counted:
+                self._counters.look_soon(scene.names)
+                told = use_rows(scene, self._counters.use_of_node, sight_of(caller))
+                frame, use = changed_use(use, told), told
+                if frame is not None:
+                    yield f"event: use\ndata: {compact(frame)}\n\n"
             await asyncio.sleep(EVERY_S)
-            if not await wait_until_set(changed, HEARTBEAT_S):
+            pause_s = COUNTED_EVERY_S if is_counted else HEARTBEAT_S
+            if not await wait_until_set(changed, pause_s):
                 yield HEARTBEAT
 
     async def _frame(self, shown: HeatScene | None, scene: HeatScene, caller: Caller) -> str:

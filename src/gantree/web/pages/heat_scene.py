@@ -91,6 +91,8 @@ class HeatScene:
     nodes: tuple[NodeRow, ...]
     holders: dict[int, Holder]
     domains: tuple[DomainRow, ...]
+    names: tuple[str, ...] = ()
+    """Of the nodes."""
 
 
 def heat_scene(ledger: Ledger, now: float) -> HeatScene | None:
@@ -112,7 +114,8 @@ def heat_scene(ledger: Ledger, now: float) -> HeatScene | None:
         for index, node in enumerate(rooms.fabric.nodes)
     )
     holders = {number: _holder(ledger, owner, number) for owner, number in numbers.items()}
-    return HeatScene(now, map_id_of(rooms.fabric), nodes, holders, domain_rows(rooms))
+    names = tuple(node.name for node in rooms.fabric.nodes)
+    return HeatScene(now, map_id_of(rooms.fabric), nodes, holders, domain_rows(rooms), names)
 
 
 def map_id_of(fabric: Fabric) -> str:

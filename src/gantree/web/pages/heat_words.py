@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from gantree.api.gpu_counters import UseOfNode
+from gantree.telemetry.gpu_use import GpuUse
 from gantree.web.pages.heat_scene import (
     FREE,
     KINDS,
@@ -22,6 +24,7 @@ from gantree.web.pages.heat_scene import (
 from gantree.web.pages.sight import MayRead
 
 Json = dict[str, Any]
+UseRows = dict[int, list[list[float | None] | None]]
 _OWN_STATES = {state: number for number, state in enumerate(NODE_STATES)}
 
 
@@ -88,6 +91,41 @@ def _looks_the_same(shown: "_Shown", row: NodeRow, before: "_Shown", old: NodeRo
     )
 
 
+def use_rows(scene: HeatScene, use_of_node: UseOfNode, may_read: MayRead) -> UseRows:
+    """By the index of a node, each of its GPUs: percent busy, GiB used, GiB there, watts, degrees; null: not told.
+
+    Of a GPU that somebody holds whom the caller may not know he is told nothing; nodes that tell nothing are left out.
+    """
+    shown = _Shown(scene, may_read)
+    rows: UseRows = {}
+    for index, (name, row) in enumerate(zip(scene.names, scene.nodes, strict=True)):
+        told = use_of_node.get(name, {})
+        figures = [
+            _figures(told[gpu]) if gpu in told and not shown.hides(cell) else None
+            for gpu, cell in enumerate(row.cells)
+        ]
+        if any(figures):
+            rows[index] = figures
+    return rows
+
+
+def _figures(use: GpuUse) -> list[float | None]:
+    return [
+        None if use.busy is None else round(100 * use.busy),
+        None if use.memory_GiB is None else round(use.memory_GiB, 1),
+        None if use.memory_of_GiB is None else round(use.memory_of_GiB, 1),
+        None if use.power_W is None else round(use.power_W),
+        None if use.temperature_C is None else round(use.temperature_C),
+    ]
+
+
+def changed_use(old: UseRows, new: UseRows) -> Json | None:
+    """What is other than was told before, null for a node that tells nothing any more; None where nothing is."""
+    changed: Json = {str(index): row for index, row in new.items() if old.get(index) != row}
+    changed |= {str(index): None for index in old if index not in new}
+    return changed or None
+
+
 def domain_json(row: DomainRow) -> list[Any]:
     """The numbers of a domain: GPUs, usable, free, then the largest free block of each narrower tier."""
     return [row.gpus, row.usable, row.free, *row.largest]
@@ -119,6 +157,11 @@ class _Shown:
     def number(self, number: int) -> int:
         """A holder's number, TAKEN where the caller may not know who it is."""
         return TAKEN if number in self._hidden else number
+
+    def hides(self, cell: Cell) -> bool:
+        """Whether anybody holds a GPU, or a part of it, whom the caller may not know."""
+        holders = (cell,) if isinstance(cell, int) else (number for number, _, _ in cell)
+        return any(number in self._hidden for number in holders)
 
     def cell(self, cell: Cell) -> Cell:
         """A GPU as the caller may see it."""

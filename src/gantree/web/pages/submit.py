@@ -1,20 +1,25 @@
 """The page to hand in jobs at: a job file in a text field, held against the cluster as it is typed."""
 
+from typing import Any
+
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from gantree.api.access import WhoAsks
+from gantree.api import questions
+from gantree.api.access import Caller, WhoAsks
 from gantree.api.backend import Reads
 from gantree.api.permissions import Need, needs
+from gantree.control.submission import NO_QUEUE
+from gantree.model.access import Power
 from gantree.web.pages.frame import page_router, render
 
 EXAMPLE = """\
 name: my-training
-queue: default
+queue: {queue}
 gang:
   - role: worker
     members: 2
-    each: {gpus: 8}
+    each: {{gpus: 8}}
     run: [python, train.py]
     workdir: /data/my-training
 time_limit: 8h
@@ -28,6 +33,15 @@ def router(reads: Reads) -> APIRouter:
     @routes.get("/submit", **needs(Need.SUBMIT))
     async def submit(request: Request, caller: WhoAsks) -> Response:
         """The page."""
-        return render(request, caller, "submit.html", example=EXAMPLE)
+        queue = queue_for(caller, await reads.read(questions.queues, caller))
+        return render(request, caller, "submit.html", example=EXAMPLE.format(queue=queue))
 
     return routes
+
+
+def queue_for(caller: Caller, rows: list[dict[str, Any]]) -> str:
+    """A queue that takes jobs of the caller: that of jobs which name none, else the first of the policy."""
+    known = [row["queue"] for row in rows if row["kind"] == "queue" and row.get("in_policy", True)]
+    divided = {path.rpartition("/")[0] for path in known}
+    taking = [path for path in known if path not in divided and caller.may(Power.SUBMIT, path)]
+    return NO_QUEUE if NO_QUEUE in taking or not taking else taking[0]

@@ -1,7 +1,7 @@
 // The heat map of the cluster on a canvas: what heat_layout and heat_words tell, drawn, searched, walked with keys.
 
 import { SILENT_MS, base, lookWhoLeads, say } from "./page.js";
-import { HUES, colours, pattern, useSteps } from "./heat_look.js";
+import { HUES, colours, pattern, readableOn, useSteps } from "./heat_look.js";
 
 const LEAST_CELL_PX = 2.2, LEAST_TEXT_PX = 8, LEAST_CODE_PX = 15, TEXTURED_PX = 5, LOOKS = HUES.length * 4;
 const FREE = -1, TAKEN = 0, PAUSE_MS = 4000;
@@ -11,7 +11,7 @@ const canvas = $("map"), told = $("told"), seek = $("seek"), legend = $("legend"
 const rest = told.textContent;
 
 let site = null, scene = null, ink = null, zoom = 1, left = 0, top_ = 0, at = null, hits = null, asked = false;
-const queues = new Map();
+const queues = new Map(), use = new Map();  // use: what counters say, by node
 
 // What the daemon tells.
 function prepare(map) {
@@ -33,6 +33,7 @@ function runs(pairs) {
 }
 
 function begin(whole) {
+  use.clear();
   scene = { ...whole, cells: Int32Array.from(runs(whole.cells)), parts: new Map(), holders: new Map(), states: whole.states };
   whole.parts.forEach(([gpu, ...parts]) => scene.parts.set(gpu, parts));
   whole.holders.forEach(hold);
@@ -57,16 +58,35 @@ function change(delta) {
     });
   }
   for (const [row, numbers] of Object.entries(delta.domains)) {
-    numbers.forEach((number, column) => {
-      const cell = $(`domain-${row}`)?.querySelectorAll("td")[column];
-      if (cell) cell.textContent = number.toLocaleString("en");
-    });
+    const cells = $(`domain-${row}`)?.querySelectorAll("td:not(.none, .busy)") ?? [];
+    cells.forEach((cell, column) => { cell.textContent = numbers[column].toLocaleString("en"); });
   }
   scene.at = delta.at;
   seen();
 }
 
+/** What counters say: of each GPU percent busy, GiB used and there, watts, degrees. */
+function count(told_) {
+  for (const [node, rows] of Object.entries(told_)) if (rows) use.set(+node, rows); else use.delete(+node);
+  seen();
+}
+
+const useOf = (gpu, node = nodeOf(gpu)) => use.get(node)?.[gpu - site.first[node]];
+
+/** How busy each domain is, beside its other numbers; the table has them tier by tier. */
+function writeBusy() {
+  const byTier = site.tiers.flatMap((_, tier) => site.domains.filter((each) => each.tier === tier));
+  byTier.forEach(({ first, count: nodes }, row) => {
+    const cell = $(`domain-${row}`)?.querySelector(".busy");
+    if (!cell) return;
+    let sum = 0, gpus = 0;
+    for (let node = first; node < first + nodes; node++) for (const each of use.get(node) || []) if (each && each[0] !== null) { sum += each[0]; gpus++; }
+    cell.textContent = gpus ? `${Math.round(sum / gpus)} %` : "\u2013";
+  });
+}
+
 function seen() {
+  writeBusy();
   search();
   writeLegend();
   if (at !== null) told.textContent = words(at);
@@ -86,13 +106,14 @@ function follow() {
   if (document.hidden) return;
   stream = new EventSource(`${base}/cluster/stream`);
   heard();
-  for (const each of ["whole", "delta", "beat"]) stream.addEventListener(each, heard);
-  stream.addEventListener("whole", async (event) => {
+  for (const each of ["whole", "delta", "use", "beat"]) stream.addEventListener(each, heard);
+  let begun = Promise.resolve();  // what comes while a map is being fetched waits for it
+  stream.addEventListener("whole", (event) => {
     const whole = JSON.parse(event.data);
-    await load(whole.map_id);
-    begin(whole);
+    begun = load(whole.map_id).then(() => begin(whole));
   });
-  stream.addEventListener("delta", (event) => change(JSON.parse(event.data)));
+  stream.addEventListener("delta", (event) => begun.then(() => change(JSON.parse(event.data))));
+  stream.addEventListener("use", (event) => begun.then(() => count(JSON.parse(event.data))));
   stream.addEventListener("error", lookWhoLeads);
   stream.onerror = () => { if (stream.readyState === 2) setTimeout(follow, PAUSE_MS); };
 }
@@ -125,10 +146,10 @@ const state = (node) => scene.node_states[scene.states[node] || 0];
 const known = (number) => scene.holders.get(number);
 const sequence = (number) => Math.floor((number - 1) / scene.kinds.slice(0, 3).length);
 
-function look(number, node) {
+function look(number, node, gpu) {
   const how = mode();
   if (how === "health") return healthLook(node);
-  if (how === "use") return useLook(node, number === FREE ? 0 : 1);
+  if (how === "use") return useLook(node, number !== FREE, gpu);
   if (number === FREE) return { fill: ink.free, key: state(node) === "ready" ? "free" : "free, but out of use", hollow: true };
   if (number === TAKEN) return { fill: ink.taken, key: "taken" };
   const who = known(number);
@@ -145,9 +166,11 @@ function healthLook(node) {
   return { fill: ink[`state-${key}`], key };
 }
 
-function useLook(node, part) {
-  const load_ = site.conditions[node]?.[1] || 0;
-  if (!part) return { fill: ink.free, key: "free", hollow: true };
+function useLook(node, held_, gpu) {
+  const load_ = site.conditions[node]?.[1] || 0, busy = useOf(gpu, node)?.[0] ?? null;
+  const counts_ = busy !== null && (held_ || (busy > 0 && !scene.parts.has(gpu)));  // somebody may compute on what is free
+  if (counts_) { const step = Math.min(3, Math.floor(busy / 25)); return { fill: ink.steps[step], key: `busy ${25 * step} to ${25 * step + 25} %`, number: busy }; }
+  if (!held_) return { fill: ink.free, key: "free", hollow: true };
   if (load_ > 0) { const step = Math.min(3, Math.floor(load_ * 4)); return { fill: ink.steps[step], key: `load ${25 * step} to ${25 * step + 25} %` }; }
   return { fill: ink.held, key: "held" };
 }
@@ -213,7 +236,7 @@ function clip(text, room) {
 function paintStack(x, y, w, h, first, last) {
   const counts = new Map();
   for (let node = first; node < last; node++) for (let gpu = site.first[node]; gpu < site.first[node + 1]; gpu++) {
-    const found = look(strongest(gpu), node), was = counts.get(found.key);
+    const found = look(strongest(gpu), node, gpu), was = counts.get(found.key);
     if (was) was.count++; else counts.set(found.key, { found, count: 1 });
   }
   const total = site.first[last] - site.first[first];
@@ -260,17 +283,18 @@ function paintGpu(gpu, node, x, y, side) {
   const parts = scene.parts.get(gpu), health = mode() === "health";
   pen.fillStyle = ink.free;
   if (!parts || health) {
-    const found = look(scene.cells[gpu], node);
+    const found = look(scene.cells[gpu], node, gpu);
     pen.fillStyle = paint(found, side);
     pen.fillRect(x, y, side, side);
     if (found.hollow || found.reserved) outline(x, y, side, side);
     if (side >= LEAST_CODE_PX && found.hue !== undefined && mode() === "job") code(scene.cells[gpu], x, y, side, found);
+    if (side >= LEAST_CODE_PX && found.number !== undefined) figure(String(found.number), x, y, side, found.fill);
     return;
   }
   pen.fillRect(x, y, side, side);
   outline(x, y, side, side);
   for (const [number, start, size] of parts) {
-    const found = look(number, node), to = y + side - side * (start + size) / scene.whole;
+    const found = look(number, node, gpu), to = y + side - side * (start + size) / scene.whole;
     pen.fillStyle = paint(found, side);
     pen.fillRect(x, to, side, Math.max(1, side * size / scene.whole - (side > 8 ? 1 : 0)));
     if (found.hollow && side > 4) outline(x, to, side, side * size / scene.whole);
@@ -298,6 +322,13 @@ function code(number, x, y, side, found) {
   pen.fillRect(x + (side - width) / 2 - 1, y + side * 0.2, width + 2, side * 0.6);
   pen.fillStyle = found.hue % HUES.length === 4 ? "#fff" : "#000";
   pen.fillText(text, x + (side - width) / 2, y + side / 2 + size * 0.35);
+}
+
+function figure(text, x, y, side, on) {
+  const size = Math.min(side * 0.55, 1.3 * side / text.length);
+  pen.font = `600 ${size}px system-ui, sans-serif`;
+  pen.fillStyle = readableOn(on);
+  pen.fillText(text, x + (side - pen.measureText(text).width) / 2, y + side / 2 + size * 0.35);
 }
 
 function paintState(name, x, y, w, h) {
@@ -361,7 +392,14 @@ function words(gpu) {
     : "free, cut by MIG") : holderWords(scene.cells[gpu]);
   const notes = [...(name === "ready" ? [] : [name]), ...(site.conditions[node]?.[2] || [])];
   const domain = site.last.find((each) => node >= each.first && node < each.first + each.count);
-  return [`Node ${site.node_names[node]}, GPU ${gpu - site.first[node]} (${site.machine[node]})`, domain?.name, ...notes, who].filter(Boolean).join(" \u00B7 ");
+  return [`Node ${site.node_names[node]}, GPU ${gpu - site.first[node]} (${site.machine[node]})`, domain?.name, ...notes, who, useWords(useOf(gpu, node))].filter(Boolean).join(" \u00B7 ");
+}
+
+function useWords(told_) {
+  if (!told_) return "";
+  const [busy, used, there, watts, degrees] = told_, has = (value) => value !== null;
+  const memory = has(used) && (has(there) ? `${used} of ${there} GiB` : `${used} GiB`);
+  return [has(busy) && `${busy} % busy`, memory, has(watts) && `${watts} W`, has(degrees) && `${degrees} \u00B0C`].filter(Boolean).join(", ");
 }
 
 function holderWords(number) {
@@ -384,6 +422,7 @@ function search() {
     let hit = site.node_names[node].toLowerCase().includes(wanted) || state(node).includes(wanted);
     for (let gpu = site.first[node]; !hit && gpu < site.first[node + 1]; gpu++) {
       hit = numbers.has(scene.cells[gpu]) || (scene.parts.get(gpu) || []).some(([number]) => numbers.has(number))
+        || look(strongest(gpu), node, gpu).key.toLowerCase() === wanted
         || (wanted === "free" && scene.cells[gpu] === FREE && !scene.parts.has(gpu) && state(node) === "ready");
     }
     if (hit) hits.add(node);
@@ -396,10 +435,10 @@ const MOST = 40;
 function writeLegend() {
   const counts = new Map();
   for (let node = 0; node < site.gpus.length; node++) for (let gpu = site.first[node]; gpu < site.first[node + 1]; gpu++) {
-    const found = look(strongest(gpu), node), was = counts.get(found.key);
+    const found = look(strongest(gpu), node, gpu), was = counts.get(found.key);
     if (was) was.count++; else counts.set(found.key, { found, count: 1, number: strongest(gpu) });
   }
-  const rows = [...counts.values()].sort((a, b) => b.count - a.count);
+  const rows = [...counts.values()].sort((a, b) => (b.found.number === undefined ? 0 : b.found.number + 1) - (a.found.number === undefined ? 0 : a.found.number + 1) || b.count - a.count);
   const shown = rows.slice(0, MOST).map(({ found, count, number }) => legendRow(found, count, number));
   if (rows.length > MOST) shown.push(Object.assign(document.createElement("li"), { textContent: `${rows.length - MOST} more; search for them`, className: "faint" }));
   const focused = legend.contains(document.activeElement) ? document.activeElement.dataset.key : null;

@@ -17,6 +17,12 @@ export function colours(steps) {
   return found;
 }
 
+/** Black or white, whichever has more contrast on a colour of the style sheet: of luminance 0.18 on it is black. */
+export function readableOn(colour) {
+  const [red, green, blue] = colour.match(/[\d.]+/g).map((part) => { const c = part / 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? "#000" : "#fff";
+}
+
 const made = new Map();
 const SIZE = 8;
 
