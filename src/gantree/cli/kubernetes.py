@@ -11,6 +11,7 @@ import typer
 
 from gantree.api.access import TOKEN_FILE
 from gantree.api.daemon import run_daemon
+from gantree.api.gpu_counters import checked
 from gantree.api.listening import listen_of
 from gantree.api.log_lines import Format, Level
 from gantree.api.settings import Settings, own_name
@@ -25,6 +26,7 @@ from gantree.cli.options import (
 )
 from gantree.cli.policies import policy_named
 from gantree.cli.up_options import (
+    GpuMetricsOption,
     InsecureOption,
     ListenOption,
     LogFormatOption,
@@ -80,6 +82,7 @@ def kubernetes(
     token_file: TokenFileOption = None,
     access: AccessOption = None,
     insecure: InsecureOption = False,
+    gpu_metrics: GpuMetricsOption = None,
     log_format: LogFormatOption = Format.AUTO,
     log_level: LogLevelOption = Level.WARNING,
 ) -> None:
@@ -101,6 +104,7 @@ def kubernetes(
         access_file=access,
         database=database_url(database),
         name=name or own_name(),
+        gpu_metrics=tuple(checked(url) for url in gpu_metrics or ()),
         log_level=log_level,
         log_format=log_format,
         kubernetes=told,

@@ -23,7 +23,7 @@ from gantree.core.ledger_by_hand import (
     priority_changed,
 )
 from gantree.core.ledger_forgets import jobs_forgotten
-from gantree.core.ledger_others import room_of_others
+from gantree.core.ledger_others import others_first, room_of_others
 from gantree.core.ledger_room import (
     claim_dropped,
     gang_moving,
@@ -389,6 +389,7 @@ def _attempt_ended(ledger: Ledger, fact: AttemptEnded) -> None:
     assert state.placement is not None
     ledger.rooms().give_back(fact.job)
     ledger.accounts.stop(state, fact.at)
+    others_first(ledger, state.placement.nodes)
     ledger.hold(state.placement.nodes)
     ledger.room_version += 1
     state.exit_code = fact.exit_code

@@ -27,35 +27,49 @@ def room_of_others(ledger: Ledger, fact: RoomOfOthers) -> None:
     if fact.members:
         others[fact.holder] = fact.members
     nodes = dict.fromkeys(member.node for member in (*before, *fact.members))
-    waiting = [
-        owner for owner, place in ledger.held_places() if not nodes.keys().isdisjoint(place.nodes)
-    ]
-    ledger.let_go(waiting)
-    count_others(ledger, dict.fromkeys((fact.holder, *_short_on(ledger, nodes))))
-    ledger.hold(owners=frozenset(waiting))
+    _have(ledger, nodes, dict.fromkeys((fact.holder, *_short_on(ledger, nodes))))
     if before:
         ledger.room_version += 1
 
 
+def others_first(ledger: Ledger, nodes: Iterable[str]) -> None:
+    """What came free on nodes goes to those who hold it already."""
+    short = _short_on(ledger, nodes) if ledger.site.short else []
+    if short:
+        _have(ledger, nodes, short)
+
+
 def count_others(ledger: Ledger, holders: Iterable[str]) -> None:
     """Let these others have what is free now of what they hold, in the order in which they are named."""
-    rooms = ledger.rooms()
-    for holder in holders:
-        rooms.give_back(OWNER_PREFIX + holder)
-        members = ledger.site.others.get(holder, ())
+    rooms, site = ledger.rooms(), ledger.site
+    for holder in list(holders):
+        owner, members = OWNER_PREFIX + holder, site.others.get(holder, ())
+        rooms.give_back(owner)
         known = [member for member in members if member.node in rooms.fabric.index_of_node]
         if known:
-            rooms.take(OWNER_PREFIX + holder, [_free_part(rooms, member) for member in known])
+            rooms.take(owner, [_free_part(rooms, member) for member in known])
+        if rooms.owners.get(owner, ()) == members:
+            site.short.pop(holder, None)
+        else:
+            site.short[holder] = None
+
+
+def _have(ledger: Ledger, nodes: Iterable[str], holders: Iterable[str]) -> None:
+    """Count others anew, before room on these nodes is held for claims and reservations."""
+    there = set(nodes)
+    waiting = [owner for owner, place in ledger.held_places() if not there.isdisjoint(place.nodes)]
+    ledger.let_go(waiting)
+    count_others(ledger, holders)
+    ledger.hold(owners=frozenset(waiting))
 
 
 def _short_on(ledger: Ledger, nodes: Iterable[str]) -> list[str]:
-    """Those on these nodes of whom less is counted than they hold, in the order in which they came."""
-    owners, there = ledger.rooms().owners, set(nodes)
+    """Those on these nodes of whom less is counted than they hold, in the order in which that came about."""
+    others, there = ledger.site.others, set(nodes)
     return [
         holder
-        for holder, members in ledger.site.others.items()
-        if any(member.node in there for member in members)
-        and owners.get(OWNER_PREFIX + holder) != members
+        for holder in ledger.site.short
+        if any(member.node in there for member in others.get(holder, ()))
     ]
 
 

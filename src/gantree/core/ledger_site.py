@@ -45,7 +45,8 @@ class Site:
     """The cluster as its file describes it, and what operators say of its nodes instead.
 
     labels are those alone in which an operator differs from the file. version grows with every word of an operator.
-    others are who holds something that gantree did not start, with each what it is said to hold, one member a node.
+    others are who holds something that gantree did not start, with each what it is said to hold, one member a node;
+    short those of them of whom less is counted, for the rest was not free.
     """
 
     described: Cluster | None = None
@@ -53,6 +54,7 @@ class Site:
     labels: dict[str, Labels] = field(default_factory=dict)
     version: int = 0
     others: dict[str, tuple[MemberPlacement, ...]] = field(default_factory=dict)
+    short: dict[str, None] = field(default_factory=dict)
 
     def with_labels(self) -> Cluster:
         """The cluster as it is now."""

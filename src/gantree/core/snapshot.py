@@ -86,6 +86,7 @@ class Books:
     came: tuple[tuple[str, str], ...] = ()
     rejected_at: dict[str, float] = field(default_factory=dict)
     others: dict[str, tuple[MemberPlacement, ...]] = field(default_factory=dict)
+    short: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +163,7 @@ def _books(ledger: Ledger, now: float) -> Books:
         tuple(ledger.came),
         dict(ledger.rejected_at),
         dict(site.others),
+        tuple(site.short),
     )
 
 
@@ -231,7 +233,12 @@ def _default(one: Any) -> Any:
 def _restore_site(ledger: Ledger, books: Books) -> None:
     labels = {node: dict(of_node) for node, of_node in books.labels.items()}
     ledger.site = Site(
-        books.described, dict(books.cordoned), labels, books.site_version, dict(books.others)
+        books.described,
+        dict(books.cordoned),
+        labels,
+        books.site_version,
+        dict(books.others),
+        dict.fromkeys(books.short),
     )
     ledger.policies = list(books.policies)
     ledger.unusable, ledger.rejected = dict(books.unusable), dict(books.rejected)
