@@ -49,7 +49,8 @@ def test_an_orphan_stays_and_forgets_its_owner(ours: Api) -> None:
     ours.post(PODS, pod("a", {"ownerReferences": [owner(ours, "o")]}))
     ours.delete(f"{MAPS}/o", propagationPolicy="Orphan")
     assert not is_there(ours, f"{MAPS}/o")
-    assert not ours.get(f"{PODS}/a").json()["metadata"].get("ownerReferences")
+    assert ours.get(f"{PODS}/a").json()["metadata"].get("ownerReferences", []) == []
+    assert is_there(ours, f"{PODS}/a")
 
 
 def test_a_namespace_goes_when_it_is_empty(ours: Api) -> None:

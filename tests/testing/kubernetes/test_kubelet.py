@@ -174,11 +174,17 @@ def test_pods_run_whatever_becomes_of_watches(
     running: ServerThread, ours: Api, kubelet: Kubelet
 ) -> None:
     """Fact: a watcher that re-lists loses none: watches end every two events, and their past is forgotten."""
+
+    def lose_place() -> None:
+        running.server.end_watches()
+        running.server.compact()
+
     running.server.faults.watch_events = 2
     for number in range(12):
         bound(ours, f"p{number}")
         if number % 4 == 0:
-            running.call(running.server.compact)
+            ours.post(f"{PODS[: -len('pods')]}configmaps", {"metadata": {"name": f"c{number}"}})
+            running.call(lose_place)
     comes(ours, PODS, lambda told: [phase(each) for each in told["items"]] == ["Running"] * 12)
 
 

@@ -263,6 +263,9 @@ def test_a_budget_refuses_an_eviction(api: Api, space: str, pods: str) -> None:
         "expectedPods": 2,
     }
     assert api.patch(f"{path}/b/status", {"status": status}).status_code == 200
+    api.patch(f"{path}/b", {"spec": {"minAvailable": 0}})
+    assert api.post(f"{pods}/a/eviction", eviction("a")).status_code == 429
+    api.patch(f"{path}/b/status", {"status": {"observedGeneration": 2}})
     assert api.post(f"{pods}/a/eviction", eviction("a")).status_code == 201
     told = api.get(f"{path}/b").json()["status"]
     assert (told["disruptionsAllowed"], list(told["disruptedPods"])) == (0, ["a"])
