@@ -36,6 +36,8 @@ def start_nursery() -> Nursery:
         "gantree.web.pages",
         "gantree.cli.main",
         "gantree.journal.postgres",
+        "pydantic.v1",  # FastAPI imports it when it has seen the first route
+        "uvicorn.lifespan.off",
     )
     return Nursery("gantree.testing.daemon:live", *late)
 

@@ -10,6 +10,7 @@ environment, directory and umask of who asked, no descriptor but its output, and
 who asked how it ended. It ends itself when the process that made it and all forks of that have ended.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -102,6 +103,8 @@ def nurse(door: int, entry: str, *imports: str) -> None:
     begin: Callable[[list[str]], None] = getattr(importlib.import_module(module), function)
     for late in imports:
         importlib.import_module(late)
+    gc.collect()
+    gc.freeze()  # in a fork a collection neither looks at what was imported nor writes to those pages
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which end then
     if (arguments := _child_that_begins(socket.socket(fileno=door))) is not None:
         begin(arguments)
