@@ -284,7 +284,7 @@ class Cycle:
             for way, admission in ways:
                 if not admission.never:
                     wanted = Wanted.of(ledger, state, way, admission)
-                    refusal = make_room(draft, wanted, self._taste)
+                    refusal = make_room(draft, wanted, self._taste, self._awake.room_to_come)
                     if refusal is None:
                         return
                     refusals.append(refusal)

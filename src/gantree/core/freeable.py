@@ -23,7 +23,7 @@ from gantree.core.rights import borrowers, overrules
 from gantree.core.state import BOOKING, CLAIM, JobState
 from gantree.core.waiting import eligible
 from gantree.core.wakes import Wakes
-from gantree.core.wanted import in_the_way, room_to_come
+from gantree.core.wanted import RoomToCome, in_the_way
 from gantree.core.ways import answers
 from gantree.placement.search import fits
 from gantree.planning.rightsize import chooses
@@ -47,6 +47,7 @@ class Freeable:
     """The bounds of the moment, by priority, queue and what gives way; filled when asked."""
 
     def __init__(self) -> None:
+        self.room_to_come = RoomToCome()
         self._looked_at = self._applied = -1
         self._grown = 0
         self._causes: tuple[object, ...] = ()
@@ -268,7 +269,7 @@ class Freeable:
 
     def _without(self, ledger: Ledger, line: Line, head: JobState) -> Occupancy:
         """The occupancy without any of them."""
-        room = room_to_come(ledger, head)
+        room = self.room_to_come.of(ledger, head).copy()
         for owner in self._leavers(ledger, line):
             room.give_back(owner)
         return room

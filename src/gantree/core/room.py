@@ -42,7 +42,7 @@ from gantree.core.rights import (
 )
 from gantree.core.scaling import stands_on_cordoned
 from gantree.core.state import JobState
-from gantree.core.wanted import Wanted, borrowers_for, room_to_come, whom_to_ask
+from gantree.core.wanted import RoomToCome, Wanted, borrowers_for, whom_to_ask
 from gantree.core.ways import as_it_runs
 from gantree.model.facts import ClaimDropped, GangMoving, GangPreempted, RoomClaimed
 from gantree.model.phases import StopCause
@@ -73,7 +73,9 @@ class NoRoom:
     over: bool = False
 
 
-def make_room(draft: Draft, wanted: Wanted, taste: Taste) -> NoRoom | None:
+def make_room(
+    draft: Draft, wanted: Wanted, taste: Taste, room_to_come: RoomToCome
+) -> NoRoom | None:
     """Claim room for a gang and ask those who hold it to give it up; start at once where nobody must be asked.
 
     Returns None where that was possible.
@@ -81,7 +83,7 @@ def make_room(draft: Draft, wanted: Wanted, taste: Taste) -> NoRoom | None:
     ledger, moves_at = draft.ledger, inf
     if only_at_home(ledger, wanted.state):
         return NoRoom()
-    later = room_to_come(ledger, wanted.state)
+    later = room_to_come.of(ledger, wanted.state)
     if _admitted(wanted):
         if _shrink(draft, wanted, later, taste):
             return None

@@ -3,7 +3,7 @@
 What is done with that, from least harm to most, is `core.room`; the rights themselves are in `core.rights`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -128,13 +128,41 @@ def room_to_come(ledger: Ledger, state: JobState) -> Occupancy:
     The other claims do not count: they were made before it arrived. What it may pass itself is free; reserved starts
     that it may not put off hold of the room that is left by then as much as they can.
     """
+    return _room_without(ledger, *_giving_way(ledger, state))
+
+
+class RoomToCome:
+    """`room_to_come`, kept until anything is decided for whoever asks next, if the same gives way to it."""
+
+    def __init__(self) -> None:
+        self._at: tuple[object, ...] = ()
+        self._room: Occupancy | None = None
+
+    def of(self, ledger: Ledger, state: JobState) -> Occupancy:
+        """The occupancy for a job. It is others' too: do not change it."""
+        passed, overruled = _giving_way(ledger, state)
+        at = ledger.applied, passed, overruled
+        if self._room is None or self._at != at:
+            self._at, self._room = at, _room_without(ledger, passed, overruled)
+        return self._room
+
+
+def _giving_way(ledger: Ledger, state: JobState) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The jobs whose reserved starts, and those whose claims, give way to a waiting one."""
+    passed = (job for job in ledger.bookings if outranks(ledger, state, job))
+    overruled = (job for job in ledger.claims if overrules(ledger, state, ledger.jobs[job]))
+    return tuple(passed), tuple(overruled)
+
+
+def _room_without(ledger: Ledger, passed: Sequence[str], overruled: Sequence[str]) -> Occupancy:
+    """The occupancy without those who leave, these reserved starts and these claims; all other claims are whole."""
     later = ledger.rooms().copy()
-    passed = [job for job in ledger.bookings if outranks(ledger, state, job)]
     claims = (CLAIM + job for job in ledger.claims)
     for owner in (*ledger.leaving, *claims, *(BOOKING + job for job in passed)):
         later.give_back(owner)
+    without = frozenset(overruled)
     for job, claim in ledger.claims.items():
-        if not overrules(ledger, state, ledger.jobs[job]):
+        if job not in without:
             later.take_free(CLAIM + job, claim.placement.members)
     for job, booking in ledger.bookings.items():
         if job not in passed:
