@@ -64,3 +64,18 @@ def test_its_end_is_told_as_that_of_any_process(nursery: Nursery, output: Path) 
     killed.send_signal(signal.SIGKILL)
     assert killed.wait() == -signal.SIGKILL
     killed.send_signal(signal.SIGKILL)
+
+
+def test_what_was_printed_and_left_for_the_end_is_done_though_it_ends_at_once(output: Path) -> None:
+    script = (
+        "import atexit, threading, sys\n"
+        "atexit.register(print, 'at its end')\n"
+        "later = 'import time; time.sleep(0.2); print(\\'by a thread\\')'\n"
+        "threading.Thread(target=exec, args=(later,)).start()\n"
+        "sys.stdout.write('without a newline, ')\n"
+    )
+    nursery = Nursery("builtins:exec")
+    with output.open("ab") as file:
+        child = nursery.bear(script, file.fileno())  # type: ignore[arg-type]  # exec takes one text
+    assert child.wait(timeout=30.0) == 0
+    assert output.read_text() == "without a newline, by a thread\nat its end\n"

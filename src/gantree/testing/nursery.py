@@ -10,6 +10,7 @@ environment, directory and umask of who asked, no descriptor but its output, and
 who asked how it ended. It ends itself when the process that made it and all forks of that have ended.
 """
 
+import atexit
 import gc
 import importlib
 import json
@@ -19,8 +20,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NoReturn
 
 _NURSE = (
     "import sys; from gantree.testing.nursery import nurse; nurse(int(sys.argv[1]), *sys.argv[2:])"
@@ -108,6 +111,16 @@ def nurse(door: int, entry: str, *imports: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which end then
     if (arguments := _child_that_begins(socket.socket(fileno=door))) is not None:
         begin(arguments)
+        _end()
+
+
+def _end() -> NoReturn:
+    """As the interpreter ends, but for taking apart what the fork shares with all others: that takes 0.1 s of CPU."""
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads as at any other end
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _child_that_begins(door: socket.socket) -> list[str] | None:
