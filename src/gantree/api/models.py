@@ -222,6 +222,20 @@ class ShortBy(BaseModel):
     amount: float
 
 
+class NearestTold(Told):
+    """The domain that comes nearest, and how many members or GPUs it has room for."""
+
+    domain: str
+    room: int
+
+
+class FitTold(Told):
+    """A change to the job with which it would fit, and what that does to its communication time."""
+
+    patch: dict[str, JsonValue]
+    comm_ratio: float | None
+
+
 class RefusedTold(Told):
     """Why there is no place: the gate that said no first, and what would help."""
 
@@ -229,9 +243,9 @@ class RefusedTold(Told):
     never: bool
     sentence: str
     short_by: ShortBy | None
-    nearest: JsonValue
+    nearest: NearestTold | None
     wakes_on: list[JsonValue]
-    would_fit_if: list[dict[str, JsonValue]]
+    would_fit_if: list[FitTold]
 
 
 class InTheWay(BaseModel):

@@ -12,6 +12,11 @@ from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
 
+BROKEN = (ValidationError, GantreeError, LookupError, TypeError, ValueError, AssertionError)
+"""What building a site from an answer raises where it holds nonsense; fabric and occupancy assert what a reader of files
+would have checked."""
+
+
 class Site(NamedTuple):
     """What is drawn."""
 
@@ -46,7 +51,7 @@ def answered_site(answer: dict[str, Any]) -> Site:
         raise NotFound("the daemon has no cluster yet")
     try:
         return _answered_site(answer)
-    except (ValidationError, GantreeError, LookupError, TypeError, ValueError) as error:
+    except BROKEN as error:
         raise Unreachable(
             f"the cluster in the answer is none: no gantree daemon of version {__version__} gave it ({_first(error)})"
         ) from error
