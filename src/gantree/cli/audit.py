@@ -11,6 +11,7 @@ from gantree.cli.options import JsonOption, StateOption, new_app
 from gantree.cli.printing import json_text, moment
 
 PAGE = 1000
+from gantree.model.errors import Unreachable
 
 app = new_app()
 
@@ -38,7 +39,9 @@ def audit(
         page = daemon.audit(since=first_at, user=user, after=after, limit=PAGE)
         for row in page["rows"]:
             typer.echo(json_text(row) if as_json else _line(row))
-        after = page["next"]
+        before, after = after, page["next"]
+        if after is not None and after <= before:
+            raise Unreachable("the answer leads back to rows before it: no gantree daemon gave it")
 
 
 def _line(row: dict[str, Any]) -> str:
