@@ -9,9 +9,9 @@ from gantree.cli.daemon import client
 from gantree.cli.durations import seconds_of
 from gantree.cli.options import JsonOption, StateOption, new_app
 from gantree.cli.printing import json_text, moment
+from gantree.model.errors import Unreachable
 
 PAGE = 1000
-from gantree.model.errors import Unreachable
 
 app = new_app()
 

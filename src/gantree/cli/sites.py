@@ -11,7 +11,15 @@ from gantree.model.placements import MemberPlacement
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
-BROKEN = (ValidationError, GantreeError, LookupError, TypeError, ValueError, AssertionError)
+BROKEN = (
+    ValidationError,
+    GantreeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    AssertionError,
+)
 """What building a site from an answer raises where that holds nonsense.
 
 Fabric and occupancy assert what a reader of files would have checked.
