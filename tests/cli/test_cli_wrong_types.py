@@ -180,8 +180,8 @@ def _model_of(operation: dict[str, Any]) -> str | None:
         (
             "topo",
             "GET /v1/cluster",
-            ("held", "runs", 0, "gpus"),
-            [10**30],
+            ("cluster", "machines", "m4", "cpus"),
+            10**30,
             "the cluster in the answer",
         ),
         ("topo", "GET /v1/cluster", ("held", "runs", 0, "node"), "9", "no node 9 in this fabric"),
