@@ -105,6 +105,16 @@ def test_a_field_that_another_version_leaves_out_is_named(
     assert "the answer has no field" in gantree("jobs").err
 
 
+def test_an_audit_log_that_never_ends_is_left(
+    gantree: Gantree, strange: Strange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GANTREE_SERVER", strange.url)
+    strange.says = http(b'{"rows": [], "next": 3}')
+    done = gantree("audit")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("gantree: the answer leads back")
+
+
 def test_output_that_no_daemon_gave_is_told_as_such(
     gantree: Gantree, strange: Strange, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -177,6 +177,13 @@ def _model_of(operation: dict[str, Any]) -> str | None:
     [
         ("queues", "GET /v1/queues", ("queues", 0, "used"), [1], "queues.0.used: input should be"),
         ("topo", "GET /v1/cluster", ("cluster", "nodes"), "9", "nodes: input should be"),
+        (
+            "topo",
+            "GET /v1/cluster",
+            ("cluster", "machines", "m4", "cpus"),
+            10**30,
+            "the cluster in the answer",
+        ),
         ("topo", "GET /v1/cluster", ("held", "runs", 0, "node"), "9", "no node 9 in this fabric"),
         ("why waits", "GET /v1/jobs/waits/why", ("start",), [1], "start: input should be"),
         (

@@ -9,6 +9,7 @@ from gantree.cli.daemon import client
 from gantree.cli.durations import seconds_of
 from gantree.cli.options import JsonOption, StateOption, new_app
 from gantree.cli.printing import json_text, moment
+from gantree.model.errors import Unreachable
 
 PAGE = 1000
 
@@ -38,7 +39,9 @@ def audit(
         page = daemon.audit(since=first_at, user=user, after=after, limit=PAGE)
         for row in page["rows"]:
             typer.echo(json_text(row) if as_json else _line(row))
-        after = page["next"]
+        before, after = after, page["next"]
+        if after is not None and after <= before:
+            raise Unreachable("the answer leads back to rows before it: no gantree daemon gave it")
 
 
 def _line(row: dict[str, Any]) -> str:

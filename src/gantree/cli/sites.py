@@ -11,9 +11,19 @@ from gantree.model.placements import MemberPlacement
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
-BROKEN = (ValidationError, GantreeError, LookupError, TypeError, ValueError, AssertionError)
-"""What building a site from an answer raises where it holds nonsense; fabric and occupancy assert what a reader of
-files would have checked."""
+BROKEN = (
+    ValidationError,
+    GantreeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    AssertionError,
+)
+"""What building a site from an answer raises where that holds nonsense.
+
+Fabric and occupancy assert what a reader of files would have checked.
+"""
 
 
 class Site(NamedTuple):
