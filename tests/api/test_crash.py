@@ -57,9 +57,17 @@ class Submitter(threading.Thread):
                 pass
             time.sleep(0.06)
 
+    def until(self, count: int) -> None:
+        """Wait until so many jobs were acknowledged."""
+        deadline = time.monotonic() + 60.0
+        while len(self.acknowledged) < count:
+            assert time.monotonic() < deadline, "nobody answers any more"
+            time.sleep(0.005)
 
-def kill_at_random_moments(daemon: Daemon, moments: random.Random) -> None:
+
+def kill_at_random_moments(daemon: Daemon, submitter: Submitter, moments: random.Random) -> None:
     for number in range(KILLS):
+        submitter.until(number + 1)
         time.sleep(moments.uniform(0.0, 0.4))
         daemon.kill()
         if number % 2:
@@ -75,7 +83,7 @@ def test_no_acknowledged_job_is_lost_and_none_runs_twice(tmp_path: Path, seed: i
     with Daemon(tmp_path / "state", CLUSTER) as daemon:
         submitter = Submitter(daemon, lines)
         submitter.start()
-        kill_at_random_moments(daemon, random.Random(seed))
+        kill_at_random_moments(daemon, submitter, random.Random(seed))
         submitter.enough.set()
         submitter.join()
         jobs = [row["job"] for row in daemon.client.jobs()]
