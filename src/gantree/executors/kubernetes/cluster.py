@@ -58,6 +58,7 @@ class KubernetesCluster:
         ledger = self._ledger()
         self._members.adopt(ledger)
         self._reception.adopt(ledger, epoch)
+        self._others.adopt(ledger.site.others)
         self._take_seen()
         self._members.miss(ledger)
         self._reception.ended(self._members.tell(self._clock()))
