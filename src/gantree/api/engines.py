@@ -72,9 +72,9 @@ def kubernetes_engine(
         from gantree.executors.kubernetes.opening import Opened  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise Unsupported(EXTRA) from error
-    opened = Opened(told, wake)
+    opened = Opened(told, wake, leads)
 
     def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
-        return opened.cluster(emit, clock, ledger, leads)
+        return opened.cluster(emit, clock, ledger)
 
     return Engine(opened.site, make_cluster, opened.close)

@@ -70,7 +70,7 @@ class PodStage:
 
     def start(self) -> None:
         """Start gantree, or start it again."""
-        opened = Opened(KubernetesSettings(Reach(self.running.url)), lambda: None)
+        self._opened = opened = Opened(KubernetesSettings(Reach(self.running.url)), lambda: None)
 
         def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
             return opened.cluster(emit, clock, lambda: self.controller.ledger)
@@ -82,6 +82,14 @@ class PodStage:
     def stop(self) -> None:
         """End gantree in order; pods go on."""
         self.controller.close()
+        self._controller = None
+
+    def kill(self) -> None:
+        """End gantree at once: what it was about to write or to record is lost; pods go on."""
+        link = self._opened._link
+        link._loop.call_soon_threadsafe(link._loop.stop)
+        link._thread.join(WITHIN_S)
+        self.controller.journal.close()
         self._controller = None
 
     def until(self, done: Callable[[], bool], within_s: float = WITHIN_S) -> None:

@@ -6,8 +6,9 @@ reason.
 """
 
 import asyncio
+import logging
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
@@ -15,11 +16,13 @@ from urllib.parse import quote, urlencode
 import aiohttp
 import msgspec
 
-from gantree.executors.kubernetes.objects import Metadata, Object
+from gantree.executors.kubernetes.objects import Object, read_object
 from gantree.executors.kubernetes.reach import Reach
 from gantree.model.errors import Unreachable
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 PAGE = 5000
 """Objects in one page of a list."""
@@ -38,6 +41,8 @@ QUIET_S = 60.0
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json"
+Key = tuple[str, str]
+"""Namespace and name of an object."""
 _THROTTLED = frozenset({429, 503, 504})
 
 
@@ -82,11 +87,24 @@ class Gone(ApiError):
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """One event of a watch. type is ADDED, MODIFIED, DELETED or BOOKMARK; of a bookmark only the version counts."""
+    """One event of a watch. type is ADDED, MODIFIED, DELETED or BOOKMARK; of a bookmark only the version counts.
+
+    key is namespace and name; object is None where it cannot be read.
+    """
 
     type: str
+    key: Key
     object: T | None
     resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[T]):
+    """All objects of a kind at a version; unread are the keys of those that are there and cannot be read."""
+
+    objects: list[T]
+    unread: frozenset[Key]
+    version: str
 
 
 class _ListMeta(Object, frozen=True):
@@ -94,8 +112,14 @@ class _ListMeta(Object, frozen=True):
     continue_: str = msgspec.field(default="", name="continue")
 
 
+class _HeadMetadata(Object, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
 class _Head(Object, frozen=True):
-    metadata: Metadata = Metadata()
+    metadata: _HeadMetadata = _HeadMetadata()
 
 
 class _Line(Object, frozen=True):
@@ -106,9 +130,12 @@ class _Line(Object, frozen=True):
 class Client:
     """Talks to one API server; to be built and used inside one event loop."""
 
-    def __init__(self, reach: Reach) -> None:
-        """Raises BadInput for certificates that cannot be read."""
-        self._reach = reach
+    def __init__(self, reach: Reach, leads: Callable[[], bool] = lambda: True) -> None:
+        """leads says whether this process may write, and is asked before each write is sent, also again.
+
+        Raises BadInput for certificates that cannot be read.
+        """
+        self._reach, self._leads = reach, leads
         self._base = reach.server.rstrip("/")
         self._ssl: ssl.SSLContext | bool = reach.ssl_context() or True
         timeout = aiohttp.ClientTimeout(total=ANSWER_WITHIN_S, sock_connect=CONNECT_WITHIN_S)
@@ -121,6 +148,7 @@ class Client:
         self._list_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
         self._line_decoder = msgspec.json.Decoder(_Line)
         self._status_decoder = msgspec.json.Decoder(Status)
+        self._head_decoder = msgspec.json.Decoder(_Head)
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -128,19 +156,27 @@ class Client:
 
     async def get(self, path: str, kind: type[T]) -> T:
         """One object. Raises ApiError, Unreachable."""
-        return msgspec.json.decode(await self._ask("GET", path), type=kind)
+        return self._decoded(await self._ask("GET", path), msgspec.json.Decoder(kind))
 
-    async def list(self, resource: Resource[T]) -> tuple[list[T], str]:
-        """All objects of a kind, and the resource version that they are of. Raises ApiError, Unreachable."""
+    async def list(self, resource: Resource[T]) -> Listed[T]:
+        """All objects of a kind. Raises ApiError, Unreachable."""
         found: list[T] = []
+        unread: set[Key] = set()
+        decoder = msgspec.json.Decoder(resource.type)
         query = {**resource.selectors, "limit": str(PAGE)}
         while True:
-            page = self._list_decoder(resource.type).decode(
-                await self._ask("GET", f"{resource.path}?{urlencode(query)}")
-            )
-            found += page.items or ()
+            content = await self._ask("GET", f"{resource.path}?{urlencode(query)}")
+            try:
+                page = self._list_decoder(resource.type).decode(content)
+                found += page.items or ()
+            except msgspec.DecodeError:
+                page = self._decoded(content, self._list_decoder(msgspec.Raw))
+                for text in page.items or ():
+                    key, thing = self._read(text, decoder)
+                    found += () if thing is None else (thing,)
+                    unread |= {key} if thing is None else set()
             if not page.metadata.continue_:
-                return found, page.metadata.resource_version
+                return Listed(found, frozenset(unread), page.metadata.resource_version)
             query["continue"] = page.metadata.continue_
 
     async def watch(self, resource: Resource[T], version: str) -> AsyncIterator[Change[T]]:
@@ -201,6 +237,8 @@ class Client:
         """The body of an answer that is a success; throttled requests are asked again."""
         for attempt in range(PATIENCE + 1):
             async with self._slots:
+                if method != "GET" and not self._leads():
+                    raise Unreachable("another process leads by now: nothing is written")
                 status, content, wait_s = await self._once(method, path, body, kind)
             if status < 400:
                 return content
@@ -234,15 +272,33 @@ class Client:
         return kind(status, told.reason, told.message)
 
     def _change(self, line: bytes, decoder: "msgspec.json.Decoder[T]") -> Change[T]:
-        told = self._line_decoder.decode(line)
+        told = self._decoded(line, self._line_decoder)
         if told.type == "ERROR":
-            status = self._status_decoder.decode(told.object)
+            status = self._decoded(told.object, self._status_decoder)
             raise (Gone if status.code == 410 else ApiError)(
                 status.code, status.reason, status.message
             )
-        version = msgspec.json.decode(told.object, type=_Head).metadata.resource_version
-        thing = None if told.type == "BOOKMARK" else decoder.decode(told.object)
-        return Change(told.type, thing, version)
+        head = self._decoded(told.object, self._head_decoder).metadata
+        if told.type == "BOOKMARK":
+            return Change(told.type, ("", ""), None, head.resource_version)
+        key, thing = self._read(told.object, decoder)
+        return Change(told.type, key, thing, head.resource_version)
+
+    def _read(self, text: msgspec.Raw, decoder: "msgspec.json.Decoder[Any]") -> tuple[Key, Any]:
+        """The key of an object, and the object if it can be read: one that is odd must not hide all others."""
+        head = self._decoded(text, self._head_decoder).metadata
+        try:
+            return (head.namespace, head.name), read_object(text, decoder)
+        except msgspec.DecodeError as error:
+            log.warning("%s/%s is passed over: %s", head.namespace, head.name, error)
+            return (head.namespace, head.name), None
+
+    def _decoded(self, text: bytes | msgspec.Raw, decoder: "msgspec.json.Decoder[T]") -> T:
+        """What the server said. Raises Unreachable for what no such server says: a proxy's page, half an answer."""
+        try:
+            return read_object(text, decoder)
+        except msgspec.DecodeError as error:
+            raise Unreachable(f"{self._base} does not talk as an API server: {error}") from error
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:

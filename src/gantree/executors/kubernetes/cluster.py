@@ -15,6 +15,7 @@ from gantree.core.ledger import Ledger
 from gantree.executors.guests import Awaited, Terminal
 from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.dialects import terms_of_group
+from gantree.executors.kubernetes.gangs import key_of
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.members import Members
 from gantree.executors.kubernetes.nodes import Nodes
@@ -42,11 +43,10 @@ class KubernetesCluster:
         ledger: Callable[[], Ledger],
         *,
         scheduler: str = "gantree",
-        leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        """scheduler is the schedulerName of pods that are ours; leads says whether we may write."""
+        """scheduler is the schedulerName of pods that are ours."""
         self._link, self._nodes, self._emit, self._clock = link, nodes, emit, clock
-        self._ledger, self._scheduler, self._leads = ledger, scheduler, leads
+        self._ledger, self._scheduler = ledger, scheduler
         self._epoch = 0
         self._waiting, self._others = Waiting(), Others()
         self._members = Members(link, self._waiting, emit)
@@ -58,6 +58,7 @@ class KubernetesCluster:
         ledger = self._ledger()
         self._members.adopt(ledger)
         self._reception.adopt(ledger, epoch)
+        self._others.adopt(ledger.site.others)
         self._take_seen()
         self._members.miss(ledger)
         self._reception.ended(self._members.tell(self._clock()))
@@ -75,7 +76,7 @@ class KubernetesCluster:
 
     def carry_out(self, order: Order) -> None:
         """Begin to bind or to delete. Nobody is asked to save or to take turns here: no such job is handed in."""
-        if not self._leads():
+        if not self._link.leads():
             return
         match order:
             case StartGang():
@@ -149,6 +150,8 @@ class KubernetesCluster:
         pod = after or before
         assert pod is not None, "a pod comes, changes or goes"
         uid = pod.metadata.uid
+        if before is not None and after is not None and key_of(before) != key_of(after):
+            self._waiting.see(before, waits=False)
         if after is None:
             self._members.pods.pop(uid, None)
         else:

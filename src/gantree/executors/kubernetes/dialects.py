@@ -241,4 +241,5 @@ def _priority(value: object) -> str | int | None:
     if value is None or isinstance(value, int):
         return value
     text = str(value)
-    return int(text) if text.lstrip("-").isdecimal() else text
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdecimal() else text

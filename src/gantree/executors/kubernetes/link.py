@@ -15,16 +15,17 @@ from typing import Any
 
 import uvloop
 
-from gantree.executors.kubernetes.client import ApiError, Client, Resource
+from gantree.executors.kubernetes.client import ApiError, Client, Key, Resource
 from gantree.executors.kubernetes.dialects import CORE, GROUP_KINDS, GroupKind
 from gantree.executors.kubernetes.objects import Group, Node, Object
 from gantree.executors.kubernetes.reach import Reach
-from gantree.executors.kubernetes.reflector import Key, Reflector, all_synced
+from gantree.executors.kubernetes.reflector import Reflector, all_synced
 from gantree.executors.kubernetes.writes import PODS, Binding, Bound, Said, bind_all, delete, say
 from gantree.model.errors import Unreachable
 
 NODES: Resource[Node] = Resource("api/v1/nodes", Node)
 SYNC_WITHIN_S = 60.0
+ENDS_WITHIN_S = 5.0
 SAID_AT_ONCE = 4
 """Gangs that are told something at the same time."""
 
@@ -53,8 +54,12 @@ class Served:
 class Link:
     """Starts the thread; `wake` is called from it after everything that was seen."""
 
-    def __init__(self, reach: Reach, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, reach: Reach, wake: Callable[[], None], leads: Callable[[], bool] = lambda: True
+    ) -> None:
+        """leads says whether we may write, now; it is asked on this thread and on others."""
         self.seen: deque[Seen] = deque()
+        self.leads = leads
         self._reach, self._wake = reach, wake
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
@@ -81,14 +86,17 @@ class Link:
         except ApiError as error:
             self.close()
             raise Unreachable(f"{self._reach.server}: {error}") from error
+        except BaseException:
+            self.close()
+            raise
 
     def bind(self, job: str, attempt: int, bindings: Sequence[Binding]) -> None:
         """Bind pods; what came of it is seen as ("bound", ...). Safe from any thread."""
-        self._await(self._bind(job, attempt, bindings))
+        self._send(self._bind(job, attempt, bindings))
 
     def delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
         """Delete a pod. Safe from any thread; who needs it gone asks again while it is there."""
-        self._await(self._delete(namespace, name, uid, grace_s))
+        self._send(self._delete(namespace, name, uid, grace_s))
 
     def status_of_group(self, key: tuple[str, str, str]) -> str | None:
         """Where the status of a gang's group is written, if it is of a kind that says whether it was scheduled."""
@@ -101,7 +109,7 @@ class Link:
 
     def say(self, said: Said) -> None:
         """Tell pods why they wait; a few at a time, behind everything else. Safe from any thread."""
-        self._await(self._say(said))
+        self._send(self._say(said))
 
     @property
     def trouble(self) -> str | None:
@@ -110,22 +118,32 @@ class Link:
 
     def close(self) -> None:
         """End the thread and let go of the connections; what runs goes on running."""
-        if self._loop.is_closed():
+        if not self._thread.is_alive():
             return
-        self._await(self._end()).result(5.0)
+        ending = self._await(self._end())
+        try:
+            ending.result(ENDS_WITHIN_S)
+        except TimeoutError:
+            log.warning("the link to %s does not end; it is left behind", self._reach.server)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5.0)
-        self._loop.close()
+        self._thread.join(ENDS_WITHIN_S)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    def _send(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something written; nobody waits for it, so what breaks there is seen as any broken task is."""
+        self._loop.call_soon_threadsafe(lambda: self._keep(self._loop.create_task(work)))
 
     def _await(self, work: Coroutine[Any, Any, Any]) -> "Future[Any]":
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _begin(self) -> None:
-        self._client = client = Client(self._reach)
+        self._client = client = Client(self._reach, self.leads)
         self._watch(Reflector(client, NODES, self._teller("node")))
         self._watch(Reflector(client, PODS, self._teller("pod")))
         self._versions = (await served(client)).version_of_kind
@@ -177,9 +195,10 @@ class Link:
             log.warning("pods were not told why they wait: %s", why)
 
     async def _end(self) -> None:
-        for task in list(self._tasks):
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._client is not None:
             await self._client.close()
 

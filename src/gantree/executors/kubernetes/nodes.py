@@ -4,6 +4,7 @@ A node that was deleted stays part of the site while gangs hold something on it 
 stopped first. While there are such nodes the site is built again and again, until they are gone.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from gantree.executors.kubernetes.ghosts import with_ghosts
 from gantree.executors.kubernetes.objects import Node
 from gantree.executors.kubernetes.site import SiteReading, site_of, told_of, usable
 from gantree.model.cluster import Cluster
+from gantree.model.errors import BadInput
 from gantree.model.events import (
     ClusterObserved,
     CordonRequested,
@@ -20,6 +22,8 @@ from gantree.model.events import (
     NodeReturned,
     UncordonRequested,
 )
+
+log = logging.getLogger(__name__)
 
 SETTLE_S = 1.0
 """Changes to the site are waited for so long, so that many nodes that come at once are one change."""
@@ -69,8 +73,8 @@ class Nodes:
         """What is to be told: the site first, where it has changed and settled, then nodes one by one."""
         if self._stale_since is not None and now - self._stale_since >= SETTLE_S and self._nodes:
             before = self.site
-            cluster = self.build(ledger, now)
-            if before is None or cluster != before.cluster:
+            cluster = self._rebuilt(ledger, now)
+            if cluster is not None and (before is None or cluster != before.cluster):
                 yield ClusterObserved(
                     id=self._id("cluster", epoch), observed_at=now, cluster=cluster
                 )
@@ -78,6 +82,15 @@ class Nodes:
         for name in [name for name in self._changed if name in known]:
             del self._changed[name]
             yield from self._of_node(name, ledger, now, epoch)
+
+    def _rebuilt(self, ledger: Ledger, now: float) -> Cluster | None:
+        """The site built anew; None, until nodes change again, where they make none: then the last one stays."""
+        try:
+            return self.build(ledger, now)
+        except BadInput as error:
+            log.error("the nodes make no site, so the last one stays: %s", error)
+            self._stale_since = None
+            return None
 
     def _of_node(self, name: str, ledger: Ledger, now: float, epoch: int) -> Iterator[Event]:
         node = self._nodes.get(name)

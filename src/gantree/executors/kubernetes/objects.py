@@ -4,9 +4,11 @@ Only what a scheduler decides by is named. Groups of many dialects (`dialects`) 
 versions come and go.
 """
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 
 class Object(msgspec.Struct, rename="camel", frozen=True):
@@ -244,3 +246,25 @@ class Node(Object, frozen=True):
     def is_ready(self) -> bool:
         """Whether its kubelet says that it is ready; one that says nothing of it is taken as ready."""
         return all(each.status == "True" for each in self.status.conditions if each.type == "Ready")
+
+
+def read_object(text: bytes | msgspec.Raw, decoder: "msgspec.json.Decoder[T]") -> T:
+    """An object as the API tells it. Raises msgspec.DecodeError.
+
+    Writers in Go leave null where a map or a list is empty: what is null is read as not there.
+    """
+    try:
+        return decoder.decode(text)
+    except msgspec.ValidationError:
+        plain = _without_nulls(msgspec.json.decode(text))
+        return decoder.decode(msgspec.json.encode(plain))
+
+
+def _without_nulls(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+        case list():
+            return [_without_nulls(each) for each in value if each is not None]
+        case _:
+            return value

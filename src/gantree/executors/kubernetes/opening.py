@@ -14,9 +14,14 @@ from gantree.model.events import Event
 class Opened:
     """A link that has listed everything, and the nodes that it saw."""
 
-    def __init__(self, told: KubernetesSettings, wake: Callable[[], None]) -> None:
-        """Raises Unreachable where the server does not answer, or refuses."""
-        self._told, self._link = told, Link(told.reach, wake)
+    def __init__(
+        self,
+        told: KubernetesSettings,
+        wake: Callable[[], None],
+        leads: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """leads says whether we may write. Raises Unreachable where the server does not answer, or refuses."""
+        self._told, self._link = told, Link(told.reach, wake, leads)
         self._nodes = Nodes(told.name, told.levels)
         self._link.start()
         for noun, key, before, after in tuple(self._link.seen):
@@ -32,7 +37,6 @@ class Opened:
         emit: Callable[[Event], None],
         clock: Callable[[], float],
         ledger: Callable[[], Ledger],
-        leads: Callable[[], bool] = lambda: True,
     ) -> KubernetesCluster:
         """The cluster that a controller talks to."""
         return KubernetesCluster(
@@ -42,7 +46,6 @@ class Opened:
             clock,
             ledger,
             scheduler=self._told.scheduler,
-            leads=leads,
         )
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ They are counted node by node, as the sum of their requests; GPUs, of which requ
 the node. MIG instances of others are not counted: which ones they hold, nobody says.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.shapes import Amounts, amounts_of, devices_of
@@ -24,6 +24,11 @@ class Others:
         self._changed: dict[str, None] = {}
         self._told = 0
 
+    def adopt(self, holders: Iterable[str]) -> None:
+        """Who is on record as holding something: if all their pods went while nobody looked, that is told."""
+        nodes = (holder.removeprefix(HOLDER) for holder in holders)
+        self._changed |= dict.fromkeys(nodes)
+
     def see(self, pod: Pod) -> None:
         """A pod that gantree did not bind is like this."""
         uid, node = pod.metadata.uid, pod.spec.node_name
@@ -39,17 +44,21 @@ class Others:
         """A pod is gone, or is none of these."""
         node = self._node_of_pod.pop(uid, None)
         if node is not None:
-            del self._amounts_of_pod_on_node[node][uid]
+            pods = self._amounts_of_pod_on_node[node]
+            del pods[uid]
+            if not pods:
+                del self._amounts_of_pod_on_node[node]
             self._changed[node] = None
 
     def changes(
         self, gpus_of_node: Mapping[str, int], now: float, epoch: int
     ) -> Iterator[OthersHold]:
-        """An event for each known node on which the sum is another; nodes that are not known yet wait."""
-        for node in [node for node in self._changed if node in gpus_of_node]:
+        """An event for each node on which the sum is another; where pods are on one that is not known yet, it waits."""
+        there = self._amounts_of_pod_on_node
+        for node in [each for each in self._changed if each in gpus_of_node or each not in there]:
             del self._changed[node]
             self._told += 1
-            member = self._member(node, gpus_of_node[node])
+            member = self._member(node, gpus_of_node.get(node, 0))
             yield OthersHold(
                 id=f"others/{node}/{epoch}.{self._told}",
                 observed_at=now,

@@ -63,6 +63,7 @@ class Reception:
             crowd = self._waiting.crowds.get(key)
             if crowd is not None:
                 self._review(crowd, ledger, site, now)
+                self._waiting.tidy(key)
         self._telling.step(ledger, self._waiting.job_of, now)
 
     def _review(self, crowd: Crowd, ledger: Ledger, site: SiteReading | None, now: float) -> None:

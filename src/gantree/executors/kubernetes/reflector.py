@@ -11,7 +11,15 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
-from gantree.executors.kubernetes.client import ApiError, Change, Client, Gone, Resource
+from gantree.executors.kubernetes.client import (
+    ApiError,
+    Change,
+    Client,
+    Gone,
+    Key,
+    Listed,
+    Resource,
+)
 from gantree.executors.kubernetes.objects import Metadata
 from gantree.model.errors import Unreachable
 
@@ -20,9 +28,6 @@ LONGEST_PAUSE_S = 15.0
 """Pauses after errors double from the first to the longest."""
 
 log = logging.getLogger(__name__)
-
-Key = tuple[str, str]
-"""Namespace and name of an object."""
 
 
 class HasMetadata(Protocol):
@@ -49,31 +54,35 @@ class Reflector(Generic[T]):
         """Why there is no watch at the moment."""
         self._client, self._resource, self._told = client, resource, told
         self._version = ""
+        self._is_told = False
+        """Whether the last watch told anything."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. Whatever ends a watch, one that told nothing is followed by a pause."""
         pause_s = FIRST_PAUSE_S
         while True:
+            self._is_told = False
             try:
                 await self._follow()
-                pause_s = FIRST_PAUSE_S
             except Gone:
                 self._version = ""
             except (ApiError, Unreachable) as error:
                 self._say(f"{self._resource.path}: {error}")
-                await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            if self._is_told:
+                pause_s = FIRST_PAUSE_S
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def _follow(self) -> None:
         """List, unless it is known from where to go on, and watch until the server has enough."""
         if not self._version:
-            found, version = await self._client.list(self._resource)
-            self._replace(found)
-            self._version = version
+            listed = await self._client.list(self._resource)
+            self._replace(listed)
+            self._version = listed.version
             self.lists += 1
             self.synced.set()
         async for change in self._client.watch(self._resource, self._version):
-            self.trouble = None
+            self.trouble, self._is_told = None, True
             self._apply(change)
             self._version = change.resource_version
 
@@ -82,17 +91,19 @@ class Reflector(Generic[T]):
             log.warning("no watch, trying again: %s", trouble)
         self.trouble = trouble
 
-    def _replace(self, found: Iterable[T]) -> None:
-        """Tell the difference between the copy and what there is."""
-        now = {_key(each): each for each in found}
-        for key in [key for key in self.copy if key not in now]:
+    def _replace(self, listed: Listed[T]) -> None:
+        """Tell the difference between the copy and what there is; what cannot be read stays as it was."""
+        now = {_key(each): each for each in listed.objects}
+        for key in [key for key in self.copy if key not in now and key not in listed.unread]:
             self._put(key, None)
         for key, thing in now.items():
             self._put(key, thing)
 
     def _apply(self, change: Change[T]) -> None:
-        if change.object is not None:
-            self._put(_key(change.object), None if change.type == "DELETED" else change.object)
+        if change.type == "DELETED":
+            self._put(change.key, None)
+        elif change.object is not None:
+            self._put(change.key, change.object)
 
     def _put(self, key: Key, after: T | None) -> None:
         """Change the copy; an object that was replaced by another of its name goes first."""

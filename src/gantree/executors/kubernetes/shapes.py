@@ -112,7 +112,7 @@ def labels_of(spec: PodSpec) -> Iterator[tuple[str, str]]:
     if spec.tolerations:
         yield (
             node_rules.TOLERATES_LABEL,
-            ", ".join(sorted({_toleration(t) for t in spec.tolerations})),
+            ", ".join(sorted({_toleration(t) for t in spec.tolerations} - {""})),
         )
 
 
@@ -125,17 +125,33 @@ def _rule(affinity: NodeAffinity | None) -> str | None:
 
 
 def _term(term: NodeSelectorTerm) -> tuple[node_rules.Requirement, ...]:
-    """A term without expressions matches no node, and so stands for no alternative."""
-    return tuple(_requirement(each) for each in (*term.match_expressions, *term.match_fields))
+    """A term without expressions, or with one that means nothing, matches no node: it stands for no alternative."""
+    told = [_requirement(each) for each in (*term.match_expressions, *term.match_fields)]
+    known = tuple(each for each in told if each is not None)
+    return known if len(known) == len(told) else ()
 
 
-def _requirement(each: NodeSelectorRequirement) -> node_rules.Requirement:
-    return node_rules.Requirement(each.key, _OPERATORS[each.operator], each.values)
+def _requirement(each: NodeSelectorRequirement) -> node_rules.Requirement | None:
+    """A requirement as rules have it; None for one that no rule says, as `Gt` of what is no number."""
+    operator = _OPERATORS.get(each.operator, "")
+    values = () if operator in ("exists", "absent") else each.values
+    found = node_rules.Requirement(each.key, operator, values)
+    is_countable = operator not in (">", "<") or len(values) == 1
+    try:
+        is_said = is_countable and node_rules.read_rule(str(found)) == ((found,),)
+    except ValueError:
+        return None
+    return found if is_said else None
 
 
 def _toleration(told: Toleration) -> str:
+    """A toleration as rules have it; "" for one that no taint can be like."""
     value = told.value if told.operator == "Equal" and told.key else None
-    return str(node_rules.Toleration(told.key or "*", value, told.effect or None))
+    text = str(node_rules.Toleration(told.key or "*", value, told.effect or None))
+    try:
+        return text if len(node_rules.read_tolerations(text)) == 1 else ""
+    except ValueError:
+        return ""
 
 
 def _unknown_amounts(amounts: Amounts, mig: list[str], gpus: int) -> Iterator[str]:

@@ -14,6 +14,7 @@ from gantree.executors.kubernetes.shapes import PODS, Amounts, is_counted
 from gantree.model import node_rules
 from gantree.model.cluster import Cluster, Machine
 from gantree.model.cluster import Node as SiteNode
+from gantree.model.errors import BadInput
 from gantree.topology.discovery.assembly import assembled
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.listings.kubernetes import read
@@ -53,9 +54,32 @@ class SiteReading:
 def site_of(name: str, nodes: Iterable[Node], levels: Sequence[str] = ()) -> SiteReading:
     """The site that nodes make; levels are label keys from wide to narrow, where others than the known are meant.
 
-    Raises BadInput for no node at all, and for labels that no node has.
+    A node whose object cannot be made sense of is left out, with a warning: it must not hide all others. Raises
+    BadInput for no node at all, and for labels that no node has.
     """
     found = list(nodes)
+    try:
+        return _site_of(name, found, levels)
+    except BadInput as error:
+        odd = {node.metadata.name: trouble for node in found if (trouble := _oddity(node))}
+        sound = [node for node in found if node.metadata.name not in odd]
+        if not odd or not sound:
+            raise error
+    reading = _site_of(name, sound, levels)
+    told = (f"node {name} is left out: {trouble}" for name, trouble in odd.items())
+    return replace(reading, warnings=(*reading.warnings, *told))
+
+
+def _oddity(node: Node) -> str | None:
+    """What is wrong with a node that is no site even alone."""
+    try:
+        _site_of("alone", [node], ())
+    except BadInput as error:
+        return str(error)
+    return None
+
+
+def _site_of(name: str, found: Sequence[Node], levels: Sequence[str]) -> SiteReading:
     text = msgspec.json.encode({"items": [_with_kind(node) for node in found]}).decode()
     reading, odd = _with_counts(read([(text, SOURCE)], levels or None))
     made = assembled(name, reading, MachineChoice({}, {}), SOURCE)

@@ -45,12 +45,15 @@ class Telling:
 
     tell: Callable[[Key, Saying], None]
     _turns: deque[tuple[float, Key]] = field(default_factory=deque)
+    _in_line: set[Key] = field(default_factory=set)
+    """The keys of all turns: a gang that waits again before its turn is up has that one."""
     _told: dict[Key, Saying | None] = field(default_factory=dict)
 
     def waits(self, key: Key, now: float) -> None:
         """A gang waits from now on."""
-        if key not in self._told:
-            self._told[key] = None
+        self._told.setdefault(key, None)
+        if key not in self._in_line:
+            self._in_line.add(key)
             self._turns.append((now, key))
 
     def is_over(self, key: Key) -> None:
@@ -70,6 +73,7 @@ class Telling:
                 return
             _, key = self._turns.popleft()
             if key not in self._told:
+                self._in_line.discard(key)
                 continue
             self._turns.append((now + EVERY_S, key))
             job = job_of(key)

@@ -69,7 +69,7 @@ class Waiting:
         if key is not None and self.crowds[key].job == job:
             self.crowds[key].job = None
             self.changed[key] = None
-            self._tidy(key)
+            self.tidy(key)
 
     def gang(self, key: Key) -> Gang | None:
         """The gang of a key as its pods are now; None while too few wait."""
@@ -119,9 +119,10 @@ class Waiting:
         self.changed.clear()
         return changed
 
-    def _tidy(self, key: Key) -> None:
-        crowd = self.crowds[key]
-        if not crowd.pods and crowd.job is None:
+    def tidy(self, key: Key) -> None:
+        """Forget a crowd that nobody is in and that is no job."""
+        crowd = self.crowds.get(key)
+        if crowd is not None and not crowd.pods and crowd.job is None:
             del self.crowds[key]
 
 

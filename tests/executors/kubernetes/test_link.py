@@ -1,0 +1,176 @@
+"""What the link and those that remember pods do when the other side, or their own thread, is not as it should be."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gantree.core.ledger import Ledger
+from gantree.executors.kubernetes.client import Client, Gone, Listed, Resource
+from gantree.executors.kubernetes.link import Link
+from gantree.executors.kubernetes.objects import Pod
+from gantree.executors.kubernetes.reach import Reach
+from gantree.executors.kubernetes.reflector import Reflector
+from gantree.executors.kubernetes.telling import Telling
+from gantree.executors.kubernetes.writes import Binding
+from gantree.model.errors import Unreachable
+from gantree.testing.kubernetes.thread import ServerThread
+from gantree.testing.pods import PodStage
+
+KEY = ("default", "g", "gang")
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[PodStage]:
+    with PodStage(tmp_path) as stage:
+        yield stage
+
+
+class _EndsAtOnce:
+    """A server whose watches end at once, in one way or another."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error, self.watches = error, 0
+
+    async def list(self, resource: Resource[Any]) -> Listed[Any]:
+        return Listed([], frozenset(), "1")
+
+    async def watch(self, resource: Resource[Any], version: str) -> Any:
+        self.watches += 1
+        if self.error is not None:
+            raise self.error
+        return
+        yield
+
+
+@pytest.mark.parametrize("error", [None, Gone(410, "Expired", "too old")])
+def test_watches_that_end_at_once_are_not_asked_for_in_a_tight_loop(
+    error: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    really_sleep = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await really_sleep(0)
+        if len(pauses) == 9:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    server: Any = _EndsAtOnce(error)
+    reflector = Reflector(server, Resource("api/v1/pods", Pod), lambda key, before, after: None)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(asyncio.wait_for(reflector.run(), 10.0))
+    assert server.watches == len(pauses)
+    assert pauses[-1] > 10 * pauses[0]
+
+
+def test_who_leads_no_more_writes_nothing_that_was_begun_before() -> None:
+    """The server puts a write off; when its time has come another process leads."""
+    answers = [True, False]
+
+    async def create(url: str) -> None:
+        client = Client(Reach(url), lambda: answers.pop(0))
+        try:
+            body = {"metadata": {"name": "late"}}
+            await client.write("POST", "api/v1/namespaces", body)
+        finally:
+            await client.close()
+
+    with ServerThread() as running:
+        fault = running.call(lambda: running.server.faults.add(verb="create", code=429))
+        with pytest.raises(Unreachable, match="leads by now"):
+            asyncio.run(create(running.url))
+        assert (fault.met, answers) == (1, [])
+
+
+def test_a_link_that_was_never_started_or_is_dead_can_be_closed() -> None:
+    with ServerThread() as running:
+        never = Link(Reach(running.url), lambda: None)
+        never.close()
+        dead = Link(Reach(running.url), lambda: None)
+        dead.start()
+        dead._loop.call_soon_threadsafe(dead._loop.stop)
+        dead._thread.join(10.0)
+        dead.close()
+        dead.close()
+
+
+def test_what_breaks_while_pods_are_bound_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*told: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("gantree.executors.kubernetes.link.bind_all", broken)
+    with ServerThread() as running:
+        link = Link(Reach(running.url), lambda: None)
+        link.start()
+        link.bind("j", 1, [Binding("default", "p", "u", "n0", {})])
+        link._await(asyncio.sleep(0.05)).result(10.0)
+        link.close()
+    assert [(noun, str(bug)) for noun, bug, _, _ in link.seen if noun == "broken"] == [
+        ("broken", "a bug")
+    ]
+
+
+def test_a_gang_that_waits_again_and_again_has_one_turn_to_be_told() -> None:
+    telling = Telling(lambda key, saying: None)
+    for now in range(9):
+        telling.waits(KEY, float(now))
+        telling.is_over(KEY)
+    telling.waits(KEY, 9.0)
+    assert len(telling._turns) == 1
+    telling.is_over(KEY)
+    telling.step(Ledger(), lambda key: None, 99.0)
+    telling.waits(KEY, 99.0)
+    assert len(telling._turns) == 1
+
+
+def crowds(stage: PodStage) -> dict[Any, Any]:
+    cluster: Any = stage.controller.cluster
+    found: dict[Any, Any] = cluster._waiting.crowds
+    return found
+
+
+def test_a_gang_that_goes_before_it_is_whole_is_forgotten(stage: PodStage) -> None:
+    stage.nodes("n0")
+    stage.start()
+    stage.pod("g-0", labels={"gantree.io/gang": "g", "gantree.io/gang-size": "2"})
+    stage.until(lambda: bool(crowds(stage)))
+    stage.api.delete("/api/v1/namespaces/default/pods/g-0")
+    stage.until(lambda: not crowds(stage))
+
+
+def test_a_pod_whose_label_changes_leaves_its_gang(stage: PodStage) -> None:
+    stage.nodes("n0")
+    stage.start()
+    labels = {"gantree.io/gang": "a", "gantree.io/gang-size": "2"}
+    stage.pod("p0", labels=labels)
+    stage.until(lambda: bool(crowds(stage)))
+    path = "/api/v1/namespaces/default/pods/p0"
+    stage.api.patch(path, {"metadata": {"labels": {"gantree.io/gang": "b"}}})
+    stage.until(lambda: [key[1] for key in crowds(stage)] == ["b"])
+    stage.pod("p1", labels=labels)
+    stage.until(lambda: len(crowds(stage)) == 2)
+    assert not stage.bound("p1")
+    stage.pod("p2", labels=labels)
+    stage.until(lambda: stage.bound("p1", "p2"))
+    assert not stage.bound("p0")
+
+
+def test_others_that_went_while_nobody_looked_are_not_counted(stage: PodStage) -> None:
+    """Those of a node that went too are forgotten with it."""
+    stage.nodes("n[0-1]")
+    for node in ("n0", "n1"):
+        stage.pod(f"on-{node}", gpus=6, spec={"schedulerName": "other", "nodeName": node})
+    stage.start()
+    stage.until(lambda: len(stage.controller.ledger.site.others) == 2)
+    stage.stop()
+    for node in ("n0", "n1"):
+        stage.api.delete(f"/api/v1/namespaces/default/pods/on-{node}", {"gracePeriodSeconds": 0})
+    stage.api.delete("/api/v1/nodes/n1")
+    stage.start()
+    stage.pod("p0", gpus=8)
+    stage.until(lambda: stage.bound("p0"))
+    assert not stage.controller.ledger.site.others
