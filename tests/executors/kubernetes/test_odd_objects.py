@@ -153,3 +153,9 @@ def test_an_odd_pod_waits_and_others_start(stage: PodStage) -> None:
     stage.pod("p0", gpus=1)
     stage.until(lambda: stage.bound("p0"))
     assert not stage.bound("odd")
+
+
+@pytest.mark.parametrize("key", ["gantree.nodes", "gantree.tolerates"])
+def test_who_selects_nodes_by_the_key_of_a_rule_gets_none_instead_of_the_rule(key: str) -> None:
+    labels = dict(labels_of(pod(nodeSelector={key: "k"}).spec))
+    assert labels == {"gantree.nodes": ""}

@@ -33,6 +33,7 @@ _OPERATORS = {
     "Gt": ">",
     "Lt": "<",
 }
+_RULES = frozenset({node_rules.NODES_LABEL, node_rules.TOLERATES_LABEL})
 _MEBI = 2.0**20
 
 Amounts = dict[str, float]
@@ -103,10 +104,14 @@ def is_counted(resource: str) -> bool:
 
 
 def labels_of(spec: PodSpec) -> Iterator[tuple[str, str]]:
-    """Labels that a node must have, and the rules on nodes and taints, as `model.node_rules` writes them."""
-    yield from sorted(spec.node_selector.items())
+    """Labels that a node must have, and the rules on nodes and taints, as `model.node_rules` writes them.
+
+    No node has labels of the keys that rules have here: who selects by those would give himself tolerations.
+    """
+    selector = {key: value for key, value in spec.node_selector.items() if key not in _RULES}
+    yield from sorted(selector.items())
     affinity = spec.affinity.node_affinity if spec.affinity else None
-    rule = _rule(affinity)
+    rule = "" if len(selector) < len(spec.node_selector) else _rule(affinity)
     if rule is not None:
         yield node_rules.NODES_LABEL, rule
     if spec.tolerations:
