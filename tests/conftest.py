@@ -15,6 +15,8 @@ LONGEST_FIRST = (
     "failover/",
     "test_readme.py",
     "web/",
+    "sim/",
+    "journal/",
     "api/",
     "core/",
     "cli/test_cli_daemon.py",

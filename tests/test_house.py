@@ -289,3 +289,12 @@ def test_decisions_are_numbered_without_gaps_and_say_what_was_given_up() -> None
     for record in records:
         headings = re.findall(r"^## (.+)$", record.read_text(encoding="utf-8"), flags=re.MULTILINE)
         assert headings == ["Context", "Choice", "What we gave up"], record.name
+
+
+def test_how_many_examples_a_property_gets_can_be_multiplied() -> None:
+    fixed = [
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if re.search(r"max_examples=\d", path.read_text(encoding="utf-8"))
+    ]
+    assert fixed == [], "max_examples=examples(...) of gantree.testing.examples; see make long-test"

@@ -21,6 +21,7 @@ from gantree.api.logs import (
     tail_start,
     tail_starts,
 )
+from gantree.testing.examples import examples
 
 
 async def collect(place: Path, processes: int, rank: int | None = None) -> bytes:
@@ -43,7 +44,7 @@ def test_all_ranks_come_line_by_line_under_their_number(tmp_path: Path) -> None:
     assert printed == b"[0] one\n[0] two\n[2] three\n[2] no end\n"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.binary(max_size=6).map(lambda raw: raw.replace(b"x", b"\n")), max_size=8))
 def test_lines_survive_being_written_in_pieces(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes]

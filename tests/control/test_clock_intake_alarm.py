@@ -14,6 +14,7 @@ from gantree.control.intake import Intake
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError
 from gantree.model.events import Event, GangStartFailed
+from gantree.testing.examples import examples
 from gantree.testing.journal_contract import led, tick
 
 
@@ -50,7 +51,7 @@ def test_the_real_clock_does_not_go_back() -> None:
     assert moments == sorted(moments)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.lists(st.lists(st.floats(0, 1e6), max_size=4), max_size=4))
 def test_observed_at_is_monotone_over_batches_and_restarts(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[float]]

@@ -22,6 +22,7 @@ from gantree.model.events import HoldRequested, NodeLost
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
 from gantree.topology.masks import gpus_of
 
@@ -140,7 +141,7 @@ def test_starts_that_were_told_are_promised_or_estimated() -> None:
     assert bookings["b"].promised
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 3), st.sampled_from([1, 2, 4, 6, 8])), max_size=8),
     st.sets(st.integers(0, 5), max_size=2),
@@ -202,7 +203,7 @@ def test_a_refusal_is_counted_when_a_job_comes_to_a_gate_and_not_while_it_stays(
     assert sum(gates.total.values()) == 9
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(1, 5), st.sampled_from([1, 4, 8]), st.sampled_from([100, 300])),

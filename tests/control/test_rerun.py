@@ -16,6 +16,7 @@ from gantree.model.jobs import Job, Role, Shape
 from gantree.model.orders import MemberLaunch, StartGang
 from gantree.model.placements import Placement
 from gantree.placement.search import place
+from gantree.testing.examples import examples
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
@@ -81,7 +82,7 @@ def test_a_cluster_without_an_equal_place_says_what_differs() -> None:
     assert "H100-80GB" in refused
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(1, 3), st.integers(1, 4), st.data())
 def test_a_place_is_equal_to_itself_whatever_its_nodes_are_called(
     leaves: int, nodes: int, data: st.DataObject

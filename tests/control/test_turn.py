@@ -19,6 +19,7 @@ from gantree.model.orders import Order, StartGang
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.recording import RecordingCluster
 
 
@@ -89,7 +90,7 @@ def test_a_poison_event_is_set_aside_and_the_others_go_on(
     assert not controller.step()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=12))
 def test_exactly_the_poison_events_are_set_aside(
     tmp_path_factory: pytest.TempPathFactory, poisoned: list[bool]

@@ -23,6 +23,7 @@ from gantree.model.facts import (
 from gantree.model.jobs import Checkpoint, Elastic, Job
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.lives import Life
 
 MOST_EVICTIONS = 2
@@ -95,7 +96,7 @@ arrivals = st.lists(
     st.tuples(jobs(), st.sampled_from([0.0, 0.0, 5.0, 40.0])), min_size=3, max_size=16
 )
 SETTINGS = settings(
-    max_examples=12,
+    max_examples=examples(12),
     deadline=None,
     phases=(Stages.generate,),
     suppress_health_check=list(HealthCheck),

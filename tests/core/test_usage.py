@@ -26,6 +26,7 @@ from gantree.model.facts import (
 )
 from gantree.model.jobs import Checkpoint
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.random_lives import POLICIES, Lives
 from gantree.testing.stage import Stage
 
@@ -101,7 +102,7 @@ def walked(facts: Iterable[Fact], ledger: Ledger, now: float) -> dict[str, Twin]
     return twins
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(seed=st.integers(0, 10**6), name=st.sampled_from(["turns", "quotas", "moves"]))
 def test_the_account_is_what_a_plain_walk_over_the_timeline_gives(seed: int, name: str) -> None:
     lives = Lives(seed, POLICIES[name])

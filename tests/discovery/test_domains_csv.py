@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
+from gantree.testing.examples import examples
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.listings.domains_csv import parse
 
@@ -123,7 +124,7 @@ def test_a_text_without_rows_is_refused(text: str, told: str) -> None:
         parse(text, "f")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.one_of(
         st.text(),
@@ -147,7 +148,7 @@ def test_no_text_makes_it_raise_anything_but_its_own_errors(text: str) -> None:
 CELLS = st.sampled_from(["", "a", "b", "n0", "n1", "a-alone", "n0-alone"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=6))
 def test_domains_that_were_filled_in_join_no_nodes_that_share_none(
     rows: list[tuple[str, str, str]],

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
+from gantree.testing.examples import examples
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.networks.ibnetdiscover import parse
 from gantree.topology.discovery.networks.infiniband import (
@@ -510,7 +511,7 @@ WHOLE = places(parse(TEXT, "f"))
 LINES = TEXT.split("\n")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.integers(0, len(TEXT)), st.integers(0, len(TEXT)), st.text(max_size=6))
 def test_a_damaged_dump_is_refused_or_read(start: int, end: int, filling: str) -> None:
     start, end = min(start, end), max(start, end)
@@ -522,7 +523,7 @@ def test_a_damaged_dump_is_refused_or_read(start: int, end: int, filling: str) -
         reading.as_json()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.integers(0, len(TEXT)))
 def test_a_dump_cut_at_its_end_places_no_host_elsewhere(end: int) -> None:
     try:
@@ -534,7 +535,7 @@ def test_a_dump_cut_at_its_end_places_no_host_elsewhere(end: int) -> None:
     assert all(switch is None or switch.startswith("LEAF") for switch in switches)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, len(LINES) - 1), st.integers(0, len(LINES) - 1)), max_size=6)
 )
@@ -550,7 +551,7 @@ def test_moved_doubled_and_dropped_lines_raise_only_our_errors(
         return
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.text())
 def test_no_text_raises_anything_but_our_errors(text: str) -> None:
     with pytest.raises(BadInput):

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
+from gantree.testing.examples import examples
 from gantree.topology.discovery.listings.lingjun import parse
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces" / "lingjun2023_topo"
@@ -63,7 +64,7 @@ def test_a_header_alone_is_refused() -> None:
         parse("ip,DSW,PSW,ASW\n", "f")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.one_of(
         st.text(), st.text('aipDSWPG01,;"\n\r\t #', max_size=80).map(lambda more: TEXT + more)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
+from gantree.testing.examples import examples
 from gantree.topology.discovery.logs.nccl_tests import NcclRun, NcclTest, parse
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "topology" / "nccl-tests"
@@ -357,7 +358,7 @@ WORDS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 @given(st.one_of(st.text(), st.lists(WORDS, max_size=80).map(" ".join)))
 def test_no_text_makes_it_raise_anything_but_its_own_errors(text: str) -> None:
     try:
@@ -368,7 +369,7 @@ def test_no_text_makes_it_raise_anything_but_its_own_errors(text: str) -> None:
         json.dumps(test.as_json())
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(SAMPLES), st.data())
 def test_a_damaged_log_is_read_or_refused(text: str, data: st.DataObject) -> None:
     lines = text.splitlines(keepends=True)
@@ -386,7 +387,7 @@ def test_a_damaged_log_is_read_or_refused(text: str, data: st.DataObject) -> Non
     json.dumps(test.as_json())
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(SAMPLES), st.data())
 def test_a_log_cut_at_its_end_invents_no_figure(text: str, data: st.DataObject) -> None:
     whole = figures(parse(text, "f"))

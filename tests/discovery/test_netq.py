@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import DomainFacts
 from gantree.model.errors import BadFields, BadInput, GantreeError
+from gantree.testing.examples import examples
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.networks.netq import parse
 
@@ -274,7 +275,7 @@ WORDS = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.integers(0, len(TEXT)), st.integers(0, 40), st.sampled_from(WORDS) | st.text(max_size=4))
 def test_damaged_text_raises_only_our_errors(start: int, length: int, filling: str) -> None:
     try:
@@ -298,7 +299,7 @@ def values(record: object) -> list[tuple[Any, Any]]:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(
     st.lists(
         st.tuples(

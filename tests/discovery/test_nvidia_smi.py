@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
+from gantree.testing.examples import examples
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
 from gantree.topology.discovery.machines.nvidia_smi import parse
 
@@ -259,14 +260,14 @@ def assert_nothing_invented(text: str, whole: GpuTopology) -> None:
     assert all(a in (None, b) for a, b in zip(found.numa, whole.numa, strict=False))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(OURS), st.integers(40, 200), st.booleans())
 def test_a_wrapped_print_invents_no_link_and_no_node(name: str, width: int, trimmed: bool) -> None:
     text = (DATA / f"{name}.txt").read_text()
     assert_nothing_invented(pieces(text, width, trimmed=trimmed), parse(text, name))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(OURS), st.integers(10, 200))
 def test_a_print_cut_at_a_right_edge_invents_no_link_and_no_node(name: str, width: int) -> None:
     text = (DATA / f"{name}.txt").read_text()
@@ -435,7 +436,7 @@ WORDS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.one_of(st.text(), st.lists(WORDS, max_size=60).map(" ".join)))
 def test_no_text_makes_it_raise_anything_but_its_own_errors(text: str) -> None:
     try:
@@ -447,7 +448,7 @@ def test_no_text_makes_it_raise_anything_but_its_own_errors(text: str) -> None:
         assert machine_from(found, "m").gpus == found.gpus
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(OURS), st.data())
 def test_a_damaged_print_is_refused_or_read_without_inventing_a_link(
     name: str, data: st.DataObject
@@ -466,7 +467,7 @@ def test_a_damaged_print_is_refused_or_read_without_inventing_a_link(
         assert {link for row in found.links for link in row} <= known | {None}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.sampled_from(OURS), st.data())
 def test_a_print_cut_at_its_end_never_contradicts_the_whole(name: str, data: st.DataObject) -> None:
     text = (DATA / f"{name}.txt").read_text()

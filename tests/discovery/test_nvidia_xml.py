@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
+from gantree.testing.examples import examples
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
 from gantree.topology.discovery.machines.nvidia_xml import parse
 
@@ -255,7 +256,7 @@ WHOLE = log(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_a_damaged_log_is_refused_or_read(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(WHOLE)))
@@ -264,7 +265,7 @@ def test_a_damaged_log_is_refused_or_read(data: st.DataObject) -> None:
     check_no_stranger_error(WHOLE[:start] + middle + WHOLE[end:])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text())
 def test_no_text_makes_it_raise_anything_but_its_own_errors(text: str) -> None:
     check_no_stranger_error(text)

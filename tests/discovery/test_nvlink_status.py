@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
+from gantree.testing.examples import examples
 from gantree.topology.discovery.machines.nvlink_status import NvlinkStatus, carried_GBps, parse
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology" / "nvlink-status"
@@ -137,7 +138,7 @@ LINES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.one_of(st.text(), st.lists(LINES, max_size=30).map("\n".join)))
 def test_no_text_makes_it_raise_anything_but_its_own_errors(text: str) -> None:
     try:
@@ -150,7 +151,7 @@ def test_no_text_makes_it_raise_anything_but_its_own_errors(text: str) -> None:
         assert len(found.gpus) == len(found.GBps_of_link) == len(found.active_of_gpu)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 200))
 def test_a_print_cut_at_its_end_never_counts_too_few_links(length: int) -> None:
     text = gpu(0, "++++") + gpu(1, "++++")

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
+from gantree.testing.examples import examples
 from gantree.topology.discovery.gpus import machine_from
 from gantree.topology.discovery.machines.nvidia_smi import parse as parse_links
 from gantree.topology.discovery.machines.peer_matrix import parse
@@ -220,7 +221,7 @@ EIGHT = table(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.one_of(st.text(), st.lists(WORDS, max_size=60).map(" ".join)))
 def test_no_text_makes_it_raise_anything_but_its_own_errors(text: str) -> None:
     try:
@@ -232,13 +233,13 @@ def test_no_text_makes_it_raise_anything_but_its_own_errors(text: str) -> None:
         assert machine_from(found, "m").gpus == found.gpus
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, len(EIGHT)))
 def test_a_print_cut_at_its_end_never_contradicts_the_whole(length: int) -> None:
     assert_nothing_invented(EIGHT[:length])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(10, 90))
 def test_a_print_cut_or_wrapped_at_a_right_edge_invents_no_status(width: int) -> None:
     lines = [line.expandtabs(8) for line in EIGHT.split("\n")]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
 from gantree.testing.damage import damaged, told_machine
+from gantree.testing.examples import examples
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
 from gantree.topology.discovery.machines.rocm_smi import (
     DIRECT,
@@ -362,7 +363,7 @@ JSON_VALUES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(125), deadline=None)
 @given(
     st.one_of(
         damaged(PRINTS, st.one_of(WORDS, st.text(max_size=3))),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadInput
+from gantree.testing.examples import examples
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
 from gantree.topology.discovery.machines import (
     nvidia_smi,
@@ -358,7 +359,7 @@ def test_slurm_and_nvidia_smi_tell_the_same_of_one_recorded_host() -> None:
         assert joined(order).numa == links.numa
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.permutations(range(6)), st.permutations(range(6)))
 def test_however_two_sources_order_gpus_the_result_is_the_same_machine(
     order: list[int], other: list[int]

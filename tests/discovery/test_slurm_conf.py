@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
 from gantree.testing.damage import damaged, told_fabric
+from gantree.testing.examples import examples
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.listings.slurm_conf import parse
 from gantree.topology.discovery.listings.slurm_names import MAX_NAMES, BadNames, expanded
@@ -306,7 +307,7 @@ def test_what_is_no_hostlist_is_refused_before_it_is_expanded(text: str) -> None
         expanded(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.text("n,[]-0123456789.ab ", max_size=30))
 def test_a_hostlist_never_makes_more_names_than_allowed(text: str) -> None:
     try:
@@ -322,7 +323,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.one_of(st.text(), damaged(TEXTS, WORDS)))
 def test_no_text_makes_it_raise_anything_but_its_own_errors(text: str) -> None:
     told_fabric(parse, text)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput
 from gantree.testing.damage import damaged_lines, told_fabric
+from gantree.testing.examples import examples
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.listings.slurm_yaml import parse
 
@@ -189,7 +190,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.one_of(st.text(), damaged_lines(TEXTS, WORDS)),
     st.sampled_from([None, "net", "pods", "racks"]),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
+from gantree.testing.examples import examples
 from gantree.topology.discovery.gpus import machine_from
 from gantree.topology.discovery.machines.slurmd_gres import parse
 
@@ -189,13 +190,13 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.one_of(st.text(), st.lists(PIECES, max_size=8).map("".join)))
 def test_no_text_makes_it_raise_anything_but_its_own_errors(text: str) -> None:
     check_no_stranger_error(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_a_damaged_print_is_refused_or_read(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(THREE)))

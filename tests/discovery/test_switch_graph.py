@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gantree.testing.examples import examples
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.networks.switch_graph import (
     Cable,
@@ -341,7 +342,7 @@ def graphs(draw: st.DrawFn) -> SwitchGraph:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(graphs())
 def test_any_graph_gives_a_tree_with_every_host_once(graph: SwitchGraph) -> None:
     reading = read_graph(graph)
@@ -356,7 +357,7 @@ def test_any_graph_gives_a_tree_with_every_host_once(graph: SwitchGraph) -> None
     reading.as_json()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(graphs(), st.randoms(use_true_random=False))
 def test_the_order_of_the_source_changes_no_place(graph: SwitchGraph, random: st.DrawFn) -> None:
     nics, cables, switches = list(graph.nics), list(graph.cables), list(graph.switches)
@@ -372,7 +373,7 @@ def test_the_order_of_the_source_changes_no_place(graph: SwitchGraph, random: st
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(graphs())
 def test_no_domain_joins_hosts_that_no_cables_join(graph: SwitchGraph) -> None:
     """Hosts with all cables in one component of the graph never share a domain with those of another."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput
 from gantree.testing.damage import damaged_lines, told_fabric
+from gantree.testing.examples import examples
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.listings.topograph import parse
 
@@ -256,7 +257,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(st.one_of(st.text(), damaged_lines(TEXTS, WORDS)))
 def test_no_text_makes_it_raise_anything_but_its_own_errors(text: str) -> None:
     found = told_fabric(parse, text)

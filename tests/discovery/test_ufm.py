@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
+from gantree.testing.examples import examples
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.networks.ufm import parse
 
@@ -260,7 +261,7 @@ VALUES = st.one_of(st.none(), st.booleans(), st.integers(-5, 10**20), st.text(ma
 RECORDS = [*SYSTEMS, *PORTS, *LINKS]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, len(RECORDS) - 1), st.integers(0, 40), VALUES),
@@ -279,7 +280,7 @@ def test_damaged_records_raise_only_our_errors(damages: list[tuple[int, int, Any
         assert "fuzz" in str(error)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.integers(0, 3000), st.integers(0, 3000), st.text(max_size=4))
 def test_damaged_text_raises_only_our_errors(start: int, end: int, filling: str) -> None:
     text = json.dumps(PORTS[:3])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gantree.executors.checkpoints import CheckpointWatch, Saved
 from gantree.executors.shim import write_json
 from gantree.model.orders import SaveCheckpoint
+from gantree.testing.examples import examples
 
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where flushing to disk costs nothing."""
@@ -32,7 +33,7 @@ PLANS = st.lists(st.booleans(), min_size=1, max_size=6)
 MOVES = st.lists(st.sampled_from([0, 1, 2, "look", "restart"]), max_size=60)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(plan=PLANS, moves=MOVES)
 def test_only_what_every_rank_has_saved_is_ever_reported(
     plan: list[bool], moves: list[int | str]

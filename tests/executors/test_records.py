@@ -25,6 +25,7 @@ from gantree.executors.rundir import RunDirectory
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.events import GangEnded
 from gantree.model.orders import MemberLaunch, StartGang
+from gantree.testing.examples import examples
 from gantree.testing.gangs import QUICK_PYTHON, GangStage, four_nodes, start_order
 
 GIT = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "HOME": "/nonexistent"}
@@ -85,7 +86,7 @@ def test_secrets_in_a_command_go_by_the_names_of_their_options() -> None:
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.text(string.ascii_letters, min_size=8), st.sampled_from(["TOKEN", "SECRET", "API_KEY"]))
 def test_no_value_of_a_secret_name_gets_through(value: str, name: str) -> None:
     told = json.dumps(

@@ -13,6 +13,7 @@ from gantree.formats.schemas import DIALECT
 from gantree.model.cluster import Link
 from gantree.model.errors import BadFields, GantreeError
 from gantree.model.jobs import COLLECTIVES
+from gantree.testing.examples import examples
 from gantree.topology.calibration import Calibration, MeasuredRow
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "calibration.schema.json"
@@ -113,7 +114,7 @@ CALIBRATIONS = st.builds(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(CALIBRATIONS)
 def test_what_is_written_is_read_back_as_it_was(calibration: Calibration) -> None:
     text = write_calibration(calibration)
@@ -123,7 +124,7 @@ def test_what_is_written_is_read_back_as_it_was(calibration: Calibration) -> Non
     assert write_calibration(found) == text
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(CALIBRATIONS, st.data())
 def test_a_damaged_file_is_read_or_refused(calibration: Calibration, data: st.DataObject) -> None:
     text = write_calibration(calibration)

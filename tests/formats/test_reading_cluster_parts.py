@@ -13,6 +13,7 @@ from gantree.formats.cluster_writer import write_cluster
 from gantree.model.cluster import Allocation, DataSet, Mig, Torus
 from gantree.model.errors import BadFields, GantreeError
 from gantree.model.placements import MigPart, SharePart
+from gantree.testing.examples import examples
 
 PARTS = """\
 name: parts
@@ -209,7 +210,7 @@ def _read_or_told(text: str) -> None:
         assert read_cluster(write_cluster(cluster), "g.yaml") == cluster
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 10**6), st.integers(0, 12), st.sampled_from(
@@ -239,7 +240,7 @@ _odder: st.SearchStrategy[Any] = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.data())
 def test_a_part_of_another_kind_is_refused_in_words_or_can_be_written(data: st.DataObject) -> None:
     document: Any = yaml.safe_load(PARTS)

@@ -22,6 +22,7 @@ from gantree.model.cluster import (
     Torus,
 )
 from gantree.model.errors import BadFields, GantreeError
+from gantree.testing.examples import examples
 from gantree.topology.catalog import MACHINES
 
 DATA = Path(__file__).parents[1] / "data" / "clusters"
@@ -215,7 +216,7 @@ def _read_or_told(text: str) -> None:
         assert read_cluster(write_cluster(cluster), "g.yaml") == cluster
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 10**6), st.integers(0, 12), st.sampled_from(
@@ -239,7 +240,7 @@ _odd |= st.sampled_from(["n[0-3]", "t0", "m2", "s0/l0", "a/" * 40, "leaf", "node
 _odder = _odd | st.lists(_odd | st.lists(_odd, max_size=3), max_size=4)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_a_fact_of_another_kind_is_refused_in_words_or_can_be_written(data: st.DataObject) -> None:
     document: Any = yaml.safe_load(FACTS)

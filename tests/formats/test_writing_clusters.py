@@ -25,6 +25,7 @@ from gantree.model.cluster import (
 from gantree.model.errors import BadFields, BadInput, GantreeError
 from gantree.model.jobs import ISOLATIONS
 from gantree.model.placements import MigPart, SharePart
+from gantree.testing.examples import examples
 from gantree.text.hostlists import expand
 from gantree.topology.catalog import MACHINES, PATH_CLASSES
 from gantree.topology.mig import mig_table
@@ -217,7 +218,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(clusters())
 def test_a_written_cluster_reads_back_as_the_same_cluster(cluster: Cluster) -> None:
     assert read_cluster(write_cluster(cluster), "c.yaml") == cluster

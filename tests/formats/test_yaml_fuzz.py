@@ -18,6 +18,7 @@ from gantree.formats.access import read_access
 from gantree.formats.jobs import read_job_objects
 from gantree.formats.traces import read_trace_text
 from gantree.model.errors import BadFields, GantreeError
+from gantree.testing.examples import examples
 
 DATA = Path(__file__).parents[1] / "data"
 CLUSTER = (DATA / "clusters" / "two-leaves.yaml").read_text(encoding="utf-8")
@@ -191,7 +192,7 @@ def test_a_value_of_another_kind_anywhere_never_raises_anything_else(
 
 
 @pytest.mark.parametrize(("reader", "good"), GOOD)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(tree=trees)
 def test_any_tree_of_our_words_never_raises_anything_else(
     reader: Reader, good: str, tree: Any

@@ -16,6 +16,7 @@ from gantree.model.errors import JournalError
 from gantree.model.events import EVENTS, Event
 from gantree.model.facts import FACTS, Fact
 from gantree.model.orders import ORDERS, Order
+from gantree.testing.examples import examples
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)  # surrogates are refused
 NUMBERS = st.floats(allow_nan=False)  # a NaN equals nothing
@@ -48,19 +49,19 @@ def strategies() -> Iterator[None]:
     yield
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.sampled_from(list(EVENTS.values())).flatmap(st.from_type))
 def test_every_event_comes_back_equal(event: Event) -> None:
     assert EVENT_CODEC.decode(EVENT_CODEC.encode(event)) == event
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.sampled_from(list(FACTS.values())).flatmap(st.from_type))
 def test_every_fact_comes_back_equal(fact: Fact) -> None:
     assert FACT_CODEC.decode(FACT_CODEC.encode(fact)) == fact
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.sampled_from(list(ORDERS.values())).flatmap(st.from_type))
 def test_every_order_comes_back_equal(order: Order) -> None:
     assert ORDER_CODEC.decode(ORDER_CODEC.encode(order)) == order

@@ -21,6 +21,7 @@ from gantree.model.events import Event
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
 from gantree.policy.rules import Policy
+from gantree.testing.examples import examples
 from gantree.testing.journal_contract import ended, led, stop, tick
 
 NOTHING = SnapshotCodec().encode(snapshot_of(Scheduler(Policy())))
@@ -146,4 +147,6 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 TestJournalMachine = JournalMachine.TestCase
-TestJournalMachine.settings = settings(max_examples=30, stateful_step_count=15, deadline=None)
+TestJournalMachine.settings = settings(
+    max_examples=examples(20), stateful_step_count=15, deadline=None
+)

@@ -21,6 +21,7 @@ from gantree.journal.sqlite import FILE, LOCK, SqliteJournal
 from gantree.journal.tables import VERSION
 from gantree.model.errors import JournalError
 from gantree.testing.compaction_contract import CompactionContract, at_turn, lived
+from gantree.testing.examples import examples
 from gantree.testing.journal_contract import JournalContract, ended, led, stop, tick
 from gantree.testing.leadership_contract import LeadershipContract
 
@@ -214,7 +215,7 @@ def test_a_start_that_was_cut_off_before_the_tables_is_finished(tmp_path: Path) 
     journal.close()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(cut=st.floats(0, 1))
 def test_a_log_that_was_torn_anywhere_leaves_whole_turns(
     tmp_path_factory: pytest.TempPathFactory, cut: float

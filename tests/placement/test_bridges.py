@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import Machine
 from gantree.placement.devices import choose_gpus
+from gantree.testing.examples import examples
 from gantree.testing.gpu_choice import plain_link, plain_rank
 from gantree.topology.catalog import bonded_links, machine
 from gantree.topology.discovery.gpus import machine_from
@@ -60,7 +61,7 @@ def broken(model: Machine, free: frozenset[int], chosen: Iterable[int]) -> int:
     )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(LINKED), st.data())
 def test_no_bridge_is_broken_where_a_set_linked_as_well_breaks_fewer(
     model: Machine, data: st.DataObject
@@ -76,7 +77,7 @@ def test_no_bridge_is_broken_where_a_set_linked_as_well_breaks_fewer(
     assert all(mine[1] <= width for links, width in links_of.values() if links == mine[0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(LINKED), st.lists(st.integers(1, 4), max_size=8), st.data())
 def test_an_nvlink_inside_a_set_is_nobody_elses_until_the_set_is_given_back(
     model: Machine, counts: list[int], data: st.DataObject

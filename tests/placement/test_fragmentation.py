@@ -24,6 +24,7 @@ from gantree.placement.fragmentation import (
 )
 from gantree.placement.share_prices import WHOLE_MILLI, prices_of_sizes, worth_of_left
 from gantree.placement.standing import Asked, Standing
+from gantree.testing.examples import examples
 
 GPUS = 4
 SIZES = (50, 160, 190, 300, 330, 470, 500, 650, 810)
@@ -182,7 +183,7 @@ def test_a_share_costs_what_it_keeps_others_from(
 big = st.sampled_from((230, 320, 370, 470, 500, 650, 810))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.dictionaries(big, st.integers(1, 30), min_size=1, max_size=3))
 def test_prices_add_up_to_the_fewest_gpus_that_pack_the_demand(count: dict[int, int]) -> None:
     price = prices_of_sizes(count)
@@ -262,7 +263,7 @@ def standing_twin(classes: Sequence[DemandClass], cluster: Sequence[Node], node:
 requests = st.one_of(shares, wholes, none).map(lambda ask: Asked(ask[0], 2, *ask[1:]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     demand_classes(),
     clusters,

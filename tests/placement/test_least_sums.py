@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.placement.least_sums import INFINITE, Costs, least_sum, part_of
+from gantree.testing.examples import examples
 from gantree.topology.fabric import IntArray
 
 
@@ -35,7 +36,7 @@ def plain_sum(rest: Costs, cost: Costs, members: tuple[int, ...]) -> dict[tuple[
     return least
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.booleans(), st.booleans())
 def test_least_sums_are_those_of_all_pairs(seed: int, roles: int, one: bool, other: bool) -> None:
     rng = Random(seed)
@@ -48,7 +49,7 @@ def test_least_sums_are_those_of_all_pairs(seed: int, roles: int, one: bool, oth
         assert found == plain.get(x, int(INFINITE)), x
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.booleans())
 def test_the_part_is_the_largest_of_the_cheapest_splits(
     seed: int, roles: int, closed: bool

@@ -23,6 +23,7 @@ from gantree.placement.parts import (
 from gantree.placement.problem import Problem
 from gantree.placement.search import place
 from gantree.placement.wish import read_wish
+from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric import Fabric
 from gantree.topology.mig import TABLES, MigProfile, MigTable, mig_table
@@ -183,7 +184,7 @@ def states(draw: st.DrawFn) -> tuple[MigTable, NodeState]:
 
 
 @given(states(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 def test_count_and_best_part_are_those_of_a_plain_enumeration(
     drawn: tuple[MigTable, NodeState], data: st.DataObject
 ) -> None:
@@ -206,7 +207,7 @@ def test_count_and_best_part_are_those_of_a_plain_enumeration(
 
 
 @given(states(), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_as_many_members_are_chosen_as_were_counted(
     drawn: tuple[MigTable, NodeState], data: st.DataObject
 ) -> None:
@@ -221,7 +222,7 @@ def test_as_many_members_are_chosen_as_were_counted(
 
 
 @given(states(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_two_profiles_on_gpus_of_their_own_are_matched_where_that_can_be(
     drawn: tuple[MigTable, NodeState], data: st.DataObject
 ) -> None:
@@ -238,7 +239,7 @@ def test_two_profiles_on_gpus_of_their_own_are_matched_where_that_can_be(
 
 
 @given(states(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_several_profiles_that_may_share_a_gpu_are_placed_where_that_can_be(
     drawn: tuple[MigTable, NodeState], data: st.DataObject
 ) -> None:
@@ -422,7 +423,7 @@ SHAPES = (
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_gangs_that_come_and_go_get_what_is_free_and_are_refused_only_what_is_not(
     data: st.DataObject,
 ) -> None:

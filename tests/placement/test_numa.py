@@ -22,6 +22,7 @@ from gantree.placement.numa import (
     nics_with_room,
     split_numa,
 )
+from gantree.testing.examples import examples
 from gantree.topology.catalog import machine, plain
 from gantree.topology.fabric import Fabric
 from gantree.topology.masks import gpus_of, mask_of
@@ -239,7 +240,7 @@ def most_by_trying(model: Machine, use: NumaUse, free: int, gpus: int, rate: int
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(machines(), st.data())
 def test_members_are_counted_as_trying_every_way_counts_them(
     model: Machine, data: st.DataObject
@@ -308,7 +309,7 @@ SHAPES = st.builds(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(machines(), st.lists(SHAPES, max_size=6))
 def test_members_hold_what_they_ask_as_near_as_there_is_room_and_no_bandwidth_twice(
     model: Machine, shapes: list[Shape]
@@ -348,7 +349,7 @@ def test_members_hold_what_they_ask_as_near_as_there_is_room_and_no_bandwidth_tw
     assert use == NumaUse.none(model)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(machines(), SHAPES.filter(lambda shape: shape.memory_GBps > 0))
 def test_as_many_members_as_were_counted_are_placed_one_after_the_other(
     model: Machine, shape: Shape

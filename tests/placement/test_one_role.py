@@ -18,6 +18,7 @@ from gantree.placement.problem import Problem, Spread
 from gantree.placement.search import fits, place
 from gantree.placement.solve import solve
 from gantree.placement.wish import read_wish
+from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
@@ -62,7 +63,7 @@ def domains_used(fabric: Fabric, nodes: set[int]) -> list[int]:
     ]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(125), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 40, tables.MOST_SUMS]))
 def test_wide_gangs_of_one_role_use_as_few_domains_as_the_general_search_finds(
     seed: int, most_sums: int
@@ -110,7 +111,7 @@ def twins(rng: Random, tiers: tuple[str, ...]) -> Job:
     return Job("j", tuple(roles), topology=random_wish(rng, tiers, bound))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(125), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_roles_that_ask_for_the_same_use_as_few_domains_as_if_searched_apart(seed: int) -> None:
     rng = Random(seed)

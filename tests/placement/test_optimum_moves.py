@@ -16,6 +16,7 @@ from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.optimum_moves import Movable, Moves, defragmented
 from gantree.placement.search import place
 from gantree.testing.builders import job
+from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric import Fabric
@@ -131,7 +132,7 @@ def carried_out(occupancy: Occupancy, wanted: Job, plan: Moves) -> Occupancy:
     return after
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(questions())
 def test_a_plan_is_found_exactly_where_one_exists_and_none_is_cheaper(asked: Asked) -> None:
     before = picture_of(asked.occupancy)

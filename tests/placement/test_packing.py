@@ -24,6 +24,7 @@ from gantree.sim.openb.lists import Nodes, PodShape, Workload
 from gantree.sim.openb.policies import Choice
 from gantree.sim.openb.room import NO_GPU, Room
 from gantree.sim.openb.standing import LeastLossOfPods
+from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric import Fabric
@@ -200,7 +201,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(steps)
 def test_an_index_that_follows_a_walk_chooses_as_one_made_anew(
     walk: Sequence[tuple[str, int]],

@@ -15,6 +15,7 @@ from gantree.model.jobs import AXES, AxisTraffic, Job, Role, Shape, Traffic, Tra
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.rank_layouts import Layout, axis_orders
 from gantree.placement.rank_order import RankMap, rank_map
+from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.catalog import machine
@@ -310,7 +311,7 @@ def gangs(draw: st.DrawFn, most_members: int = 8) -> tuple[Fabric, Job, Placemen
     return fabric, job, placement
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(gangs())
 def test_every_rank_has_one_process_and_every_gpu_one_rank(
     gang: tuple[Fabric, Job, Placement],
@@ -333,7 +334,7 @@ def gpus_by_rank(fabric: Fabric, found: RankMap) -> list[tuple[int, int]]:
     return [(fabric.index_of_node[seat.node], gpu) for seat in found.ranks for gpu in seat.gpus]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(gangs())
 def test_a_map_costs_what_it_says_and_never_more_than_topology_order(
     gang: tuple[Fabric, Job, Placement],
@@ -347,7 +348,7 @@ def test_a_map_costs_what_it_says_and_never_more_than_topology_order(
     assert found.step_s is not None and found.step_s <= plain * (1 + 1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(gangs(most_members=5))
 def test_up_to_six_members_stand_as_well_as_in_any_order(
     gang: tuple[Fabric, Job, Placement],
@@ -375,7 +376,7 @@ def test_six_members_that_all_differ_stand_as_well_as_in_any_of_720_orders() -> 
     assert rank_map(fabric, job, placement).step_s == pytest.approx(best, rel=1e-8)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data(), st.integers(1, 3), st.integers(1, 3), st.sampled_from([2, 4, 8]))
 def test_tensor_groups_are_inside_nvlink_wherever_the_counts_allow(
     data: st.DataObject, left: int, right: int, tensor: int
@@ -412,7 +413,7 @@ def left_in(ring: list[int]) -> int:
     return sum(a != b for a, b in zip(ring, following, strict=False))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(gangs())
 def test_crossings_are_counted_as_a_plain_count_does(gang: tuple[Fabric, Job, Placement]) -> None:
     fabric, job, placement = gang

@@ -15,6 +15,7 @@ from gantree.placement.on_empty import OnEmpty
 from gantree.placement.relax import relaxed
 from gantree.placement.search import fits, place
 from gantree.testing import builders
+from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric import Fabric
@@ -297,7 +298,7 @@ def any_job(rng: Random) -> Job:
     return Job("x", roles, topology=topology, communicates=rng.random() < 0.6, elastic=elastic)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_whatever_is_asked_is_placed_rightly_or_refused_with_advice_that_holds(seed: int) -> None:
     rng = Random(seed)

@@ -22,6 +22,7 @@ from gantree.placement.shares import (
     milli_left,
     sharing_of,
 )
+from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
@@ -318,7 +319,7 @@ def test_the_one_number_of_a_gpu_falls_by_what_a_share_asks_at_least(
 gangs = st.tuples(st.integers(1, 5), shapes, st.booleans())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(gangs, min_size=1, max_size=10))
 def test_gangs_that_ask_for_shares_are_placed_so_that_ranks_that_talk_are_apart_and_alone(
     asked: list[tuple[int, Shape, bool]],

@@ -26,6 +26,7 @@ from gantree.placement.elastic import best_size, placed_elastically, resized, si
 from gantree.placement.search import find
 from gantree.placement.sizes import ALIKE, MOST_PRICED, UNTOLD_COMM_SHARE
 from gantree.testing import builders
+from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.catalog import machine
@@ -150,7 +151,7 @@ def plain_goodput(job: Job, placement: Placement, fastest_s: float) -> float:
     return (LLAMA.batch if job.trains else members) / predicted.step_s
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(0, 2**32 - 1))
 def test_the_best_size_is_the_smallest_of_most_goodput_among_all_that_have_a_place(
     seed: int,

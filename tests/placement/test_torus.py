@@ -16,6 +16,7 @@ from gantree.placement.torus import find_on_torus, fits_on_torus, place_on_torus
 from gantree.placement.torus_choice import ladder
 from gantree.placement.torus_largest import largest_window
 from gantree.placement.torus_room import chips_free
+from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.testing.tori import job_on_box, patched, site_of, torus
 from gantree.topology.occupancy import Occupancy
@@ -158,7 +159,7 @@ def questions(draw: st.DrawFn) -> tuple[Occupancy, Job]:
     return occupancy, job_on_box(draw(st.sampled_from([shape, ()])), prod(shape) // each, each)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(questions())
 def test_a_slice_is_free_legal_in_row_major_order_and_spoils_least(
     question: tuple[Occupancy, Job],
@@ -181,7 +182,7 @@ def test_a_slice_is_free_legal_in_row_major_order_and_spoils_least(
     occupancy.check()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(questions())
 def test_a_refusal_is_true_and_what_it_offers_fits(question: tuple[Occupancy, Job]) -> None:
     occupancy, asked = question
@@ -218,7 +219,7 @@ def largest_twin(occupancy: Occupancy, asked: Job) -> int:
     return 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(used_sites(), st.data())
 def test_the_index_of_free_gpus_follows_the_occupancy(
     occupancy: Occupancy, data: st.DataObject

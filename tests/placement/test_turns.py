@@ -16,6 +16,7 @@ from gantree.placement.devices import inner_domains
 from gantree.placement.inside import ALL
 from gantree.placement.relax import relaxed
 from gantree.placement.search import place
+from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
@@ -257,7 +258,7 @@ def _holds(members: list[Role], chosen: tuple[tuple[int, ...], ...]) -> bool:
     return max(rate.values()) <= 100_000_000
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sets(st.integers(0, 3), max_size=2), roles())
 def test_nothing_is_placed_but_what_fits_and_all_of_that_where_one_role_asks_for_bandwidth(
     held: set[int], asked: tuple[Role, ...]

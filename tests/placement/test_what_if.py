@@ -17,6 +17,7 @@ from gantree.placement.relax import relaxed
 from gantree.placement.search import place
 from gantree.placement.what_if import WhatIf
 from gantree.testing import builders
+from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.catalog import machine
@@ -146,7 +147,7 @@ def shape(rng: Random) -> Shape:
     )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(200))
 @given(st.integers(0, 2**32 - 1))
 def test_every_patch_that_a_refusal_offers_is_placed_when_applied(seed: int) -> None:
     rng = Random(seed)
@@ -163,7 +164,7 @@ def test_every_patch_that_a_refusal_offers_is_placed_when_applied(seed: int) -> 
             trial.occupancy.check()
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(75))
 @given(st.integers(0, 2**32 - 1))
 def test_trials_leave_the_occupancy_and_a_branch_leaves_the_trial_as_they_were(seed: int) -> None:
     rng = Random(seed)

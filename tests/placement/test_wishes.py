@@ -24,6 +24,7 @@ from gantree.placement.relax import relaxed
 from gantree.placement.search import fits, place
 from gantree.placement.wish import read_wish
 from gantree.testing import builders
+from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric import Fabric
@@ -196,7 +197,7 @@ def _must(topology: TopologyWish) -> TopologyWish:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_a_gang_is_placed_wherever_some_way_keeps_its_wish_and_in_as_few_domains_as_any(
     seed: int,
@@ -214,7 +215,7 @@ def test_a_gang_is_placed_wherever_some_way_keeps_its_wish_and_in_as_few_domains
     occupancy.check()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_what_is_only_preferred_never_keeps_a_gang_from_its_place(seed: int) -> None:
     question = asked(seed)
@@ -228,7 +229,7 @@ def test_what_is_only_preferred_never_keeps_a_gang_from_its_place(seed: int) -> 
     occupancy.check()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(TIERS))
 def test_members_spread_evenly_are_as_few_in_one_domain_as_any_way_has_them(
     seed: int, tier: str
@@ -260,7 +261,7 @@ def kept(occupancy: Occupancy, job: Job, counts: Counts, run: Slices) -> bool:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_of_the_preferred_slices_the_inner_ones_are_kept_first_and_as_many_as_can_be(
     seed: int,
@@ -279,7 +280,7 @@ def test_of_the_preferred_slices_the_inner_ones_are_kept_first_and_as_many_as_ca
         assert tuple(kept(occupancy, job, counts, run) for run in layers) == best
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_everything_that_a_refusal_offers_fits_when_applied(seed: int) -> None:
     question = asked(seed)

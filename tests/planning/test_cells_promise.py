@@ -21,6 +21,7 @@ from gantree.planning.cells import (
 )
 from gantree.policy.rules import LOOSE, QueueRule
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
@@ -143,7 +144,7 @@ actions = st.lists(
 
 
 @given(owners_of_cells(), actions)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_no_history_breaks_a_promise_and_what_fits_the_private_cluster_always_goes_home(
     rules: tuple[QueueRule, ...], history: list[tuple[str, str, int, int, int]]
 ) -> None:
@@ -275,7 +276,7 @@ def gangs(*rows: tuple[str, int, int]) -> list[Run]:
     gangs(("a", 0, 3), ("b", 0, 1), ("b", 0, 1), ("b", 0, 3), ("a", 2, 1)),
 )
 @given(owners_of_cells(), workloads())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_every_job_starts_no_later_than_in_a_private_cluster_of_its_queues_cells(
     rules: tuple[QueueRule, ...], jobs: list[Run]
 ) -> None:

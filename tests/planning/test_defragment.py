@@ -13,6 +13,7 @@ from gantree.model.placements import MemberPlacement
 from gantree.placement.search import find, fits
 from gantree.planning.defragment import Movable, MovePlan, plan_defragment
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
@@ -57,7 +58,7 @@ def asked_at_random(seed: int, spread: float = 0.5) -> Asked:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_plan_carried_out_in_one_go_is_valid_and_costs_less_than_it_gains(seed: int) -> None:
     asked = asked_at_random(seed)
     before = dict(asked.occupancy.owners)
@@ -82,7 +83,7 @@ def test_a_plan_carried_out_in_one_go_is_valid_and_costs_less_than_it_gains(seed
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_the_heuristic_finds_nothing_that_the_solver_disproves_and_little_that_is_dearer(
     seed: int,
 ) -> None:

@@ -11,6 +11,7 @@ from gantree.model.placements import Placement
 from gantree.placement.search import fits, place
 from gantree.planning.preempt import Victim, plan_preemption
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
@@ -41,7 +42,7 @@ wants = st.tuples(
 
 
 @given(fills, wants, st.data())
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_a_plan_exists_exactly_where_stopping_everyone_helps_and_is_proven(
     wishes: list[tuple[int, int]], want: tuple[int, int, str | None], data: st.DataObject
 ) -> None:
@@ -67,7 +68,7 @@ def test_a_plan_exists_exactly_where_stopping_everyone_helps_and_is_proven(
 
 
 @given(fills, st.sampled_from([1, 2, 4]), st.data())
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_no_victim_is_stopped_whose_room_is_not_used(
     wishes: list[tuple[int, int]], gpus: int, data: st.DataObject
 ) -> None:

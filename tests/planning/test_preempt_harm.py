@@ -16,6 +16,7 @@ from gantree.placement.search import find, fits, place
 from gantree.planning.preempt import Forbidden, Victim, plan_preemption, why_not
 from gantree.planning.preempt_prices import MOST_LEVELS, levels, price
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
@@ -82,7 +83,7 @@ def harm_of(victims: Sequence[Victim]) -> tuple[float, float]:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_plan_is_nearly_the_least_harmful_and_nobody_in_it_can_be_spared(
     seed: int, quota: int
 ) -> None:
@@ -297,7 +298,7 @@ def test_a_dear_gang_that_may_be_stopped_is_no_reason_to_name_a_protected_one() 
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**7 - 1))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_whoever_stands_in_the_way_is_named_and_all_of_them_are_needed(
     seed: int, mask: int
 ) -> None:

@@ -25,6 +25,7 @@ from gantree.planning.reserve import (
     still_true,
 )
 from gantree.testing.builders import machine
+from gantree.testing.examples import examples
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
 
@@ -123,7 +124,7 @@ def without(occupancy: Occupancy, owners: Iterable[str]) -> Occupancy:
 
 
 @given(fills, wants)
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_a_start_is_the_earliest_of_all_moments_and_nothing_is_changed(
     gangs: list[tuple[int, Shape, float, bool]], wanted: Job
 ) -> None:
@@ -135,7 +136,7 @@ def test_a_start_is_the_earliest_of_all_moments_and_nothing_is_changed(
 
 
 @given(fills, wants)
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_the_place_is_free_once_those_are_gone_that_it_waits_for_and_not_before(
     gangs: list[tuple[int, Shape, float, bool]], wanted: Job
 ) -> None:
@@ -151,7 +152,7 @@ def test_the_place_is_free_once_those_are_gone_that_it_waits_for_and_not_before(
 
 
 @given(fills, wants)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_start_is_promised_where_all_that_it_waits_for_have_an_enforced_end(
     gangs: list[tuple[int, Shape, float, bool]], wanted: Job
 ) -> None:
@@ -170,7 +171,7 @@ def test_a_start_is_promised_where_all_that_it_waits_for_have_an_enforced_end(
 
 
 @given(uncut_fills, st.lists(st.tuples(uncut_wants, st.sampled_from([3.0, 12.0, inf])), max_size=4))
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_several_deep_each_is_the_earliest_that_leaves_the_places_of_those_before_it(
     gangs: list[tuple[int, Shape, float, bool]], wanted: list[tuple[Job, float]]
 ) -> None:
@@ -196,7 +197,7 @@ def test_several_deep_each_is_the_earliest_that_leaves_the_places_of_those_befor
 
 
 @given(uncut_fills, uncut_wants, st.data())
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_what_passes_a_promise_never_delays_it(
     gangs: list[tuple[int, Shape, float, bool]], wanted: Job, data: st.DataObject
 ) -> None:
@@ -228,7 +229,7 @@ def test_what_passes_a_promise_never_delays_it(
 
 
 @given(fills, wants, st.lists(ends, min_size=9, max_size=9))
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_a_reservation_stands_exactly_while_its_place_is_free_by_its_start(
     gangs: list[tuple[int, Shape, float, bool]], wanted: Job, known_later: list[float]
 ) -> None:

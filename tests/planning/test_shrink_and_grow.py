@@ -13,6 +13,7 @@ from gantree.placement.search import find, fits
 from gantree.planning.grow import plan_growth
 from gantree.planning.shrink import ElasticGang, plan_shrink
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
@@ -54,7 +55,7 @@ def random_standing(seed: int) -> tuple[Occupancy, list[ElasticGang], Job]:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_shrink_plan_is_proven_legal_and_nobody_shrinks_in_vain(seed: int) -> None:
     occupancy, gangs, wanted = random_standing(seed)
     before = dict(occupancy.owners)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from gantree.model.errors import BadInput
 from gantree.policy.cells import Cell, Level, Wish, cells_of, levels_of, lost, pack
 from gantree.policy.rules import QueueRule
+from gantree.testing.examples import examples
 
 Sizes = list[list[int]]
 """GPUs of each node of each leaf."""
@@ -61,7 +62,7 @@ def mask(levels: tuple[Level, ...], gpus: frozenset[int]) -> "np.typing.NDArray[
 
 
 @given(uniform, wanted, wanted, st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_on_machines_of_one_size_a_packing_is_found_exactly_where_there_is_one(
     sizes: Sizes, mine: tuple[int, ...], others: tuple[int, ...], data: st.DataObject
 ) -> None:
@@ -73,7 +74,7 @@ def test_on_machines_of_one_size_a_packing_is_found_exactly_where_there_is_one(
 
 
 @given(uneven, wanted, wanted, st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_a_packing_gives_every_cell_a_clean_domain_of_its_own_on_any_tree(
     sizes: Sizes, mine: tuple[int, ...], others: tuple[int, ...], data: st.DataObject
 ) -> None:
@@ -95,7 +96,7 @@ def test_a_packing_gives_every_cell_a_clean_domain_of_its_own_on_any_tree(
 
 
 @given(uniform, wanted, st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_domain_that_a_packing_gives_may_be_bound_and_the_rest_still_packs(
     sizes: Sizes, others: tuple[int, ...], data: st.DataObject
 ) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gantree.policy.queues import ROOT, QueueTree
 from gantree.policy.quota import Quota
 from gantree.policy.rules import Amounts, QueueRule
+from gantree.testing.examples import examples
 
 RESOURCES = ("gpus", "cpus")
 PATHS = ("a", "a/c", "a/d", "a/d/e", "b", "b/f")
@@ -173,7 +174,7 @@ def nodes(twin: Twin) -> Iterator[int]:
     return iter(range(len(twin.quota.tree)))
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 @given(trees(), capacities, history)
 def test_accounts_are_those_of_a_recount(
     rules: tuple[QueueRule, ...], capacity: Amounts, steps: list[object]
@@ -196,7 +197,7 @@ def test_accounts_are_those_of_a_recount(
         assert all(twin.running[owner][0] != leaf for owner in others)
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 @given(trees(), capacities, history, jobs)
 def test_room_is_what_the_recount_says(
     rules: tuple[QueueRule, ...],
@@ -253,7 +254,7 @@ def plain_room(twin: Twin, leaf: int, has: Amounts) -> str:
     return "owed"
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 @given(trees(), capacities, history, jobs, st.sets(st.integers(0, 13)))
 def test_room_without_some_is_room_where_they_never_were_and_changes_nothing(
     rules: tuple[QueueRule, ...],
@@ -278,7 +279,7 @@ def test_room_without_some_is_room_where_they_never_were_and_changes_nothing(
         }
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 @given(trees(), capacities, history, st.integers(0, 20))
 def test_who_is_refused_need_not_ask_again_before_the_version_of_its_node_grows(
     rules: tuple[QueueRule, ...], capacity: Amounts, steps: list[object], leaver: int
@@ -300,7 +301,7 @@ def test_who_is_refused_need_not_ask_again_before_the_version_of_its_node_grows(
         assert quota.room(*ask).refused or quota.version_of(ask[0]) > version
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 @given(trees(), st.lists(jobs, max_size=16), jobs, st.integers(0, 30))
 def test_a_guarantee_comes_back_when_those_go_who_borrow_it(
     rules: tuple[QueueRule, ...],

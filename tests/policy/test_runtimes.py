@@ -16,6 +16,7 @@ from gantree.policy.runtimes import (
     latest_end,
     stem_of,
 )
+from gantree.testing.examples import examples
 
 Run = tuple[str, str, str, float]
 
@@ -61,7 +62,7 @@ def by_the_list(
     st.sampled_from([0.01, 0.5, 0.9, 1.0]),
     st.integers(0, 30).map(float),
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 def test_a_quantile_is_that_of_the_closest_group_with_enough_longer_runs(
     runs: list[Run], asked: tuple[str, str, str], q: float, ran_s: float
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gantree.policy.queues import ROOT, QueueTree
 from gantree.policy.rules import Amounts, QueueRule
 from gantree.policy.share import Shares
+from gantree.testing.examples import examples
 
 DAY_S = 86400.0
 
@@ -123,7 +124,7 @@ spells = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(spells, st.integers(5, 200), st.integers(0, 200))
 def test_decayed_use_is_the_integral_of_what_was_held(
     spells: list[tuple[str, int, int]], half_life_s: int, now_s: int

@@ -16,6 +16,7 @@ from gantree.sim.openb.lists import (
     read_ranks,
     read_workload,
 )
+from gantree.testing.examples import examples
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 b,8000,100,2,T4
@@ -147,7 +148,9 @@ def test_files_that_are_no_text_are_told(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=examples(60),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
 )
 @given(st.data())
 def test_whatever_the_text_nothing_but_errors_of_ours_is_raised(

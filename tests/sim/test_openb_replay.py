@@ -18,6 +18,7 @@ from gantree.sim.openb.policies import Choice
 from gantree.sim.openb.replay import POLICIES, policy_named, replay
 from gantree.sim.openb.room import Room
 from gantree.sim.openb.standing import LeastLossOfPods
+from gantree.testing.examples import examples
 
 MODELS = ("A10", "T4")
 
@@ -120,7 +121,7 @@ def choices(name: str, nodes: Nodes, workload: Workload, rank: np.ndarray) -> li
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(nodes=clusters(), workload=workloads())
 def test_every_policy_places_what_fits_where_it_fits_without_seeing_the_arrivals(
     name: str, nodes: Nodes, workload: Workload
@@ -202,7 +203,7 @@ def best_fit_twin(nodes: Nodes, workload: Workload, rank: np.ndarray) -> Best:
 
 
 @pytest.mark.parametrize(("name", "twin"), [("FGD", fgd_twin), ("BestFit", best_fit_twin)])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(nodes=clusters(), workload=workloads())
 def test_the_published_policies_choose_as_their_plain_twins(
     name: str,
@@ -269,7 +270,7 @@ def test_policies_are_found_in_any_case_and_a_wrong_one_is_told() -> None:
         policy_named("fdg")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(nodes=clusters(), workload=workloads(), name=st.sampled_from([*POLICIES]))
 def test_no_policy_that_places_the_first_pods_ends_above_the_bound(
     nodes: Nodes, workload: Workload, name: str
@@ -321,7 +322,7 @@ def test_without_a_way_to_place_the_first_pods_there_is_no_bound() -> None:
     assert bound(site(4), workload) is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(nodes=clusters(), workload=workloads(), data=st.data())
 def test_any_prices_prove_a_bound_that_is_no_lower(
     nodes: Nodes, workload: Workload, data: st.DataObject

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Cluster, Link, Node
 from gantree.model.errors import BadInput
 from gantree.model.jobs import COLLECTIVES
+from gantree.testing.examples import examples
 from gantree.topology.catalog import machine
 from gantree.topology.collectives import ADMITTED, busbw_factor
 from gantree.topology.constants import FILL, LAUNCH_US
@@ -114,7 +115,7 @@ def test_a_single_rank_has_nothing_to_send(collective: str) -> None:
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @pytest.mark.parametrize("nodes", [1, 3])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 1 << 36), st.integers(0, 1 << 36))
 def test_larger_messages_never_cost_less(collective: str, nodes: int, a: int, b: int) -> None:
     of = PRICERS[nodes]

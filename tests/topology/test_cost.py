@@ -12,6 +12,7 @@ from gantree.model.cluster import Cluster, DomainFacts, Link, Machine, NicFacts,
 from gantree.model.jobs import COLLECTIVES, Job, Transformer
 from gantree.model.placements import MemberPlacement
 from gantree.testing.builders import job
+from gantree.testing.examples import examples
 from gantree.topology.calibration import Calibration
 from gantree.topology.catalog import machine
 from gantree.topology.conditions import Conditions
@@ -98,7 +99,7 @@ collectives = st.sampled_from(COLLECTIVES)
 sizes = st.sampled_from([8, 1 << 16, 1 << 20, 1 << 26, GIB, 16 * GIB])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(places, min_size=1, max_size=5), collectives, sizes)
 def test_many_at_once_cost_what_each_costs_alone(
     groups: list[Ranks], collective: str, size: float
@@ -110,7 +111,7 @@ def test_many_at_once_cost_what_each_costs_alone(
         assert many.one(number) == alone
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(places, min_size=2, max_size=4), st.lists(places, min_size=1, max_size=2), sizes)
 def test_company_never_makes_a_group_faster(
     groups: list[Ranks], company: list[Ranks], size: float
@@ -149,7 +150,7 @@ def worse_sites() -> list[Cluster]:
 WORSE = [Pricer(Fabric.build(cluster)) for cluster in worse_sites()]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(places, collectives, sizes, st.sampled_from(WORSE))
 def test_nothing_gets_cheaper_when_a_link_gets_worse(
     ranks: Ranks, collective: str, size: float, worse: Pricer
@@ -170,7 +171,7 @@ def test_each_of_these_links_matters_to_some_place(number: int) -> None:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.integers(1, 3),
     st.data(),
@@ -188,7 +189,7 @@ def test_spreading_nodes_over_more_domains_never_makes_large_messages_cheaper(
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.permutations(range(8)), sizes)
 def test_no_order_of_nodes_beats_that_of_the_topology(order: Sequence[int], size: float) -> None:
     assert seconds(whole(*order), size) >= seconds(whole(*range(8)), size) * (1 - 1e-9)
@@ -198,7 +199,7 @@ def test_a_shuffled_ring_costs_more() -> None:
     assert seconds(whole(0, 4, 1, 5, 2, 6, 3, 7)) > 1.5 * seconds(whole(*range(8)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.permutations(range(4)), st.permutations(range(4)), collectives, sizes)
 def test_exchanging_nodes_of_one_leaf_changes_nothing(
     one: list[int], other: list[int], collective: str, size: float
@@ -214,7 +215,7 @@ def test_exchanging_nodes_of_one_leaf_changes_nothing(
 # ----- what is kept
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(places, min_size=2, max_size=6), collectives)
 def test_places_of_one_signature_have_one_price(groups: list[Ranks], collective: str) -> None:
     worn = Fabric.build(site(domains=(DomainFacts("leaf", "s0/l1", health=0.5),)))

@@ -12,6 +12,7 @@ from gantree.model.errors import BadInput
 from gantree.model.jobs import Shape
 from gantree.model.placements import MemberPlacement, MigPart, NumaPart, SharePart
 from gantree.placement.slots import SlotShape, slots
+from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy
@@ -235,7 +236,7 @@ class Comings(RuleBasedStateMachine):
 
 
 TestComings = Comings.TestCase
-TestComings.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+TestComings.settings = settings(max_examples=examples(20), stateful_step_count=20, deadline=None)
 
 
 def test_an_index_follows_even_where_the_log_no_longer_reaches_back() -> None:
@@ -498,4 +499,6 @@ class PartsComeAndGo(RuleBasedStateMachine):
 
 
 TestPartsComeAndGo = PartsComeAndGo.TestCase
-TestPartsComeAndGo.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestPartsComeAndGo.settings = settings(
+    max_examples=examples(20), stateful_step_count=20, deadline=None
+)

@@ -11,6 +11,7 @@ from gantree.model.jobs import Job, Role, Shape
 from gantree.model.placements import MemberPlacement, MigPart, SharePart
 from gantree.placement.search import find, fits
 from gantree.testing.builders import cluster
+from gantree.testing.examples import examples
 from gantree.topology.fabric import Fabric
 from gantree.topology.mig import MigInstance
 from gantree.topology.occupancy import Occupancy
@@ -168,7 +169,7 @@ def in_full(occupancy: Occupancy) -> None:
 
 @pytest.mark.parametrize("shapes", [(*SHARES, *WHOLE), (*INSTANCES, *WHOLE)])
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_held_room_is_given_to_nobody_else_while_those_who_are_in_the_way_leave(
     shapes: tuple[Shape, ...], data: st.DataObject
 ) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Cluster, DomainFacts, Link, Machine, NicFacts, Node
+from gantree.testing.examples import examples
 from gantree.topology.alike import alike
 from gantree.topology.catalog import machine
 from gantree.topology.constants import NVLINK_DOMAIN_EGRESS_GBps
@@ -163,7 +164,7 @@ def read(fabric: Fabric, groups: Sequence[Ranks], *, together: bool = False) -> 
     return read_paths(Terrain.of(fabric), table[:, :, 0], table[:, :, 1], sharing)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(sites_and_groups(), st.booleans())
 def test_arrays_find_what_walking_each_ring_finds(
     drawn: tuple[Fabric, list[list[tuple[int, int]]]], together: bool

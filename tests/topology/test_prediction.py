@@ -12,6 +12,7 @@ from gantree.model.cluster import Cluster, DomainFacts, Link, NicFacts, Node
 from gantree.model.jobs import AxisTraffic, Job, Traffic, Transformer
 from gantree.model.placements import MemberPlacement, MigPart, SharePart
 from gantree.testing.builders import job
+from gantree.testing.examples import examples
 from gantree.topology import signature
 from gantree.topology.catalog import machine
 from gantree.topology.cost import Pricer, predict, pricer_of
@@ -69,7 +70,7 @@ def gangs(draw: Callable[..., int]) -> tuple[MemberPlacement, ...]:
     return tuple(members)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(gangs(), st.sampled_from(JOBS))
 def test_what_is_kept_is_what_would_be_worked_out(
     members: tuple[MemberPlacement, ...], asked: Job | None
@@ -77,7 +78,7 @@ def test_what_is_kept_is_what_would_be_worked_out(
     assert predict(USED, members, asked) == predict_anew(worn_site(), members, asked)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(gangs())
 def test_crossings_are_counted_hop_by_hop(members: tuple[MemberPlacement, ...]) -> None:
     nodes = [USED.index_of_node[member.node] for member in members]
@@ -128,7 +129,7 @@ def test_any_gpus_over_nvswitches_are_as_good_as_others() -> None:
     assert len(set(on_v100)) == 3  # one NVLink, none, and two
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2)), min_size=2, max_size=6))
 def test_ranks_that_share_a_gpu_are_not_taken_for_ranks_that_do_not(
     ranks: list[tuple[int, int]],

@@ -13,6 +13,7 @@ from gantree.model.cluster import Link
 from gantree.model.jobs import AXES, AxisTraffic, Job, Traffic
 from gantree.model.placements import MemberPlacement
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.topology.fabric import Fabric
 from gantree.topology.prediction import predict
 from gantree.topology.pricing import pricer_of
@@ -128,7 +129,7 @@ def test_a_price_kept_for_one_order_is_not_told_for_another() -> None:
     assert predict(WIDE, members, as_usual).step_s == predict(WIDE, members, fast).step_s
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.data(),
     written_axes(),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import Cluster, Machine, Node, Torus
 from gantree.model.errors import BadInput
+from gantree.testing.examples import examples
 from gantree.topology.fabric import Fabric
 from gantree.topology.tori import Box, Point, TorusIndex, tori_of
 
@@ -108,7 +109,7 @@ def walked(made: Torus, start: Point) -> dict[Point, int]:
     return found
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(made_tori(), st.data())
 def test_distances_are_those_of_a_walk_along_the_links(made: Torus, data: st.DataObject) -> None:
     start = data.draw(st.sampled_from(all_points(made.dims)))
@@ -139,7 +140,7 @@ def plain_boxes(made: Torus, shape: tuple[int, ...]) -> set[Box]:
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(made_tori(), st.data())
 def test_boxes_are_exactly_those_of_a_walk_over_all_origins(
     made: Torus, data: st.DataObject

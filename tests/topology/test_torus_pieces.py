@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Cluster, Machine, Node, Torus
+from gantree.testing.examples import examples
 from gantree.topology.fabric import Fabric
 from gantree.topology.tori import Box, TorusIndex
 from gantree.topology.torus_pieces import (
@@ -95,7 +96,7 @@ def questions(draw: st.DrawFn) -> tuple[Pieces, tuple[int, ...], np.ndarray]:
     return pieces, shape, np.array(bits).reshape(len(pieces.node_at), *sides) > 0
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(questions())
 def test_boxes_within_cells_are_those_all_of_whose_cells_are_true(
     question: tuple[Pieces, tuple[int, ...], np.ndarray],
@@ -113,7 +114,7 @@ def test_boxes_within_cells_are_those_all_of_whose_cells_are_true(
     assert not within[~legal].any()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(questions(), st.data())
 def test_boxes_met_counts_the_boxes_that_share_a_cell(
     question: tuple[Pieces, tuple[int, ...], np.ndarray], data: st.DataObject

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree import training
+from gantree.testing.examples import examples
 from gantree.training.agreement import Agreement, agreement_of
 
 
@@ -89,7 +90,7 @@ IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 MOVES = st.lists(st.sampled_from([0, 0, 1, 1, 2, 2, "request", "tick"]), min_size=60, max_size=150)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(moves=MOVES, lead=st.sampled_from([1, 1, 2, 3]), every_s=st.sampled_from([None, 2.0]))
 def test_all_ranks_save_the_same_steps_and_every_last_request_is_answered(
     moves: list[int | str], lead: int, every_s: float | None

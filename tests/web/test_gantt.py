@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gantree.core.ledger import Ledger
 from gantree.model.facts import Fact
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
 from gantree.web.pages.gantt_layout import (
     LABEL_WIDTH,
@@ -146,7 +147,7 @@ def lie_on_each_other(drawn: Picture) -> list[tuple[Bar, Bar]]:
 
 
 @given(bars())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_no_bar_lies_on_another_and_all_are_inside_their_row(made: list[Bar]) -> None:
     span = Span(0, 200)
     for by in ("node", "domain"):
@@ -159,7 +160,7 @@ def test_no_bar_lies_on_another_and_all_are_inside_their_row(made: list[Bar]) ->
 
 
 @given(bars())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_on_a_node_every_gpu_of_every_bar_is_covered_once(made: list[Bar]) -> None:
     drawn = picture(made, "node", Span(0, 200), 50, 10, PLACES)
     covered = sorted(

@@ -21,6 +21,7 @@ from gantree.model.jobs import Job, Role, Shape
 from gantree.policy.rules import Policy
 from gantree.telemetry.gpu_use import GpuUse
 from gantree.testing.builders import cluster, job, machine
+from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
 from gantree.topology.fabric import Fabric
 from gantree.web.pages import heat_feed
@@ -98,7 +99,7 @@ def within(inner: Rect, outer: Rect) -> bool:
 
 
 @given(fabrics())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_no_two_nodes_lie_on_each_other_and_each_lies_in_its_domains(fabric: Fabric) -> None:
     drawn = heat_map(fabric)
     nodes = node_rects(drawn)
@@ -109,7 +110,7 @@ def test_no_two_nodes_lie_on_each_other_and_each_lies_in_its_domains(fabric: Fab
 
 
 @given(fabrics())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_every_gpu_has_one_place_inside_its_node(fabric: Fabric) -> None:
     drawn = heat_map(fabric)
     shapes = heat_map_json(drawn)["shapes"]
@@ -124,7 +125,7 @@ def test_every_gpu_has_one_place_inside_its_node(fabric: Fabric) -> None:
 
 
 @given(fabrics())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_the_nodes_of_a_domain_follow_one_another_and_each_tier_has_every_node_once(
     fabric: Fabric,
 ) -> None:
@@ -237,7 +238,7 @@ def after(told: Json, delta: Mapping[str, Any] | None, gpus: int) -> list[Any]:
 
 
 @given(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=12), st.booleans())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_a_scene_and_its_delta_make_the_next_scene(steps: list[str], sees_all: bool) -> None:
     may_read = everybody if sees_all else only_ann
     stage = Stage(cluster(nodes=2, gpus=4))
