@@ -56,11 +56,11 @@ imports: $(VENV)/.ready  ## Floors: who may import whom (import-linter)
 
 .PHONY: unit
 unit: $(VENV)/.ready  ## Tests (pytest on all cores; ends with how many passed and were skipped)
-	$(PY) -m pytest --workers $(WORKERS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: long-test
 long-test: $(VENV)/.ready  ## The tests with many times the examples of each property; TIMES=10
-	GANTREE_EXAMPLES_TIMES=$(or $(TIMES),10) $(PY) -m pytest -o faulthandler_timeout=0 --workers $(WORKERS)
+	GANTREE_EXAMPLES_TIMES=$(or $(TIMES),10) $(PY) -m pytest -o faulthandler_timeout=0 -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo
 demo: $(VENV)/.ready  ## A gang trains, yields to an urgent job, resumes; checks itself

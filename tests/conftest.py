@@ -1,7 +1,6 @@
 """Settings that hold for every test, and a PostgreSQL server that a test run shares."""
 
 import os
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -42,19 +41,12 @@ def _turn(name: str) -> int:
     return len(LONGEST_FIRST)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> None:
-    """Workers share the process that daemons are forked from: it imports a daemon while they start."""
-    daemons = sys.modules.get("gantree.testing.daemon")
-    if session.config.option.workers and daemons is not None:
-        daemons.start_nursery()
-
-
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server. Without one tests are skipped, and with CI=true they fail."""
+    base = tmp_path_factory.getbasetemp()
     try:
-        shared = SharedServer(tmp_path_factory.getbasetemp())
+        shared = SharedServer(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
     except NoPostgres as error:
         if os.environ.get("CI") == "true":
             pytest.fail(str(error))

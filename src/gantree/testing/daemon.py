@@ -30,7 +30,7 @@ ENDED_PHASES = frozenset({"succeeded", "failed", "cancelled", "timed-out"})
 
 @cache
 def start_nursery() -> Nursery:
-    """The one that the daemons of this process, and of those that are forked from it later, come from."""
+    """The one that the daemons of this process come from."""
     late = (
         "gantree.api.daemon",
         "gantree.web.pages",

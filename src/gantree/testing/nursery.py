@@ -4,10 +4,10 @@
     born.send_signal(signal.SIGTERM)
     born.wait(timeout=30.0)
 
-To import a daemon takes several times as long as to start one, and a test run starts hundreds. So a test run has one
-nursery: it imports the module of a function, and waits; whoever it bears is its fork and calls that function, with the
-environment, directory and umask of who asked, no descriptor but its output, and a life of its own. The nursery tells
-who asked how it ended. It ends itself when the process that made it and all forks of that have ended.
+To import a daemon takes several times as long as to start one, and a test run starts hundreds. So each process of a
+test run has one nursery: it imports the module of a function, and waits; whoever it bears is its fork and calls that
+function, with the environment, directory and umask of who asked, no descriptor but its output, and a life of its own.
+The nursery tells who asked how it ended. It ends itself when that process does.
 """
 
 import atexit
