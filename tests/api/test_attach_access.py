@@ -17,6 +17,7 @@ from gantree.model.errors import TooOften
 from gantree.model.events import GangStarted
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.front import Front
 
 ACCESS = """
@@ -120,7 +121,9 @@ WISHES = st.one_of(
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(200),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     text=WISHES,

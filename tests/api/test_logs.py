@@ -216,7 +216,7 @@ def test_many_ranks_share_a_chunk(tmp_path: Path) -> None:
 LINES = st.lists(st.binary(max_size=5).map(lambda raw: raw.replace(b"\n", b"x")), max_size=9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(lines=LINES, ends=st.booleans(), wanted=st.integers(0, 11), block=st.integers(1, 7))
 def test_the_tail_of_a_file_is_its_last_lines_whatever_the_blocks_it_is_read_in(
     tmp_path_factory: pytest.TempPathFactory,

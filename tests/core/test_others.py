@@ -13,6 +13,7 @@ from gantree.model.node_rules import NODES_LABEL, TOLERATES_LABEL, Taint
 from gantree.model.phases import Phase
 from gantree.model.placements import MemberPlacement
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
 
 
@@ -110,7 +111,7 @@ acts = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(acts, min_size=3, max_size=25))
 def test_whatever_others_do_no_gpu_is_held_twice_and_a_snapshot_has_all_of_it(
     life: list[Any],
