@@ -89,6 +89,7 @@ def context_of(browser: Browser, site: PretendedSite, token: str) -> BrowserCont
     shown = {"Authorization": f"Bearer {token}"}
     context = browser.new_context(base_url=site.url, extra_http_headers=shown)
     context.set_default_timeout(30_000)
+    expect.set_options(timeout=30_000)
     return context
 
 
