@@ -116,7 +116,8 @@ acts = st.one_of(
 def test_whatever_others_do_no_gpu_is_held_twice_and_a_snapshot_has_all_of_it(
     life: list[Any],
 ) -> None:
-    stage = Stage(cluster(leaves=1, nodes=2))
+    most = 2
+    stage = Stage(cluster(leaves=1, nodes=most))
     for number, act in enumerate(life):
         match act:
             case ("hold", holder, node, gpus):
@@ -128,8 +129,8 @@ def test_whatever_others_do_no_gpu_is_held_twice_and_a_snapshot_has_all_of_it(
                 if place < len(holding):
                     stage.ended(holding[place])
             case ("observe", nodes):
-                site = cluster(leaves=1, nodes=max(2, nodes))
-                stage.tell(ClusterObserved, cluster=site)
+                most = max(most, nodes)  # what runs is never left without its node
+                stage.tell(ClusterObserved, cluster=cluster(leaves=1, nodes=most))
         ledger = stage.scheduler.ledger
         check(ledger)
         for holder, members in ledger.site.others.items():
