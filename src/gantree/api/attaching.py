@@ -34,13 +34,13 @@ class Attached:
     held: ExitStack
 
     def send(self, letter: bytes, payload: bytes = b"") -> None:
-        """Send input (i), its end (e), or a size (w). Raises Unreachable once the connection has gone."""
+        """Send input (i), its end (e), or a size (w). Raises what the daemon says once it has broken off."""
         from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - takes long; few commands attach
 
         try:
             self.connection.send(letter + payload)
         except ConnectionClosed as error:
-            raise Unreachable(str(error)) from error
+            raise _broken_off(error, self.target) from error
 
     def receive(self) -> Iterator[tuple[bytes, bytes]]:
         """What comes: output (o), error output (r), the end (x). Raises what the daemon says instead of an end."""

@@ -22,7 +22,7 @@ from gantree.api.client import Client
 from gantree.cli.daemon import JobArgument, client
 from gantree.cli.errors import told
 from gantree.cli.options import StateOption, new_app
-from gantree.model.errors import BadInput, Conflict, GantreeError, Unreachable
+from gantree.model.errors import BadInput, Conflict, GantreeError
 
 app = new_app()
 CHUNK = 32 * 1024
@@ -92,7 +92,7 @@ def _write(descriptor: int, data: bytes) -> None:
 def _carry_input(guest: Attached, resized: int | None) -> None:
     """Send what is typed, or read from a file or pipe, and the size of the terminal whenever it changes."""
     watched = [STDIN] if resized is None else [STDIN, resized]
-    with suppress(Unreachable):
+    with suppress(GantreeError):
         while True:
             ready, _, _ = select.select(watched, [], [])
             if resized in ready:
@@ -196,7 +196,7 @@ def _carry_connection(
 
 
 def _send_all(guest: Attached, connection: socket.socket) -> None:
-    with suppress(Unreachable, OSError):
+    with suppress(GantreeError, OSError):
         while data := connection.recv(CHUNK):
             guest.send(b"i", data)
         guest.send(b"e")

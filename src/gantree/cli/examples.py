@@ -5,6 +5,7 @@ from typing import Any
 
 EXAMPLES: Mapping[str, str] = {
     "up": "gantree up --cluster cluster.yaml --listen 127.0.0.1:8080",
+    "kubernetes": "gantree kubernetes --policy policy.yaml",
     "submit": "gantree submit train.yaml --queue research/nlp",
     "run": "gantree run -n 2 --gpus 8 -- python train.py",
     "jobs": "gantree jobs --all",
@@ -70,6 +71,7 @@ EXAMPLES: Mapping[str, str] = {
 def add_example(command: Any, path: str) -> None:
     """Let the help of a command, and of those below it, end with its example; path is without the program's name."""
     if path in EXAMPLES:
-        command.epilog = f"Example: {EXAMPLES[path]}"
+        own = (command.epilog, "") if command.epilog else ()
+        command.epilog = "\n".join([*own, f"Example: {EXAMPLES[path]}"])
     for name, below in getattr(command, "commands", {}).items():
         add_example(below, f"{path} {name}")

@@ -86,10 +86,7 @@ def kubernetes(
     log_format: LogFormatOption = Format.AUTO,
     log_level: LogLevelOption = Level.WARNING,
 ) -> None:
-    """Schedule the pods of a Kubernetes cluster that name gantree as their scheduler.
-
-    For example: gantree kubernetes --policy policy.yaml
-    """
+    """Schedule the pods of a Kubernetes cluster that name gantree as their scheduler."""
     directory = state_dir(state)
     token = token_file or directory / TOKEN_FILE
     told = KubernetesSettings(
