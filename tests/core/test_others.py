@@ -1,14 +1,16 @@
 """Room of others, whom gantree did not start: it is never given out, and they ask nobody."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gantree.core.explain import why
 from gantree.core.invariants import check
 from gantree.core.snapshot import restored, snapshot_of
 from gantree.model.cluster import Node
-from gantree.model.events import ClusterObserved, OthersHold
+from gantree.model.events import ClusterObserved, HoldRequested, OthersHold, ReleaseRequested
 from gantree.model.node_rules import NODES_LABEL, TOLERATES_LABEL, Taint
 from gantree.model.phases import Phase
 from gantree.model.placements import MemberPlacement
@@ -72,9 +74,23 @@ def test_room_that_is_held_for_a_claim_yields_to_others() -> None:
     assert stage.phase("high") is Phase.STARTING
 
 
-def test_a_tainted_node_takes_only_who_tolerates_it_and_a_rule_chooses_nodes() -> None:
-    from dataclasses import replace
+def test_a_gang_that_leaves_may_be_held_and_says_what_it_waits_for() -> None:
+    stage = Stage(cluster(leaves=1, nodes=1))
+    stage.submit(job("gang", gpus=8, restarts=3, backoff_s=0.0))
+    stage.started("gang")
+    stage.tell(HoldRequested, job="gang", reason="its pods are not there")
+    assert not stage.state("gang").held  # it runs, and nobody told it to stop
+    stage.rank_failed("gang")
+    stage.tell(HoldRequested, job="gang", reason="its pods are not there")
+    stage.ended("gang", 1)
+    assert stage.phase("gang") is Phase.PENDING
+    told = why(stage.scheduler.ledger, "gang", stage.scheduler.now)
+    assert told.sentence == "Waiting: its pods are not there."
+    stage.tell(ReleaseRequested, job="gang")
+    assert stage.phase("gang") is Phase.STARTING
 
+
+def test_a_tainted_node_takes_only_who_tolerates_it_and_a_rule_chooses_nodes() -> None:
     site = cluster(leaves=1, nodes=2)
 
     def labelled(node: Node, taints: tuple[Taint, ...]) -> Node:
