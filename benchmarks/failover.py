@@ -23,6 +23,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gantree.control.leadership import LEASE_S
 from gantree.model.errors import GantreeError
 from gantree.testing.fleet import Cable, Fleet
 from gantree.testing.postgres import Server
@@ -165,7 +166,7 @@ def measure(place: Path, failovers: int, clients: int, kinds: Sequence[str]) -> 
         cables = {name: Cable(server.place, place / f"to-{name}") for name in NAMES}
         for cable in cables.values():
             opened.callback(cable.close)
-        fleet = Fleet(place / "state", url, CLUSTER, NAMES)
+        fleet = Fleet(place / "state", url, CLUSTER, NAMES, LEASE_S)
         for name, cable in cables.items():
             fleet.connect(name, url.replace(str(server.place), str(cable.place)))
         opened.enter_context(fleet)

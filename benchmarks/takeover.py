@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from gantree.control.leadership import LEASE_S
 from gantree.executors.epochs import EpochFile
 from gantree.journal.postgres import PostgresJournal
 from gantree.testing.fleet import Fleet
@@ -84,7 +85,7 @@ def measure(place: Path, asked: argparse.Namespace) -> dict[str, object]:
             state = place / "state"
             state.mkdir(mode=0o700)
             EpochFile(state).raise_to(1)
-            fleet = Fleet(state, url, None, NAMES)
+            fleet = Fleet(state, url, None, NAMES, LEASE_S)
             took = list(take_overs(fleet, asked.times))
     finally:
         server.stop()

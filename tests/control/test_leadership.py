@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gantree.control import leadership as leading
-from gantree.control.leadership import LEASE_S, MARGIN_S, Leader, Leadership, Term
+from gantree.control.leadership import LEASE_S, MARGIN, Leader, Leadership, Term
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError, NotLeading
 
@@ -57,8 +57,8 @@ class Election:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Renewals follow each other at once, so that no test waits."""
-    monkeypatch.setattr(leading, "RENEW_EVERY_S", 0.001)
-    monkeypatch.setattr(leading, "RETRY_EVERY_S", 0.001)
+    monkeypatch.setattr(leading, "RENEW_EVERY", 0.001 / LEASE_S)
+    monkeypatch.setattr(leading, "RETRY_EVERY", 0.001 / LEASE_S)
 
 
 def leadership(journal: Any, time: Time, **more: Any) -> Leadership:
@@ -90,7 +90,7 @@ def test_the_deadline_is_counted_from_before_the_renewal_was_sent(quick: None) -
     mine = leadership(election, time)
     term = mine.campaign()
     assert term is not None
-    assert term.deadline_s == 100.0 + LEASE_S - MARGIN_S
+    assert term.deadline_s == 100.0 + LEASE_S * (1 - MARGIN)
 
     was_slow = threading.Event()
 
@@ -103,7 +103,7 @@ def test_the_deadline_is_counted_from_before_the_renewal_was_sent(quick: None) -
     assert was_slow.wait(10)
     election.renewed = lambda: False
     assert term.wait(10)
-    assert term.deadline_s <= time.now_s - 0.5 + LEASE_S - MARGIN_S
+    assert term.deadline_s <= time.now_s - 0.5 + LEASE_S * (1 - MARGIN)
 
 
 def test_who_cannot_renew_stops_and_a_late_renewal_changes_nothing(quick: None) -> None:
@@ -118,7 +118,7 @@ def test_who_cannot_renew_stops_and_a_late_renewal_changes_nothing(quick: None) 
     assert term is not None
     renewals(election)
     assert mine.is_leading
-    time.now_s += LEASE_S - MARGIN_S
+    time.now_s += LEASE_S * (1 - MARGIN)
     assert not mine.is_leading
     election.renewed = lambda: True
     with pytest.raises(NotLeading):
@@ -147,14 +147,11 @@ def test_an_election_that_took_longer_than_the_lease_is_given_back() -> None:
     assert election.resigned == [1]
 
 
-def test_after_an_election_that_took_nearly_the_lease_it_is_renewed_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(leading, "RENEW_EVERY_S", 1000.0)
+def test_after_an_election_that_took_nearly_the_lease_it_is_renewed_at_once() -> None:
     time, election = Time(), Election()
 
     def slow() -> None:
-        time.now_s += 5900.0
+        time.now_s += 4900.0
 
     election.before = slow
     term = leadership(election, time, lease_s=6000.0).campaign()

@@ -195,7 +195,9 @@ def test_a_newer_database_is_refused_unchanged(
 def test_a_newer_daemon_deposes_the_leader_whose_tables_it_changes(database_url: str) -> None:
     """Who leads by the older version goes on until it is asked: what it writes then was meant for other tables."""
     older_database(database_url, VERSION - 1)
-    with closing(PostgresElection(database_url)) as old:  # looks at no version before it is asked
+    with closing(
+        PostgresElection(database_url, 3.0)
+    ) as old:  # looks at no version before it is asked
         with old.database.writing() as connection:
             connection.execute(leadership.update().values(epoch=7, holder="old", until=9e9))
         old.append_inbox([tick(7)], 7)

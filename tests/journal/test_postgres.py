@@ -14,8 +14,8 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from gantree.journal.contract import Journal
-from gantree.journal.postgres import PostgresJournal, PostgresReader, _database
+from gantree.journal.contract import LONGEST_LEASE_S, Journal
+from gantree.journal.postgres import PostgresJournal, PostgresReader, _database, patient
 from gantree.model.errors import BadInput, JournalError
 from gantree.testing.compaction_contract import CompactionContract
 from gantree.testing.journal_contract import JournalContract, led, tick
@@ -92,6 +92,17 @@ def test_a_lease_from_before_the_databases_clock_was_set_back_keeps_nobody_away(
     with one.database.reading() as connection:
         connection.exec_driver_sql(set_back)
     assert other.lead("other", 3.0) == 2
+    one.close()
+    other.close()
+
+
+def test_daemons_with_leases_of_other_lengths_wait_for_each_other(database_url: str) -> None:
+    one, other = two(database_url)
+    assert one.lead("one", LONGEST_LEASE_S) == 1
+    assert other.lead("other", 2.0) is None
+    one.resign(1)
+    assert other.lead("other", 2.0) == 2
+    assert one.lead("one", LONGEST_LEASE_S) is None
     one.close()
     other.close()
 
@@ -238,7 +249,7 @@ def test_the_password_is_in_no_error_of_the_server(postgres: Server) -> None:
 
 
 def test_a_password_that_a_driver_repeats_is_taken_out() -> None:
-    database = _database(make_url("postgresql+psycopg://gantree:sesame@h/d"))
+    database = _database(make_url("postgresql+psycopg://gantree:sesame@h/d"), patient(3.0))
     error = psycopg.OperationalError("no entry for gantree:sesame")
     assert (
         str(database.error(error)) == "journal postgresql://gantree@h/d: no entry for gantree:***"

@@ -117,10 +117,10 @@ def _home(settings: Settings, opened: ExitStack) -> _Home:
         leadership = Leadership(alone, settings.name, lease_s=None)
         return _Home(alone, partial(SqliteReader, state_dir), leadership, shared=False)
     opened.enter_context(sockets.present(state_dir))
-    election = PostgresElection(url)
+    election = PostgresElection(url, settings.lease_s)
     opened.callback(election.close)
-    leadership = Leadership(election, settings.name, settings.advertise)
-    journal = PostgresJournal(url, leadership.check)
+    leadership = Leadership(election, settings.name, settings.advertise, lease_s=settings.lease_s)
+    journal = PostgresJournal(url, leadership.check, settings.lease_s)
     opened.callback(journal.close)
     return _Home(journal, partial(PostgresReader, url), leadership, shared=True)
 

@@ -17,8 +17,8 @@ from gantree.api.requests import Request, Stream
 from gantree.api.target import Target, Unsent
 from gantree.model.errors import GantreeError, JournalError, NotLeading, Unreachable
 
-RETRY_WITHIN_S = 15.0
-"""So long a request is sent again, from the first failure on: a fail-over takes less than five seconds."""
+RETRY_WITHIN_S = 45.0
+"""So long a request is sent again, from the first failure on: half as long again as the longest lease."""
 PAUSE_S = 0.2
 """After all were tried."""
 FIRST_ANSWER_WITHIN_S = 5.0

@@ -28,6 +28,7 @@ from gantree.cli.policies import policy_named
 from gantree.cli.up_options import (
     GpuMetricsOption,
     InsecureOption,
+    LeaseOption,
     ListenOption,
     LogFormatOption,
     LogLevelOption,
@@ -36,6 +37,7 @@ from gantree.cli.up_options import (
     TlsKeyOption,
     TokenFileOption,
 )
+from gantree.control.leadership import LEASE_S
 from gantree.executors.kubernetes.kubeconfig import reach_of
 from gantree.executors.kubernetes.settings import SCHEDULER, KubernetesSettings
 from gantree.web import pages
@@ -76,6 +78,7 @@ def kubernetes(
     state: StateOption = None,
     database: DatabaseOption = None,
     name: NameOption = None,
+    lease: LeaseOption = LEASE_S,
     listen: ListenOption = None,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
@@ -101,6 +104,7 @@ def kubernetes(
         access_file=access,
         database=database_url(database),
         name=name or own_name(),
+        lease_s=lease,
         gpu_metrics=tuple(checked(url) for url in gpu_metrics or ()),
         log_level=log_level,
         log_format=log_format,

@@ -34,6 +34,7 @@ from gantree.cli.up_options import (
     InsecureOption,
     KeepEndedOption,
     KeepHistoryOption,
+    LeaseOption,
     ListenOption,
     LogFormatOption,
     LogLevelOption,
@@ -46,6 +47,7 @@ from gantree.cli.up_options import (
     VirtualOption,
 )
 from gantree.control.history import KEEP_ENDED, Keep
+from gantree.control.leadership import LEASE_S
 from gantree.journal.sqlite import FILE as JOURNAL_FILE
 from gantree.model.errors import BadInput, Unreachable
 from gantree.web import pages
@@ -64,6 +66,7 @@ def up(
     database: DatabaseOption = None,
     name: NameOption = None,
     advertise: AdvertiseOption = None,
+    lease: LeaseOption = LEASE_S,
     listen: ListenOption = None,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
@@ -107,6 +110,7 @@ def up(
         database=url,
         name=name or own_name(),
         advertise=advertise and target(advertise).url,
+        lease_s=lease,
         keep=_keep(keep_ended, keep_history),
         log_level=log_level,
         log_format=log_format,

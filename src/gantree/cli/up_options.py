@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from gantree.api.log_lines import Format, Level
+from gantree.control.leadership import SHORTEST_LEASE_S
+from gantree.journal.contract import LONGEST_LEASE_S
 
 ClusterOption = Annotated[
     str | None, typer.Option(metavar="FILE", help="Cluster file. [default: as last time]")
@@ -24,6 +26,15 @@ AdvertiseOption = Annotated[
     str | None,
     typer.Option(
         metavar="URL", help="Where clients reach it over --listen. [default: as it listens]"
+    ),
+]
+LeaseOption = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=SHORTEST_LEASE_S,
+        max=LONGEST_LEASE_S,
+        help="So long out of touch with the database, and another leads.",
     ),
 ]
 ListenOption = Annotated[

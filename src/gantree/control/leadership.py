@@ -22,12 +22,16 @@ from gantree.journal.contract import Journal
 from gantree.model.errors import JournalError, NotLeading
 
 LEASE_S = 3.0
-"""How long a leadership holds that is not renewed, by the database's clock."""
-RENEW_EVERY_S = 0.5
-RETRY_EVERY_S = 0.1
-"""After a renewal that failed."""
-MARGIN_S = 0.5
-"""So long before its lease runs out a leader stops: for what it began just before, and for clocks of another pace."""
+"""How long a leadership holds that is not renewed, by the database's clock, where nothing else is said."""
+SHORTEST_LEASE_S = 2.0
+"""libpq tries for two seconds at least to open a connection."""
+RENEW_EVERY = 1 / 6
+"""After this part of the lease it is renewed."""
+RETRY_EVERY = 1 / 30
+"""The part of the lease that is waited after a renewal that failed."""
+MARGIN = 1 / 6
+"""So much of the lease before it runs out a leader stops: for what it began just before, and for clocks of another
+pace."""
 CAMPAIGN_EVERY_S = 0.2
 """How often a daemon that stands by looks whether the lease has run out."""
 _HOLDER = re.compile(r"(.*) at (https?://\S+)", re.DOTALL)
@@ -186,7 +190,7 @@ class Leadership:
         if self._lease_s is None:
             self._term = Term(epoch, steady=self._steady)
             return self._term
-        until_s = sent_s + self._lease_s - MARGIN_S
+        until_s = sent_s + self._lease_s * (1 - MARGIN)
         term = self._term = Term(epoch, until_s, self._steady)
         if not term.is_on:  # the answer took too long
             self.resign()
@@ -199,18 +203,18 @@ class Leadership:
 
     def _keep(self, term: Term, lease_s: float, sent_s: float) -> None:
         """Renew until the term is over, each time so long after the last was sent: answers may take their time."""
-        due_s = sent_s + RENEW_EVERY_S
+        due_s = sent_s + lease_s * RENEW_EVERY
         while not term.wait(max(0.0, due_s - self._steady())) and term.is_on:
             sent_s = self._steady()
             try:
                 renewed = self._journal.renew(term.epoch, lease_s)
             except JournalError as error:
-                due_s = self._steady() + RETRY_EVERY_S
+                due_s = self._steady() + lease_s * RETRY_EVERY
                 log.warning("the lease was not renewed, trying again: %s", error)
                 continue
-            due_s = sent_s + RENEW_EVERY_S
+            due_s = sent_s + lease_s * RENEW_EVERY
             if renewed:
-                term.extend(sent_s + lease_s - MARGIN_S)
+                term.extend(sent_s + lease_s * (1 - MARGIN))
             else:
                 log.error("epoch %d is over: another has begun", term.epoch)
                 term.end()

@@ -21,6 +21,9 @@ from gantree.model.events import Event
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
 
+LONGEST_LEASE_S = 30.0
+"""No daemon leads for longer than this without a renewal."""
+
 
 @dataclass(frozen=True, slots=True)
 class InboxEntry:

@@ -32,16 +32,13 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DisconnectionError
 
 from gantree.journal import schema
+from gantree.journal.contract import LONGEST_LEASE_S
 from gantree.journal.database import Database
 from gantree.journal.sql import SqlJournal
 from gantree.journal.tables import VERSION, VERSION_TABLE
 from gantree.model.errors import BadInput, JournalError, Unsupported
 
 SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
-IDLE_MS = 2000
-"""How long a session may do nothing in the middle of a transaction."""
-WAIT_MS = 1000
-"""How long an election waits for a lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +49,26 @@ class Limits:
     settings: str
 
 
-_IDLE = f"-c idle_in_transaction_session_timeout={IDLE_MS}"
 _PROBES = {"keepalives_idle": 2, "keepalives_interval": 1, "keepalives_count": 3}
-PATIENT = Limits({"connect_timeout": 5, "tcp_user_timeout": 5000, **_PROBES}, _IDLE)
-"""How long a connection may take (s), what was sent may stay without an acknowledgement of the network (ms), and how
-soon a server is asked whether it is still there while its answer is waited for (s)."""
-QUICK = Limits(
-    {"connect_timeout": 2, "tcp_user_timeout": 1000, **_PROBES},
-    f"{_IDLE} -c lock_timeout={WAIT_MS}",
-)
+
+
+def patient(lease_s: float) -> Limits:
+    """For what may take its time: seconds a connection may take, milliseconds that the network may owe an
+    acknowledgement, and seconds until a server is asked whether it is there while its answer is waited for.
+
+    Who stops in the middle of a transaction loses it before its lease can have run out: after two thirds of it.
+    """
+    idle = f"-c idle_in_transaction_session_timeout={int(lease_s * 2000 / 3)}"
+    return Limits({"connect_timeout": 5, "tcp_user_timeout": 5000, **_PROBES}, idle)
+
+
+def quick(lease_s: float) -> Limits:
+    """For the election and the lease: two thirds of it for a connection, one third for the network and for a lock."""
+    third_ms = int(lease_s * 1000 / 3)
+    own = {"connect_timeout": max(2, int(lease_s * 2 / 3)), "tcp_user_timeout": third_ms}
+    return Limits({**_PROBES, **own}, f"{patient(lease_s).settings} -c lock_timeout={third_ms}")
+
+
 LED_SINCE = 2
 """The first version of the tables that say who leads."""
 MIGRATING = 0x67616E74
@@ -81,13 +89,15 @@ NOW = func.extract("epoch", func.clock_timestamp()).cast(Double)
 class PostgresJournal(SqlJournal):
     """A journal in a database. Any thread may use it; connections are opened as they are needed, and kept."""
 
-    def __init__(self, url: str, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, url: str, check: Callable[[], None] = lambda: None, lease_s: float = LONGEST_LEASE_S
+    ) -> None:
         """Makes the tables in an empty database, and brings older ones up to date. check as in `SqlJournal`.
 
         Raises BadInput for what is no such URL, JournalError if the database cannot be reached, is of somebody else or
         newer than this program; it is left as it is then.
         """
-        super().__init__(_database(_checked(url)), check)
+        super().__init__(_database(_checked(url), patient(lease_s)), check)
         try:
             self._prepare()
         except BaseException:
@@ -114,7 +124,7 @@ class PostgresReader(SqlJournal):
 
     def __init__(self, url: str) -> None:
         """Raises BadInput, and JournalError as `PostgresJournal` does, or if there is no journal of today's version."""
-        super().__init__(_database(_checked(url)))
+        super().__init__(_database(_checked(url), patient(LONGEST_LEASE_S)))
         try:
             with self.database.reading() as connection:
                 version = _version_of(connection, self.database.name)
@@ -131,9 +141,9 @@ class PostgresElection(SqlJournal):
     The tables must be there, and are left as they are.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, lease_s: float) -> None:
         """Raises BadInput for what is no such URL. Nothing is asked yet."""
-        super().__init__(_database(_checked(url), QUICK))
+        super().__init__(_database(_checked(url), quick(lease_s)))
 
 
 def _not_today(name: str, version: int) -> str:
@@ -180,7 +190,7 @@ def _checked(url: str) -> URL:
     return parsed.set(drivername="postgresql+psycopg")
 
 
-def _database(url: URL, limits: Limits = PATIENT) -> Database:
+def _database(url: URL, limits: Limits) -> Database:
     engine = create_engine(
         url,
         isolation_level="AUTOCOMMIT",

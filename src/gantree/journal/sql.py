@@ -26,7 +26,14 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from gantree.journal import compaction, schema
 from gantree.journal.codec import EVENT_CODEC, FACT_CODEC, ORDER_CODEC, Codec, Encoded
-from gantree.journal.contract import Compacted, InboxEntry, RecordedFact, SetAside, Snapshot
+from gantree.journal.contract import (
+    LONGEST_LEASE_S,
+    Compacted,
+    InboxEntry,
+    RecordedFact,
+    SetAside,
+    Snapshot,
+)
 from gantree.journal.database import Database
 from gantree.journal.statements import Row, Statement
 from gantree.journal.tables import (
@@ -47,8 +54,6 @@ from gantree.model.orders import Order
 
 PAGE = 1000
 """Facts or orders that are read in one go."""
-LEASES_ALIKE = 2.0
-"""All who would lead take leases of about the same length: none is so many times as long as another."""
 
 _FENCE = Statement(
     select(leadership.c.epoch, leadership.c.holder).with_for_update(read=True, key_share=True)
@@ -125,10 +130,10 @@ class SqlJournal:
     def lead(self, holder: str, for_s: float) -> int | None:
         """Begin an epoch, if nobody leads or the lease has run out.
 
-        One that runs for far longer than it is taken for here was taken before the database's clock was set back.
+        One that runs for longer than any is taken for was taken before the database's clock was set back.
         """
         left_s = leadership.c.until - self.database.now
-        runs = leadership.c.holder.is_not(None) & left_s.between(0.0, LEASES_ALIKE * for_s)
+        runs = leadership.c.holder.is_not(None) & left_s.between(0.0, max(LONGEST_LEASE_S, for_s))
         look = select(leadership.c.epoch, runs.label("runs"))
         with self.database.reading() as connection:
             if not self.database.owned and connection.execute(look).one().runs:

@@ -25,6 +25,8 @@ from gantree.model.errors import GantreeError
 from gantree.testing.daemon import start_nursery, unended
 from gantree.testing.nursery import Born
 
+LEASE_S = 10.0
+"""Machines of tests stall for seconds; who leads changes when a test wants it to, not then."""
 READY_WITHIN_S = 180.0
 """Of a process that shares its machine with many."""
 
@@ -91,7 +93,12 @@ class Fleet:
     """The daemons by name. client tries all of them, url_of is where one answers over TCP."""
 
     def __init__(
-        self, state_dir: Path, database_url: str, cluster_text: str | None, names: Sequence[str]
+        self,
+        state_dir: Path,
+        database_url: str,
+        cluster_text: str | None,
+        names: Sequence[str],
+        lease_s: float = LEASE_S,
     ) -> None:
         """The daemons get ports that the system gives. cluster_text None: the cluster is on record."""
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -99,6 +106,7 @@ class Fleet:
         self.local = Client(state_dir)
         self.url_of: dict[str, str] = {}
         self._named: list[str] = []
+        self._lease_s = lease_s
         if cluster_text is not None:
             file = state_dir / "cluster-of-test.yaml"
             file.write_text(cluster_text)
@@ -148,7 +156,7 @@ class Fleet:
             self._process_of[name] = start_nursery().bear(
                 [
                     "up", "--name", name, "--listen", address,
-                    "--state", str(self.state_dir), *self._named,
+                    "--state", str(self.state_dir), "--lease", f"{self._lease_s:g}", *self._named,
                 ],
                 output.fileno(),
                 {"GANTREE_DATABASE": self._database_of[name]},
