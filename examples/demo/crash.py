@@ -112,7 +112,8 @@ def main() -> int:
         failed += bool(problems)
         words = problems or "nothing lost"
         print(f"round {played:2}: killed after {after_s:5.2f} s: {words}", flush=True)
-    print(f"{played - failed} rounds passed, {failed} failed (seed {options.seed})")
+    rounds = "round" if played - failed == 1 else "rounds"
+    print(f"{played - failed} {rounds} passed, {failed} failed (seed {options.seed})")
     return 1 if failed or undisturbed else 0
 
 
