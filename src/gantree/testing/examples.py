@@ -1,4 +1,4 @@
-"""How many examples a property is tried on: a part of them in every run of the tests, many times all in `make long-test`.
+"""How many examples a property is tried on: a part in every run of the tests, many times all in `make long-test`.
 
 Every run draws others, so that what few examples miss today is found on another day.
 """
