@@ -63,6 +63,11 @@ def _account() -> pwd.struct_passwd | None:
     )
 
 
+def fresh_place() -> Path:
+    """Where a server may be: short enough for a socket, and open to the account that it runs as."""
+    return Path(tempfile.gettempdir()) / f"gantree-pg-{uuid.uuid4().hex[:12]}"
+
+
 class Server:
     """One server. place holds data, socket and log; it is made where it is missing.
 
@@ -93,6 +98,13 @@ class Server:
         self._run(
             "pg_ctl", "start", "--wait", "--timeout", str(READY_WITHIN_S), "--pgdata", str(self._data),
             "--log", str(self.place / "log"), "--options", f"-k {self.place} {settings}",
+        )  # fmt: skip
+
+    def crash(self) -> None:
+        """End it as if it had been killed, start it again, and wait until it answers."""
+        self._run(
+            "pg_ctl", "restart", "--mode", "immediate", "--wait", "--timeout", str(READY_WITHIN_S),
+            "--pgdata", str(self._data), "--log", str(self.place / "log"),
         )  # fmt: skip
 
     def stop(self) -> None:
@@ -153,11 +165,10 @@ class SharedServer:
         self._users = os.open(rendezvous / "postgres.users", os.O_RDWR | os.O_CREAT, 0o600)
         with self._through_the_door():
             if self._is_nobody_there():
-                fresh = Path(tempfile.gettempdir()) / f"gantree-pg-{uuid.uuid4().hex[:12]}"
-                self.server = Server(fresh)
+                self.server = Server(fresh_place())
                 self.server.start()
                 os.ftruncate(self._users, 0)
-                os.pwrite(self._users, str(fresh).encode(), 0)
+                os.pwrite(self._users, str(self.server.place).encode(), 0)
             else:
                 self.server = Server(Path(os.pread(self._users, 4096, 0).decode()))
             fcntl.flock(self._users, fcntl.LOCK_SH)
