@@ -55,7 +55,7 @@ from gantree.journal.postgres import PostgresElection, PostgresJournal, Postgres
 from gantree.journal.sql import SqlJournal
 from gantree.journal.sqlite import FILE, SqliteJournal, SqliteReader
 from gantree.model.cluster import Cluster
-from gantree.model.errors import Conflict, JournalError
+from gantree.model.errors import Conflict, JournalError, Unreachable
 from gantree.text.words import plural
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -278,13 +278,9 @@ class _Life:
         """Until told to stop, or until the term is over. What recovery raises goes through at the start alone."""
         loop = Loop()
         try:
-            self._leave_signals()
-            controller = await loop.call(
-                lambda: _recovered(
-                    self._daemon, loop.wake, term, self._warm.take(), is_start=is_start
-                )
-            )
-            self._obey_signals()
+            controller = await self._recover(loop, term, is_start=is_start)
+            if controller is None:
+                return
             await self._answer(loop, controller, term)
             left = await loop.call(lambda: len(controller.ledger.holding))
             await loop.call(controller.close)
@@ -300,8 +296,26 @@ class _Life:
             await wait_until_set(self._stop, AGAIN_AFTER_S)
         finally:
             loop.close()
-            self._obey_signals()
             await asyncio.to_thread(self._leadership.resign)
+
+    async def _recover(self, loop: Loop, term: Term, *, is_start: bool) -> Controller | None:
+        """A controller that goes on. Where the cluster does not answer it is asked again; None once that is in vain."""
+        while True:
+            self._leave_signals()
+            try:
+                return await loop.call(
+                    lambda: _recovered(
+                        self._daemon, loop.wake, term, self._warm.take(), is_start=is_start
+                    )
+                )
+            except Unreachable as error:
+                log.error("not ready, trying again: %s", error)
+            finally:
+                self._obey_signals()
+            self._readers.start()
+            self._over_tcp()
+            if await wait_until_set(self._stop, AGAIN_AFTER_S) or not term.is_on:
+                return None
 
     async def _answer(self, loop: Loop, controller: Controller, term: Term) -> None:
         """Answer requests and step."""

@@ -112,6 +112,10 @@ class _ListMeta(Object, frozen=True):
     continue_: str = msgspec.field(default="", name="continue")
 
 
+class _ListHead(Object, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+
+
 class _HeadMetadata(Object, frozen=True):
     name: str = ""
     namespace: str = ""
@@ -149,6 +153,7 @@ class Client:
         self._line_decoder = msgspec.json.Decoder(_Line)
         self._status_decoder = msgspec.json.Decoder(Status)
         self._head_decoder = msgspec.json.Decoder(_Head)
+        self._list_head_decoder = msgspec.json.Decoder(_ListHead)
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -178,6 +183,12 @@ class Client:
             if not page.metadata.continue_:
                 return Listed(found, frozenset(unread), page.metadata.resource_version)
             query["continue"] = page.metadata.continue_
+
+    async def revision(self, resource: Resource[Any]) -> str:
+        """The version at which a kind is now, by the newest that the server can know. Raises ApiError, Unreachable."""
+        query = urlencode({**resource.selectors, "limit": "1"})
+        content = await self._ask("GET", f"{resource.path}?{query}")
+        return self._decoded(content, self._list_head_decoder).metadata.resource_version
 
     async def watch(self, resource: Resource[T], version: str) -> AsyncIterator[Change[T]]:
         """What happens to objects of a kind from a version on, until the server ends it.
