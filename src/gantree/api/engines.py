@@ -65,7 +65,9 @@ def kubernetes_engine(
     leads: Callable[[], bool],
     wake: Callable[[], None],
 ) -> Engine:
-    """Pods. Everything is listed before this returns. Raises Unreachable, and Unsupported without the extra."""
+    """Pods. Everything is listed before this returns. Raises Unreachable, which another try may mend, and Unsupported
+    without the extra.
+    """
     told = settings.kubernetes
     assert told is not None, "a daemon on Kubernetes"
     try:
