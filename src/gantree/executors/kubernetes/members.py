@@ -172,7 +172,7 @@ class Members:
             self._delete_all(attempt)
 
     def step(self, now: float) -> None:
-        """From time to time, ask again for what is to go: the server may have refused, whatever was told of it since."""
+        """From time to time ask again for what is to go: the server may have refused, and no order may stand."""
         if now < self._again_at:
             return
         self._again_at = now + AGAIN_S

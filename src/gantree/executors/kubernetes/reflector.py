@@ -4,8 +4,8 @@ A server may end a watch at any moment, tell of something twice, and remember to
 broke. So every list is compared with the copy, and what differs is told as if it had been watched: nobody who is told
 of changes can miss one, or sees an object come that is there already.
 
-A server may also be set back: etcd restored from a snapshot counts on from an older revision (unless whoever restored it
-said `--bump-revision --mark-compacted`), and a watch from a newer one is told nothing until that is reached again, and
+A server may also be set back: etcd restored from a snapshot counts on from an older revision (but where that was done
+with `--bump-revision --mark-compacted`), and a watch from a newer one is told nothing until that is reached again, and
 misses what comes before. So before a watch goes on from where it broke the server is asked at which revision it is.
 """
 
@@ -121,7 +121,9 @@ class Reflector(Generic[T]):
         """Change the copy; an object that was replaced by another of its name goes first."""
         before = self.copy.get(key)
         if before is not None and after is not None:
-            if before == after:  # not by version alone: a server that was set back gives them out again
+            if (
+                before == after
+            ):  # not by version alone: a server that was set back gives them out again
                 return
             if before.metadata.uid != after.metadata.uid:
                 self._told(key, before, None)
