@@ -45,7 +45,8 @@ class Story:
         """So many things, one after the other, with gantree at work between them."""
         acts = [
             *[self.submit] * 6, *[self.finish] * 2, self.crash, self.stop, self.refuse, self.lose, self.refuse_deletes,
-            self.cut, self.forget, self.lag, self.unready, self.take_node, self.delete_pod, self.kubelet_refuses, self.other_pod,
+            self.cut, self.forget, self.lag, self.unready, self.take_node, self.delete_pod, self.kubelet_refuses,
+            self.other_pod,
         ]  # fmt: skip
         for _ in range(STEPS):
             act = self.random.choice(acts)

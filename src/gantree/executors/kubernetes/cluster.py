@@ -15,7 +15,6 @@ from gantree.core.ledger import Ledger
 from gantree.executors.guests import Awaited, Terminal
 from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.dialects import terms_of_group
-from gantree.executors.kubernetes.gangs import key_of
 from gantree.executors.kubernetes.late import Latecomers
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.members import Members
@@ -154,8 +153,6 @@ class KubernetesCluster:
         pod = after or before
         assert pod is not None, "a pod comes, changes or goes"
         uid = pod.metadata.uid
-        if before is not None and after is not None and key_of(before) != key_of(after):
-            self._waiting.see(before, waits=False)
         if after is None:
             self._members.pods.pop(uid, None)
         else:

@@ -135,11 +135,13 @@ class _Connection(asyncio.Protocol):
         self._parts: deque[bytes] = deque()
         self._waiting = 0
         self._news = asyncio.Event()
-        self._is_stream = self._is_whole = self._is_lost = self._is_paused = False
+        self._is_stream = self._is_whole = self._is_kept_open = False
+        self._is_lost = self._is_paused = False
 
     def begin(self, request: bytes, *, is_stream: bool) -> "asyncio.Future[None]":
         """Send a request; done when its answer is whole, or, of a stream, when its status is known."""
-        self.answer, self._is_stream, self._is_whole = Answer(), is_stream, False
+        self.answer, self._is_stream = Answer(), is_stream
+        self._is_whole = self._is_kept_open = False
         self._parts.clear()
         self._done = asyncio.get_running_loop().create_future()
         if self._is_lost:
@@ -151,7 +153,7 @@ class _Connection(asyncio.Protocol):
     @property
     def may_be_kept(self) -> bool:
         """Whether another request may be sent here."""
-        return self._is_whole and not self._is_lost and self._parser.should_keep_alive()
+        return self._is_kept_open and not self._is_lost
 
     async def chunks(self, silent_s: float) -> AsyncIterator[bytes]:
         """The body of a stream, to its end. Raises Broken, TimeoutError for a long silence."""
@@ -179,6 +181,8 @@ class _Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Let go of it."""
+        self._is_lost = True
+        self._forget(self)
         self._transport.abort()
 
     # ----- what the transport says
@@ -230,6 +234,7 @@ class _Connection(asyncio.Protocol):
         if self.answer.status < 200:
             return
         self._is_whole = True
+        self._is_kept_open = self._parser.should_keep_alive()
         self._news.set()
         if not self._is_stream:
             parts = self._parts
