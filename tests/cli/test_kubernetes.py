@@ -27,7 +27,8 @@ def stage(tmp_path: Path) -> Iterator[PodStage]:
 
 
 def command(stage: PodStage, state: Path, *more: str) -> list[str]:
-    told = ["kubernetes", "--api-server", stage.running.url, "--state", str(state), *more]
+    named = ["--api-server", stage.running.url, "--state", str(state), "--name", state.name]
+    told = ["kubernetes", *named, *more]
     return [sys.executable, "-m", "gantree.cli", *told]
 
 
@@ -74,6 +75,21 @@ def test_the_daemon_binds_gangs_answers_and_goes_on_after_kill_9(
     assert row["job"] not in asked(state, "jobs")
     os.kill(running.pid, signal.SIGTERM)
     assert running.wait(30) == 0
+
+
+def test_one_of_two_leads_by_a_lease_and_the_other_goes_on(stage: PodStage, tmp_path: Path) -> None:
+    first = start(stage, tmp_path / "a")
+    pipes: Any = {"stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command(stage, tmp_path / "b"), **pipes) as other:
+        assert "stands by: a leads" in first_with(other.stdout, "stands by")
+        first.terminate()
+        assert first.wait(30) == 0
+        assert "ready: cluster kubernetes" in first_with(other.stdout, "ready")
+        stage.pod("p0", gpus=8)
+        until_bound(stage, "p0")
+        other.kill()
+    lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gantree"
+    assert stage.api.get(lease).json()["spec"]["holderIdentity"] == "b"
 
 
 def free_port() -> int:

@@ -31,7 +31,7 @@ from gantree.api.access_set_up import access_of, run_as_of
 from gantree.api.app import Pages, build_app
 from gantree.api.audit import Audit
 from gantree.api.backend import Backend
-from gantree.api.engines import Engine, kubernetes_engine, local_engine
+from gantree.api.engines import Engine, election_by_lease, kubernetes_engine, local_engine
 from gantree.api.gpu_counters import counters_of
 from gantree.api.listening import Server, advertised, bind, url_of
 from gantree.api.settings import Settings
@@ -55,7 +55,7 @@ from gantree.journal.postgres import PostgresElection, PostgresJournal, Postgres
 from gantree.journal.sql import SqlJournal
 from gantree.journal.sqlite import FILE, SqliteJournal, SqliteReader
 from gantree.model.cluster import Cluster
-from gantree.model.errors import Conflict, JournalError, Unreachable
+from gantree.model.errors import Conflict, JournalError, NotLeading, Unreachable
 from gantree.text.words import plural
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -114,7 +114,7 @@ def _home(settings: Settings, opened: ExitStack) -> _Home:
         _refuse_orphaned_runs(state_dir)
         alone = SqliteJournal(state_dir)
         opened.callback(alone.close)
-        leadership = Leadership(alone, settings.name, lease_s=None)
+        leadership = _alone(settings, alone, opened)
         return _Home(alone, partial(SqliteReader, state_dir), leadership, shared=False)
     opened.enter_context(sockets.present(state_dir))
     election = PostgresElection(url)
@@ -123,6 +123,16 @@ def _home(settings: Settings, opened: ExitStack) -> _Home:
     journal = PostgresJournal(url, leadership.check)
     opened.callback(journal.close)
     return _Home(journal, partial(PostgresReader, url), leadership, shared=True)
+
+
+def _alone(settings: Settings, journal: Journal, opened: ExitStack) -> Leadership:
+    """The leadership of who has its journal for itself: on Kubernetes by a Lease, if one is asked for."""
+    told = settings.kubernetes
+    if told is None or not told.lease:
+        return Leadership(journal, settings.name, lease_s=None)
+    election, lease_s = election_by_lease(told, journal)
+    opened.callback(election.close)
+    return Leadership(election, settings.name, settings.advertise, lease_s=lease_s)
 
 
 def _refuse_orphaned_runs(state_dir: Path) -> None:
@@ -225,9 +235,15 @@ class _Life:
                 await self._stand_by()
             else:
                 await self._lead(term, is_start=is_start)
+                self._check_goes_on()
             is_start = False
         if self._said is not None:
             _say("stopped; it did not lead")
+
+    def _check_goes_on(self) -> None:
+        """Raises NotLeading where leading is over and its journal, which nobody shares, was given back with it."""
+        if not self._daemon.home.shared and not self._stop.is_set():
+            raise NotLeading("the lease was lost: this daemon ends, to be started again")
 
     async def close(self) -> None:
         """End what is served over TCP, the reader, and what is read ahead."""

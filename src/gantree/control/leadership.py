@@ -18,12 +18,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gantree.control.clock import boot_time
-from gantree.journal.contract import Journal
+from gantree.journal.contract import Election
 from gantree.model.errors import JournalError, NotLeading
 
 LEASE_S = 3.0
 """How long a leadership holds that is not renewed, by the database's clock."""
 RENEW_EVERY_S = 0.5
+RENEWALS = 7.5
+"""A lease that holds for longer is renewed so often while it holds: a Lease of 15 s every two seconds."""
 RETRY_EVERY_S = 0.1
 """After a renewal that failed."""
 MARGIN_S = 0.5
@@ -102,7 +104,7 @@ class Leadership:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: Election,
         name: str,
         url: str | None = None,
         *,
@@ -199,7 +201,8 @@ class Leadership:
 
     def _keep(self, term: Term, lease_s: float, sent_s: float) -> None:
         """Renew until the term is over, each time so long after the last was sent: answers may take their time."""
-        due_s = sent_s + RENEW_EVERY_S
+        renew_every_s = max(RENEW_EVERY_S, lease_s / RENEWALS)
+        due_s = sent_s + renew_every_s
         while not term.wait(max(0.0, due_s - self._steady())) and term.is_on:
             sent_s = self._steady()
             try:
@@ -208,7 +211,7 @@ class Leadership:
                 due_s = self._steady() + RETRY_EVERY_S
                 log.warning("the lease was not renewed, trying again: %s", error)
                 continue
-            due_s = sent_s + RENEW_EVERY_S
+            due_s = sent_s + renew_every_s
             if renewed:
                 term.extend(sent_s + lease_s - MARGIN_S)
             else:

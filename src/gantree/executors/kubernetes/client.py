@@ -134,12 +134,21 @@ class _Line(Object, frozen=True):
 class Client:
     """Talks to one API server; to be built and used inside one event loop."""
 
-    def __init__(self, reach: Reach, leads: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        reach: Reach,
+        leads: Callable[[], bool] = lambda: True,
+        *,
+        within_s: float = ANSWER_WITHIN_S,
+        patience: int = PATIENCE,
+    ) -> None:
         """leads says whether this process may write, and is asked before each write is sent, also again.
 
+        within_s is how long an answer may take, patience how often a throttled request is asked again.
         Raises BadInput for certificates that cannot be read.
         """
         self._reach, self._leads = reach, leads
+        self._within_s, self._patience = within_s, patience
         self._base = reach.server.rstrip("/")
         self._wire = Wire(reach.server, reach.ssl_context())
         self._slots = asyncio.Semaphore(IN_FLIGHT)
@@ -243,7 +252,7 @@ class Client:
 
     async def _ask(self, method: str, path: str, body: bytes = b"", kind: str = "") -> bytes:
         """The body of an answer that is a success; throttled requests are asked again."""
-        for attempt in range(PATIENCE + 1):
+        for attempt in range(self._patience + 1):
             async with self._slots:
                 if method != "GET" and not self._leads():
                     raise Unreachable("another process leads by now: nothing is written")
@@ -251,7 +260,7 @@ class Client:
             if answer.status < 300:
                 return answer.body
             wait_s = _retry_after_s(answer)
-            if answer.status not in _THROTTLED or wait_s is None or attempt == PATIENCE:
+            if answer.status not in _THROTTLED or wait_s is None or attempt == self._patience:
                 raise self._refusal(answer.status, answer.body)
             await asyncio.sleep(min(wait_s, LONGEST_WAIT_S))
         raise AssertionError("the last attempt raises")
@@ -259,7 +268,7 @@ class Client:
     async def _once(self, method: str, path: str, body: bytes, kind: str) -> Answer:
         try:
             headers = await self._headers(kind)
-            return await self._wire.ask(method, path, headers, body, ANSWER_WITHIN_S)
+            return await self._wire.ask(method, path, headers, body, self._within_s)
         except (Broken, TimeoutError) as error:
             raise self._unreachable(error) from error
 
