@@ -3,14 +3,18 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, Any
 
+import httpx
 import pytest
 
+from gantree.testing.kubernetes.samples import node
 from gantree.testing.pods import PodStage
 
 
@@ -23,7 +27,8 @@ def stage(tmp_path: Path) -> Iterator[PodStage]:
 
 
 def command(stage: PodStage, state: Path, *more: str) -> list[str]:
-    told = ["kubernetes", "--api-server", stage.running.url, "--state", str(state), *more]
+    named = ["--api-server", stage.running.url, "--state", str(state), "--name", state.name]
+    told = ["kubernetes", *named, *more]
     return [sys.executable, "-m", "gantree.cli", *told]
 
 
@@ -72,12 +77,52 @@ def test_the_daemon_binds_gangs_answers_and_goes_on_after_kill_9(
     assert running.wait(30) == 0
 
 
-def test_a_server_that_does_not_answer_is_named(tmp_path: Path, stage: PodStage) -> None:
-    told = command(stage, tmp_path / "state")
-    told[told.index("--api-server") + 1] = "http://127.0.0.1:9"
-    done = subprocess.run(told, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 1
-    assert "\ngantree: http://127.0.0.1:9 does not answer" in done.stderr
+def test_one_of_two_leads_by_a_lease_and_the_other_goes_on(stage: PodStage, tmp_path: Path) -> None:
+    first = start(stage, tmp_path / "a")
+    pipes: Any = {"stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command(stage, tmp_path / "b"), **pipes) as other:
+        assert "stands by: a leads" in first_with(other.stdout, "stands by")
+        first.terminate()
+        assert first.wait(30) == 0
+        assert "ready: cluster kubernetes" in first_with(other.stdout, "ready")
+        stage.pod("p0", gpus=8)
+        until_bound(stage, "p0")
+        other.kill()
+    lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gantree"
+    assert stage.api.get(lease).json()["spec"]["holderIdentity"] == "b"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as asked:
+        port: int = asked.getsockname()[1]
+        return port
+
+
+def first_with(stream: IO[str], words: str) -> str:
+    """The first line of a stream that has these words."""
+    return next(line for line in stream if words in line)
+
+
+def test_a_server_that_does_not_answer_yet_is_waited_for(tmp_path: Path) -> None:
+    """Nor does a cluster without nodes end the daemon. Until then it lives and is not ready."""
+    at, here = free_port(), f"127.0.0.1:{free_port()}"
+    where = ["--api-server", f"http://127.0.0.1:{at}", "--state", str(tmp_path), "--listen", here]
+    told = [sys.executable, "-m", "gantree.cli", "kubernetes", *where]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    server = [sys.executable, "-m", "gantree.testing.kubernetes", "--until-eof", "--port", str(at)]
+    with subprocess.Popen(told, **pipes) as daemon:
+        assert f"127.0.0.1:{at} does not answer" in first_with(daemon.stderr, "trying again")
+        assert httpx.get(f"http://{here}/healthz").status_code == 200
+        assert httpx.get(f"http://{here}/readyz").status_code == 503
+        with subprocess.Popen(server, stdin=subprocess.PIPE, **pipes) as running:
+            assert "has no nodes yet" in first_with(daemon.stderr, "no nodes")
+            sent = httpx.post(f"http://127.0.0.1:{at}/api/v1/nodes", json=node("n0"))
+            assert sent.status_code == 201
+            assert "ready: cluster kubernetes, 1 node" in first_with(daemon.stdout, "ready")
+            assert httpx.get(f"http://{here}/readyz").status_code == 200
+            daemon.terminate()
+            assert daemon.wait(30) == 0
+            running.terminate()
 
 
 def test_a_kubeconfig_that_is_none_is_named(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ An engine says how the site is found, and makes the cluster that the controller 
 from collections.abc import Callable
 from dataclasses import dataclass
 from socket import gethostname
+from typing import TYPE_CHECKING
 
 from gantree.api.settings import Settings
 from gantree.control.controller import FindSite
@@ -13,13 +14,18 @@ from gantree.control.gpu_ids import gpu_ids_of, mig_ids_of
 from gantree.control.ports import Clock, ClusterPort, Emit, MakeCluster
 from gantree.control.versions import policy_version, versions_of
 from gantree.core.ledger import Ledger
+from gantree.executors.kubernetes.settings import KubernetesSettings
 from gantree.executors.local import LocalCluster
 from gantree.executors.unix_users import RunAs
+from gantree.journal.contract import Election
 from gantree.model.cluster import Cluster
 from gantree.model.errors import Unsupported
 from gantree.policy.rules import Policy
 from gantree.telemetry.mig import mig_instances
 from gantree.telemetry.nvml import uuids, versions
+
+if TYPE_CHECKING:
+    from gantree.executors.kubernetes.lease import LeaseElection
 
 EXTRA = "gantree runs on Kubernetes with its extra alone: pip install 'gantree[kubernetes]'"
 
@@ -59,13 +65,27 @@ def local_engine(
     return Engine(site, make_cluster, lambda: None)
 
 
+def election_by_lease(told: KubernetesSettings, journal: Election) -> tuple["LeaseElection", float]:
+    """The election that comes before a journal's own, and for how long a lease holds. Raises Unsupported, BadInput."""
+    try:
+        from gantree.executors.kubernetes.lease import (  # noqa: PLC0415 - an extra
+            LEASE_S,
+            LeaseElection,
+        )
+    except ModuleNotFoundError as error:
+        raise Unsupported(EXTRA) from error
+    return LeaseElection(told.reach, told.lease, journal), LEASE_S
+
+
 def kubernetes_engine(
     settings: Settings,
     ledger: Callable[[], Ledger],
     leads: Callable[[], bool],
     wake: Callable[[], None],
 ) -> Engine:
-    """Pods. Everything is listed before this returns. Raises Unreachable, and Unsupported without the extra."""
+    """Pods. Everything is listed before this returns. Raises Unreachable, which another try may mend, and Unsupported
+    without the extra.
+    """
     told = settings.kubernetes
     assert told is not None, "a daemon on Kubernetes"
     try:

@@ -65,6 +65,14 @@ LevelOption = Annotated[
         " [default: those that are known]",
     ),
 ]
+LeaseNameOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The Lease by which one of several daemons leads, each with a journal of its own; '' for none."
+        " [default: the schedulerName; with --database none]",
+    ),
+]
 
 
 @app.command()
@@ -74,6 +82,7 @@ def kubernetes(
     api_server: ApiServerOption = None,
     scheduler_name: SchedulerOption = SCHEDULER,
     level: LevelOption = None,
+    lease_name: LeaseNameOption = None,
     policy: PolicyOption = None,
     state: StateOption = None,
     database: DatabaseOption = None,
@@ -93,7 +102,10 @@ def kubernetes(
     directory = state_dir(state)
     token = token_file or directory / TOKEN_FILE
     told = KubernetesSettings(
-        reach_of(api_server, kubeconfig, context), scheduler_name, tuple(level or ())
+        reach_of(api_server, kubeconfig, context),
+        scheduler_name,
+        tuple(level or ()),
+        lease=scheduler_name if lease_name is None else lease_name,
     )
     settings = Settings(
         directory,

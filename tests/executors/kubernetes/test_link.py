@@ -34,6 +34,9 @@ class _EndsAtOnce:
     def __init__(self, error: Exception | None) -> None:
         self.error, self.watches = error, 0
 
+    async def revision(self, resource: Resource[Any]) -> str:
+        return "1"
+
     async def list(self, resource: Resource[Any]) -> Listed[Any]:
         return Listed([], frozenset(), "1")
 

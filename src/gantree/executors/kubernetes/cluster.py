@@ -15,7 +15,7 @@ from gantree.core.ledger import Ledger
 from gantree.executors.guests import Awaited, Terminal
 from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.dialects import terms_of_group
-from gantree.executors.kubernetes.gangs import key_of
+from gantree.executors.kubernetes.late import Latecomers
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.members import Members
 from gantree.executors.kubernetes.nodes import Nodes
@@ -51,6 +51,7 @@ class KubernetesCluster:
         self._waiting, self._others = Waiting(), Others()
         self._members = Members(link, self._waiting, emit)
         self._reception = Reception(link, self._waiting, emit)
+        self._late = Latecomers(link)
 
     def adopt(self, epoch: int) -> None:
         """See everything once, with the attempts of the ledger; tell what became of them."""
@@ -72,6 +73,8 @@ class KubernetesCluster:
         for event in self._others.changes(self._nodes.gpus_of_node(), now, self._epoch):
             self._emit(event)
         self._reception.ended(self._members.tell(now))
+        self._members.step(now)
+        self._late.step(now)
         self._reception.step(ledger, self._nodes.site, now)
 
     def carry_out(self, order: Order) -> None:
@@ -150,8 +153,6 @@ class KubernetesCluster:
         pod = after or before
         assert pod is not None, "a pod comes, changes or goes"
         uid = pod.metadata.uid
-        if before is not None and after is not None and key_of(before) != key_of(after):
-            self._waiting.see(before, waits=False)
         if after is None:
             self._members.pods.pop(uid, None)
         else:
@@ -161,6 +162,7 @@ class KubernetesCluster:
             self._others.forget(uid)
         elif pod.spec.node_name:
             self._see_other(pod, gone=after is None)
+            self._late.see(pod, self._ledger(), gone=after is None)
         elif pod.spec.scheduler_name == self._scheduler:
             self._waiting.see(pod, waits=after is not None and may_be_bound(after))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gantree.executors.kubernetes.dialects import Terms, group_of, terms_of_pod
-from gantree.executors.kubernetes.objects import Pod
+from gantree.executors.kubernetes.objects import Pod, once_per_pod
 from gantree.executors.kubernetes.shapes import Asked, asked_by
 from gantree.model.jobs import Job, Restarts, Role, Shape, Slices, TopologyWish
 
@@ -46,6 +46,7 @@ class Gang:
         return tuple(pod for _, pods in self.roles for pod in pods)
 
 
+@once_per_pod
 def key_of(pod: Pod) -> Key:
     """The gang that a pod is of."""
     ref = group_of(pod)

@@ -174,7 +174,8 @@ class Link:
 
     def _see(self, seen: Seen) -> None:
         self.seen.append(seen)
-        self._wake()
+        if len(self.seen) == 1:  # else whoever takes from there is yet to come to this one
+            self._wake()
 
     async def _bind(self, job: str, attempt: int, bindings: Sequence[Binding]) -> None:
         assert self._client is not None, "not started"

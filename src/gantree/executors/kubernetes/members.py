@@ -22,6 +22,8 @@ from gantree.model.jobs import Shape
 from gantree.model.orders import StartGang, StopGang
 from gantree.model.phases import Phase
 
+AGAIN_S = 10.0
+"""Pods that are to go and are still there are asked to again after so long."""
 FOR_PODS = "its pods are not all there; whoever makes them has to make new ones"
 
 Name = tuple[str, int]
@@ -38,6 +40,7 @@ class Members:
         self._seat_of_pod: dict[str, tuple[Name, int]] = {}
         self._touched: dict[Name, None] = {}
         self._told: dict[Name, set[str]] = {}
+        self._again_at = float("-inf")
 
     def adopt(self, ledger: Ledger) -> None:
         """Attempts that the ledger knows; their pods say themselves which they are."""
@@ -95,15 +98,17 @@ class Members:
             attempt.failed = attempt.failed or done.failed[0][1]
         for uid, _ in done.failed:
             self._stand_up(attempt, uid)
-        if attempt.failed or attempt.stopping:
-            self._delete_all(attempt, None)
+        if attempt.is_leaving:
+            self._delete_all(attempt)
 
     def _sit(self, pod: Pod, mark: Mark) -> None:
-        """A pod that was bound by an earlier process has its seat again."""
+        """A pod that was bound by an earlier process, or after that was given up, has its seat again."""
         attempt = self._attempts[mark.job, mark.attempt]
         seat = attempt.seats.setdefault(mark.member, Seat(mark.member, mark.rank, mark.role))
         seat.uid = pod.metadata.uid
         self._seat_of_pod[pod.metadata.uid] = ((mark.job, mark.attempt), mark.member)
+        if attempt.is_leaving:
+            self._delete_all(attempt)
 
     def _stand_up(self, attempt: Attempt, uid: str) -> None:
         """A pod leaves its seat unbound, and waits again if it is still there."""
@@ -152,7 +157,7 @@ class Members:
         bindings = self._seat(attempt, order, ledger)
         self._touched[name] = None
         if attempt.failed:
-            self._delete_all(attempt, None)
+            self._delete_all(attempt)
         elif bindings:
             attempt.binding = True
             self._link.bind(order.job, order.attempt, bindings)
@@ -161,10 +166,19 @@ class Members:
         """Delete the pods of an attempt; of one that is being bound, as soon as that is over."""
         name = (order.job, order.attempt)
         attempt = self._attempts.setdefault(name, Attempt(order.job, order.attempt, 0))
-        attempt.stopping = True
+        attempt.stopping, attempt.grace_s = True, order.grace_s
         self._touched[name] = None
-        if not attempt.binding:
-            self._delete_all(attempt, order.grace_s)
+        if attempt.is_leaving:
+            self._delete_all(attempt)
+
+    def step(self, now: float) -> None:
+        """From time to time ask again for what is to go: the server may have refused, and no order may stand."""
+        if now < self._again_at:
+            return
+        self._again_at = now + AGAIN_S
+        for attempt in self._attempts.values():
+            if attempt.is_leaving:
+                self._delete_all(attempt)
 
     def _seat(self, attempt: Attempt, order: StartGang, ledger: Ledger) -> list[Binding]:
         """Bindings for the members that have no pod yet; where pods are missing the attempt has failed."""
@@ -199,14 +213,13 @@ class Members:
             found.setdefault(asked_by(pod).shape, deque()).append(pod)
         return found
 
-    def _delete_all(self, attempt: Attempt, grace_s: float | None) -> None:
-        """Have its pods deleted that are not over; asked again with each standing order until they are gone."""
+    def _delete_all(self, attempt: Attempt) -> None:
+        """Have its pods deleted that are not over."""
         for seat in attempt.seats.values():
             pod = self.pods.get(seat.uid or "")
             if pod is not None and not seat.is_over and pod.metadata.deletion_timestamp is None:
-                self._link.delete(
-                    pod.metadata.namespace, pod.metadata.name, pod.metadata.uid, grace_s
-                )
+                meta = pod.metadata
+                self._link.delete(meta.namespace, meta.name, meta.uid, attempt.grace_s)
 
 
 def _told_by(attempt: Attempt, now: float) -> list[Event]:

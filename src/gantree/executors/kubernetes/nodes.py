@@ -53,6 +53,11 @@ class Nodes:
         if is_other and self._stale_since is None:
             self._stale_since = now
 
+    @property
+    def are_there(self) -> bool:
+        """Whether there is any."""
+        return bool(self._nodes)
+
     def build(self, ledger: Ledger, now: float) -> Cluster:
         """The site as nodes are now, with those of the past that gangs are on. Raises BadInput for no node at all."""
         self.site = site_of(self._name, self._nodes.values(), self._levels)

@@ -4,6 +4,8 @@ Only what a scheduler decides by is named. Groups of many dialects (`dialects`) 
 versions come and go.
 """
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, TypeVar
 
 import msgspec
@@ -182,8 +184,8 @@ class PodStatus(Object, frozen=True):
     nominated_node_name: str = ""
 
 
-class Pod(Object, frozen=True):
-    """A pod: one member of a gang."""
+class Pod(Object, frozen=True, dict=True):
+    """A pod: one member of a gang. Its dict keeps what was worked out about it (`once_per_pod`)."""
 
     metadata: Metadata
     spec: PodSpec = PodSpec()
@@ -193,6 +195,20 @@ class Pod(Object, frozen=True):
     def has_ended(self) -> bool:
         """Whether nothing of it runs, or will."""
         return self.status.phase in ("Succeeded", "Failed")
+
+
+def once_per_pod(work_out: Callable[[Pod], T]) -> Callable[[Pod], T]:
+    """What follows from a pod alone is worked out once: pods never change, and each is asked about again and again."""
+    name = work_out.__qualname__
+
+    @wraps(work_out)
+    def known(pod: Pod) -> T:
+        kept: dict[str, T] = pod.__dict__
+        if name not in kept:
+            kept[name] = work_out(pod)
+        return kept[name]
+
+    return known
 
 
 class Group(Object, frozen=True):

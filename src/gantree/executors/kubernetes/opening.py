@@ -8,6 +8,7 @@ from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.nodes import Nodes
 from gantree.executors.kubernetes.settings import KubernetesSettings
 from gantree.model.cluster import Cluster
+from gantree.model.errors import Unreachable
 from gantree.model.events import Event
 
 
@@ -29,7 +30,12 @@ class Opened:
                 self._nodes.see(key[1], before, after, 0.0)
 
     def site(self, on_record: Ledger) -> Cluster:
-        """The site as it is now, with room for what the ledger has running. Raises BadInput for no node at all."""
+        """The site as it is now, with room for what the ledger has running.
+
+        Raises Unreachable while there is no node at all, and BadInput for nodes that make no site.
+        """
+        if not self._nodes.are_there:
+            raise Unreachable(f"{self._told.reach.server} has no nodes yet")
         return self._nodes.build(on_record, 0.0)
 
     def cluster(

@@ -11,10 +11,12 @@ SCHEDULER = "gantree"
 class KubernetesSettings:
     """How the API server is reached; the schedulerName of pods that are ours; label keys of the tree, wide to narrow.
 
-    levels are empty where the labels that are known make the tree.
+    levels are empty where the labels that are known make the tree. lease is the name of the Lease by which a daemon
+    with a journal of its own is elected; "": none, whoever is started leads.
     """
 
     reach: Reach
     scheduler: str = SCHEDULER
     levels: tuple[str, ...] = ()
     name: str = "kubernetes"
+    lease: str = ""

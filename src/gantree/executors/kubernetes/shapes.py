@@ -15,6 +15,7 @@ from gantree.executors.kubernetes.objects import (
     Pod,
     PodSpec,
     Toleration,
+    once_per_pod,
 )
 from gantree.model import node_rules
 from gantree.model.jobs import Shape
@@ -70,6 +71,7 @@ def amounts_of(pod: PodSpec) -> Amounts:
     return running
 
 
+@once_per_pod
 def asked_by(pod: Pod) -> Asked:
     """The shape of a pod."""
     amounts = amounts_of(pod.spec)

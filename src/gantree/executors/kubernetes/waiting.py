@@ -28,25 +28,24 @@ class Waiting:
     def __init__(self) -> None:
         self.crowds: dict[Key, Crowd] = {}
         self.key_of_job: dict[str, Key] = {}
+        self._key_of_pod: dict[str, Key] = {}
         self.changed: dict[Key, None] = {}
         self.terms: dict[Key, Terms] = {}
         """Of groups that have an object of their own."""
 
     def see(self, pod: Pod, *, waits: bool) -> None:
         """A pod of ours is like this, and waits to be bound or not."""
-        key, uid = key_of(pod), pod.metadata.uid
-        crowd = self.crowds.get(key)
-        if crowd is None:
-            if not waits:
-                return
-            crowd = self.crowds[key] = Crowd(key)
-        if waits:
-            crowd.pods[uid] = pod
-        elif uid in crowd.pods:
-            del crowd.pods[uid]
-        else:
-            return
-        self.changed[key] = None
+        uid = pod.metadata.uid
+        key = key_of(pod) if waits else None
+        before = self._key_of_pod.get(uid)
+        if before is not None and before != key:
+            del self._key_of_pod[uid]
+            del self.crowds[before].pods[uid]
+            self.changed[before] = None
+        if key is not None:
+            self._key_of_pod[uid] = key
+            self.crowds.setdefault(key, Crowd(key)).pods[uid] = pod
+            self.changed[key] = None
 
     def group(self, key: Key, terms: Terms | None) -> None:
         """The object of a group asks for this; None: it is gone."""

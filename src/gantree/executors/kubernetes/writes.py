@@ -56,7 +56,10 @@ class Said:
 
 async def bind_all(client: Client, job: str, attempt: int, bindings: Sequence[Binding]) -> Bound:
     """Bind all pods of an attempt at once; never raises."""
-    told = await asyncio.gather(*(_bind(client, each) for each in bindings))
+    if len(bindings) == 1:
+        told = [await _bind(client, bindings[0])]
+    else:
+        told = await asyncio.gather(*(_bind(client, each) for each in bindings))
     failed = [(each.uid, why) for each, why in zip(bindings, told, strict=True) if why]
     return Bound(job, attempt, tuple(failed))
 
