@@ -41,6 +41,12 @@ class Gang:
     unknown: tuple[str, ...]
 
     @property
+    def blocked(self) -> str:
+        """Why it cannot be handed in as it is; "" if it can."""
+        told = (pod.claimed.blocked for pod in self.pods if pod.claimed is not None)
+        return next((why for why in told if why), "")
+
+    @property
     def pods(self) -> tuple[Pod, ...]:
         """All its pods, in member order."""
         return tuple(pod for _, pods in self.roles for pod in pods)

@@ -129,6 +129,14 @@ class SchedulingGroup(Object, frozen=True):
     pod_group_name: str = ""
 
 
+class PodClaim(Object, frozen=True):
+    """Devices that a pod uses, by its own name for them: a claim, or one that is made for it of a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class PodSpec(Object, frozen=True):
     """What a pod asks for."""
 
@@ -145,7 +153,7 @@ class PodSpec(Object, frozen=True):
     priority_class_name: str = ""
     preemption_policy: str = ""
     scheduling_gates: tuple[msgspec.Raw, ...] = ()
-    resource_claims: tuple[msgspec.Raw, ...] = ()
+    resource_claims: tuple[PodClaim, ...] = ()
     scheduling_group: SchedulingGroup | None = None
     active_deadline_seconds: int | None = None
     termination_grace_period_seconds: int | None = None
@@ -171,6 +179,13 @@ class ContainerStatus(Object, frozen=True):
     state: ContainerState = ContainerState()
 
 
+class MadeClaim(Object, frozen=True):
+    """A claim that was made for a pod of a template; without a name the pod needs none."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodStatus(Object, frozen=True):
     """What became of a pod."""
 
@@ -180,6 +195,20 @@ class PodStatus(Object, frozen=True):
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     nominated_node_name: str = ""
+    resource_claim_statuses: tuple[MadeClaim, ...] = ()
+
+
+class Claimed(Object, frozen=True):
+    """What a pod's claims ask of a node; no field of the API, but what `allocator` has read out of many objects.
+
+    counted: what all that is more than so many GPUs is counted as. nodes: where what it has already can be used.
+    blocked: why its claims cannot be read yet.
+    """
+
+    gpus: int = 0
+    counted: str | None = None
+    nodes: tuple[NodeSelector, ...] = ()
+    blocked: str = ""
 
 
 class Pod(Object, frozen=True):
@@ -188,6 +217,7 @@ class Pod(Object, frozen=True):
     metadata: Metadata
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+    claimed: Claimed | None = None
 
     @property
     def has_ended(self) -> bool:
