@@ -20,7 +20,6 @@ from gantree.executors.kubernetes.claim_book import (
     NotReady,
     Plan,
     is_for_pod_alone,
-    selector_of,
 )
 from gantree.executors.kubernetes.claim_writes import Grant, allocation_of
 from gantree.executors.kubernetes.claims import Ask, Kind, Unfit, Wish, is_like, wish_of
@@ -108,15 +107,17 @@ class Allocator:
             return pod
         try:
             claimed = self._claimed(pod)
-        except (NotReady, Unfit) as error:
+        except Unfit as error:
             claimed = Claimed(blocked=str(error))
+        except NotReady as error:
+            claimed = Claimed(blocked=str(error), may_pass=True)
         return msgspec.structs.replace(pod, claimed=claimed)
 
     def _claimed(self, pod: Pod) -> Claimed:
         claims = self.book.claims_of(pod)
         open_ = {name: claim for name, claim in claims.items() if _is_open(claim, pod.metadata.uid)}
         nodes = [
-            selector_of(claim.status.allocation)
+            claim.status.allocation.node_selector
             for name, claim in claims.items()
             if name not in open_ and claim.status.allocation is not None
         ]
@@ -375,7 +376,7 @@ def _is_open(claim: ResourceClaim, uid: str) -> bool:
 def _is_on(claim: ResourceClaim, node: str) -> bool:
     """Whether what a claim was given can be used on a node, as far as the node's name says."""
     assert claim.status.allocation is not None, "asked of what is allocated"
-    selector = selector_of(claim.status.allocation)
+    selector = claim.status.allocation.node_selector
     terms = () if selector is None else selector.node_selector_terms
     names = [
         set(each.values) for term in terms for each in term.match_fields if each.key == NAME_FIELD

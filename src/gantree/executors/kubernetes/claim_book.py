@@ -6,11 +6,9 @@ Plans count from the moment they are made until the claim is seen allocated, or 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-import msgspec
-
 from gantree.executors.kubernetes.client import Key
 from gantree.executors.kubernetes.device_objects import Allocation, ResourceClaim
-from gantree.executors.kubernetes.objects import NodeSelector, Pod
+from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.slices import DeviceKey
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
@@ -141,12 +139,6 @@ def devices_in(allocation: Allocation | None) -> Iterator[DeviceKey]:
     for each in allocation.devices.results if allocation else ():
         if not each.admin_access:
             yield each.driver, each.pool, each.device
-
-
-def selector_of(allocation: Allocation) -> NodeSelector | None:
-    """The nodes on which an allocation can be used; None: all."""
-    told = allocation.node_selector
-    return None if told is None else msgspec.json.decode(told, type=NodeSelector)
 
 
 def is_for_pod_alone(claim: ResourceClaim, uid: str) -> bool:

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 COUNTING = "the devices that its claims ask for are being counted"
 SHARED = "SharedDevicePool"
+PATIENCE_S = 3.0
+"""After so long a claim that is not there is an error of the manifest, and told."""
 
 
 class ClaimDesk:
@@ -36,6 +38,10 @@ class ClaimDesk:
         self._users: dict[Key, dict[str, None]] = {}
         self._stale: dict[str, None] = {}
         self._site: SiteReading | None = None
+        self._missing: dict[str, float] = {}
+        """Pods whose claims are not all there, and since when."""
+        self._late: dict[str, None] = {}
+        """Those of them for whom that is too long."""
         self._warned: set[tuple[str, str]] = set()
 
     def see(self, noun: str, key: Key, after: Any, now: float) -> None:
@@ -58,15 +64,23 @@ class ClaimDesk:
         self._keep(pod)
         read = self._allocator.read(pod)
         claimed = read.claimed
-        if claimed is None or claimed.counted is None or claimed.counted in self._allocator.counted:
-            return read
-        self._nodes.restock(now)
-        return msgspec.structs.replace(
-            read, claimed=msgspec.structs.replace(claimed, blocked=COUNTING)
-        )
+        assert claimed is not None, "it has claims"
+        if claimed.counted is not None and claimed.counted not in self._allocator.counted:
+            self._nodes.restock(now)
+            claimed = msgspec.structs.replace(claimed, blocked=COUNTING, may_pass=True)
+        elif claimed.may_pass:
+            self._missing.setdefault(pod.metadata.uid, now)
+            is_late = pod.metadata.uid in self._late
+            claimed = msgspec.structs.replace(claimed, may_pass=not is_late)
+        return msgspec.structs.replace(read, claimed=claimed)
 
     def forget(self, uid: str) -> None:
         """A pod is gone, or waits no more."""
+        self._let_go(uid)
+        self._missing.pop(uid, None)
+        self._late.pop(uid, None)
+
+    def _let_go(self, uid: str) -> None:
         pod = self._pods.pop(uid, None)
         for key in claims_named_by(pod) if pod else ():
             users = self._users.get(key, {})
@@ -74,8 +88,15 @@ class ClaimDesk:
             if not users:
                 self._users.pop(key, None)
 
-    def take_stale(self) -> list[Pod]:
+    def take_stale(self, now: float) -> list[Pod]:
         """Pods that are to be looked at anew."""
+        late = {
+            uid: None
+            for uid, since in self._missing.items()
+            if now >= since + PATIENCE_S and uid not in self._late
+        }
+        self._late |= late
+        self._stale |= late
         if self._nodes.site is not self._site:
             self._site = self._nodes.site
             self._stale |= dict.fromkeys(self._pods)
@@ -101,11 +122,13 @@ class ClaimDesk:
 
     def _keep(self, pod: Pod) -> None:
         uid = pod.metadata.uid
-        self.forget(uid)
-        if not pod.spec.node_name and not pod.has_ended:
-            self._pods[uid] = pod
-            for key in claims_named_by(pod):
-                self._users.setdefault(key, {})[uid] = None
+        if pod.spec.node_name or pod.has_ended:
+            self.forget(uid)
+            return
+        self._let_go(uid)
+        self._pods[uid] = pod
+        for key in claims_named_by(pod):
+            self._users.setdefault(key, {})[uid] = None
 
     def _warn(self, pod: Pod, claim: ResourceClaim) -> None:
         """Somebody else allocates devices that we allocate too: said once for each pool."""

@@ -156,7 +156,7 @@ class KubernetesCluster:
                     self._members.see_bound(key)
                 case _:
                     raise key  # a bug on the other thread
-        for pod in self._desk.take_stale():
+        for pod in self._desk.take_stale(self._clock()):
             self._see_pod(pod, pod)
 
     def _see_pod(self, before: Pod | None, after: Pod | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gantree.executors.kubernetes.client import Resource
-from gantree.executors.kubernetes.objects import Metadata, Object
+from gantree.executors.kubernetes.objects import Metadata, NodeSelector, Object
 
 GROUP_VERSION = "resource.k8s.io/v1"
 
@@ -184,10 +184,10 @@ class Results(Object, frozen=True):
 
 
 class Allocation(Object, frozen=True):
-    """What a claim was given, and on which nodes that can be used (a NodeSelector; None: on all)."""
+    """What a claim was given, and on which nodes that can be used (None: on all)."""
 
     devices: Results = Results()
-    node_selector: msgspec.Raw | None = None
+    node_selector: NodeSelector | None = None
 
 
 class Consumer(Object, frozen=True):

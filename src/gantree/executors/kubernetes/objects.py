@@ -202,13 +202,14 @@ class Claimed(Object, frozen=True):
     """What a pod's claims ask of a node; no field of the API, but what `allocator` has read out of many objects.
 
     counted: what all that is more than so many GPUs is counted as. nodes: where what it has already can be used.
-    blocked: why its claims cannot be read yet.
+    blocked: why its claims cannot be read yet; may_pass: that will be over in a moment, or else it is an error.
     """
 
     gpus: int = 0
     counted: str | None = None
     nodes: tuple[NodeSelector, ...] = ()
     blocked: str = ""
+    may_pass: bool = False
 
 
 class Pod(Object, frozen=True):

@@ -105,8 +105,10 @@ class Reception:
 
     def _hand_in_whole(self, gang: Gang, site: SiteReading, now: float) -> None:
         namespace, name, kind = gang.key
-        if gang.blocked:
-            self._telling.say(gang.key, Saying(MISCONFIGURED, f"Waiting: {gang.blocked}."))
+        if gang.blocked is not None:
+            if not gang.blocked.may_pass:
+                sentence = f"Waiting: {gang.blocked.blocked}."
+                self._telling.say(gang.key, Saying(MISCONFIGURED, sentence))
             return
         spec, lost = job_of(gang, site.tier, namespace)
         if gang.terms.required and spec.topology.required is None:
