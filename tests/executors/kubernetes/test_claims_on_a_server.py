@@ -1,10 +1,12 @@
 """Devices by claims (DRA): every pod gets the exact devices that its claims ask for, and gives them back."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gantree.executors.kubernetes.telling import saying_of
 from gantree.model.phases import Phase
 from gantree.testing.devices import API, GPU, NIC, DeviceStage, device, gpu, nic, request
 from gantree.testing.kubernetes.samples import consumer
@@ -91,7 +93,11 @@ def test_an_expression_chooses_among_gpus(stage: DeviceStage) -> None:
 
 
 def told(stage: DeviceStage, name: str) -> str:
-    """What the condition PodScheduled of a pod says."""
+    """What the condition PodScheduled of a pod says, or is to say when it is its gang's turn."""
+    ledger = stage.controller.ledger
+    for job in ledger.jobs:
+        if job.startswith(f"default.{name}.") and (saying := saying_of(ledger, job, time.time())):
+            return saying.sentence
     conditions = stage.pods()[name]["status"].get("conditions", [])
     return next((str(each["message"]) for each in conditions if each["status"] == "False"), "")
 
@@ -230,8 +236,28 @@ def test_devices_that_others_have_are_not_given_out_and_they_are_told(stage: Dev
     assert stage.devices_of("p0") == [(GPU, "n0", "gpu-1")]
     stage.claimant("p1", "one")
     stage.until(lambda: "GPU" in told(stage, "p1"))
-    events = lambda: stage.api.get("/api/v1/events").json()["items"]  # noqa: E731 - short
-    stage.until(lambda: "SharedDevicePool" in [each["reason"] for each in events()])
+    stage.until(lambda: "SharedDevicePool" in reasons(stage))
+
+
+def reasons(stage: DeviceStage) -> list[str]:
+    events = stage.api.get("/api/v1/events").json()["items"]
+    return [str(event["reason"]) for event in events]
+
+
+def test_gpus_of_one_socket_are_those_of_one_numa_node(stage: DeviceStage) -> None:
+    """Two of four GPUs are held so that only one socket has two left."""
+    stage.claimed_nodes("n0", gpus=8)
+    stage.template("three", request("gpu", "gpu", 3))
+    stage.template("two", request("gpu", "gpu", 2))
+    stage.start()
+    stage.claimant("p0", "three")
+    stage.until(lambda: stage.bound("p0"))
+    inside = {"annotations": {"gantree.io/required-topology": "socket"}}
+    stage.claimant("p1", "two", **inside)
+    stage.claimant("p2", "two", **inside)
+    stage.until(lambda: stage.bound("p1", "p2"))
+    for name in ("p0", "p1", "p2"):
+        assert len({int(device[-1]) // 4 for _, _, device in stage.devices_of(name)}) == 1
 
 
 def allocation_of_gpu_0(node: str) -> Json:

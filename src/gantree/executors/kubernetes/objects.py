@@ -266,12 +266,20 @@ class NodeStatus(Object, frozen=True):
     addresses: tuple[Address, ...] = ()
 
 
+class Wiring(Object, frozen=True):
+    """How GPUs of a node hang together, as their slices tell it; no field of the API. links are classes of paths."""
+
+    numa: tuple[int | None, ...] = ()
+    links: tuple[tuple[str, ...], ...] = ()
+
+
 class Node(Object, frozen=True):
     """A node."""
 
     metadata: Metadata
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+    wiring: Wiring = Wiring()
 
     @property
     def is_ready(self) -> bool:

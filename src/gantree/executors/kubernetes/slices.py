@@ -8,7 +8,7 @@ Position p of the core is the p-th of these. Partitions of a GPU are devices of 
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -22,8 +22,9 @@ from gantree.executors.kubernetes.device_objects import (
     SliceDevice,
 )
 from gantree.executors.kubernetes.device_rules import Facts, Value, Version
-from gantree.executors.kubernetes.objects import Node
+from gantree.executors.kubernetes.objects import Node, Wiring
 from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES, quantity
+from gantree.topology.link_classes import SELF
 
 STANDARD = "resource.kubernetes.io/"
 PCIE_ROOT, BUS_ID = f"{STANDARD}pcieRoot", f"{STANDARD}pciBusID"
@@ -163,6 +164,7 @@ def with_devices(node: Node, devices: NodeDevices) -> Node:
     status = node.status
     return msgspec.structs.replace(
         node,
+        wiring=wiring_of(devices),
         metadata=msgspec.structs.replace(node.metadata, labels=labels),
         status=msgspec.structs.replace(
             status,
@@ -170,6 +172,30 @@ def with_devices(node: Node, devices: NodeDevices) -> Node:
             allocatable={**(status.allocatable or status.capacity), **count},
         ),
     )
+
+
+def wiring_of(there: NodeDevices) -> Wiring:
+    """How the GPUs of a node hang together by NUMA node and PCIe root; empty where one of them does not tell.
+
+    Of NVLinks attributes say nothing: a path is told as PCIe goes, which is no worse than one that is not known.
+    """
+    of_key = {device.key: device for device in there.devices}
+    gpus = [of_key[key] for key in there.gpus]
+    numa = tuple(numa_of(gpu) for gpu in gpus)
+    roots = [gpu.attribute(PCIE_ROOT) for gpu in gpus]
+    if None in roots:
+        return Wiring(() if None in numa else numa)
+    sides = range(len(gpus))
+    links = tuple(tuple(_path(a, b, roots, numa) for b in sides) for a in sides)
+    return Wiring(() if None in numa else numa, links)
+
+
+def _path(a: int, b: int, roots: Sequence[object], numa: Sequence[int | None]) -> str:
+    if a == b:
+        return SELF
+    if roots[a] == roots[b]:
+        return "PXB"
+    return "NODE" if numa[a] is not None and numa[a] == numa[b] else "SYS"
 
 
 def qualified(name: str, driver: str) -> str:
