@@ -105,7 +105,7 @@ class Story:
         return not bound and users.isdisjoint(names)
 
     def runs(self, prefix: str, members: int) -> bool:
-        """Whether a gang runs whole; what its controller would do is done on the way: pods that failed are made anew."""
+        """Whether a gang runs whole; as its controller would, it makes pods anew that have failed."""
         pods = {name: pod for name, pod in self.stage.pods().items() if name.startswith(prefix)}
         for name, pod in pods.items():
             if pod["status"].get("phase") == "Failed":
