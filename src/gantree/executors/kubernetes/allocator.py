@@ -49,6 +49,8 @@ class Allocator:
         self._changed: dict[str, None] = {}
         self._node_of_device: dict[DeviceKey, str] = {}
         self._to_look_at: dict[Key, None] = {}
+        self._known: dict[str, tuple[MemberPlacement, ...]] = {}
+        """What was told last of each node."""
         self._told = 0
 
     # ----- what was seen
@@ -184,11 +186,11 @@ class Allocator:
 
     def equipped(self, node: Node) -> Node:
         """A node with the GPUs of its slices, and as many of each wish as it has, as resources of the node."""
-        there = self._pools.of_node(node.metadata.name)
-        node = with_devices(node, there)
         if len(self.counted) < len(self.room.name_of_wish):
             self.counted = frozenset(self.room.name_of_wish.values())
-        counts = {each: str(number) for each, number in self.room.totals(there).items()}
+        there = self._pools.of_node(node.metadata.name)
+        node = with_devices(node, there)
+        counts = {each: str(number) for each, number in self.room.totals(there).items() if number}
         if not counts:
             return node
         status = node.status
@@ -201,22 +203,29 @@ class Allocator:
         """Tell anew what is taken of nodes; None: of all."""
         self._changed |= dict.fromkeys(self._pools.nodes() if nodes is None else nodes)
 
-    def adopt(self, holders: Iterable[str]) -> None:
-        """Who is on record as holding something: what of it is free by now is told."""
-        self.recount(each.removeprefix(HOLDER) for each in holders if each.startswith(HOLDER))
+    def adopt(self, holders: Mapping[str, tuple[MemberPlacement, ...]]) -> None:
+        """Who is on record as holding what: what is otherwise by now is told."""
+        for holder, members in holders.items():
+            if holder.startswith(HOLDER):
+                self._known[holder.removeprefix(HOLDER)] = members
+        self.recount({*self._known, *self._pools.nodes()})
 
     def changes(self, known: Iterable[str], now: float, epoch: int) -> Iterator[OthersHold]:
-        """An event for each node of which something else is taken than before, or may be; others wait."""
+        """An event for each node of which something else is taken than before; nodes that are not known wait."""
         there = set(known)
-        for node in [each for each in self._changed if each in there]:
+        for node in [each for each in self._changed if each in there or each in self._known]:
             del self._changed[node]
             member = self.taken(node)
+            members = () if member is None else (member,)
+            if members == self._known.get(node, ()):
+                continue
+            self._known[node] = members
             self._told += 1
             yield OthersHold(
                 id=f"devices/{node}/{epoch}.{self._told}",
                 observed_at=now,
                 holder=HOLDER + node,
-                members=() if member is None else (member,),
+                members=members,
             )
 
     def taken(self, node: str) -> MemberPlacement | None:

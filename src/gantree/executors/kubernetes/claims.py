@@ -92,15 +92,17 @@ def wish_of(claims: Mapping[str, ResourceClaim], classes: Mapping[str, DeviceCla
     return Wish(tuple(requests), tuple(rules))
 
 
-@lru_cache(maxsize=_MATCHES)
 def is_of(kind: Kind, device: Device) -> bool:
     """Whether a device is of a kind, its taints borne or none."""
+    if not device.taints:
+        return is_like(kind, device)
     borne = all(
         any(_tolerates(told, taint) for told in kind.tolerations) for taint in _barring(device)
     )
     return borne and is_like(kind, device)
 
 
+@lru_cache(maxsize=_MATCHES)
 def is_like(kind: Kind, device: Device) -> bool:
     """Whether a device is of a kind, whatever its taints."""
     amounts = dict(device.facts.capacity)

@@ -12,6 +12,8 @@ placed in the same moment may both be counted in: then allocation refuses one, a
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
+from weakref import WeakKeyDictionary
 
 from gantree.executors.kubernetes.allocation import Stock, copies
 from gantree.executors.kubernetes.claims import Wish, is_of
@@ -37,6 +39,7 @@ class DeviceRoom:
     def __init__(self) -> None:
         self.name_of_wish: dict[Wish, str] = {}
         self._kept: dict[object, int] = {}
+        self._totals: WeakKeyDictionary[NodeDevices, dict[str, int]] = WeakKeyDictionary()
 
     def name(self, wish: Wish) -> str:
         """What a wish is counted as: what it is of in short, and a number that tells it from others."""
@@ -48,8 +51,11 @@ class DeviceRoom:
         return found
 
     def totals(self, there: NodeDevices) -> dict[str, int]:
-        """How often each wish can be had of a node of which nothing is held; those that cannot are left out."""
-        return self._numbers(there, {})
+        """How often each wish can be had of a node of which nothing is held."""
+        known = self._totals.setdefault(there, {})
+        for wish, name in islice(self.name_of_wish.items(), len(known), None):
+            known[name] = self._number(wish, there, {})
+        return known
 
     def taken(
         self, node: str, there: NodeDevices, held: Mapping[DeviceKey, object], seats: Iterable[Seat]
@@ -57,23 +63,15 @@ class DeviceRoom:
         """What of a node is taken in ways that the core does not know."""
         seated = list(seats)
         gpus = _positions(there, held, seated)
-        totals, left = self._numbers(there, {}), self._numbers(there, held)
-        devices = {}
-        for name, total in totals.items():
+        totals, devices = self.totals(there), {}
+        for wish, name in self.name_of_wish.items() if held else ():
             ours = sum(seat.counted == name for seat in seated)
-            if total - left.get(name, 0) - ours > 0:
-                devices[name] = total - left.get(name, 0) - ours
+            lost = totals[name] and totals[name] - self._number(wish, there, held) - ours
+            if lost > 0:
+                devices[name] = lost
         if not gpus and not devices:
             return None
         return MemberPlacement(ROLE, 0, node, gpus, devices=tuple(sorted(devices.items())))
-
-    def _numbers(self, there: NodeDevices, held: Mapping[DeviceKey, object]) -> dict[str, int]:
-        numbers = {}
-        for wish, name in self.name_of_wish.items():
-            number = self._number(wish, there, held)
-            if number:
-                numbers[name] = number
-        return numbers
 
     def _number(self, wish: Wish, there: NodeDevices, held: Mapping[DeviceKey, object]) -> int:
         """Nodes that look the same to a wish are counted once."""

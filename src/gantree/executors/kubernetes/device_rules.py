@@ -10,8 +10,10 @@ devices that are equal in what the expression names. What is not named cannot ch
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 Value = bool | int | str
+_KEPT = 4_096
 _GOES_THROUGH_MAPS = re.compile(
     r"\b(?:all|exists|exists_one|filter|map|size|transform\w*)\s*\(|\+|\[\s*[^'\"\s]"
 )
@@ -41,14 +43,20 @@ def means(expression: str, facts: Facts) -> bool:
     """Whether an expression is true of a device. Raises BadRule for one that cannot be read."""
     from gantree.executors.kubernetes.cel import answer  # noqa: PLC0415 - a second of import, for DRA alone
 
-    is_named = not _GOES_THROUGH_MAPS.search(expression)
-    return answer(expression, _named_in(expression, facts) if is_named else facts)
-
-
-def _named_in(expression: str, facts: Facts) -> Facts:
-    """Only those facts whose names stand in an expression."""
-    return Facts(
+    attributes = _named(expression, tuple(name for name, _ in facts.attributes))
+    capacity = _named(expression, tuple(name for name, _ in facts.capacity))
+    named = Facts(
         facts.driver,
-        tuple(each for each in facts.attributes if each[0].rpartition("/")[2] in expression),
-        tuple(each for each in facts.capacity if each[0].rpartition("/")[2] in expression),
+        tuple(facts.attributes[number] for number in attributes),
+        tuple(facts.capacity[number] for number in capacity),
     )
+    return answer(expression, named)
+
+
+@lru_cache(maxsize=_KEPT)
+def _named(expression: str, names: tuple[str, ...]) -> tuple[int, ...]:
+    """The numbers of those names that an expression may look at."""
+    if _GOES_THROUGH_MAPS.search(expression):
+        return tuple(range(len(names)))
+    words = (name.rpartition("/")[2] for name in names)
+    return tuple(number for number, word in enumerate(words) if word in expression)

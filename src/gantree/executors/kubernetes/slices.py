@@ -65,9 +65,12 @@ class Device:
         return any(taint.effect in ("NoSchedule", "NoExecute") for taint in self.taints)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class NodeDevices:
-    """All devices of a node, its GPUs in the order of their positions, and how much each set of counters has."""
+    """All devices of a node, its GPUs in the order of their positions, and how much each set of counters has.
+
+    It is the same object as long as the node's slices are.
+    """
 
     devices: tuple[Device, ...] = ()
     gpus: tuple[DeviceKey, ...] = ()
