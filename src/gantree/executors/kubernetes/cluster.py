@@ -14,7 +14,10 @@ from typing import Any
 from gantree.core.ledger import Ledger
 from gantree.executors.guests import Awaited, Terminal
 from gantree.executors.inventory import Inventory
+from gantree.executors.kubernetes.allocator import Allocator
+from gantree.executors.kubernetes.claim_desk import ClaimDesk
 from gantree.executors.kubernetes.dialects import terms_of_group
+from gantree.executors.kubernetes.gangs import key_of
 from gantree.executors.kubernetes.late import Latecomers
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.members import Members
@@ -38,6 +41,7 @@ class KubernetesCluster:
         self,
         link: Link,
         nodes: Nodes,
+        allocator: Allocator,
         emit: Callable[[Event], None],
         clock: Callable[[], float],
         ledger: Callable[[], Ledger],
@@ -46,10 +50,12 @@ class KubernetesCluster:
     ) -> None:
         """scheduler is the schedulerName of pods that are ours."""
         self._link, self._nodes, self._emit, self._clock = link, nodes, emit, clock
+        self._allocator = allocator
+        self._desk = ClaimDesk(link, nodes, allocator, scheduler)
         self._ledger, self._scheduler = ledger, scheduler
         self._epoch = 0
         self._waiting, self._others = Waiting(), Others()
-        self._members = Members(link, self._waiting, emit)
+        self._members = Members(link, self._waiting, allocator, emit)
         self._reception = Reception(link, self._waiting, emit)
         self._late = Latecomers(link)
 
@@ -60,6 +66,7 @@ class KubernetesCluster:
         self._members.adopt(ledger)
         self._reception.adopt(ledger, epoch)
         self._others.adopt(ledger.site.others)
+        self._allocator.adopt(ledger.site.others)
         self._take_seen()
         self._members.miss(ledger)
         self._reception.ended(self._members.tell(self._clock()))
@@ -72,10 +79,13 @@ class KubernetesCluster:
             self._emit(event)
         for event in self._others.changes(self._nodes.gpus_of_node(), now, self._epoch):
             self._emit(event)
+        for event in self._allocator.changes(self._nodes.gpus_of_node(), now, self._epoch):
+            self._emit(event)
         self._reception.ended(self._members.tell(now))
         self._members.step(now)
         self._late.step(now)
         self._reception.step(ledger, self._nodes.site, now)
+        self._desk.step(self._members.pods, lambda pod: self._may_start(pod, ledger))
 
     def carry_out(self, order: Order) -> None:
         """Begin to bind or to delete. Nobody is asked to save or to take turns here: no such job is handed in."""
@@ -140,6 +150,8 @@ class KubernetesCluster:
                     self._nodes.see(key[1], before, after, self._clock())
                 case "pod":
                     self._see_pod(before, after)
+                case "slice" | "class" | "claim":
+                    self._desk.see(noun, key, after, self._clock())
                 case "group":
                     kind, (namespace, name) = key
                     terms = None if after is None else terms_of_group(kind, after)
@@ -148,12 +160,17 @@ class KubernetesCluster:
                     self._members.see_bound(key)
                 case _:
                     raise key  # a bug on the other thread
+        for pod in self._desk.take_stale(self._clock()):
+            self._see_pod(pod, pod)
 
     def _see_pod(self, before: Pod | None, after: Pod | None) -> None:
+        if after is not None:
+            after = self._desk.read(after, self._clock())
         pod = after or before
         assert pod is not None, "a pod comes, changes or goes"
         uid = pod.metadata.uid
         if after is None:
+            self._desk.forget(uid)
             self._members.pods.pop(uid, None)
         else:
             self._members.pods[uid] = after
@@ -165,6 +182,12 @@ class KubernetesCluster:
             self._late.see(pod, self._ledger(), gone=after is None)
         elif pod.spec.scheduler_name == self._scheduler:
             self._waiting.see(pod, waits=after is not None and may_be_bound(after))
+
+    def _may_start(self, pod: Pod, ledger: Ledger) -> bool:
+        """Whether a pod that is not bound is being bound, or will be by an order that was given already."""
+        state = ledger.jobs.get(self._waiting.job_of(key_of(pod)) or "")
+        is_placed = state is not None and state.placement is not None
+        return is_placed or self._members.has_seat(pod.metadata.uid)
 
     def _see_other(self, pod: Pod, *, gone: bool) -> None:
         """A pod on a node that no attempt of ours knows."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gantree.executors.kubernetes.dialects import Terms, group_of, terms_of_pod
-from gantree.executors.kubernetes.objects import Pod, once_per_pod
+from gantree.executors.kubernetes.objects import Claimed, Pod, once_per_pod
 from gantree.executors.kubernetes.shapes import Asked, asked_by
 from gantree.model.jobs import Job, Restarts, Role, Shape, Slices, TopologyWish
 
@@ -39,6 +39,12 @@ class Gang:
     terms: Terms
     roles: tuple[tuple[Role, tuple[Pod, ...]], ...]
     unknown: tuple[str, ...]
+
+    @property
+    def blocked(self) -> Claimed | None:
+        """What keeps it from being handed in as it is, if anything does."""
+        told = (pod.claimed for pod in self.pods)
+        return next((each for each in told if each is not None and each.blocked), None)
 
     @property
     def pods(self) -> tuple[Pod, ...]:

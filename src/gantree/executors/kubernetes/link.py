@@ -15,7 +15,15 @@ from typing import Any
 
 import uvloop
 
+from gantree.executors.kubernetes.claim_writes import take_back
 from gantree.executors.kubernetes.client import ApiError, Client, Key, Resource
+from gantree.executors.kubernetes.device_objects import (
+    CLAIMS,
+    CLASSES,
+    GROUP_VERSION,
+    SLICES,
+    ResourceClaim,
+)
 from gantree.executors.kubernetes.dialects import CORE, GROUP_KINDS, GroupKind
 from gantree.executors.kubernetes.objects import Group, Node, Object
 from gantree.executors.kubernetes.reach import Reach
@@ -32,8 +40,8 @@ SAID_AT_ONCE = 4
 log = logging.getLogger(__name__)
 
 Seen = tuple[str, Any, Any, Any]
-"""What was seen: ("node" | "pod", key, before, after), ("group", (kind, key), before, after), or ("bound", what came of
-it, None, None)."""
+"""What was seen: (noun, key, before, after) of a node, pod, slice, class or claim; ("bound", what came
+of it, None, None); ("group", (kind, key), before, after)."""
 
 
 class _Version(Object, frozen=True):
@@ -94,6 +102,10 @@ class Link:
         """Bind pods; what came of it is seen as ("bound", ...). Safe from any thread."""
         self._send(self._bind(job, attempt, bindings))
 
+    def take_back(self, claim: ResourceClaim, pod: str) -> None:
+        """A claim is not for the pod of this uid any more. Safe from any thread."""
+        self._send(self._take_back(claim, pod))
+
     def delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
         """Delete a pod. Safe from any thread; who needs it gone asks again while it is there."""
         self._send(self._delete(namespace, name, uid, grace_s))
@@ -146,6 +158,10 @@ class Link:
         self._client = client = Client(self._reach, self.leads)
         self._watch(Reflector(client, NODES, self._teller("node")))
         self._watch(Reflector(client, PODS, self._teller("pod")))
+        if await _has_devices(client):
+            self._watch(Reflector(client, SLICES, self._teller("slice")))
+            self._watch(Reflector(client, CLASSES, self._teller("class")))
+            self._watch(Reflector(client, CLAIMS, self._teller("claim")))
         self._versions = (await served(client)).version_of_kind
         for kind, version in self._versions.items():
             resource = Resource(kind.path(version), Group)
@@ -179,8 +195,16 @@ class Link:
 
     async def _bind(self, job: str, attempt: int, bindings: Sequence[Binding]) -> None:
         assert self._client is not None, "not started"
-        done: Bound = await bind_all(self._client, job, attempt, bindings)
+        done: Bound = await bind_all(self._client, job, attempt, bindings, self._reach.namespace)
         self._see(("bound", done, None, None))
+
+    async def _take_back(self, claim: ResourceClaim, pod: str) -> None:
+        assert self._client is not None, "not started"
+        why = await take_back(self._client, claim, pod)
+        if why:
+            log.warning("claim %s was not given back: %s", claim.metadata.name, why)
+            key = (claim.metadata.namespace, claim.metadata.name)
+            self._see(("claim again", key, None, None))
 
     async def _delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
         assert self._client is not None, "not started"
@@ -220,6 +244,17 @@ async def served(client: Client) -> Served:
                 found[kind] = version
                 break
     return Served(found)
+
+
+async def _has_devices(client: Client) -> bool:
+    """Whether the server has dynamic resource allocation. Raises ApiError, Unreachable."""
+    try:
+        await client.get(f"apis/{GROUP_VERSION}", _ResourceList)
+    except ApiError as error:
+        if error.status == 404:
+            return False
+        raise
+    return True
 
 
 class _ResourceName(Object, frozen=True):

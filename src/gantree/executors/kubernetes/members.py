@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 from gantree.core.ledger import Ledger
 from gantree.executors.inventory import Inventory
+from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.attempts import Attempt, Seat, happened
+from gantree.executors.kubernetes.claims import Unfit
 from gantree.executors.kubernetes.gangs import order_of
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.marks import Mark, mark_of, marks_of
@@ -33,7 +35,14 @@ Name = tuple[str, int]
 class Members:
     """All attempts that are not settled. pods are all pods that there are, by uid."""
 
-    def __init__(self, link: Link, waiting: Waiting, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        waiting: Waiting,
+        allocator: Allocator,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._allocator = allocator
         self.pods: dict[str, Pod] = {}
         self._link, self._waiting, self._emit = link, waiting, emit
         self._attempts: dict[Name, Attempt] = {}
@@ -77,8 +86,13 @@ class Members:
         self._sit(pod, mark)
         return True
 
+    def has_seat(self, uid: str) -> bool:
+        """Whether the pod of this uid is a member of an attempt, be it bound or yet to be."""
+        return uid in self._seat_of_pod
+
     def see(self, pod: Pod, *, gone: bool) -> None:
         """A member's pod is like this, or is gone and was like this."""
+        self._allocator.sit(pod, gone=gone)
         name, member = self._seat_of_pod[pod.metadata.uid]
         attempt = self._attempts[name]
         attempt.see(pod, attempt.seats[member])
@@ -97,6 +111,7 @@ class Members:
         if done.failed:
             attempt.failed = attempt.failed or done.failed[0][1]
         for uid, _ in done.failed:
+            self._allocator.give_up(uid)
             self._stand_up(attempt, uid)
         if attempt.is_leaving:
             self._delete_all(attempt)
@@ -154,7 +169,7 @@ class Members:
             self._attempts[name] = attempt
         if attempt.binding or attempt.stopping or attempt.failed:
             return
-        bindings = self._seat(attempt, order, ledger)
+        bindings = self._planned(attempt, self._seat(attempt, order, ledger))
         self._touched[name] = None
         if attempt.failed:
             self._delete_all(attempt)
@@ -205,6 +220,16 @@ class Members:
             for binding in bindings:
                 self._stand_up(attempt, binding.uid)
         return [] if missing else bindings
+
+    def _planned(self, attempt: Attempt, bindings: list[Binding]) -> list[Binding]:
+        """Bindings with what their claims are given; where that cannot be had the attempt has failed."""
+        try:
+            return self._allocator.plan(bindings, self.pods)
+        except Unfit as error:
+            attempt.failed = str(error)
+            for binding in bindings:
+                self._stand_up(attempt, binding.uid)
+            return []
 
     def _free_pods(self, job: str) -> dict[Shape, deque[Pod]]:
         """Pods of a job's gang that wait, by shape, in member order."""

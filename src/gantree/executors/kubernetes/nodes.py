@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gantree.core.ledger import Ledger
+from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.ghosts import with_ghosts
 from gantree.executors.kubernetes.objects import Node
 from gantree.executors.kubernetes.site import SiteReading, site_of, told_of, usable
@@ -34,7 +35,11 @@ CORDONED = "cordoned in Kubernetes"
 class Nodes:
     """The nodes as last seen, and the site that they make."""
 
-    def __init__(self, name: str, levels: Sequence[str]) -> None:
+    def __init__(
+        self, name: str, levels: Sequence[str], allocator: Allocator | None = None
+    ) -> None:
+        """allocator knows the devices that nodes have beside what they say themselves."""
+        self._allocator = allocator or Allocator()
         self.site: SiteReading | None = None
         self._name, self._levels = name, tuple(levels)
         self._nodes: dict[str, Node] = {}
@@ -58,9 +63,15 @@ class Nodes:
         """Whether there is any."""
         return bool(self._nodes)
 
+    def restock(self, now: float) -> None:
+        """Nodes may have other devices than before."""
+        if self._stale_since is None:
+            self._stale_since = now
+
     def build(self, ledger: Ledger, now: float) -> Cluster:
         """The site as nodes are now, with those of the past that gangs are on. Raises BadInput for no node at all."""
-        self.site = site_of(self._name, self._nodes.values(), self._levels)
+        equipped = map(self._allocator.equipped, self._nodes.values())
+        self.site = site_of(self._name, equipped, self._levels)
         cluster, ghosts = with_ghosts(self.site.cluster, ledger)
         self.site = replace(self.site, cluster=cluster)
         self._stale_since = now if ghosts else None

@@ -131,6 +131,14 @@ class SchedulingGroup(Object, frozen=True):
     pod_group_name: str = ""
 
 
+class PodClaim(Object, frozen=True):
+    """Devices that a pod uses, by its own name for them: a claim, or one that is made for it of a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class PodSpec(Object, frozen=True):
     """What a pod asks for."""
 
@@ -147,7 +155,7 @@ class PodSpec(Object, frozen=True):
     priority_class_name: str = ""
     preemption_policy: str = ""
     scheduling_gates: tuple[msgspec.Raw, ...] = ()
-    resource_claims: tuple[msgspec.Raw, ...] = ()
+    resource_claims: tuple[PodClaim, ...] = ()
     scheduling_group: SchedulingGroup | None = None
     active_deadline_seconds: int | None = None
     termination_grace_period_seconds: int | None = None
@@ -173,6 +181,13 @@ class ContainerStatus(Object, frozen=True):
     state: ContainerState = ContainerState()
 
 
+class MadeClaim(Object, frozen=True):
+    """A claim that was made for a pod of a template; without a name the pod needs none."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodStatus(Object, frozen=True):
     """What became of a pod."""
 
@@ -182,6 +197,21 @@ class PodStatus(Object, frozen=True):
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     nominated_node_name: str = ""
+    resource_claim_statuses: tuple[MadeClaim, ...] = ()
+
+
+class Claimed(Object, frozen=True):
+    """What a pod's claims ask of a node; no field of the API, but what `allocator` has read out of many objects.
+
+    counted: what all that is more than so many GPUs is counted as. nodes: where what it has already can be used.
+    blocked: why its claims cannot be read yet; may_pass: that will be over in a moment, or else it is an error.
+    """
+
+    gpus: int = 0
+    counted: str | None = None
+    nodes: tuple[NodeSelector, ...] = ()
+    blocked: str = ""
+    may_pass: bool = False
 
 
 class Pod(Object, frozen=True, dict=True):
@@ -190,6 +220,7 @@ class Pod(Object, frozen=True, dict=True):
     metadata: Metadata
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+    claimed: Claimed | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -251,12 +282,20 @@ class NodeStatus(Object, frozen=True):
     addresses: tuple[Address, ...] = ()
 
 
+class Wiring(Object, frozen=True):
+    """How GPUs of a node hang together, as their slices tell it; no field of the API. links are classes of paths."""
+
+    numa: tuple[int | None, ...] = ()
+    links: tuple[tuple[str, ...], ...] = ()
+
+
 class Node(Object, frozen=True):
     """A node."""
 
     metadata: Metadata
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+    wiring: Wiring = Wiring()
 
     @property
     def is_ready(self) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from gantree.core.ledger import Ledger
+from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.cluster import KubernetesCluster
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.nodes import Nodes
@@ -23,11 +24,13 @@ class Opened:
     ) -> None:
         """leads says whether we may write. Raises Unreachable where the server does not answer, or refuses."""
         self._told, self._link = told, Link(told.reach, wake, leads)
-        self._nodes = Nodes(told.name, told.levels)
+        self._allocator = Allocator()
+        self._nodes = Nodes(told.name, told.levels, self._allocator)
         self._link.start()
         for noun, key, before, after in tuple(self._link.seen):
             if noun == "node":
                 self._nodes.see(key[1], before, after, 0.0)
+        self._allocator.see_all(tuple(self._link.seen))
 
     def site(self, on_record: Ledger) -> Cluster:
         """The site as it is now, with room for what the ledger has running.
@@ -48,6 +51,7 @@ class Opened:
         return KubernetesCluster(
             self._link,
             self._nodes,
+            self._allocator,
             emit,
             clock,
             ledger,

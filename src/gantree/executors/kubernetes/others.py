@@ -26,7 +26,7 @@ class Others:
 
     def adopt(self, holders: Iterable[str]) -> None:
         """Who is on record as holding something: if all their pods went while nobody looked, that is told."""
-        nodes = (holder.removeprefix(HOLDER) for holder in holders)
+        nodes = (each.removeprefix(HOLDER) for each in holders if each.startswith(HOLDER))
         self._changed |= dict.fromkeys(nodes)
 
     def see(self, pod: Pod) -> None:

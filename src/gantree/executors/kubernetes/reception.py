@@ -88,7 +88,7 @@ class Reception:
         members = state.present.members
         if self._waiting.is_gone(crowd.key):
             self._ask(CancelRequested, state.job, "pods-gone", now)
-        elif gang is None or len(gang.pods) < members:
+        elif gang is None or len(gang.pods) < members or gang.blocked:
             if not state.held:
                 self._ask(HoldRequested, state.job, "hold", now, reason=FOR_PODS)
         elif _shapes(gang.pods[:members]) != _shapes_of(state):
@@ -105,6 +105,11 @@ class Reception:
 
     def _hand_in_whole(self, gang: Gang, site: SiteReading, now: float) -> None:
         namespace, name, kind = gang.key
+        if gang.blocked is not None:
+            if not gang.blocked.may_pass:
+                sentence = f"Waiting: {gang.blocked.blocked}."
+                self._telling.say(gang.key, Saying(MISCONFIGURED, sentence))
+            return
         spec, lost = job_of(gang, site.tier, namespace)
         if gang.terms.required and spec.topology.required is None:
             tiers = ", ".join(site.cluster.tiers)

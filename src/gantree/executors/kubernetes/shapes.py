@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gantree.executors.kubernetes.objects import (
+    Claimed,
     Container,
     NodeAffinity,
     NodeSelectorRequirement,
@@ -75,7 +76,10 @@ def amounts_of(pod: PodSpec) -> Amounts:
 def asked_by(pod: Pod) -> Asked:
     """The shape of a pod."""
     amounts = amounts_of(pod.spec)
-    gpus = sum(int(amounts.get(name, 0)) for name in GPU_RESOURCES)
+    claimed = pod.claimed or Claimed()
+    gpus = sum(int(amounts.get(name, 0)) for name in GPU_RESOURCES) + claimed.gpus
+    if claimed.counted is not None:
+        amounts[claimed.counted] = 1
     mig = [name for name in sorted(amounts) if name.startswith(MIG_PREFIX) and amounts[name] > 0]
     unknown = [*_unknown_amounts(amounts, mig, gpus), *_unknown_wishes(pod)]
     shape = Shape(
@@ -83,7 +87,7 @@ def asked_by(pod: Pod) -> Asked:
         cpus=amounts.get("cpu", 0.0),
         memory_GiB=amounts.get("memory", 0.0) / 2**30,
         mig=mig[0].removeprefix(MIG_PREFIX) if mig else None,
-        labels=tuple(labels_of(pod.spec)),
+        labels=_pinned(dict(labels_of(pod.spec)), claimed),
         devices=tuple(sorted(devices_of(amounts).items())),
     )
     return Asked(shape, tuple(unknown))
@@ -121,6 +125,17 @@ def labels_of(spec: PodSpec) -> Iterator[tuple[str, str]]:
             node_rules.TOLERATES_LABEL,
             ", ".join(sorted({_toleration(t) for t in spec.tolerations} - {""})),
         )
+
+
+def _pinned(labels: dict[str, str], claimed: Claimed) -> tuple[tuple[str, str], ...]:
+    """The same labels, on those nodes alone where devices are that the pod has already."""
+    for nodes in claimed.nodes:
+        there = node_rules.read_rule(_rule(NodeAffinity(nodes)) or "")
+        told = labels.get(node_rules.NODES_LABEL)
+        before = ((),) if told is None else node_rules.read_rule(told)
+        both = tuple((*one, *other) for one in before for other in there)
+        labels[node_rules.NODES_LABEL] = node_rules.rule_text(both)
+    return tuple(labels.items())
 
 
 def _rule(affinity: NodeAffinity | None) -> str | None:
@@ -184,8 +199,6 @@ def _unknown_wishes(pod: Pod) -> Iterator[str]:
             yield f"affinity.{name}.preferred..."
     if spec.topology_spread_constraints:
         yield "topologySpreadConstraints"
-    if spec.resource_claims:
-        yield "resourceClaims"
     if any(port.host_port for container in spec.containers for port in container.ports):
         yield "hostPort"
 

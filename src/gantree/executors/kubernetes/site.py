@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from gantree.executors.kubernetes.objects import Node
+from gantree.executors.kubernetes.objects import Node, Wiring
 from gantree.executors.kubernetes.shapes import PODS, Amounts, is_counted
 from gantree.model import node_rules
 from gantree.model.cluster import Cluster, Machine
@@ -118,19 +118,28 @@ def _with_counts(reading: FabricReading) -> tuple[FabricReading, list[str]]:
 def _with_devices(cluster: Cluster, told: Mapping[str, Node]) -> Cluster:
     """The same with taints, and with machines that count what else their nodes have."""
     machines: dict[str, Machine] = {}
-    number_of: dict[tuple[str, tuple[tuple[str, int], ...]], str] = {}
+    number_of: dict[object, str] = {}
     nodes = []
     for node in cluster.nodes:
         devices = tuple(sorted(_devices(told[node.name]).items()))
-        name = number_of.get((node.machine, devices))
+        wiring = told[node.name].wiring
+        name = number_of.get((node.machine, devices, wiring))
         if name is None:
             name = (
                 node.machine if node.machine not in machines else f"{node.machine}.{len(machines)}"
             )
-            number_of[node.machine, devices] = name
-            machines[name] = replace(cluster.machines[node.machine], name=name, devices=devices)
+            number_of[node.machine, devices, wiring] = name
+            machine = replace(cluster.machines[node.machine], name=name, devices=devices)
+            machines[name] = _wired(machine, wiring)
         nodes.append(_tainted(replace(node, machine=name), told[node.name]))
     return replace(cluster, machines=machines, nodes=tuple(nodes))
+
+
+def _wired(machine: Machine, wiring: Wiring) -> Machine:
+    """A machine with what slices tell of its inside, as far as nobody else does."""
+    numa = machine.numa or (wiring.numa if len(wiring.numa) == machine.gpus else ())
+    links = machine.links or (wiring.links if len(wiring.links) == machine.gpus else ())
+    return replace(machine, numa=numa, links=links)
 
 
 def _devices(node: Node) -> dict[str, int]:
