@@ -100,6 +100,13 @@ class PodStage:
             if not self.controller.step():
                 time.sleep(0.005)
 
+    def work_for(self, seconds: float) -> None:
+        """Step gantree for so long: for what must not happen meanwhile."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if not self.controller.step():
+                time.sleep(0.005)
+
     def told(self) -> str:
         """How things stand, for a test that failed."""
         pods = {

@@ -98,6 +98,10 @@ class Link:
         """Delete a pod. Safe from any thread; who needs it gone asks again while it is there."""
         self._send(self._delete(namespace, name, uid, grace_s))
 
+    def write(self, work: Callable[[Client], Coroutine[Any, Any, str]]) -> None:
+        """Have something written that answers "" or why it was not done. Safe from any thread."""
+        self._send(self._write(work))
+
     def status_of_group(self, key: tuple[str, str, str]) -> str | None:
         """Where the status of a gang's group is written, if it is of a kind that says whether it was scheduled."""
         namespace, name, group = key
@@ -186,6 +190,11 @@ class Link:
         why = await delete(self._client, namespace, name, uid, grace_s)
         if why:
             log.warning("pod %s/%s was not deleted: %s", namespace, name, why)
+
+    async def _write(self, work: Callable[[Client], Coroutine[Any, Any, str]]) -> None:
+        assert self._client is not None, "not started"
+        if why := await work(self._client):
+            log.warning("not written: %s", why)
 
     async def _say(self, said: Said) -> None:
         assert self._client is not None, "not started"

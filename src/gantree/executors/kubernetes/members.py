@@ -10,6 +10,7 @@ from collections.abc import Callable
 from gantree.core.ledger import Ledger
 from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.attempts import Attempt, Seat, happened
+from gantree.executors.kubernetes.eviction import Evictions
 from gantree.executors.kubernetes.gangs import order_of
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.marks import Mark, mark_of, marks_of
@@ -38,6 +39,7 @@ class Members:
         self._seat_of_pod: dict[str, tuple[Name, int]] = {}
         self._touched: dict[Name, None] = {}
         self._told: dict[Name, set[str]] = {}
+        self._evictions = Evictions()
 
     def adopt(self, ledger: Ledger) -> None:
         """Attempts that the ledger knows; their pods say themselves which they are."""
@@ -157,14 +159,29 @@ class Members:
             attempt.binding = True
             self._link.bind(order.job, order.attempt, bindings)
 
-    def stop(self, order: StopGang) -> None:
-        """Delete the pods of an attempt; of one that is being bound, as soon as that is over."""
+    def stop(self, order: StopGang, *, for_others: bool = False) -> None:
+        """Delete the pods of an attempt; of one that is being bound, as soon as that is over.
+
+        for_others: it leaves for another gang's sake, so its pods are evicted.
+        """
         name = (order.job, order.attempt)
         attempt = self._attempts.setdefault(name, Attempt(order.job, order.attempt, 0))
         attempt.stopping = True
         self._touched[name] = None
-        if not attempt.binding:
+        if attempt.binding:
+            return
+        if for_others:
+            pods = [pod for pod in self.pods_of(*name) if pod.metadata.deletion_timestamp is None]
+            self._link.write(lambda client: self._evictions.evict(client, pods, order.grace_s))
+        else:
             self._delete_all(attempt, order.grace_s)
+
+    def pods_of(self, job: str, attempt: int) -> list[Pod]:
+        """The pods of an attempt that are not over, in member order."""
+        found = self._attempts.get((job, attempt))
+        seats = sorted(found.seats.values(), key=lambda seat: seat.member) if found else ()
+        pods = (self.pods.get(seat.uid or "") for seat in seats if not seat.is_over)
+        return [pod for pod in pods if pod is not None]
 
     def _seat(self, attempt: Attempt, order: StartGang, ledger: Ledger) -> list[Binding]:
         """Bindings for the members that have no pod yet; where pods are missing the attempt has failed."""

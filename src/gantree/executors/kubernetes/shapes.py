@@ -7,6 +7,7 @@ runs beside the sidecars before it, whichever is more, and the overhead of the r
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from gantree.executors.kubernetes.handshake import not_understood
 from gantree.executors.kubernetes.objects import (
     Container,
     NodeAffinity,
@@ -16,6 +17,7 @@ from gantree.executors.kubernetes.objects import (
     PodSpec,
     Toleration,
 )
+from gantree.executors.kubernetes.ports import sole_devices
 from gantree.model import node_rules
 from gantree.model.jobs import Shape
 from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES, quantity
@@ -70,12 +72,17 @@ def amounts_of(pod: PodSpec) -> Amounts:
     return running
 
 
+def held_by(pod: Pod) -> Amounts:
+    """What a pod takes of its node, with what it must be the only one to have there."""
+    return {**amounts_of(pod.spec), **dict.fromkeys(sole_devices(pod), 1.0)}
+
+
 def asked_by(pod: Pod) -> Asked:
     """The shape of a pod."""
-    amounts = amounts_of(pod.spec)
+    amounts = held_by(pod)
     gpus = sum(int(amounts.get(name, 0)) for name in GPU_RESOURCES)
     mig = [name for name in sorted(amounts) if name.startswith(MIG_PREFIX) and amounts[name] > 0]
-    unknown = [*_unknown_amounts(amounts, mig, gpus), *_unknown_wishes(pod)]
+    unknown = [*_unknown_amounts(amounts, mig, gpus), *_unknown_wishes(pod), *not_understood(pod)]
     shape = Shape(
         gpus=0 if mig else gpus,
         cpus=amounts.get("cpu", 0.0),
@@ -184,8 +191,6 @@ def _unknown_wishes(pod: Pod) -> Iterator[str]:
         yield "topologySpreadConstraints"
     if spec.resource_claims:
         yield "resourceClaims"
-    if any(port.host_port for container in spec.containers for port in container.ports):
-        yield "hostPort"
 
 
 def _add(amounts: Amounts, container: Container) -> None:
