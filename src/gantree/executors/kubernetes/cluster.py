@@ -25,6 +25,7 @@ from gantree.executors.kubernetes.objects import Metadata, Pod
 from gantree.executors.kubernetes.others import Others
 from gantree.executors.kubernetes.reception import Reception
 from gantree.executors.kubernetes.waiting import Waiting, may_be_bound
+from gantree.executors.kubernetes.whereabouts import Whereabouts
 from gantree.executors.progress import Progress
 from gantree.model.errors import NotFound
 from gantree.model.events import Event
@@ -55,8 +56,9 @@ class KubernetesCluster:
         self._ledger, self._scheduler = ledger, scheduler
         self._epoch = 0
         self._waiting, self._others = Waiting(), Others()
-        self._members = Members(link, self._waiting, emit)
-        self._reception = Reception(link, self._waiting, emit)
+        self._whereabouts = Whereabouts()
+        self._members = Members(link, self._waiting, self._whereabouts, emit)
+        self._reception = Reception(link, self._waiting, self._whereabouts, emit)
         self._handshakes = Handshakes(self._annotate, self._members.pods_of)
         self._nominations = Nominations(self._nominate)
 
@@ -159,8 +161,14 @@ class KubernetesCluster:
             match noun:
                 case "node":
                     self._nodes.see(key[1], before, after, self._clock())
+                    self._whereabouts.scene.see_node(key[1], after)
                 case "pod":
                     self._see_pod(before, after)
+                case "volume":
+                    self._whereabouts.volumes.see(key, before, after)
+                case "namespace":
+                    labels = None if after is None else after.metadata.labels
+                    self._whereabouts.scene.see_namespace(key[1], labels)
                 case "group":
                     kind, (namespace, name) = key
                     terms = None if after is None else terms_of_group(kind, after)
@@ -180,7 +188,9 @@ class KubernetesCluster:
             self._members.pods.pop(uid, None)
         else:
             self._members.pods[uid] = after
-        if self._members.is_member(pod):
+        seated = self._members.is_member(pod)
+        self._whereabouts.see(pod, gone=after is None, seated=seated)
+        if seated:
             self._members.see(pod, gone=after is None)
             self._others.forget(uid)
         elif pod.spec.node_name:

@@ -20,6 +20,14 @@ from gantree.executors.kubernetes.dialects import CORE, GROUP_KINDS, GroupKind
 from gantree.executors.kubernetes.objects import Group, Node, Object
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.reflector import Reflector, all_synced
+from gantree.executors.kubernetes.volumes import (
+    CLAIMS,
+    CLASSES,
+    NAMESPACES,
+    VOLUMES,
+    Provision,
+    make,
+)
 from gantree.executors.kubernetes.writes import PODS, Binding, Bound, Said, bind_all, delete, say
 from gantree.model.errors import Unreachable
 
@@ -32,8 +40,8 @@ SAID_AT_ONCE = 4
 log = logging.getLogger(__name__)
 
 Seen = tuple[str, Any, Any, Any]
-"""What was seen: ("node" | "pod", key, before, after), ("group", (kind, key), before, after), or ("bound", what came of
-it, None, None)."""
+"""What was seen: ("node" | "pod" | "namespace" | "volume", key, before, after), ("group", (kind, key), before, after),
+or ("bound", what came of it, None, None)."""
 
 
 class _Version(Object, frozen=True):
@@ -90,9 +98,14 @@ class Link:
             self.close()
             raise
 
-    def bind(self, job: str, attempt: int, bindings: Sequence[Binding]) -> None:
-        """Bind pods; what came of it is seen as ("bound", ...). Safe from any thread."""
-        self._send(self._bind(job, attempt, bindings))
+    def bind(
+        self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision] = ()
+    ) -> None:
+        """Bind pods; what came of it is seen as ("bound", ...). Safe from any thread.
+
+        first: volumes that are made before any of them is bound.
+        """
+        self._send(self._bind(job, attempt, bindings, first))
 
     def delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
         """Delete a pod. Safe from any thread; who needs it gone asks again while it is there."""
@@ -150,6 +163,10 @@ class Link:
         self._client = client = Client(self._reach, self.leads)
         self._watch(Reflector(client, NODES, self._teller("node")))
         self._watch(Reflector(client, PODS, self._teller("pod")))
+        self._watch(Reflector(client, NAMESPACES, self._teller("namespace")))
+        of_volumes: tuple[Resource[Any], ...] = (CLAIMS, VOLUMES, CLASSES)
+        for each in of_volumes:
+            self._watch(Reflector(client, each, self._teller("volume")))
         self._versions = (await served(client)).version_of_kind
         for kind, version in self._versions.items():
             resource = Resource(kind.path(version), Group)
@@ -180,9 +197,14 @@ class Link:
         self.seen.append(seen)
         self._wake()
 
-    async def _bind(self, job: str, attempt: int, bindings: Sequence[Binding]) -> None:
+    async def _bind(
+        self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision]
+    ) -> None:
         assert self._client is not None, "not started"
-        done: Bound = await bind_all(self._client, job, attempt, bindings)
+        why = await make(self._client, first)
+        done = Bound(job, attempt, tuple((binding.uid, why) for binding in bindings))
+        if not why:
+            done = await bind_all(self._client, job, attempt, bindings)
         self._see(("bound", done, None, None))
 
     async def _delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:

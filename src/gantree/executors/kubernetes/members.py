@@ -17,7 +17,9 @@ from gantree.executors.kubernetes.marks import Mark, mark_of, marks_of
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.shapes import asked_by
 from gantree.executors.kubernetes.waiting import Waiting, may_be_bound
+from gantree.executors.kubernetes.whereabouts import Whereabouts
 from gantree.executors.kubernetes.writes import Binding, Bound
+from gantree.model.bars import unbarred
 from gantree.model.events import Event, GangEnded, GangStartFailed, HoldRequested
 from gantree.model.jobs import Shape
 from gantree.model.orders import StartGang, StopGang
@@ -32,9 +34,16 @@ Name = tuple[str, int]
 class Members:
     """All attempts that are not settled. pods are all pods that there are, by uid."""
 
-    def __init__(self, link: Link, waiting: Waiting, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        waiting: Waiting,
+        whereabouts: Whereabouts,
+        emit: Callable[[Event], None],
+    ) -> None:
         self.pods: dict[str, Pod] = {}
         self._link, self._waiting, self._emit = link, waiting, emit
+        self._whereabouts = whereabouts
         self._attempts: dict[Name, Attempt] = {}
         self._seat_of_pod: dict[str, tuple[Name, int]] = {}
         self._touched: dict[Name, None] = {}
@@ -113,6 +122,7 @@ class Members:
         attempt.seats[member] = Seat(member, attempt.seats[member].rank, attempt.seats[member].role)
         pod = self.pods.get(uid)
         if pod is not None and not pod.spec.node_name:
+            self._whereabouts.forget(pod)
             self._waiting.see(pod, waits=may_be_bound(pod))
 
     def _miss(self, attempt: Attempt) -> None:
@@ -157,7 +167,9 @@ class Members:
             self._delete_all(attempt, None)
         elif bindings:
             attempt.binding = True
-            self._link.bind(order.job, order.attempt, bindings)
+            placed = [(self.pods[each.uid], each.node) for each in bindings]
+            made = self._whereabouts.to_make(placed)
+            self._link.bind(order.job, order.attempt, bindings, made)
 
     def stop(self, order: StopGang, *, for_others: bool = False) -> None:
         """Delete the pods of an attempt; of one that is being bound, as soon as that is over.
@@ -184,8 +196,12 @@ class Members:
         return [pod for pod in pods if pod is not None]
 
     def _seat(self, attempt: Attempt, order: StartGang, ledger: Ledger) -> list[Binding]:
-        """Bindings for the members that have no pod yet; where pods are missing the attempt has failed."""
-        shape_of_role = {role.name: role.shape for role in ledger.jobs[order.job].spec.roles}
+        """Bindings for the members that have no pod yet.
+
+        Where pods are missing, or may not be there beside others, the attempt has failed.
+        """
+        roles = ledger.jobs[order.job].spec.roles
+        shape_of_role = {role.name: unbarred(role.shape) for role in roles}
         free = self._free_pods(order.job)
         bindings, missing = [], 0
         for launch in sorted(order.members, key=lambda each: each.node_rank):
@@ -205,9 +221,12 @@ class Members:
             bindings.append(_binding(pod, launch.node, marks_of(order, launch)))
         if missing:
             attempt.failed = f"{missing} of {attempt.size} pods are not there any more"
-            for binding in bindings:
-                self._stand_up(attempt, binding.uid)
-        return [] if missing else bindings
+        else:
+            placed = [(self.pods[each.uid], each.node) for each in bindings]
+            attempt.failed = self._whereabouts.admit(placed)
+        for binding in bindings if attempt.failed else ():
+            self._stand_up(attempt, binding.uid)
+        return [] if attempt.failed else bindings
 
     def _free_pods(self, job: str) -> dict[Shape, deque[Pod]]:
         """Pods of a job's gang that wait, by shape, in member order."""

@@ -20,7 +20,7 @@ _KIND = re.compile(rf"{SOLE}apart/[a-z0-9-]+/[0-9a-f]+")
 
 def sole_devices(pod: Pod) -> tuple[str, ...]:
     """The sole devices that a pod takes of its node."""
-    kinds = (_kind(pod, term) for term in pod.spec.keeps_from)
+    kinds = (sole_of(pod, term) for term in pod.spec.keeps_from)
     return tuple(dict.fromkeys((*_ports(pod.spec), *filter(None, kinds))))
 
 
@@ -30,20 +30,16 @@ def in_words(sentence: str) -> str:
     return _KIND.sub("node away from its own kind (podAntiAffinity)", sentence)
 
 
-def keeps_from_its_kind(pod: Pod, term: PodTerm) -> bool:
-    """Whether a term of a pod keeps it off the nodes of pods like itself, in its namespace alone."""
-    return _kind(pod, term) is not None
-
-
-def _kind(pod: Pod, term: PodTerm) -> str | None:
+def sole_of(pod: Pod, term: PodTerm) -> str:
+    """The sole device that says what a term says: off the nodes of its own kind, in its namespace; else ""."""
     home, labels = pod.metadata.namespace, pod.metadata.labels
     at_home = term.namespace_selector is None and set(term.namespaces) <= {home}
     if term.topology_key != HOSTNAME or not at_home or term.label_selector is None:
-        return None
+        return ""
     selector = narrowed(
         term.label_selector, labels, term.match_label_keys, term.mismatch_label_keys
     )
-    return f"{SOLE}apart/{home}/{digest(selector)}" if matches(selector, labels) else None
+    return f"{SOLE}apart/{home}/{digest(selector)}" if matches(selector, labels) else ""
 
 
 def _ports(spec: PodSpec) -> Iterator[str]:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from gantree.executors.kubernetes.handshake import not_understood
 from gantree.executors.kubernetes.objects import (
     Container,
+    Node,
     NodeAffinity,
+    NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
     Pod,
@@ -130,10 +132,13 @@ def labels_of(spec: PodSpec) -> Iterator[tuple[str, str]]:
 
 def _rule(affinity: NodeAffinity | None) -> str | None:
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    if required is None:
-        return None
-    terms = [_term(term) for term in required.node_selector_terms]
-    return node_rules.rule_text(tuple(term for term in terms if term))
+    return None if required is None else node_rules.rule_text(alternatives_of(required))
+
+
+def alternatives_of(selector: NodeSelector) -> node_rules.Alternatives:
+    """What a node selector asks, as rules have it."""
+    terms = [_term(term) for term in selector.node_selector_terms]
+    return tuple(term for term in terms if term)
 
 
 def _term(term: NodeSelectorTerm) -> tuple[node_rules.Requirement, ...]:
@@ -183,12 +188,11 @@ def _unknown_wishes(pod: Pod) -> Iterator[str]:
         ("podAffinity", affinity and affinity.pod_affinity),
         ("podAntiAffinity", affinity and affinity.pod_anti_affinity),
     ):
-        if terms and terms.required_during_scheduling_ignored_during_execution:
-            yield f"affinity.{name}.required..."
         if terms and terms.preferred_during_scheduling_ignored_during_execution:
             yield f"affinity.{name}.preferred..."
-    if spec.topology_spread_constraints:
-        yield "topologySpreadConstraints"
+    spread = spec.topology_spread_constraints
+    if any(each.when_unsatisfiable != "DoNotSchedule" for each in spread):
+        yield "topologySpreadConstraints that may be broken (ScheduleAnyway)"
     if spec.resource_claims:
         yield "resourceClaims"
 
@@ -203,3 +207,22 @@ def _add(amounts: Amounts, container: Container) -> None:
 def _raise(amounts: Amounts, least: Mapping[str, float]) -> None:
     for name, amount in least.items():
         amounts[name] = max(amounts.get(name, 0.0), amount)
+
+
+def is_led_to(pod: Pod, node: Node) -> bool:
+    """Whether a node is as a pod's selector and required node affinity ask."""
+    labels = node.metadata.labels
+    for key, value in labels_of(pod.spec):
+        if key == node_rules.NODES_LABEL:
+            if not node_rules.satisfies(node.metadata.name, labels, value):
+                return False
+        elif key != node_rules.TOLERATES_LABEL and labels.get(key) != value:
+            return False
+    return True
+
+
+def puts_up_with(pod: Pod, node: Node) -> bool:
+    """Whether a pod tolerates all taints of a node that keep pods away."""
+    tolerated = dict(labels_of(pod.spec)).get(node_rules.TOLERATES_LABEL, "")
+    taints = (node_rules.Taint(t.key, t.value, t.effect) for t in node.spec.taints)
+    return node_rules.tolerates(tuple(taints), tolerated)

@@ -1,0 +1,82 @@
+"""Topology spread constraints that must hold: in which domains one more pod may be, and whether a gang may be where it
+was placed.
+
+As upstream counts it: domains are the values of a label among nodes that the pod may use (by its selector and affinity
+unless nodeAffinityPolicy is Ignore, by taints where nodeTaintsPolicy is Honor); the skew of a domain is what it would
+have beyond the one that has least; with fewer domains than minDomains the least counts as none. Constraints that may
+be broken (ScheduleAnyway) are not looked at: an event says so. A gang is right if it is once all of it is there: its
+pods can then be bound in an order in which each was right.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from gantree.executors.kubernetes.affinity import Placed, Why
+from gantree.executors.kubernetes.objects import LabelSelector, Node, Pod, SpreadConstraint
+from gantree.executors.kubernetes.scene import Kind, Scene
+from gantree.executors.kubernetes.selectors import narrowed
+from gantree.executors.kubernetes.shapes import is_led_to, puts_up_with
+from gantree.model.node_rules import Requirement
+
+MUST = "DoNotSchedule"
+
+
+def constraints_of(pod: Pod) -> tuple[SpreadConstraint, ...]:
+    """Those of a pod that must hold."""
+    told = pod.spec.topology_spread_constraints
+    return tuple(each for each in told if each.when_unsatisfiable == MUST and each.topology_key)
+
+
+def kind_of(pod: Pod, constraint: SpreadConstraint) -> Kind:
+    """The pods that a constraint counts."""
+    if constraint.label_selector is None:
+        return Kind(frozenset(), LabelSelector())
+    labels, home = pod.metadata.labels, frozenset({pod.metadata.namespace})
+    selector = narrowed(constraint.label_selector, labels, constraint.match_label_keys)
+    return Kind(home, selector, stay=True)
+
+
+def asked(scene: Scene, pod: Pod) -> Iterator[Why]:
+    """What nodes must be like for a pod, as pods are now."""
+    for constraint in constraints_of(pod):
+        counts, least = _counted(scene, pod, constraint)
+        own = int(kind_of(pod, constraint).has(pod))
+        fits = [
+            name for name, count in counts.items() if count + own - least <= constraint.max_skew
+        ]
+        yield (
+            Requirement(constraint.topology_key, "in", tuple(sorted(fits))),
+            f"topologySpreadConstraints allow a skew of {constraint.max_skew} over {constraint.topology_key}",
+        )
+
+
+def objections(scene: Scene, placed: Placed) -> Iterator[str]:
+    """Why pods of a gang may not be where they were placed; all of them are on the scene already."""
+    for pod, node in placed:
+        for constraint in constraints_of(pod):
+            counts, least = _counted(scene, pod, constraint)
+            domain = scene.domain(node, constraint.topology_key)
+            if domain is None or counts[domain] - least > constraint.max_skew:
+                yield (
+                    f"{pod.metadata.name} would be in {constraint.topology_key}={domain}, which has more than "
+                    f"{constraint.max_skew} beyond another (topologySpreadConstraints)"
+                )
+
+
+def _counted(scene: Scene, pod: Pod, constraint: SpreadConstraint) -> tuple[Counter[str], int]:
+    """Pods that count in each domain that does, and how many there are where there are least."""
+    counts: Counter[str] = Counter()
+    census: Mapping[str, int] = scene.census(kind_of(pod, constraint))
+    for name, node in scene.nodes.items():
+        domain = node.metadata.labels.get(constraint.topology_key)
+        if domain is not None and _counts(node, pod, constraint):
+            counts[domain] += census.get(name, 0)
+    too_few = constraint.min_domains is not None and len(counts) < constraint.min_domains
+    return counts, 0 if too_few else min(counts.values(), default=0)
+
+
+def _counts(node: Node, pod: Pod, constraint: SpreadConstraint) -> bool:
+    """Whether a node is one of those over which a constraint spreads."""
+    return (constraint.node_affinity_policy != "Honor" or is_led_to(pod, node)) and (
+        constraint.node_taints_policy != "Honor" or puts_up_with(pod, node)
+    )

@@ -1,0 +1,220 @@
+"""Where pods of a gang may be as things are: not what their manifests ask of nodes, which never changes, but what hangs
+on other pods and on volumes, which does all the time.
+
+What nodes must be like now goes to the core as *bars* (`gantree.model.bars`), anew whenever it is another: so the core
+looks for room, preempts and explains with it. It is looked at again once the core has decided and before anything is
+written (`admit`): two gangs may have been placed in one turn, and what a gang's pods ask of each other is known only
+then. Gangs that count their own kind (a spread, keeping away from or near to pods like themselves) are handed in one
+after the other, each when the one before has its place.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from gantree.executors.kubernetes import affinity, spread
+from gantree.executors.kubernetes.affinity import Placed
+from gantree.executors.kubernetes.gangs import Gang, Key
+from gantree.executors.kubernetes.objects import Pod
+from gantree.executors.kubernetes.ports import sole_of
+from gantree.executors.kubernetes.scene import Scene
+from gantree.executors.kubernetes.volumes import Provision, Volumes, claims_of
+from gantree.executors.kubernetes.waiting import Crowd
+from gantree.model.jobs import Job, Role, Spread
+from gantree.model.node_rules import NAME_KEY, Alternatives, Requirement, rule_text
+
+MOST_ALTERNATIVES = 64
+"""Of one rule; claims whose volumes together have more ways than these wait until one of them is bound."""
+NOWHERE = Requirement(NAME_KEY, "in", ())
+"""No node is like that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The bars of a gang, role by role, why they are there, and why it cannot be anywhere yet ("" where it can)."""
+
+    bars: tuple[tuple[str, str], ...] = ()
+    reason: str = ""
+    waits: str = ""
+
+
+class Whereabouts:
+    """What is seen of pods, nodes and volumes, and what follows for gangs that wait."""
+
+    def __init__(self) -> None:
+        self.scene, self.volumes = Scene(), Volumes()
+        self._seen = (0, 0, 0)
+        self._subject: dict[Key, None] = {}
+        self._lanes: dict[str, Key] = {}
+
+    # ----- what is seen
+
+    def see(self, pod: Pod, *, gone: bool, seated: bool) -> None:
+        """A pod is like this. seated: it is about to be bound, if it is not."""
+        if gone or pod.has_ended or not (pod.spec.node_name or seated):
+            self._leave(pod)
+        elif pod.spec.node_name:
+            self._place(pod, pod.spec.node_name)
+
+    def _place(self, pod: Pod, node: str) -> None:
+        self.scene.place(pod, node)
+        if pod.spec.volumes:
+            self.volumes.use(pod, ends=False)
+
+    def _leave(self, pod: Pod) -> None:
+        self.scene.remove(pod.metadata.uid)
+        if pod.spec.volumes:
+            self.volumes.use(pod, ends=True)
+
+    # ----- gangs that wait
+
+    def stale(self, crowds: Mapping[Key, Crowd]) -> list[Key]:
+        """The gangs that wait about which something may have changed since the last time."""
+        now = (self.scene.version, self.volumes.version, self.scene.keepers_version)
+        if now == self._seen:
+            return []
+        keepers_before, self._seen = self._seen[2], now
+        self._subject = {key: None for key in self._subject if key in crowds}
+        if keepers_before == now[2]:
+            return list(self._subject)
+        kept = (key for key, crowd in crowds.items() if self._is_kept_away(crowd))
+        return list(dict.fromkeys((*self._subject, *kept)))
+
+    def _is_kept_away(self, crowd: Crowd) -> bool:
+        """Whether somebody keeps the pods of a gang away, as far as one of them tells."""
+        pod = next(iter(crowd.pods.values()), None)
+        return pod is not None and bool(self.scene.kept_away(pod))
+
+    def look(self, gang: Gang) -> Verdict:
+        """Where a gang may be now."""
+        pods = [pods[0] for _, pods in gang.roles]
+        if any(map(is_subject, pods)):
+            self._subject[gang.key] = None
+        missing = (self.volumes.missing(pod) for pod in gang.pods if pod.spec.volumes)
+        waits = next(filter(None, missing), "")
+        if waits:
+            nowhere = rule_text(((NOWHERE,),))
+            return Verdict(tuple((role.name, nowhere) for role, _ in gang.roles), waits, waits)
+        bars: list[tuple[str, str]] = []
+        reasons: dict[str, None] = {}
+        for role, of_role in gang.roles:
+            asked = list(self._asked(of_role[0]))
+            ways: list[Alternatives] = [((each,),) for each, _ in asked]
+            of_volumes = [each for pod in of_role for each in self.volumes.asked(pod)]
+            ways += dict.fromkeys(of_volumes)
+            if ways:
+                bars.append((role.name, _together(ways)))
+            reasons |= dict.fromkeys(why for _, why in asked)
+            reasons |= {"its volumes are not everywhere": None} if of_volumes else {}
+        return Verdict(tuple(bars), "; ".join(reasons))
+
+    def _asked(self, pod: Pod) -> Iterator[affinity.Why]:
+        yield from affinity.asked(self.scene, pod)
+        yield from spread.asked(self.scene, pod)
+
+    # ----- one after the other
+
+    def in_front(self, gang: Gang) -> str:
+        """The gang that has to get its place before this one; "" if it is this one's turn, which it has from now on."""
+        lanes = list(self._lanes_of(gang))
+        for lane in lanes:
+            first = self._lanes.get(lane, gang.key)
+            if first != gang.key:
+                return first[1]
+        self._lanes |= dict.fromkeys(lanes, gang.key)
+        return ""
+
+    def has_its_place(self, key: Key) -> None:
+        """A gang waits no more, or is gone: it is the turn of others."""
+        for lane in [lane for lane, first in self._lanes.items() if first == key]:
+            del self._lanes[lane]
+            self.scene.version += 1
+
+    def _lanes_of(self, gang: Gang) -> Iterator[str]:
+        """Names of the kinds of pods that a gang counts and is of."""
+        for _, pods in gang.roles:
+            pod = pods[0]
+            for term in (*pod.spec.keeps_from, *pod.spec.keeps_to):
+                kind = self.scene.kind(term, pod)
+                if not kind.sole and kind.has(pod):
+                    yield kind.name
+            for constraint in spread.constraints_of(pod):
+                kind = spread.kind_of(pod, constraint)
+                if kind.has(pod):
+                    yield kind.name
+
+    # ----- what was decided
+
+    def admit(self, placed: Placed) -> str:
+        """Pods of a gang are about to be bound to nodes: "" and they are counted there, or why they must not be."""
+        for pod, node in placed:
+            self._place(pod, node)
+        objections = (
+            *affinity.objections(self.scene, placed),
+            *spread.objections(self.scene, placed),
+            *filter(None, (self.volumes.missing(pod) for pod, _ in placed)),
+        )
+        if objections:
+            for pod, _ in placed:
+                self._leave(pod)
+        return objections[0] if objections else ""
+
+    def forget(self, pod: Pod) -> None:
+        """A pod is not going to be bound after all."""
+        self._leave(pod)
+
+    def to_make(self, placed: Placed) -> tuple[Provision, ...]:
+        """Volumes that are to be made where pods of a gang go."""
+        return tuple(each for pod, node in placed for each in self.volumes.to_make(pod, node))
+
+
+def is_subject(pod: Pod) -> bool:
+    """Whether a pod asks for anything that hangs on others, or on volumes."""
+    spec = pod.spec
+    return bool(spec.keeps_from or spec.keeps_to or claims_of(pod) or spread.constraints_of(pod))
+
+
+def wished(job: Job, gang: Gang, tier: Callable[[str], str | None]) -> Job:
+    """A job as the core can help with what its pods ask of each other: in one domain, one to a domain, or evenly."""
+    if job.topology.slices or job.topology.spread:
+        return job
+    roles = [
+        _wished(role, pods, tier) if len(pods) > 1 and not job.topology.required else role
+        for role, (_, pods) in zip(job.roles, gang.roles, strict=True)
+    ]
+    return replace(job, roles=tuple(roles))
+
+
+def _wished(role: Role, pods: Sequence[Pod], tier: Callable[[str], str | None]) -> Role:
+    scene, pod, topology = Scene(), pods[0], role.topology
+    for term in pod.spec.keeps_to:
+        if tier(term.topology_key) and scene.kind(term, pod).has(pod):
+            topology = replace(topology, required=tier(term.topology_key))
+    for constraint in spread.constraints_of(pod):
+        found = tier(constraint.topology_key)
+        if found and spread.kind_of(pod, constraint).has(pod):
+            topology = replace(topology, spread=Spread(found))
+    for term in pod.spec.keeps_from:
+        found = tier(term.topology_key)
+        if found and not sole_of(pod, term) and scene.kind(term, pod).has(pod):
+            topology = replace(topology, spread=Spread(found, 1))
+    if topology.required and topology.spread:
+        topology = replace(topology, spread=None)
+    return replace(role, topology=topology)
+
+
+def _together(ways: Sequence[Alternatives]) -> str:
+    """The rule of nodes that are as each of several rules asks."""
+    count = 1
+    for each in ways:
+        count *= len(each)
+    if count > MOST_ALTERNATIVES:
+        return rule_text(((NOWHERE,),))
+    terms = [tuple(r for term in chosen for r in term) for chosen in product(*ways)]
+    found = tuple(tuple(_said(r) for r in dict.fromkeys(term)) for term in terms)
+    return rule_text(found or ((NOWHERE,),))
+
+
+def _said(asked: Requirement) -> Requirement:
+    """A requirement that a text can hold: a label of no value at all is nowhere."""
+    return NOWHERE if asked.operator == "in" and not asked.values else asked
