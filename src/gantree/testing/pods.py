@@ -113,7 +113,10 @@ class PodStage:
             name: (pod["status"].get("phase"), pod["spec"].get("nodeName"))
             for name, pod in self.pods().items()
         }
-        jobs = {job: str(state.phase) for job, state in self.controller.ledger.jobs.items()}
+        jobs = {
+            job: (str(state.phase), state.reason)
+            for job, state in self.controller.ledger.jobs.items()
+        }
         return f"pods {pods}; jobs {jobs}; rejected {self.controller.ledger.rejected}"
 
     # ----- what a user does

@@ -5,6 +5,7 @@ ledger's claims are, and compared with what the pods say, so that none is left b
 nor by a gantree that was killed.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from gantree.core.state import Claim
 from gantree.executors.kubernetes.client import MERGE, ApiError, Client
 from gantree.executors.kubernetes.gangs import Gang
 from gantree.executors.kubernetes.objects import Metadata, Pod
+from gantree.executors.kubernetes.wishes import role_of
 from gantree.executors.kubernetes.writes import PODS
 from gantree.model.errors import Unreachable
 
@@ -62,11 +64,11 @@ def _wanted(
     """The node of each pod for which room is held: members of a role are its pods, in order."""
     for job, claim in claims.items():
         waits = gang(job)
-        pods_of_role = {role.name: pods for role, pods in waits.roles} if waits else {}
+        pods_of_role = {role.name: deque(pods) for role, pods in waits.roles} if waits else {}
         for member in claim.placement.members:
-            pods = pods_of_role.get(member.role, ())
-            if member.rank < len(pods):
-                yield pods[member.rank].metadata.uid, member.node
+            pods = pods_of_role.get(role_of(member.role))
+            if pods:
+                yield pods.popleft().metadata.uid, member.node
 
 
 async def nominate(client: Client, pod: Metadata, node: str) -> str:

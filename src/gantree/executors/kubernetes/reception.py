@@ -4,7 +4,7 @@ A required topology that the site does not have is an error of the manifest: suc
 pods or the site are others, for it must not run where its author did not want it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gantree.core.ledger import Ledger
@@ -17,7 +17,8 @@ from gantree.executors.kubernetes.shapes import asked_by
 from gantree.executors.kubernetes.site import SiteReading
 from gantree.executors.kubernetes.telling import MISCONFIGURED, PENDING, Saying, Telling
 from gantree.executors.kubernetes.waiting import Crowd, Waiting
-from gantree.executors.kubernetes.whereabouts import Verdict, Whereabouts, wished
+from gantree.executors.kubernetes.whereabouts import Verdict, Whereabouts
+from gantree.executors.kubernetes.wishes import wished
 from gantree.executors.kubernetes.writes import Said
 from gantree.model.bars import bars_of, unbarred
 from gantree.model.events import (
@@ -28,7 +29,7 @@ from gantree.model.events import (
     JobSubmitted,
     ReleaseRequested,
 )
-from gantree.model.jobs import Shape
+from gantree.model.jobs import Job, Shape
 from gantree.model.phases import ENDED, Phase
 
 TOO_FEW, NOT_HONOURED = "WaitingForPodsReady", "NotHonoured"
@@ -106,14 +107,15 @@ class Reception:
         elif _shapes(gang.pods[:members]) != _shapes_of(state):
             self._ask(CancelRequested, state.job, "pods-changed", now)
         else:
-            self._bar(self._whereabouts.look(gang), state.job, bars_of(state.spec), now)
+            self._bar(self._whereabouts.look(gang), state.job, state.spec, now)
             if state.held_for:
                 self._ask(ReleaseRequested, state.job, "release", now)
 
-    def _bar(self, verdict: Verdict, job: str, bars: Mapping[str, str], now: float) -> None:
+    def _bar(self, verdict: Verdict, job: str, spec: Job, now: float) -> None:
         """Tell where the members of a job may be, if that is not what its bars say."""
-        if dict(verdict.bars) != bars:
-            told: Any = {"bars": verdict.bars, "reason": verdict.reason}
+        bars = verdict.bars_for(spec)
+        if bars != bars_of(spec):
+            told: Any = {"bars": tuple(bars.items()), "reason": verdict.reason}
             self._ask(BarsRequested, job, "bars", now, **told)
 
     def _hand_in(self, crowd: Crowd, site: SiteReading | None, now: float) -> None:
@@ -143,9 +145,9 @@ class Reception:
         self._waiting.adopt(job, gang.key)
         self._waiting.changed.pop(gang.key, None)
         self._unsettled[job] = None
-        spec = wished(spec, gang, site.tier)
+        spec = wished(spec, gang, self._whereabouts.scene, site.tier)
         self._emit(JobSubmitted(id=f"{job}/submitted", observed_at=now, job=job, spec=spec))
-        self._bar(verdict, job, {}, now)
+        self._bar(verdict, job, spec, now)
 
     def _ask(self, kind: type[Event], job: str, word: str, now: float, **fields: object) -> None:
         self._counted += 1

@@ -36,11 +36,17 @@ def kind_of(pod: Pod, constraint: SpreadConstraint) -> Kind:
     return Kind(home, selector, stay=True)
 
 
-def asked(scene: Scene, pod: Pod) -> Iterator[Why]:
-    """What nodes must be like for a pod, as pods are now."""
+def asked(scene: Scene, pod: Pod, of_its_kind: int) -> Iterator[Why]:
+    """What nodes must be like for each of so many pods of a gang, as pods are now.
+
+    That is what one of them needs if the others go where they help most; what they come to is looked at in the end.
+    """
     for constraint in constraints_of(pod):
-        counts, least = _counted(scene, pod, constraint)
+        counts = counted(scene, pod, constraint)
+        least = _least(counts, constraint)
         own = int(kind_of(pod, constraint).has(pod))
+        if not _are_too_few(counts, constraint):
+            least = _raised(counts, least, (of_its_kind - 1) * own)
         fits = [
             name for name, count in counts.items() if count + own - least <= constraint.max_skew
         ]
@@ -50,11 +56,19 @@ def asked(scene: Scene, pod: Pod) -> Iterator[Why]:
         )
 
 
+def _raised(counts: Mapping[str, int], least: int, more: int) -> int:
+    """How many the domain with least could have if so many more pods went where there are least."""
+    while counts and sum(max(0, least + 1 - count) for count in counts.values()) <= more:
+        least += 1
+    return least
+
+
 def objections(scene: Scene, placed: Placed) -> Iterator[str]:
     """Why pods of a gang may not be where they were placed; all of them are on the scene already."""
     for pod, node in placed:
         for constraint in constraints_of(pod):
-            counts, least = _counted(scene, pod, constraint)
+            counts = counted(scene, pod, constraint)
+            least = _least(counts, constraint)
             domain = scene.domain(node, constraint.topology_key)
             if domain is None or counts[domain] - least > constraint.max_skew:
                 yield (
@@ -63,16 +77,24 @@ def objections(scene: Scene, placed: Placed) -> Iterator[str]:
                 )
 
 
-def _counted(scene: Scene, pod: Pod, constraint: SpreadConstraint) -> tuple[Counter[str], int]:
-    """Pods that count in each domain that does, and how many there are where there are least."""
+def counted(scene: Scene, pod: Pod, constraint: SpreadConstraint) -> Counter[str]:
+    """How many pods that count are in each domain that does."""
     counts: Counter[str] = Counter()
     census: Mapping[str, int] = scene.census(kind_of(pod, constraint))
     for name, node in scene.nodes.items():
         domain = node.metadata.labels.get(constraint.topology_key)
         if domain is not None and _counts(node, pod, constraint):
             counts[domain] += census.get(name, 0)
-    too_few = constraint.min_domains is not None and len(counts) < constraint.min_domains
-    return counts, 0 if too_few else min(counts.values(), default=0)
+    return counts
+
+
+def _least(counts: Mapping[str, int], constraint: SpreadConstraint) -> int:
+    """How many there are where there are least; none where there are too few domains."""
+    return 0 if _are_too_few(counts, constraint) else min(counts.values(), default=0)
+
+
+def _are_too_few(counts: Mapping[str, int], constraint: SpreadConstraint) -> bool:
+    return constraint.min_domains is not None and len(counts) < constraint.min_domains
 
 
 def _counts(node: Node, pod: Pod, constraint: SpreadConstraint) -> bool:

@@ -8,19 +8,19 @@ then. Gangs that count their own kind (a spread, keeping away from or near to po
 after the other, each when the one before has its place.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 
 from gantree.executors.kubernetes import affinity, spread
 from gantree.executors.kubernetes.affinity import Placed
 from gantree.executors.kubernetes.gangs import Gang, Key
 from gantree.executors.kubernetes.objects import Pod
-from gantree.executors.kubernetes.ports import sole_of
 from gantree.executors.kubernetes.scene import Scene
 from gantree.executors.kubernetes.volumes import Provision, Volumes, claims_of
 from gantree.executors.kubernetes.waiting import Crowd
-from gantree.model.jobs import Job, Role, Spread
+from gantree.executors.kubernetes.wishes import role_of
+from gantree.model.jobs import Job
 from gantree.model.node_rules import NAME_KEY, Alternatives, Requirement, rule_text
 
 MOST_ALTERNATIVES = 64
@@ -36,6 +36,12 @@ class Verdict:
     bars: tuple[tuple[str, str], ...] = ()
     reason: str = ""
     waits: str = ""
+
+    def bars_for(self, job: Job) -> dict[str, str]:
+        """The bars of a job that is this gang, whose roles may have been cut in two (`wishes`)."""
+        told = dict(self.bars)
+        names = (role.name for role in job.roles)
+        return {name: told[role_of(name)] for name in names if role_of(name) in told}
 
 
 class Whereabouts:
@@ -98,7 +104,7 @@ class Whereabouts:
         bars: list[tuple[str, str]] = []
         reasons: dict[str, None] = {}
         for role, of_role in gang.roles:
-            asked = list(self._asked(of_role[0]))
+            asked = list(self._asked(of_role[0], len(of_role)))
             ways: list[Alternatives] = [((each,),) for each, _ in asked]
             of_volumes = [each for pod in of_role for each in self.volumes.asked(pod)]
             ways += dict.fromkeys(of_volumes)
@@ -108,9 +114,9 @@ class Whereabouts:
             reasons |= {"its volumes are not everywhere": None} if of_volumes else {}
         return Verdict(tuple(bars), "; ".join(reasons))
 
-    def _asked(self, pod: Pod) -> Iterator[affinity.Why]:
+    def _asked(self, pod: Pod, of_its_kind: int) -> Iterator[affinity.Why]:
         yield from affinity.asked(self.scene, pod)
-        yield from spread.asked(self.scene, pod)
+        yield from spread.asked(self.scene, pod, of_its_kind)
 
     # ----- one after the other
 
@@ -172,35 +178,6 @@ def is_subject(pod: Pod) -> bool:
     """Whether a pod asks for anything that hangs on others, or on volumes."""
     spec = pod.spec
     return bool(spec.keeps_from or spec.keeps_to or claims_of(pod) or spread.constraints_of(pod))
-
-
-def wished(job: Job, gang: Gang, tier: Callable[[str], str | None]) -> Job:
-    """A job as the core can help with what its pods ask of each other: in one domain, one to a domain, or evenly."""
-    if job.topology.slices or job.topology.spread:
-        return job
-    roles = [
-        _wished(role, pods, tier) if len(pods) > 1 and not job.topology.required else role
-        for role, (_, pods) in zip(job.roles, gang.roles, strict=True)
-    ]
-    return replace(job, roles=tuple(roles))
-
-
-def _wished(role: Role, pods: Sequence[Pod], tier: Callable[[str], str | None]) -> Role:
-    scene, pod, topology = Scene(), pods[0], role.topology
-    for term in pod.spec.keeps_to:
-        if tier(term.topology_key) and scene.kind(term, pod).has(pod):
-            topology = replace(topology, required=tier(term.topology_key))
-    for constraint in spread.constraints_of(pod):
-        found = tier(constraint.topology_key)
-        if found and spread.kind_of(pod, constraint).has(pod):
-            topology = replace(topology, spread=Spread(found))
-    for term in pod.spec.keeps_from:
-        found = tier(term.topology_key)
-        if found and not sole_of(pod, term) and scene.kind(term, pod).has(pod):
-            topology = replace(topology, spread=Spread(found, 1))
-    if topology.required and topology.spread:
-        topology = replace(topology, spread=None)
-    return replace(role, topology=topology)
 
 
 def _together(ways: Sequence[Alternatives]) -> str:
