@@ -162,6 +162,7 @@ def test_a_gang_is_spread_evenly_and_pods_after_it_keep_it_so(stage: PodStage) -
     stage.until(lambda: stage.bound("p0", "p1"))
     counts.update(zone_of(stage, f"p{number}") for number in range(2))
     assert sorted(counts.values()) == [2, 2, 2]
+    assert all(state.failures == 0 for state in stage.controller.ledger.jobs.values())
 
 
 def test_a_spread_over_more_domains_than_there_are_keeps_each_at_its_skew(stage: PodStage) -> None:
@@ -177,3 +178,16 @@ def test_a_spread_over_more_domains_than_there_are_keeps_each_at_its_skew(stage:
     stage.until(lambda: "skew of 1 over topology.kubernetes.io/zone" in said(stage, left))
     zoned(stage, c="c0")
     stage.until(lambda: stage.bound(*names))
+
+
+def test_of_two_that_must_not_meet_and_are_placed_in_one_turn_one_is_bound(stage: PodStage) -> None:
+    """Neither is on a node when the other is looked at: it is noticed before anything is written."""
+    zoned(stage, a="a[0-1]")
+    stage.pod("p0", labels={"app": "x"}, spec=away_from({"app": "y"}, ZONE))
+    stage.pod("p1", labels={"app": "y"}, spec=away_from({"app": "x"}, ZONE))
+    stage.start()
+    stage.until(lambda: sum(map(stage.bound, ("p0", "p1"))) == 1)
+    (left,) = [name for name in ("p0", "p1") if not stage.bound(name)]
+    stage.until(lambda: "pods that it keeps away from are there" in said(stage, left))
+    stage.exit("p0" if left == "p1" else "p1")
+    stage.until(lambda: stage.bound(left))
