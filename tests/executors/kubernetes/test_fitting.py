@@ -144,6 +144,12 @@ def test_a_gang_that_is_near_to_itself_is_in_one_domain(stage: PodStage) -> None
         stage.pod(f"g-{number}", 8, labels=labels, annotations=told, spec=near_to({"app": "g"}))
     stage.until(lambda: stage.bound("g-0", "g-1", "g-2"))
     assert {zone_of(stage, f"g-{number}") for number in range(3)} == {"b"}
+    for number in range(3):
+        stage.exit(f"g-{number}")
+    labels, told = {"gantree.io/gang": "h", "app": "h"}, {"gantree.io/gang-size": "4"}
+    for number in range(4):
+        stage.pod(f"h-{number}", 8, labels=labels, annotations=told, spec=near_to({"app": "h"}))
+    stage.until(lambda: "in one zone" in said(stage, "h-0"))
 
 
 def test_a_gang_is_spread_evenly_and_pods_after_it_keep_it_so(stage: PodStage) -> None:
@@ -191,3 +197,25 @@ def test_of_two_that_must_not_meet_and_are_placed_in_one_turn_one_is_bound(stage
     stage.until(lambda: "pods that it keeps away from are there" in said(stage, left))
     stage.exit("p0" if left == "p1" else "p1")
     stage.until(lambda: stage.bound(left))
+
+
+def test_many_that_count_their_own_kind_get_their_places_one_after_the_other(
+    stage: PodStage,
+) -> None:
+    """Also where the one whose turn it is goes away before it has its place."""
+    zoned(stage, a="a0", b="b0")
+    stage.start()
+    spec = spread_over(ZONE, {"app": "web"})
+    stage.pod("big", gpus=16, labels={"app": "web"}, spec=spec)
+    stage.until(lambda: said(stage, "big") != "")
+    names = [f"p{number}" for number in range(8)]
+    for name in names:
+        stage.pod(name, gpus=2, labels={"app": "web"}, spec=spec)
+    stage.until(lambda: all("its turn comes after others" in said(stage, name) for name in names))
+    stage.api.delete("/api/v1/namespaces/default/pods/p0")
+    stage.api.delete("/api/v1/namespaces/default/pods/big")
+    stage.until(lambda: stage.bound(*names[1:]))
+    counts = Counter(zone_of(stage, name) for name in names[1:])
+    assert sorted(counts.values()) == [3, 4]
+    jobs = stage.controller.ledger.jobs.values()
+    assert all(state.failures == 0 for state in jobs)

@@ -83,10 +83,11 @@ class Reception:
             self._telling.waits(crowd.key, now)
         else:
             self._telling.is_over(crowd.key)
-            self._whereabouts.has_its_place(crowd.key)
+            self._whereabouts.leaves_line(crowd.key)
         state = None if crowd.job is None else ledger.jobs.get(crowd.job)
         if crowd.job is not None and crowd.job not in self._unsettled:
             if state is None or state.phase in ENDED:
+                self._whereabouts.leaves_line(crowd.key)
                 if state is None or state.phase is not Phase.SUCCEEDED:
                     crowd.refused = frozenset(crowd.pods)
                 self._waiting.part(crowd.job)
@@ -94,6 +95,8 @@ class Reception:
                 self._review_job(crowd, state, now)
         if crowd.job is None and crowd.pods:
             self._hand_in(crowd, site, now)
+            if crowd.job is None:
+                self._whereabouts.gives_turn_up(crowd.key)
 
     def _review_job(self, crowd: Crowd, state: JobState, now: float) -> None:
         """A job waits: it is held while its pods are not all there, and ended where they never will be."""
@@ -102,6 +105,7 @@ class Reception:
         if self._waiting.is_gone(crowd.key):
             self._ask(CancelRequested, state.job, "pods-gone", now)
         elif gang is None or len(gang.pods) < members:
+            self._whereabouts.leaves_line(crowd.key)
             if not state.held:
                 self._ask(HoldRequested, state.job, "hold", now, reason=FOR_PODS)
         elif _shapes(gang.pods[:members]) != _shapes_of(state):
@@ -134,9 +138,8 @@ class Reception:
             self._telling.say(gang.key, Saying(MISCONFIGURED, sentence))
             return
         verdict = self._whereabouts.look(gang)
-        first = "" if verdict.waits else self._whereabouts.in_front(gang)
-        if verdict.waits or first:
-            why = verdict.waits or f"its turn comes when {first!r} has its place"
+        if verdict.waits or not self._whereabouts.is_its_turn(gang):
+            why = verdict.waits or "its turn comes after others of its kind"
             self._telling.say(gang.key, Saying(PENDING, f"Waiting: {why}."))
             return
         for word in (*gang.unknown, *lost):

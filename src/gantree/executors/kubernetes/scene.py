@@ -6,12 +6,13 @@ Pods that are about to be bound count as bound.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from gantree.executors.kubernetes.objects import LabelSelector, Node, Pod, PodTerm
 from gantree.executors.kubernetes.ports import sole_devices, sole_of
 from gantree.executors.kubernetes.selectors import digest, matches, narrowed
+from gantree.executors.kubernetes.shapes import is_led_to, puts_up_with
 
 CENSUSES_KEPT = 512
 """The one that was not asked for the longest goes first."""
@@ -70,6 +71,8 @@ class Scene:
 
     def __init__(self) -> None:
         self.version = self.keepers_version = 0
+        self._domains_for: dict[Hashable, dict[str, str]] = {}
+        self._in_domain: dict[tuple[str, str], tuple[int, Counter[str]]] = {}
         self.nodes: dict[str, Node] = {}
         self._labels_of_namespace: dict[str, Mapping[str, str]] = {}
         self._placed: dict[str, tuple[Pod, str]] = {}
@@ -84,6 +87,7 @@ class Scene:
         else:
             self.nodes[name] = node
         if node is None or before is None or _told(before) != _told(node):
+            self._domains_for.clear()
             self.version += 1
 
     def see_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
@@ -148,11 +152,43 @@ class Scene:
 
     def in_domain(self, kind: Kind, key: str) -> Counter[str]:
         """How many pods of a kind are in each domain that has any."""
-        found: Counter[str] = Counter()
+        name = (kind.name, key)
+        version, found = self._in_domain.get(name, (-1, Counter()))
+        if version == self.version:
+            return found
+        found = Counter()
         for node, count in self.census(kind).items():
             value = self.domain(node, key)
             if value is not None:
                 found[value] += count
+        if len(self._in_domain) >= CENSUSES_KEPT:
+            self._in_domain.clear()
+        self._in_domain[name] = (self.version, found)
+        return found
+
+    def domains_for(
+        self,
+        asked: tuple[tuple[str, str], ...],
+        key: str,
+        *,
+        by_affinity: bool,
+        by_taints: bool,
+    ) -> Mapping[str, str]:
+        """The domain of each node that has one: of those that are as labels ask, and whose taints are tolerated."""
+        name = (asked, key, by_affinity, by_taints)
+        found = self._domains_for.get(name)
+        if found is None:
+            rules = dict(asked)
+            found = {
+                node.metadata.name: node.metadata.labels[key]
+                for node in self.nodes.values()
+                if key in node.metadata.labels
+                and (not by_affinity or is_led_to(rules, node))
+                and (not by_taints or puts_up_with(rules, node))
+            }
+            if len(self._domains_for) >= CENSUSES_KEPT:
+                self._domains_for.clear()
+            self._domains_for[name] = found
         return found
 
     def domain(self, node: str, key: str) -> str | None:

@@ -209,20 +209,16 @@ def _raise(amounts: Amounts, least: Mapping[str, float]) -> None:
         amounts[name] = max(amounts.get(name, 0.0), amount)
 
 
-def is_led_to(pod: Pod, node: Node) -> bool:
-    """Whether a node is as a pod's selector and required node affinity ask."""
+def is_led_to(asked: Mapping[str, str], node: Node) -> bool:
+    """Whether a node is as labels and rules ask (`labels_of`), taints aside."""
     labels = node.metadata.labels
-    for key, value in labels_of(pod.spec):
-        if key == node_rules.NODES_LABEL:
-            if not node_rules.satisfies(node.metadata.name, labels, value):
-                return False
-        elif key != node_rules.TOLERATES_LABEL and labels.get(key) != value:
-            return False
-    return True
+    rule = asked.get(node_rules.NODES_LABEL)
+    return (rule is None or node_rules.satisfies(node.metadata.name, labels, rule)) and all(
+        labels.get(key) == value for key, value in asked.items() if key not in _RULES
+    )
 
 
-def puts_up_with(pod: Pod, node: Node) -> bool:
-    """Whether a pod tolerates all taints of a node that keep pods away."""
-    tolerated = dict(labels_of(pod.spec)).get(node_rules.TOLERATES_LABEL, "")
+def puts_up_with(asked: Mapping[str, str], node: Node) -> bool:
+    """Whether who asks for these labels and rules tolerates all taints of a node that keep pods away."""
     taints = (node_rules.Taint(t.key, t.value, t.effect) for t in node.spec.taints)
-    return node_rules.tolerates(tuple(taints), tolerated)
+    return node_rules.tolerates(tuple(taints), asked.get(node_rules.TOLERATES_LABEL, ""))

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from gantree.executors.kubernetes.affinity import Placed, Why
-from gantree.executors.kubernetes.objects import LabelSelector, Node, Pod, SpreadConstraint
+from gantree.executors.kubernetes.objects import LabelSelector, Pod, SpreadConstraint
 from gantree.executors.kubernetes.scene import Kind, Scene
 from gantree.executors.kubernetes.selectors import narrowed
-from gantree.executors.kubernetes.shapes import is_led_to, puts_up_with
+from gantree.executors.kubernetes.shapes import labels_of
 from gantree.model.node_rules import Requirement
 
 MUST = "DoNotSchedule"
@@ -65,12 +65,14 @@ def _raised(counts: Mapping[str, int], least: int, more: int) -> int:
 
 def objections(scene: Scene, placed: Placed) -> Iterator[str]:
     """Why pods of a gang may not be where they were placed; all of them are on the scene already."""
+    known: dict[str, Counter[str]] = {}
     for pod, node in placed:
         for constraint in constraints_of(pod):
-            counts = counted(scene, pod, constraint)
-            least = _least(counts, constraint)
-            domain = scene.domain(node, constraint.topology_key)
-            if domain is None or counts[domain] - least > constraint.max_skew:
+            key = repr((constraint, kind_of(pod, constraint).name, *labels_of(pod.spec)))
+            if key not in known:
+                known[key] = counted(scene, pod, constraint)
+            counts, domain = known[key], scene.domain(node, constraint.topology_key)
+            if domain is None or counts[domain] - _least(counts, constraint) > constraint.max_skew:
                 yield (
                     f"{pod.metadata.name} would be in {constraint.topology_key}={domain}, which has more than "
                     f"{constraint.max_skew} beyond another (topologySpreadConstraints)"
@@ -79,12 +81,16 @@ def objections(scene: Scene, placed: Placed) -> Iterator[str]:
 
 def counted(scene: Scene, pod: Pod, constraint: SpreadConstraint) -> Counter[str]:
     """How many pods that count are in each domain that does."""
-    counts: Counter[str] = Counter()
-    census: Mapping[str, int] = scene.census(kind_of(pod, constraint))
-    for name, node in scene.nodes.items():
-        domain = node.metadata.labels.get(constraint.topology_key)
-        if domain is not None and _counts(node, pod, constraint):
-            counts[domain] += census.get(name, 0)
+    domain_of_node = scene.domains_for(
+        tuple(labels_of(pod.spec)),
+        constraint.topology_key,
+        by_affinity=constraint.node_affinity_policy == "Honor",
+        by_taints=constraint.node_taints_policy == "Honor",
+    )
+    counts = Counter(dict.fromkeys(domain_of_node.values(), 0))
+    for node, count in scene.census(kind_of(pod, constraint)).items():
+        if node in domain_of_node:
+            counts[domain_of_node[node]] += count
     return counts
 
 
@@ -95,10 +101,3 @@ def _least(counts: Mapping[str, int], constraint: SpreadConstraint) -> int:
 
 def _are_too_few(counts: Mapping[str, int], constraint: SpreadConstraint) -> bool:
     return constraint.min_domains is not None and len(counts) < constraint.min_domains
-
-
-def _counts(node: Node, pod: Pod, constraint: SpreadConstraint) -> bool:
-    """Whether a node is one of those over which a constraint spreads."""
-    return (constraint.node_affinity_policy != "Honor" or is_led_to(pod, node)) and (
-        constraint.node_taints_policy != "Honor" or puts_up_with(pod, node)
-    )

@@ -52,6 +52,8 @@ class Whereabouts:
         self._seen = (0, 0, 0)
         self._subject: dict[Key, None] = {}
         self._lanes: dict[str, Key] = {}
+        self._behind: dict[str, dict[Key, None]] = {}
+        self._next: dict[Key, None] = {}
 
     # ----- what is seen
 
@@ -76,15 +78,16 @@ class Whereabouts:
 
     def stale(self, crowds: Mapping[Key, Crowd]) -> list[Key]:
         """The gangs that wait about which something may have changed since the last time."""
+        woken, self._next = list(self._next), {}
         now = (self.scene.version, self.volumes.version, self.scene.keepers_version)
         if now == self._seen:
-            return []
+            return woken
         keepers_before, self._seen = self._seen[2], now
         self._subject = {key: None for key in self._subject if key in crowds}
         if keepers_before == now[2]:
-            return list(self._subject)
+            return [*woken, *self._subject]
         kept = (key for key, crowd in crowds.items() if self._is_kept_away(crowd))
-        return list(dict.fromkeys((*self._subject, *kept)))
+        return list(dict.fromkeys((*woken, *self._subject, *kept)))
 
     def _is_kept_away(self, crowd: Crowd) -> bool:
         """Whether somebody keeps the pods of a gang away, as far as one of them tells."""
@@ -120,21 +123,37 @@ class Whereabouts:
 
     # ----- one after the other
 
-    def in_front(self, gang: Gang) -> str:
-        """The gang that has to get its place before this one; "" if it is this one's turn, which it has from now on."""
+    def is_its_turn(self, gang: Gang) -> bool:
+        """Whether no gang of a kind that this one counts has to get its place before; from now on it is its turn."""
         lanes = list(self._lanes_of(gang))
         for lane in lanes:
-            first = self._lanes.get(lane, gang.key)
-            if first != gang.key:
-                return first[1]
+            if self._lanes.get(lane, gang.key) != gang.key:
+                self._behind.setdefault(lane, {})[gang.key] = None
+                self._subject.pop(gang.key, None)
+                return False
         self._lanes |= dict.fromkeys(lanes, gang.key)
-        return ""
+        return True
 
-    def has_its_place(self, key: Key) -> None:
-        """A gang waits no more, or is gone: it is the turn of others."""
+    def leaves_line(self, key: Key) -> None:
+        """A gang waits for its first place no more: it is the turn of the next."""
+        for lane in [lane for lane, behind in self._behind.items() if key in behind]:
+            self._step_back(lane, key)
+        self.gives_turn_up(key)
+
+    def gives_turn_up(self, key: Key) -> None:
+        """A gang whose turn it is, if it is, cannot use it."""
         for lane in [lane for lane, first in self._lanes.items() if first == key]:
             del self._lanes[lane]
-            self.scene.version += 1
+            if lane in self._behind:
+                first = next(iter(self._behind[lane]))
+                self._step_back(lane, first)
+                self._lanes[lane] = first
+                self._next[first] = None
+
+    def _step_back(self, lane: str, key: Key) -> None:
+        del self._behind[lane][key]
+        if not self._behind[lane]:
+            del self._behind[lane]
 
     def _lanes_of(self, gang: Gang) -> Iterator[str]:
         """Names of the kinds of pods that a gang counts and is of."""
