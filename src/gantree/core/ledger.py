@@ -16,6 +16,7 @@ from typing import Any
 
 from gantree.core.accounts import Accounts
 from gantree.core.ledger_by_hand import (
+    job_barred,
     job_held,
     job_released,
     job_reprioritised,
@@ -59,6 +60,7 @@ from gantree.model.facts import (
     GangSuspended,
     GangWarned,
     JobAccepted,
+    JobBarred,
     JobEnded,
     JobHeld,
     JobRejected,
@@ -454,6 +456,7 @@ _APPLY: dict[type[Fact], Callable[[Ledger, Any], None]] = {
     PriorityChanged: priority_changed,
     JobReprioritised: job_reprioritised,
     JobScaled: job_scaled,
+    JobBarred: job_barred,
     JobsForgotten: jobs_forgotten,
     ReservationMade: reservation_made,
     ReservationDropped: reservation_dropped,

@@ -100,13 +100,23 @@ class PodStage:
             if not self.controller.step():
                 time.sleep(0.005)
 
+    def work_for(self, seconds: float) -> None:
+        """Step gantree for so long: for what must not happen meanwhile."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if not self.controller.step():
+                time.sleep(0.005)
+
     def told(self) -> str:
         """How things stand, for a test that failed."""
         pods = {
             name: (pod["status"].get("phase"), pod["spec"].get("nodeName"))
             for name, pod in self.pods().items()
         }
-        jobs = {job: str(state.phase) for job, state in self.controller.ledger.jobs.items()}
+        jobs = {
+            job: (str(state.phase), state.reason)
+            for job, state in self.controller.ledger.jobs.items()
+        }
         return f"pods {pods}; jobs {jobs}; rejected {self.controller.ledger.rejected}"
 
     # ----- what a user does

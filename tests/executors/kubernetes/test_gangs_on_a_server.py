@@ -178,7 +178,7 @@ def test_what_is_not_honoured_is_told_in_an_event(stage: PodStage) -> None:
         {
             "maxSkew": 1,
             "topologyKey": "zone",
-            "whenUnsatisfiable": "DoNotSchedule",
+            "whenUnsatisfiable": "ScheduleAnyway",
             "labelSelector": {},
         }
     ]

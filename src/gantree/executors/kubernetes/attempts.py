@@ -58,7 +58,8 @@ class Seat:
 class Attempt:
     """One attempt of one job. size: members in all; binding: writes are on their way; failed: why it cannot start.
 
-    grace_s is what its pods are given when they are deleted; None: what each asks for itself.
+    grace_s is what its pods are given when they go; None: what each asks for itself. evicts: they go for others, so
+    budgets are asked.
     """
 
     job: str
@@ -69,6 +70,12 @@ class Attempt:
     stopping: bool = False
     failed: str = ""
     grace_s: float | None = None
+    evicts: bool = False
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Which attempt of which job."""
+        return self.job, self.attempt
 
     @property
     def name(self) -> str:

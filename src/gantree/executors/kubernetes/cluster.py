@@ -7,7 +7,7 @@ is (`marks`).
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,25 @@ from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.claim_desk import ClaimDesk
 from gantree.executors.kubernetes.dialects import terms_of_group
 from gantree.executors.kubernetes.gangs import key_of
+from gantree.executors.kubernetes.handshake import Handshakes, annotate
 from gantree.executors.kubernetes.late import Latecomers
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.members import Members
 from gantree.executors.kubernetes.nodes import Nodes
-from gantree.executors.kubernetes.objects import Pod
+from gantree.executors.kubernetes.nominations import Nominations, nominate
+from gantree.executors.kubernetes.objects import Metadata, Pod
 from gantree.executors.kubernetes.others import Others
 from gantree.executors.kubernetes.reception import Reception
 from gantree.executors.kubernetes.waiting import Waiting, may_be_bound
+from gantree.executors.kubernetes.whereabouts import Whereabouts
 from gantree.executors.progress import Progress
 from gantree.model.errors import NotFound
 from gantree.model.events import Event
-from gantree.model.orders import Order, StartGang, StopGang
+from gantree.model.orders import Order, SaveCheckpoint, StartGang, StopGang
+from gantree.model.phases import StopCause
+
+FOR_OTHERS = frozenset({StopCause.PREEMPTED, StopCause.MOVED, StopCause.RESIZED, StopCause.DRAINED})
+"""Causes for which a gang leaves that nothing was wrong with: its budgets are asked."""
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +62,12 @@ class KubernetesCluster:
         self._ledger, self._scheduler = ledger, scheduler
         self._epoch = 0
         self._waiting, self._others = Waiting(), Others()
-        self._members = Members(link, self._waiting, allocator, emit)
-        self._reception = Reception(link, self._waiting, emit)
+        self._whereabouts = Whereabouts()
+        self._members = Members(link, self._waiting, allocator, self._whereabouts, emit)
+        self._reception = Reception(link, self._waiting, self._whereabouts, emit)
         self._late = Latecomers(link)
+        self._handshakes = Handshakes(self._annotate, self._members.pods_of)
+        self._nominations = Nominations(self._nominate)
 
     def adopt(self, epoch: int) -> None:
         """See everything once, with the attempts of the ledger; tell what became of them."""
@@ -81,21 +91,30 @@ class KubernetesCluster:
             self._emit(event)
         for event in self._allocator.changes(self._nodes.gpus_of_node(), now, self._epoch):
             self._emit(event)
+        for event in self._handshakes.answers(now):
+            self._emit(event)
         self._reception.ended(self._members.tell(now))
         self._members.step(now)
         self._late.step(now)
         self._reception.step(ledger, self._nodes.site, now)
         self._desk.step(self._members.pods, lambda pod: self._may_start(pod, ledger))
+        self._nominations.step(ledger, self._waiting.gang_of_job, self._members.pods)
 
     def carry_out(self, order: Order) -> None:
-        """Begin to bind or to delete. Nobody is asked to save or to take turns here: no such job is handed in."""
+        """Begin to bind, to delete, or to ask for a checkpoint. Nobody takes turns here: no such job is handed in."""
         if not self._link.leads():
             return
         match order:
             case StartGang():
                 self._members.start(order, self._ledger())
             case StopGang():
-                self._members.stop(order)
+                state = self._ledger().jobs.get(order.job)
+                self._handshakes.forget(order.job, order.attempt)
+                self._members.stop(
+                    order, for_others=state is not None and state.stop_cause in FOR_OTHERS
+                )
+            case SaveCheckpoint():
+                self._handshakes.ask(order)
             case _:
                 log.warning("order %s: Kubernetes pods cannot do that", order.id)
 
@@ -105,6 +124,7 @@ class KubernetesCluster:
 
     def settle(self, job: str, attempt: int) -> None:
         """Forget an attempt whose end is on record."""
+        self._handshakes.forget(job, attempt)
         self._members.settle(job, attempt)
 
     def has_run(self, job: str) -> bool:
@@ -141,6 +161,12 @@ class KubernetesCluster:
         """End the link; pods go on."""
         self._link.close()
 
+    def _annotate(self, pod: Metadata, annotations: Mapping[str, str]) -> None:
+        self._link.write(lambda client: annotate(client, pod, annotations))
+
+    def _nominate(self, pod: Metadata, node: str) -> None:
+        self._link.write(lambda client: nominate(client, pod, node))
+
     def _take_seen(self) -> None:
         seen = self._link.seen
         while seen:
@@ -148,10 +174,16 @@ class KubernetesCluster:
             match noun:
                 case "node":
                     self._nodes.see(key[1], before, after, self._clock())
+                    self._whereabouts.scene.see_node(key[1], after)
                 case "pod":
                     self._see_pod(before, after)
                 case "slice" | "class" | "claim":
                     self._desk.see(noun, key, after, self._clock())
+                case "volume":
+                    self._whereabouts.volumes.see(key, before, after)
+                case "namespace":
+                    labels = None if after is None else after.metadata.labels
+                    self._whereabouts.scene.see_namespace(key[1], labels)
                 case "group":
                     kind, (namespace, name) = key
                     terms = None if after is None else terms_of_group(kind, after)
@@ -174,14 +206,20 @@ class KubernetesCluster:
             self._members.pods.pop(uid, None)
         else:
             self._members.pods[uid] = after
-        if self._members.is_member(pod):
+        seated = self._members.is_member(pod)
+        self._whereabouts.see(pod, gone=after is None, seated=seated)
+        if seated:
             self._members.see(pod, gone=after is None)
             self._others.forget(uid)
         elif pod.spec.node_name:
             self._see_other(pod, gone=after is None)
             self._late.see(pod, self._ledger(), gone=after is None)
         elif pod.spec.scheduler_name == self._scheduler:
-            self._waiting.see(pod, waits=after is not None and may_be_bound(after))
+            waits = after is not None and may_be_bound(after)
+            self._waiting.see(pod, waits=waits)
+            self._nominations.see(pod, waits=waits)
+            return
+        self._nominations.see(pod, waits=False)
 
     def _may_start(self, pod: Pod, ledger: Ledger) -> bool:
         """Whether a pod that is not bound is being bound, or will be by an order that was given already."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gantree.executors.kubernetes.dialects import Terms, group_of, terms_of_pod
+from gantree.executors.kubernetes.handshake import checkpoint_of
 from gantree.executors.kubernetes.objects import Claimed, Pod, once_per_pod
 from gantree.executors.kubernetes.shapes import Asked, asked_by
 from gantree.model.jobs import Job, Restarts, Role, Shape, Slices, TopologyWish
@@ -119,6 +120,7 @@ def job_of(
         user=owner,
         preemptible=terms.preemptible is not False,
         time_limit_s=_time_limit_s(gang.pods),
+        checkpoint=checkpoint_of(gang.pods),
     )
     return job, lost
 

@@ -28,6 +28,7 @@ from gantree.executors.kubernetes.dialects import CORE, GROUP_KINDS, GroupKind
 from gantree.executors.kubernetes.objects import Group, Node, Object
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.reflector import Reflector, all_synced
+from gantree.executors.kubernetes.volumes import NAMESPACES, OF_VOLUMES, Provision, make
 from gantree.executors.kubernetes.writes import PODS, Binding, Bound, Said, bind_all, delete, say
 from gantree.model.errors import Unreachable
 
@@ -40,8 +41,8 @@ SAID_AT_ONCE = 4
 log = logging.getLogger(__name__)
 
 Seen = tuple[str, Any, Any, Any]
-"""What was seen: (noun, key, before, after) of a node, pod, slice, class or claim; ("bound", what came
-of it, None, None); ("group", (kind, key), before, after)."""
+"""What was seen: (noun, key, before, after) of a node, pod, namespace, volume, slice, class or claim; ("bound", what
+came of it, None, None); ("group", (kind, key), before, after)."""
 
 
 class _Version(Object, frozen=True):
@@ -98,9 +99,14 @@ class Link:
             self.close()
             raise
 
-    def bind(self, job: str, attempt: int, bindings: Sequence[Binding]) -> None:
-        """Bind pods; what came of it is seen as ("bound", ...). Safe from any thread."""
-        self._send(self._bind(job, attempt, bindings))
+    def bind(
+        self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision] = ()
+    ) -> None:
+        """Bind pods; what came of it is seen as ("bound", ...). Safe from any thread.
+
+        first: volumes that are made before any of them is bound.
+        """
+        self._send(self._bind(job, attempt, bindings, first))
 
     def take_back(self, claim: ResourceClaim, pod: str) -> None:
         """A claim is not for the pod of this uid any more. Safe from any thread."""
@@ -109,6 +115,10 @@ class Link:
     def delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
         """Delete a pod. Safe from any thread; who needs it gone asks again while it is there."""
         self._send(self._delete(namespace, name, uid, grace_s))
+
+    def write(self, work: Callable[[Client], Coroutine[Any, Any, str]]) -> None:
+        """Have something written that answers "" or why it was not done. Safe from any thread."""
+        self._send(self._write(work))
 
     def status_of_group(self, key: tuple[str, str, str]) -> str | None:
         """Where the status of a gang's group is written, if it is of a kind that says whether it was scheduled."""
@@ -162,6 +172,9 @@ class Link:
             self._watch(Reflector(client, SLICES, self._teller("slice")))
             self._watch(Reflector(client, CLASSES, self._teller("class")))
             self._watch(Reflector(client, CLAIMS, self._teller("claim")))
+        self._watch(Reflector(client, NAMESPACES, self._teller("namespace")))
+        for each in OF_VOLUMES:
+            self._watch(Reflector(client, each, self._teller("volume")))
         self._versions = (await served(client)).version_of_kind
         for kind, version in self._versions.items():
             resource = Resource(kind.path(version), Group)
@@ -193,9 +206,14 @@ class Link:
         if len(self.seen) == 1:  # else whoever takes from there is yet to come to this one
             self._wake()
 
-    async def _bind(self, job: str, attempt: int, bindings: Sequence[Binding]) -> None:
+    async def _bind(
+        self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision]
+    ) -> None:
         assert self._client is not None, "not started"
-        done: Bound = await bind_all(self._client, job, attempt, bindings, self._reach.namespace)
+        why = await make(self._client, first)
+        done = Bound(job, attempt, tuple((binding.uid, why) for binding in bindings))
+        if not why:
+            done = await bind_all(self._client, job, attempt, bindings, self._reach.namespace)
         self._see(("bound", done, None, None))
 
     async def _take_back(self, claim: ResourceClaim, pod: str) -> None:
@@ -211,6 +229,11 @@ class Link:
         why = await delete(self._client, namespace, name, uid, grace_s)
         if why:
             log.warning("pod %s/%s was not deleted: %s", namespace, name, why)
+
+    async def _write(self, work: Callable[[Client], Coroutine[Any, Any, str]]) -> None:
+        assert self._client is not None, "not started"
+        if why := await work(self._client):
+            log.warning("not written: %s", why)
 
     async def _say(self, said: Said) -> None:
         assert self._client is not None, "not started"

@@ -12,13 +12,16 @@ from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.attempts import Attempt, Seat, happened
 from gantree.executors.kubernetes.claims import Unfit
+from gantree.executors.kubernetes.eviction import Evictions
 from gantree.executors.kubernetes.gangs import order_of
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.marks import Mark, mark_of, marks_of
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.shapes import asked_by
 from gantree.executors.kubernetes.waiting import Waiting, may_be_bound
+from gantree.executors.kubernetes.whereabouts import Whereabouts
 from gantree.executors.kubernetes.writes import Binding, Bound
+from gantree.model.bars import unbarred
 from gantree.model.events import Event, GangEnded, GangStartFailed, HoldRequested
 from gantree.model.jobs import Shape
 from gantree.model.orders import StartGang, StopGang
@@ -40,16 +43,19 @@ class Members:
         link: Link,
         waiting: Waiting,
         allocator: Allocator,
+        whereabouts: Whereabouts,
         emit: Callable[[Event], None],
     ) -> None:
         self._allocator = allocator
         self.pods: dict[str, Pod] = {}
         self._link, self._waiting, self._emit = link, waiting, emit
+        self._whereabouts = whereabouts
         self._attempts: dict[Name, Attempt] = {}
         self._seat_of_pod: dict[str, tuple[Name, int]] = {}
         self._touched: dict[Name, None] = {}
         self._told: dict[Name, set[str]] = {}
         self._again_at = float("-inf")
+        self._evictions = Evictions()
 
     def adopt(self, ledger: Ledger) -> None:
         """Attempts that the ledger knows; their pods say themselves which they are."""
@@ -114,7 +120,7 @@ class Members:
             self._allocator.give_up(uid)
             self._stand_up(attempt, uid)
         if attempt.is_leaving:
-            self._delete_all(attempt)
+            self._let_go(attempt)
 
     def _sit(self, pod: Pod, mark: Mark) -> None:
         """A pod that was bound by an earlier process, or after that was given up, has its seat again."""
@@ -123,7 +129,7 @@ class Members:
         seat.uid = pod.metadata.uid
         self._seat_of_pod[pod.metadata.uid] = ((mark.job, mark.attempt), mark.member)
         if attempt.is_leaving:
-            self._delete_all(attempt)
+            self._let_go(attempt)
 
     def _stand_up(self, attempt: Attempt, uid: str) -> None:
         """A pod leaves its seat unbound, and waits again if it is still there."""
@@ -131,6 +137,7 @@ class Members:
         attempt.seats[member] = Seat(member, attempt.seats[member].rank, attempt.seats[member].role)
         pod = self.pods.get(uid)
         if pod is not None and not pod.spec.node_name:
+            self._whereabouts.forget(pod)
             self._waiting.see(pod, waits=may_be_bound(pod))
 
     def _miss(self, attempt: Attempt) -> None:
@@ -172,19 +179,24 @@ class Members:
         bindings = self._planned(attempt, self._seat(attempt, order, ledger))
         self._touched[name] = None
         if attempt.failed:
-            self._delete_all(attempt)
+            self._let_go(attempt)
         elif bindings:
             attempt.binding = True
-            self._link.bind(order.job, order.attempt, bindings)
+            placed = [(self.pods[each.uid], each.node) for each in bindings]
+            made = self._whereabouts.to_make(placed)
+            self._link.bind(order.job, order.attempt, bindings, made)
 
-    def stop(self, order: StopGang) -> None:
-        """Delete the pods of an attempt; of one that is being bound, as soon as that is over."""
+    def stop(self, order: StopGang, *, for_others: bool = False) -> None:
+        """Delete the pods of an attempt; of one that is being bound, as soon as that is over.
+
+        for_others: it leaves for another gang's sake, so its pods are evicted.
+        """
         name = (order.job, order.attempt)
         attempt = self._attempts.setdefault(name, Attempt(order.job, order.attempt, 0))
-        attempt.stopping, attempt.grace_s = True, order.grace_s
+        attempt.stopping, attempt.grace_s, attempt.evicts = True, order.grace_s, for_others
         self._touched[name] = None
         if attempt.is_leaving:
-            self._delete_all(attempt)
+            self._let_go(attempt)
 
     def step(self, now: float) -> None:
         """From time to time ask again for what is to go: the server may have refused, and no order may stand."""
@@ -193,11 +205,22 @@ class Members:
         self._again_at = now + AGAIN_S
         for attempt in self._attempts.values():
             if attempt.is_leaving:
-                self._delete_all(attempt)
+                self._let_go(attempt)
+
+    def pods_of(self, job: str, attempt: int) -> list[Pod]:
+        """The pods of an attempt that are not over, in member order."""
+        found = self._attempts.get((job, attempt))
+        seats = sorted(found.seats.values(), key=lambda seat: seat.member) if found else ()
+        pods = (self.pods.get(seat.uid or "") for seat in seats if not seat.is_over)
+        return [pod for pod in pods if pod is not None]
 
     def _seat(self, attempt: Attempt, order: StartGang, ledger: Ledger) -> list[Binding]:
-        """Bindings for the members that have no pod yet; where pods are missing the attempt has failed."""
-        shape_of_role = {role.name: role.shape for role in ledger.jobs[order.job].spec.roles}
+        """Bindings for the members that have no pod yet.
+
+        Where pods are missing, or may not be there beside others, the attempt has failed.
+        """
+        roles = ledger.jobs[order.job].spec.roles
+        shape_of_role = {role.name: unbarred(role.shape) for role in roles}
         free = self._free_pods(order.job)
         bindings, missing = [], 0
         for launch in sorted(order.members, key=lambda each: each.node_rank):
@@ -217,9 +240,12 @@ class Members:
             bindings.append(_binding(pod, launch.node, marks_of(order, launch)))
         if missing:
             attempt.failed = f"{missing} of {attempt.size} pods are not there any more"
-            for binding in bindings:
-                self._stand_up(attempt, binding.uid)
-        return [] if missing else bindings
+        else:
+            placed = [(self.pods[each.uid], each.node) for each in bindings]
+            attempt.failed = self._whereabouts.admit(placed)
+        for binding in bindings if attempt.failed else ():
+            self._stand_up(attempt, binding.uid)
+        return [] if attempt.failed else bindings
 
     def _planned(self, attempt: Attempt, bindings: list[Binding]) -> list[Binding]:
         """Bindings with what their claims are given; where that cannot be had the attempt has failed."""
@@ -238,13 +264,15 @@ class Members:
             found.setdefault(asked_by(pod).shape, deque()).append(pod)
         return found
 
-    def _delete_all(self, attempt: Attempt) -> None:
-        """Have its pods deleted that are not over."""
-        for seat in attempt.seats.values():
-            pod = self.pods.get(seat.uid or "")
-            if pod is not None and not seat.is_over and pod.metadata.deletion_timestamp is None:
-                meta = pod.metadata
-                self._link.delete(meta.namespace, meta.name, meta.uid, attempt.grace_s)
+    def _let_go(self, attempt: Attempt) -> None:
+        """Have its pods go that are not over: evicted where they go for others, else deleted."""
+        pods = [pod for pod in self.pods_of(*attempt.key) if not pod.metadata.deletion_timestamp]
+        if attempt.evicts:
+            grace_s = attempt.grace_s or 0.0
+            self._link.write(lambda client: self._evictions.evict(client, pods, grace_s))
+            return
+        for meta in (pod.metadata for pod in pods):
+            self._link.delete(meta.namespace, meta.name, meta.uid, attempt.grace_s)
 
 
 def _told_by(attempt: Attempt, now: float) -> list[Event]:

@@ -61,7 +61,9 @@ class Resources(Object, frozen=True):
 class Port(Object, frozen=True):
     """A port that a container may hold of its node."""
 
+    container_port: int = 0
     host_port: int = 0
+    protocol: str = "TCP"
 
 
 class Container(Object, frozen=True):
@@ -101,10 +103,36 @@ class NodeAffinity(Object, frozen=True):
     preferred_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
 
 
-class PodTerms(Object, frozen=True):
-    """Affinity to other pods, which is not honoured: only whether there is any is read."""
+class SelectorRequirement(Object, frozen=True):
+    """One expression of a selector."""
 
-    required_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Object, frozen=True):
+    """Labels that must be equal, and expressions that must hold (`selectors`). An empty one is like all labels."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+
+
+class PodTerm(Object, frozen=True):
+    """Pods to be near to, or away from (`affinity`), and the label of nodes that says what near is."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class PodTerms(Object, frozen=True):
+    """Affinity to other pods. Of preferences only whether there are any is read."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
 
 
@@ -123,6 +151,33 @@ class Toleration(Object, frozen=True):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+
+
+class SpreadConstraint(Object, frozen=True):
+    """Pods of a kind in equal parts over the domains of a label of nodes (`spread`)."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+    match_label_keys: tuple[str, ...] = ()
+
+
+class ClaimSource(Object, frozen=True):
+    """Which PersistentVolumeClaim a volume is."""
+
+    claim_name: str = ""
+
+
+class Volume(Object, frozen=True):
+    """A volume of a pod; ephemeral: its claim is named after the pod and the volume."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: msgspec.Raw | None = None
 
 
 class SchedulingGroup(Object, frozen=True):
@@ -150,7 +205,9 @@ class PodSpec(Object, frozen=True):
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
-    topology_spread_constraints: tuple[msgspec.Raw, ...] = ()
+    topology_spread_constraints: tuple[SpreadConstraint, ...] = ()
+    host_network: bool = False
+    volumes: tuple[Volume, ...] = ()
     priority: int = 0
     priority_class_name: str = ""
     preemption_policy: str = ""
@@ -159,6 +216,18 @@ class PodSpec(Object, frozen=True):
     scheduling_group: SchedulingGroup | None = None
     active_deadline_seconds: int | None = None
     termination_grace_period_seconds: int | None = None
+
+    @property
+    def keeps_from(self) -> tuple[PodTerm, ...]:
+        """Pods that it must not be near to."""
+        terms = self.affinity and self.affinity.pod_anti_affinity
+        return terms.required_during_scheduling_ignored_during_execution if terms else ()
+
+    @property
+    def keeps_to(self) -> tuple[PodTerm, ...]:
+        """Pods that it must be near to."""
+        terms = self.affinity and self.affinity.pod_affinity
+        return terms.required_during_scheduling_ignored_during_execution if terms else ()
 
 
 class Terminated(Object, frozen=True):

@@ -15,17 +15,21 @@ from gantree.executors.kubernetes.members import FOR_PODS
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.shapes import asked_by
 from gantree.executors.kubernetes.site import SiteReading
-from gantree.executors.kubernetes.telling import MISCONFIGURED, Saying, Telling
+from gantree.executors.kubernetes.telling import MISCONFIGURED, PENDING, Saying, Telling
 from gantree.executors.kubernetes.waiting import Crowd, Waiting
+from gantree.executors.kubernetes.whereabouts import Verdict, Whereabouts
+from gantree.executors.kubernetes.wishes import wished
 from gantree.executors.kubernetes.writes import Said
+from gantree.model.bars import bars_of, unbarred
 from gantree.model.events import (
+    BarsRequested,
     CancelRequested,
     Event,
     HoldRequested,
     JobSubmitted,
     ReleaseRequested,
 )
-from gantree.model.jobs import Shape
+from gantree.model.jobs import Job, Shape
 from gantree.model.phases import ENDED, Phase
 
 TOO_FEW, NOT_HONOURED = "WaitingForPodsReady", "NotHonoured"
@@ -34,8 +38,15 @@ TOO_FEW, NOT_HONOURED = "WaitingForPodsReady", "NotHonoured"
 class Reception:
     """Looks at gangs whose pods have changed, and at jobs about which something was decided."""
 
-    def __init__(self, link: Link, waiting: Waiting, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        waiting: Waiting,
+        whereabouts: Whereabouts,
+        emit: Callable[[Event], None],
+    ) -> None:
         self._link, self._waiting, self._emit = link, waiting, emit
+        self._whereabouts = whereabouts
         self._telling = Telling(self._say)
         self._unsettled: dict[str, None] = {}
         self._epoch = self._counted = 0
@@ -59,6 +70,7 @@ class Reception:
             if job in ledger.rejected or (state is not None and _is_at_rest(state)):
                 del self._unsettled[job]
                 self._waiting.touch(job)
+        self._waiting.changed |= dict.fromkeys(self._whereabouts.stale(self._waiting.crowds))
         for key in self._waiting.take_changed():
             crowd = self._waiting.crowds.get(key)
             if crowd is not None:
@@ -71,9 +83,11 @@ class Reception:
             self._telling.waits(crowd.key, now)
         else:
             self._telling.is_over(crowd.key)
+            self._whereabouts.leaves_line(crowd.key)
         state = None if crowd.job is None else ledger.jobs.get(crowd.job)
         if crowd.job is not None and crowd.job not in self._unsettled:
             if state is None or state.phase in ENDED:
+                self._whereabouts.leaves_line(crowd.key)
                 if state is None or state.phase is not Phase.SUCCEEDED:
                     crowd.refused = frozenset(crowd.pods)
                 self._waiting.part(crowd.job)
@@ -81,6 +95,8 @@ class Reception:
                 self._review_job(crowd, state, now)
         if crowd.job is None and crowd.pods:
             self._hand_in(crowd, site, now)
+            if crowd.job is None:
+                self._whereabouts.gives_turn_up(crowd.key)
 
     def _review_job(self, crowd: Crowd, state: JobState, now: float) -> None:
         """A job waits: it is held while its pods are not all there, and ended where they never will be."""
@@ -89,12 +105,22 @@ class Reception:
         if self._waiting.is_gone(crowd.key):
             self._ask(CancelRequested, state.job, "pods-gone", now)
         elif gang is None or len(gang.pods) < members or gang.blocked:
+            self._whereabouts.leaves_line(crowd.key)
             if not state.held:
                 self._ask(HoldRequested, state.job, "hold", now, reason=FOR_PODS)
         elif _shapes(gang.pods[:members]) != _shapes_of(state):
             self._ask(CancelRequested, state.job, "pods-changed", now)
-        elif state.held_for:
-            self._ask(ReleaseRequested, state.job, "release", now)
+        else:
+            self._bar(self._whereabouts.look(gang), state.job, state.spec, now)
+            if state.held_for:
+                self._ask(ReleaseRequested, state.job, "release", now)
+
+    def _bar(self, verdict: Verdict, job: str, spec: Job, now: float) -> None:
+        """Tell where the members of a job may be, if that is not what its bars say."""
+        bars = verdict.bars_for(spec)
+        if bars != bars_of(spec):
+            told: Any = {"bars": tuple(bars.items()), "reason": verdict.reason}
+            self._ask(BarsRequested, job, "bars", now, **told)
 
     def _hand_in(self, crowd: Crowd, site: SiteReading | None, now: float) -> None:
         gang = self._waiting.gang(crowd.key)
@@ -116,13 +142,20 @@ class Reception:
             sentence = f"Waiting: the site has no {lost[0]}; its tiers are {tiers}."
             self._telling.say(gang.key, Saying(MISCONFIGURED, sentence))
             return
+        verdict = self._whereabouts.look(gang)
+        if verdict.waits or not self._whereabouts.is_its_turn(gang):
+            why = verdict.waits or "its turn comes after others of its kind"
+            self._telling.say(gang.key, Saying(PENDING, f"Waiting: {why}."))
+            return
         for word in (*gang.unknown, *lost):
             self._say(gang.key, Saying(NOT_HONOURED, f"gantree does not act on {word}."))
         job = f"{namespace}.{name}.{kind}.{gang.pods[0].metadata.uid}"
         self._waiting.adopt(job, gang.key)
         self._waiting.changed.pop(gang.key, None)
         self._unsettled[job] = None
+        spec = wished(spec, gang, self._whereabouts.scene, site.tier)
         self._emit(JobSubmitted(id=f"{job}/submitted", observed_at=now, job=job, spec=spec))
+        self._bar(verdict, job, spec, now)
 
     def _ask(self, kind: type[Event], job: str, word: str, now: float, **fields: object) -> None:
         self._counted += 1
@@ -165,4 +198,5 @@ def _shapes(pods: Sequence[Pod]) -> list[Shape]:
 
 def _shapes_of(state: JobState) -> list[Shape]:
     roles = state.present.roles
-    return sorted((role.shape for role in roles for _ in range(role.members)), key=repr)
+    shapes = (unbarred(role.shape) for role in roles for _ in range(role.members))
+    return sorted(shapes, key=repr)

@@ -93,6 +93,11 @@ class Waiting:
         crowd = None if key is None else self.crowds.get(key)
         return [] if crowd is None else list(crowd.pods.values())
 
+    def gang_of_job(self, job: str) -> Gang | None:
+        """The gang that a job is, as its pods are now; None while too few wait."""
+        key = self.key_of_job.get(job)
+        return None if key is None else self.gang(key)
+
     def job_of(self, key: Key) -> str | None:
         """The job that a gang is, if it was handed in."""
         crowd = self.crowds.get(key)

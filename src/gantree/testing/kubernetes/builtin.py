@@ -43,6 +43,13 @@ def _core() -> list[Resource]:
         Resource("", "v1", "services", "Service", subresources=STATUS, fields=("spec.clusterIP", "spec.type")),
         Resource("", "v1", "configmaps", "ConfigMap", short_names=("cm",)),
         Resource("", "v1", "events", "Event", fields=EVENT_FIELDS, short_names=("ev",)),
+        Resource(
+            "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", subresources=STATUS, short_names=("pvc",),
+        ),
+        Resource(
+            "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False, subresources=STATUS,
+            short_names=("pv",),
+        ),
         Resource("", "v1", "secrets", "Secret", fields=("type",)),
         Resource("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",)),
     ]  # fmt: skip
@@ -55,6 +62,7 @@ def _others() -> list[Resource]:
             "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", subresources=STATUS,
             short_names=("pdb",), has_generation=True, needs_version=True, rules=BudgetRules(),
         ),
+        Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False, short_names=("sc",)),
         Resource(
             "batch", "v1", "jobs", "Job", subresources=STATUS, fields=("status.successful",), has_generation=True,
         ),
