@@ -15,7 +15,8 @@ from gantree.core.ledger import Ledger
 from gantree.executors.guests import Awaited, Terminal
 from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.dialects import terms_of_group
-from gantree.executors.kubernetes.gangs import key_of
+from gantree.executors.kubernetes.gangjob import GANGJOB
+from gantree.executors.kubernetes.gangjobs import GangJobs
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.members import Members
 from gantree.executors.kubernetes.nodes import Nodes
@@ -50,7 +51,8 @@ class KubernetesCluster:
         self._epoch = 0
         self._waiting, self._others = Waiting(), Others()
         self._members = Members(link, self._waiting, emit)
-        self._reception = Reception(link, self._waiting, emit)
+        self._reception = Reception(link, self._waiting, emit, self._members.is_steady)
+        self._gangjobs = GangJobs(link, scheduler, self._waiting.job_of)
 
     def adopt(self, epoch: int) -> None:
         """See everything once, with the attempts of the ledger; tell what became of them."""
@@ -73,6 +75,7 @@ class KubernetesCluster:
             self._emit(event)
         self._reception.ended(self._members.tell(now))
         self._reception.step(ledger, self._nodes.site, now)
+        self._gangjobs.step(ledger, now)
 
     def carry_out(self, order: Order) -> None:
         """Begin to bind or to delete. Nobody is asked to save or to take turns here: no such job is handed in."""
@@ -140,7 +143,9 @@ class KubernetesCluster:
                 case "group":
                     kind, (namespace, name) = key
                     terms = None if after is None else terms_of_group(kind, after)
-                    self._waiting.group((namespace, name, kind.group), terms)
+                    self._waiting.group((namespace, name, kind.key_word), terms)
+                    if kind is GANGJOB:
+                        self._gangjobs.see((namespace, name), after)
                 case "bound":
                     self._members.see_bound(key)
                 case _:
@@ -149,8 +154,9 @@ class KubernetesCluster:
     def _see_pod(self, before: Pod | None, after: Pod | None) -> None:
         pod = after or before
         assert pod is not None, "a pod comes, changes or goes"
-        uid = pod.metadata.uid
-        if before is not None and after is not None and key_of(before) != key_of(after):
+        uid, keys = pod.metadata.uid, self._waiting.keys
+        self._gangjobs.see_pod(pod, gone=after is None)
+        if before is not None and after is not None and keys.of(before) != keys.of(after):
             self._waiting.see(before, waits=False)
         if after is None:
             self._members.pods.pop(uid, None)
@@ -163,6 +169,8 @@ class KubernetesCluster:
             self._see_other(pod, gone=after is None)
         elif pod.spec.scheduler_name == self._scheduler:
             self._waiting.see(pod, waits=after is not None and may_be_bound(after))
+        if after is None:
+            keys.forget(uid)
 
     def _see_other(self, pod: Pod, *, gone: bool) -> None:
         """A pod on a node that no attempt of ours knows."""

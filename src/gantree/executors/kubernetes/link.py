@@ -16,10 +16,12 @@ from typing import Any
 import uvloop
 
 from gantree.executors.kubernetes.client import ApiError, Client, Key, Resource
-from gantree.executors.kubernetes.dialects import CORE, GROUP_KINDS, GroupKind
+from gantree.executors.kubernetes.dialects import GROUP_KINDS
+from gantree.executors.kubernetes.groups import CORE
 from gantree.executors.kubernetes.objects import Group, Node, Object
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.reflector import Reflector, all_synced
+from gantree.executors.kubernetes.terms import GroupKind
 from gantree.executors.kubernetes.writes import PODS, Binding, Bound, Said, bind_all, delete, say
 from gantree.model.errors import Unreachable
 
@@ -111,6 +113,10 @@ class Link:
         """Tell pods why they wait; a few at a time, behind everything else. Safe from any thread."""
         self._send(self._say(said))
 
+    def write(self, method: str, path: str, body: object, kind: str) -> None:
+        """Write something that is asked for again while it is not there. Safe from any thread."""
+        self._send(self._write(method, path, body, kind))
+
     @property
     def trouble(self) -> str | None:
         """Why something is not watched at the moment."""
@@ -180,6 +186,14 @@ class Link:
         assert self._client is not None, "not started"
         done: Bound = await bind_all(self._client, job, attempt, bindings)
         self._see(("bound", done, None, None))
+
+    async def _write(self, method: str, path: str, body: object, kind: str) -> None:
+        assert self._client is not None, "not started"
+        try:
+            await self._client.write(method, path, body, kind)
+        except (ApiError, Unreachable) as error:
+            if not isinstance(error, ApiError) or error.status not in (404, 409):
+                log.warning("%s %s: %s", method, path, error)
 
     async def _delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
         assert self._client is not None, "not started"

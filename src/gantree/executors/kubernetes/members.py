@@ -11,6 +11,7 @@ from gantree.core.ledger import Ledger
 from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.attempts import Attempt, Seat, happened
 from gantree.executors.kubernetes.gangs import order_of
+from gantree.executors.kubernetes.hived import isolation_of
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.marks import Mark, mark_of, marks_of
 from gantree.executors.kubernetes.objects import Pod
@@ -73,6 +74,14 @@ class Members:
             return False
         self._sit(pod, mark)
         return True
+
+    def is_steady(self, job: str, attempt: int) -> bool:
+        """Whether all members of an attempt run, and none of their pods is about to go."""
+        there = self._attempts.get((job, attempt))
+        if there is None or there.status() != "running" or there.binding:
+            return False
+        pods = [self.pods.get(seat.uid or "") for seat in there.seats.values()]
+        return all(pod is not None and pod.metadata.deletion_timestamp is None for pod in pods)
 
     def see(self, pod: Pod, *, gone: bool) -> None:
         """A member's pod is like this, or is gone and was like this."""
@@ -231,4 +240,5 @@ def _told_by(attempt: Attempt, now: float) -> list[Event]:
 
 def _binding(pod: Pod, node: str, annotations: dict[str, str]) -> Binding:
     meta = pod.metadata
-    return Binding(meta.namespace, meta.name, meta.uid, node, annotations)
+    marks = {**annotations, **isolation_of(pod, annotations)}
+    return Binding(meta.namespace, meta.name, meta.uid, node, marks)

@@ -202,6 +202,7 @@ class Group(Object, frozen=True):
     api_version: str = ""
     kind: str = ""
     spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
 
 
 class NodeTaint(Object, frozen=True):

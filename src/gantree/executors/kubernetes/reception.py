@@ -9,7 +9,8 @@ from typing import Any
 
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
-from gantree.executors.kubernetes.gangs import Gang, Key, job_of, order_of
+from gantree.executors.kubernetes.gangs import Gang, job_of, order_of
+from gantree.executors.kubernetes.keys import Key
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.members import FOR_PODS
 from gantree.executors.kubernetes.objects import Pod
@@ -34,9 +35,16 @@ TOO_FEW, NOT_HONOURED = "WaitingForPodsReady", "NotHonoured"
 class Reception:
     """Looks at gangs whose pods have changed, and at jobs about which something was decided."""
 
-    def __init__(self, link: Link, waiting: Waiting, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        waiting: Waiting,
+        emit: Callable[[Event], None],
+        is_steady: Callable[[str, int], bool],
+    ) -> None:
+        """is_steady says whether all members of an attempt run."""
         self._link, self._waiting, self._emit = link, waiting, emit
-        self._telling = Telling(self._say)
+        self._telling, self._is_steady = Telling(self._say), is_steady
         self._unsettled: dict[str, None] = {}
         self._epoch = self._counted = 0
 
@@ -79,6 +87,8 @@ class Reception:
                 self._waiting.part(crowd.job)
             elif state.phase is Phase.PENDING:
                 self._review_job(crowd, state, now)
+            elif crowd.pods and self._is_steady(state.job, state.attempt):
+                self._waiting.set_alone(crowd.key)
         if crowd.job is None and crowd.pods:
             self._hand_in(crowd, site, now)
 
@@ -105,10 +115,10 @@ class Reception:
 
     def _hand_in_whole(self, gang: Gang, site: SiteReading, now: float) -> None:
         namespace, name, kind = gang.key
-        spec, lost = job_of(gang, site.tier, namespace)
-        if gang.terms.required and spec.topology.required is None:
+        spec, barred, lost = job_of(gang, site.tier, namespace)
+        if barred:
             tiers = ", ".join(site.cluster.tiers)
-            sentence = f"Waiting: the site has no {lost[0]}; its tiers are {tiers}."
+            sentence = f"Waiting: the site has no {barred[0]}; its tiers are {tiers}."
             self._telling.say(gang.key, Saying(MISCONFIGURED, sentence))
             return
         for word in (*gang.unknown, *lost):

@@ -7,6 +7,7 @@ runs beside the sidecars before it, whichever is more, and the overhead of the r
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from gantree.executors.kubernetes.hived import shape_of
 from gantree.executors.kubernetes.objects import (
     Container,
     NodeAffinity,
@@ -84,7 +85,8 @@ def asked_by(pod: Pod) -> Asked:
         labels=tuple(labels_of(pod.spec)),
         devices=tuple(sorted(devices_of(amounts).items())),
     )
-    return Asked(shape, tuple(unknown))
+    shape, of_hived = shape_of(pod, shape)
+    return Asked(shape, (*unknown, *of_hived))
 
 
 def devices_of(amounts: Mapping[str, float]) -> dict[str, int]:
