@@ -82,7 +82,8 @@ def _by_word(pod: Pod) -> Iterator[GroupRef]:
     told = {**pod.metadata.labels, **pod.metadata.annotations}
     home, job = pod.metadata.namespace, owners.job_of_pod(pod)
     is_whole_job = told.get(GANG) and not told.get(SIZE)
-    is_podset = any(told.get(key) for key in _PODSET) and not next(owners.refs_of(pod), None)
+    has_other = any(ref.name for ref in owners.refs_of(pod))
+    is_podset = not has_other and any(told.get(key) for key in _PODSET)
     if job and (is_whole_job or is_podset) and not told.get("kueue.x-k8s.io/pod-group-name"):
         yield GroupRef(owners.JOB, home, job)
     yield GroupRef(None, home, told.get(GANG, ""))

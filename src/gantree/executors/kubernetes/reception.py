@@ -27,7 +27,7 @@ from gantree.model.events import (
     ReleaseRequested,
 )
 from gantree.model.jobs import Shape
-from gantree.model.phases import ENDED, Phase
+from gantree.model.phases import ENDED, HOLDING, Phase
 
 TOO_FEW, NOT_HONOURED = "WaitingForPodsReady", "NotHonoured"
 
@@ -46,6 +46,8 @@ class Reception:
         self._link, self._waiting, self._emit = link, waiting, emit
         self._telling, self._is_steady = Telling(self._say), is_steady
         self._unsettled: dict[str, None] = {}
+        self._late: dict[Key, None] = {}
+        """Gangs that hold their place while further pods of theirs wait."""
         self._epoch = self._counted = 0
 
     def adopt(self, ledger: Ledger, epoch: int) -> None:
@@ -67,7 +69,9 @@ class Reception:
             if job in ledger.rejected or (state is not None and _is_at_rest(state)):
                 del self._unsettled[job]
                 self._waiting.touch(job)
-        for key in self._waiting.take_changed():
+        late = self._late
+        self._late = {}
+        for key in dict.fromkeys((*self._waiting.take_changed(), *late)):
             crowd = self._waiting.crowds.get(key)
             if crowd is not None:
                 self._review(crowd, ledger, site, now)
@@ -87,10 +91,17 @@ class Reception:
                 self._waiting.part(crowd.job)
             elif state.phase is Phase.PENDING:
                 self._review_job(crowd, state, now)
-            elif crowd.pods and self._is_steady(state.job, state.attempt):
-                self._waiting.set_alone(crowd.key)
+        if crowd.pods and state is not None and state.phase in HOLDING:
+            self._review_late(crowd, state)
         if crowd.job is None and crowd.pods:
             self._hand_in(crowd, site, now)
+
+    def _review_late(self, crowd: Crowd, state: JobState) -> None:
+        """Pods that came after their gang started are gangs of their own; those of a gang that ends are for the next."""
+        if self._is_steady(state.job, state.attempt):
+            self._waiting.set_alone(crowd.key)
+        else:
+            self._late[crowd.key] = None
 
     def _review_job(self, crowd: Crowd, state: JobState, now: float) -> None:
         """A job waits: it is held while its pods are not all there, and ended where they never will be."""
