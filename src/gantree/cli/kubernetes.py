@@ -25,6 +25,7 @@ from gantree.cli.options import (
     state_dir,
 )
 from gantree.cli.policies import policy_named
+from gantree.cli.reading import read_text, source_of
 from gantree.cli.up_options import (
     GpuMetricsOption,
     InsecureOption,
@@ -38,6 +39,7 @@ from gantree.cli.up_options import (
 )
 from gantree.executors.kubernetes.kubeconfig import reach_of
 from gantree.executors.kubernetes.settings import SCHEDULER, KubernetesSettings
+from gantree.formats import read_cluster
 from gantree.web import pages
 
 app = new_app()
@@ -63,6 +65,13 @@ LevelOption = Annotated[
         " [default: those that are known]",
     ),
 ]
+ClusterOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A cluster file that tells where nodes stand and what they are, instead of their labels.",
+    ),
+]
 
 
 @app.command()
@@ -72,6 +81,7 @@ def kubernetes(
     api_server: ApiServerOption = None,
     scheduler_name: SchedulerOption = SCHEDULER,
     level: LevelOption = None,
+    cluster: ClusterOption = None,
     policy: PolicyOption = None,
     state: StateOption = None,
     database: DatabaseOption = None,
@@ -90,7 +100,10 @@ def kubernetes(
     directory = state_dir(state)
     token = token_file or directory / TOKEN_FILE
     told = KubernetesSettings(
-        reach_of(api_server, kubeconfig, context), scheduler_name, tuple(level or ())
+        reach_of(api_server, kubeconfig, context),
+        scheduler_name,
+        tuple(level or ()),
+        cluster=None if cluster is None else read_cluster(read_text(cluster), source_of(cluster)),
     )
     settings = Settings(
         directory,

@@ -1,4 +1,4 @@
-"""GangJob on an API server over real HTTP: gantree makes its pods, starts them as a gang, and says what became of it."""
+"""GangJob on an API server over real HTTP: gantree makes its pods, starts them as a gang, and says how it ended."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -5,7 +5,6 @@ their operators. There are three nodes of leaf l0 and four of leaf l1; what is t
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,7 +99,7 @@ def replicated(name: str, replicas: int, parallelism: int, **more: Any) -> Json:
 
 
 def jobset(stage: PodStage) -> list[str]:
-    """site/static/examples/simple/driver-worker-success-policy.yaml; the annotation of Kueue is on each pod template."""
+    """site/static/examples/simple/driver-worker-success-policy.yaml, with Kueue's annotation on each pod template."""
     make(stage, "JobSet", {"replicatedJobs": [replicated("leader", 1, 1), replicated("workers", 2, 2)]})  # fmt: skip
     wish = {"kueue.x-k8s.io/podset-required-topology": LEAF}
     names = [f"train-workers-{job}-{index}" for job in (0, 1) for index in (0, 1)]
@@ -195,7 +194,7 @@ def raycluster(stage: PodStage) -> list[str]:
 def plain_job(stage: PodStage) -> list[str]:
     """The sample of Kueue's topology-aware scheduling: an indexed Job whose pod template asks for a topology."""
     spec = {"parallelism": 4, "completions": 4, "completionMode": "Indexed"}
-    template = {"metadata": {"labels": {"app": "t"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}  # fmt: skip
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
     make(stage, "Job", {**spec, "template": template}, labels={"kueue.x-k8s.io/queue-name": "default"})  # fmt: skip
     uid = stage.api.get("/apis/batch/v1/namespaces/default/jobs/train").json()["metadata"]["uid"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": uid, "controller": True}  # fmt: skip
@@ -297,7 +296,7 @@ def test_workers_that_an_autoscaler_adds_are_placed_one_by_one(stage: PodStage) 
 
 
 def test_hived_pods_are_told_their_gpus_and_what_is_not_honoured(stage: PodStage) -> None:
-    told = "{virtualCluster: default, priority: -1, pinnedCellId: p, leafCellType: H100, leafCellNumber: 2}"  # fmt: skip
+    told = "{priority: -1, pinnedCellId: p, leafCellType: H100, leafCellNumber: 2}"
     annotations = {"hivedscheduler.microsoft.com/pod-scheduling-spec": told}
     stage.pod("train-0", annotations=annotations, spec=asks_hived())
     stage.until(lambda: stage.bound("train-0"))

@@ -146,6 +146,9 @@ class KubernetesCluster:
                     self._waiting.group((namespace, name, kind.key_word), terms)
                     if kind is GANGJOB:
                         self._gangjobs.see((namespace, name), after)
+                case "topology":
+                    kind, (_, name) = key
+                    self._nodes.see_topology(kind, name, after, self._clock())
                 case "bound":
                     self._members.see_bound(key)
                 case _:

@@ -22,6 +22,7 @@ from gantree.executors.kubernetes.objects import Group, Node, Object
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.reflector import Reflector, all_synced
 from gantree.executors.kubernetes.terms import GroupKind
+from gantree.executors.kubernetes.topologies import TOPOLOGY_KINDS
 from gantree.executors.kubernetes.writes import PODS, Binding, Bound, Said, bind_all, delete, say
 from gantree.model.errors import Unreachable
 
@@ -34,8 +35,8 @@ SAID_AT_ONCE = 4
 log = logging.getLogger(__name__)
 
 Seen = tuple[str, Any, Any, Any]
-"""What was seen: ("node" | "pod", key, before, after), ("group", (kind, key), before, after), or ("bound", what came of
-it, None, None)."""
+"""What was seen: ("node" | "pod", key, before, after), ("group" | "topology", (kind, key), before, after), or
+("bound", what came of it, None, None)."""
 
 
 class _Version(Object, frozen=True):
@@ -155,7 +156,8 @@ class Link:
         self._versions = (await served(client)).version_of_kind
         for kind, version in self._versions.items():
             resource = Resource(kind.path(version), Group)
-            self._watch(Reflector(client, resource, self._group_teller(kind)))
+            noun = "topology" if kind in TOPOLOGY_KINDS else "group"
+            self._watch(Reflector(client, resource, self._group_teller(noun, kind)))
         await all_synced(self._reflectors)
 
     def _watch(self, reflector: Reflector[Any]) -> None:
@@ -175,8 +177,8 @@ class Link:
     def _teller(self, noun: str) -> Callable[[Key, Any, Any], None]:
         return lambda key, before, after: self._see((noun, key, before, after))
 
-    def _group_teller(self, kind: GroupKind) -> Callable[[Key, Any, Any], None]:
-        return lambda key, before, after: self._see(("group", (kind, key), before, after))
+    def _group_teller(self, noun: str, kind: GroupKind) -> Callable[[Key, Any, Any], None]:
+        return lambda key, before, after: self._see((noun, (kind, key), before, after))
 
     def _see(self, seen: Seen) -> None:
         self.seen.append(seen)
@@ -220,7 +222,7 @@ class Link:
 async def served(client: Client) -> Served:
     """The kinds of groups that the server has. Raises ApiError, Unreachable."""
     found: dict[GroupKind, str] = {}
-    for kind in GROUP_KINDS:
+    for kind in (*GROUP_KINDS, *TOPOLOGY_KINDS):
         try:
             group = await client.get(f"apis/{kind.group}", _ApiGroup)
         except ApiError as error:

@@ -10,8 +10,10 @@ from dataclasses import replace
 
 from gantree.core.ledger import Ledger
 from gantree.executors.kubernetes.ghosts import with_ghosts
-from gantree.executors.kubernetes.objects import Node
+from gantree.executors.kubernetes.objects import Group, Node
 from gantree.executors.kubernetes.site import SiteReading, site_of, told_of, usable
+from gantree.executors.kubernetes.terms import GroupKind
+from gantree.executors.kubernetes.topologies import told_by
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.model.events import (
@@ -34,9 +36,11 @@ CORDONED = "cordoned in Kubernetes"
 class Nodes:
     """The nodes as last seen, and the site that they make."""
 
-    def __init__(self, name: str, levels: Sequence[str]) -> None:
+    def __init__(self, name: str, levels: Sequence[str], file: Cluster | None = None) -> None:
+        """file describes the site, where its nodes' labels do not."""
         self.site: SiteReading | None = None
-        self._name, self._levels = name, tuple(levels)
+        self._name, self._levels, self._file = name, tuple(levels), file
+        self._topologies: dict[tuple[GroupKind, str], Group] = {}
         self._nodes: dict[str, Node] = {}
         self._changed: dict[str, None] = {}
         self._stale_since: float | None = None
@@ -53,9 +57,20 @@ class Nodes:
         if is_other and self._stale_since is None:
             self._stale_since = now
 
+    def see_topology(self, kind: GroupKind, name: str, group: Group | None, now: float) -> None:
+        """An object that tells where nodes stand is like this; None: it is gone."""
+        if group is None:
+            self._topologies.pop((kind, name), None)
+        else:
+            self._topologies[kind, name] = group
+        if self._stale_since is None:
+            self._stale_since = now
+
     def build(self, ledger: Ledger, now: float) -> Cluster:
         """The site as nodes are now, with those of the past that gangs are on. Raises BadInput for no node at all."""
-        self.site = site_of(self._name, self._nodes.values(), self._levels)
+        nodes = list(self._nodes.values())
+        told = told_by(self._topologies, nodes)
+        self.site = site_of(self._name, nodes, self._levels, told, self._file)
         cluster, ghosts = with_ghosts(self.site.cluster, ledger)
         self.site = replace(self.site, cluster=cluster)
         self._stale_since = now if ghosts else None

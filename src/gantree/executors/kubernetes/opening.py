@@ -22,11 +22,14 @@ class Opened:
     ) -> None:
         """leads says whether we may write. Raises Unreachable where the server does not answer, or refuses."""
         self._told, self._link = told, Link(told.reach, wake, leads)
-        self._nodes = Nodes(told.name, told.levels)
+        self._nodes = Nodes(told.name, told.levels, told.cluster)
         self._link.start()
         for noun, key, before, after in tuple(self._link.seen):
             if noun == "node":
                 self._nodes.see(key[1], before, after, 0.0)
+            elif noun == "topology":
+                kind, (_, name) = key
+                self._nodes.see_topology(kind, name, after, 0.0)
 
     def site(self, on_record: Ledger) -> Cluster:
         """The site as it is now, with room for what the ledger has running. Raises BadInput for no node at all."""

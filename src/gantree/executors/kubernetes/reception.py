@@ -4,7 +4,7 @@ A required topology that the site does not have is an error of the manifest: suc
 pods or the site are others, for it must not run where its author did not want it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gantree.core.ledger import Ledger
@@ -46,6 +46,9 @@ class Reception:
         self._link, self._waiting, self._emit = link, waiting, emit
         self._telling, self._is_steady = Telling(self._say), is_steady
         self._unsettled: dict[str, None] = {}
+        self._site: SiteReading | None = None
+        self._barred: dict[Key, None] = {}
+        """Gangs that ask for what the site does not have: looked at again when it is another."""
         self._late: dict[Key, None] = {}
         """Gangs that hold their place while further pods of theirs wait."""
         self._epoch = self._counted = 0
@@ -69,14 +72,20 @@ class Reception:
             if job in ledger.rejected or (state is not None and _is_at_rest(state)):
                 del self._unsettled[job]
                 self._waiting.touch(job)
-        late = self._late
-        self._late = {}
-        for key in dict.fromkeys((*self._waiting.take_changed(), *late)):
+        for key in dict.fromkeys((*self._waiting.take_changed(), *self._again(site))):
             crowd = self._waiting.crowds.get(key)
             if crowd is not None:
                 self._review(crowd, ledger, site, now)
                 self._waiting.tidy(key)
         self._telling.step(ledger, self._waiting.job_of, now)
+
+    def _again(self, site: SiteReading | None) -> Iterator[Key]:
+        """Gangs to look at although nothing about them has changed."""
+        late, self._late = self._late, {}
+        yield from late
+        if site is not self._site:
+            barred, self._barred, self._site = self._barred, {}, site
+            yield from barred
 
     def _review(self, crowd: Crowd, ledger: Ledger, site: SiteReading | None, now: float) -> None:
         if crowd.pods:
@@ -97,7 +106,7 @@ class Reception:
             self._hand_in(crowd, site, now)
 
     def _review_late(self, crowd: Crowd, state: JobState) -> None:
-        """Pods that came after their gang started are gangs of their own; those of a gang that ends are for the next."""
+        """Pods that came after their gang started are gangs of their own; where it ends, they wait for the next."""
         if self._is_steady(state.job, state.attempt):
             self._waiting.set_alone(crowd.key)
         else:
@@ -131,6 +140,7 @@ class Reception:
             tiers = ", ".join(site.cluster.tiers)
             sentence = f"Waiting: the site has no {barred[0]}; its tiers are {tiers}."
             self._telling.say(gang.key, Saying(MISCONFIGURED, sentence))
+            self._barred[gang.key] = None
             return
         for word in (*gang.unknown, *lost):
             self._say(gang.key, Saying(NOT_HONOURED, f"gantree does not act on {word}."))

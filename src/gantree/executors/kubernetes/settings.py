@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from gantree.executors.kubernetes.reach import Reach
+from gantree.model.cluster import Cluster
 
 SCHEDULER = "gantree"
 
@@ -11,10 +12,11 @@ SCHEDULER = "gantree"
 class KubernetesSettings:
     """How the API server is reached; the schedulerName of pods that are ours; label keys of the tree, wide to narrow.
 
-    levels are empty where the labels that are known make the tree.
+    levels are empty where the labels that are known make the tree; cluster is a file that describes it instead.
     """
 
     reach: Reach
     scheduler: str = SCHEDULER
     levels: tuple[str, ...] = ()
     name: str = "kubernetes"
+    cluster: Cluster | None = None
