@@ -199,7 +199,7 @@ def _env(group: Group, each: Member, members: list[Member], world: int) -> dict[
 def _container(told: Spec, env: Mapping[str, str], role: Spec, *, is_first: bool) -> Json:
     """A container with the variables that it does not set itself; the first asks for what each member needs."""
     own = tables(told, "env")
-    taken = {each.get("name") for each in own}
+    taken = {text(each, "name") for each in own}
     added: list[Json] = [{"name": name, "value": value} for name, value in env.items()]
     added += [
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
