@@ -178,7 +178,7 @@ def there(spec: Spec, *names: str) -> tuple[str, ...]:
 
 def labels(spec: Spec, key: str) -> Mapping[str, str]:
     """Labels or annotations of an object. Raises Odd."""
-    found = table(spec, key)
+    found = {name: value for name, value in table(spec, key).items() if value is not None}
     if not all(isinstance(value, str) for value in found.values()):
         raise Odd(f"{key} has what is no text")
     return found
