@@ -10,9 +10,8 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from gantree.executors.kubernetes import gangjob, groups, owners
+from gantree.executors.kubernetes import gangjob, groups, hived, owners
 from gantree.executors.kubernetes.groups import CORE, IS_PREEMPTIBLE, KAI, PLUGINS, VOLCANO
-from gantree.executors.kubernetes.hived import hived_of
 from gantree.executors.kubernetes.objects import Group, Pod
 from gantree.executors.kubernetes.terms import (
     PART,
@@ -54,8 +53,24 @@ _KUEUE, _KAI = "kueue.x-k8s.io/podset-", "kai.scheduler/"
 _PODSET = (f"{_KUEUE}required-topology", f"{_KUEUE}preferred-topology", f"{_KUEUE}unconstrained-topology")  # fmt: skip
 
 
+_OF_PLUGINS, _OF_KAI, _OF_KUEUE = (
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group-name",
+    "kueue.x-k8s.io/pod-group-name",
+)
+_OF_VOLCANO = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+_SAYS_SO = frozenset(
+    (GANG, gangjob.OF_GANGJOB, _OF_PLUGINS, _OF_KAI, _OF_KUEUE, *_OF_VOLCANO, *_PODSET, hived.SPEC, *owners.OWNED)
+)  # fmt: skip
+"""Labels and annotations of which a pod in a group has one: most pods of a cluster have none."""
+
+
 def group_of(pod: Pod) -> GroupRef | None:
     """The group that a pod says it is of; None for a pod that stands alone."""
+    meta = pod.metadata
+    is_silent = _SAYS_SO.isdisjoint(meta.labels) and _SAYS_SO.isdisjoint(meta.annotations)
+    if is_silent and pod.spec.scheduling_group is None:
+        return None
     return next((ref for ref in _refs(pod) if ref.name), None)
 
 
@@ -66,14 +81,14 @@ def _refs(pod: Pod) -> Iterator[GroupRef]:
         yield GroupRef(CORE, home, pod.spec.scheduling_group.pod_group_name)
     yield GroupRef(gangjob.GANGJOB, home, labels.get(gangjob.OF_GANGJOB, ""))
     yield from _by_word(pod)
-    yield GroupRef(PLUGINS, home, labels.get("scheduling.x-k8s.io/pod-group", ""))
-    for key in ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"):
+    yield GroupRef(PLUGINS, home, labels.get(_OF_PLUGINS, ""))
+    for key in _OF_VOLCANO:
         yield GroupRef(VOLCANO, home, annotations.get(key, ""))
-    yield GroupRef(KAI, home, annotations.get("pod-group-name", ""))
-    yield GroupRef(None, home, labels.get("kueue.x-k8s.io/pod-group-name", ""))
-    hived = hived_of(pod)
-    if hived is not None:
-        yield GroupRef(None, home, f"hived{PART}{hived.group}" if hived.group else "")
+    yield GroupRef(KAI, home, annotations.get(_OF_KAI, ""))
+    yield GroupRef(None, home, labels.get(_OF_KUEUE, ""))
+    of_hived = hived.hived_of(pod)
+    if of_hived is not None and of_hived.group:
+        yield GroupRef(None, home, f"hived{PART}{of_hived.group}")
     yield from owners.refs_of(pod)
 
 
@@ -84,7 +99,7 @@ def _by_word(pod: Pod) -> Iterator[GroupRef]:
     is_whole_job = told.get(GANG) and not told.get(SIZE)
     has_other = any(ref.name for ref in owners.refs_of(pod))
     is_podset = not has_other and any(told.get(key) for key in _PODSET)
-    if job and (is_whole_job or is_podset) and not told.get("kueue.x-k8s.io/pod-group-name"):
+    if job and (is_whole_job or is_podset) and not told.get(_OF_KUEUE):
         yield GroupRef(owners.JOB, home, job)
     yield GroupRef(None, home, told.get(GANG, ""))
 
@@ -92,8 +107,8 @@ def _by_word(pod: Pod) -> Iterator[GroupRef]:
 def terms_of_pod(pod: Pod) -> Terms:
     """What labels and annotations of a pod itself ask for."""
     terms = _told_by({**pod.metadata.labels, **pod.metadata.annotations})
-    hived = hived_of(pod)
-    return terms if hived is None else over(hived.terms, terms)
+    of_hived = hived.hived_of(pod)
+    return terms if of_hived is None else over(of_hived.terms, terms)
 
 
 def _told_by(told: Mapping[str, str]) -> Terms:

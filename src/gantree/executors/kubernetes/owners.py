@@ -66,6 +66,19 @@ TASK, SUBGROUP = "volcano.sh/task-spec", "kai.scheduler/subgroup-name"
 FIRST_ROLES = ("chief", "master", "launcher", "head", LEADER, "driver", "ps", "evaluator")
 """Roles that count before all others, in the order in which their frameworks number them."""
 
+OWNED = (f"{_JOBSET}jobset-name", f"{_LWS}name", f"{_TRAINING}job-name", f"{_RAY}cluster")
+"""Labels of which a pod has one that an operator made."""
+_ROLES = (
+    ROLE,
+    f"{_JOBSET}replicatedjob-name",
+    f"{_TRAINING}replica-type",
+    f"{_TRAINING}job-role",
+    f"{_RAY}group",
+    TASK,
+    SUBGROUP,
+)
+_HAS_ROLE = frozenset((*_ROLES, f"{_LWS}worker-index", f"{_RAY}node-type"))
+
 
 def refs_of(pod: Pod) -> Iterator[GroupRef]:
     """The objects that a pod says it is of, if any."""
@@ -91,21 +104,15 @@ def job_of_pod(pod: Pod) -> str:
 
 def role_of(pod: Pod) -> str:
     """What a pod is in its gang, in the words of whoever made it; "" where nobody says."""
-    told = {**pod.metadata.labels, **pod.metadata.annotations}
+    meta = pod.metadata
+    if _HAS_ROLE.isdisjoint(meta.labels) and _HAS_ROLE.isdisjoint(meta.annotations):
+        return ""
+    told = {**meta.labels, **meta.annotations}
     if f"{_LWS}worker-index" in told:
         return LEADER if told[f"{_LWS}worker-index"] == "0" else WORKER
     if told.get(f"{_RAY}node-type") == "head":
         return "head"
-    keys = (
-        ROLE,
-        f"{_JOBSET}replicatedjob-name",
-        f"{_TRAINING}replica-type",
-        f"{_TRAINING}job-role",
-        f"{_RAY}group",
-        TASK,
-        SUBGROUP,
-    )
-    return next((told[key].lower() for key in keys if told.get(key)), "")
+    return next((told[key].lower() for key in _ROLES if told.get(key)), "")
 
 
 def job_index_of(pod: Pod) -> int | None:

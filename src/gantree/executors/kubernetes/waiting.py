@@ -7,7 +7,7 @@ they are all there the job may start again. Until then it is held.
 from dataclasses import dataclass, field
 
 from gantree.executors.kubernetes.gangs import Gang, gang_of
-from gantree.executors.kubernetes.keys import ALONE, BY_WORD, Key, Keys, object_of
+from gantree.executors.kubernetes.keys import ALONE, BY_WORD, Key, Keys, object_of, part_of
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.terms import Terms
 
@@ -98,6 +98,8 @@ class Waiting:
         terms = self.keys.terms_of(key)
         if key[2] not in (ALONE, BY_WORD) and terms is None:
             return None  # its object is yet to be seen
+        if terms is not None and len(crowd.pods) < terms.members_of(part_of(key)):
+            return None
         gang = gang_of(key, terms, list(crowd.pods.values()))
         return gang if gang.is_whole else None
 
