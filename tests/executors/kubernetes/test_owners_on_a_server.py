@@ -37,9 +37,21 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PodStage]:
 
 
 @pytest.fixture
-def stage(running: PodStage) -> Iterator[PodStage]:
-    """All is free before a test, and after it."""
+def stage(running: PodStage, monkeypatch: pytest.MonkeyPatch) -> Iterator[PodStage]:
+    """All is free before a test, and after it. Each pod is looked at before the next one comes."""
+    plain, cluster = running.pod, running.controller.cluster
+
+    def pod(name: str, gpus: int = 0, **told: Any) -> Json:
+        made = plain(name, gpus, **told)
+        seen: Any = cluster
+        running.until(lambda: made["metadata"]["uid"] in seen._members.pods)
+        for _ in range(3):
+            running.controller.step()
+        return made
+
+    monkeypatch.setattr(running, "pod", pod)
     yield running
+    monkeypatch.undo()
     for kind, (path, plural) in PLURAL.items():
         for each in running.api.get(f"/{path}/{plural}").json()["items"]:
             name = each["metadata"]["name"]
