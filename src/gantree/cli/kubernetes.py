@@ -66,7 +66,7 @@ LevelOption = Annotated[
     ),
 ]
 ClusterOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         metavar="FILE",
         help="A cluster file that tells where nodes stand and what they are, instead of their labels.",

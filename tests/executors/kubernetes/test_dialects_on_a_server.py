@@ -136,6 +136,18 @@ def test_a_gang_is_bound_whole_in_one_leaf(
     assert {mark["gantree.io/domain"] for mark in marks} == {"leaf:l1"}
 
 
+def test_a_group_whose_topology_is_odd_waits_and_others_start(stage: PodStage) -> None:
+    """Known to have ended the daemon: a list of what is no object."""
+    stage.start()
+    topology = {"requiredTopologyLevel": ["rack"]}
+    create(stage, "scheduling.run.ai/v2alpha2", "PodGroup", "g", {"topologyConstraint": topology})
+    stage.pod("odd", gpus=1, annotations={"pod-group-name": "g"})
+    stage.pod("p0", gpus=1)
+    stage.until(lambda: stage.bound("p0") and "conditions" in stage.pods()["odd"]["status"])
+    (condition,) = stage.pods()["odd"]["status"]["conditions"]
+    assert condition["message"] == "Waiting: there is no pod group 'g' that can be read."
+
+
 def test_a_topology_that_the_site_does_not_have_keeps_a_gang_waiting(stage: PodStage) -> None:
     stage.start()
     stage.pod("p0", gpus=1, annotations={"kueue.x-k8s.io/podset-required-topology": "rack"})

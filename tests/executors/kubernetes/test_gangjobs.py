@@ -138,6 +138,16 @@ def test_it_starts_again_after_a_failure_as_often_as_it_may(stage: PodStage) -> 
     assert (status(stage)["failures"], status(stage)["attempt"]) == (1, 2)
 
 
+def test_a_lost_node_starts_it_again_elsewhere_and_counts_as_no_failure(stage: PodStage) -> None:
+    create(stage, restarts={"limit": 0}, topology={})
+    stage.until(lambda: runs(stage))
+    lost = stage.pods()["llama-worker-1"]["spec"]["nodeName"]
+    stage.api.delete(f"/api/v1/nodes/{lost}")
+    stage.until(lambda: status(stage).get("attempt") == 2 and runs(stage))
+    assert status(stage)["failures"] == 0
+    assert lost not in status(stage)["nodes"]
+
+
 def test_with_it_go_its_pods_and_its_job(stage: PodStage) -> None:
     create(stage)
     stage.until(lambda: runs(stage))

@@ -80,7 +80,20 @@ SPECS: dict[GroupKind, Json] = {
         for kind, word in zip(owners.KUBEFLOW.values(), owners.REPLICAS, strict=True)
     },
 }  # fmt: skip
-ODD = (5, -5, 1.5, 10**30, True, "odd", "9" * 5000, ["odd"], [5], {"odd": 5}, [[]], [None])
+ODD: tuple[Any, ...] = (
+    5,
+    -5,
+    1.5,
+    10**30,
+    True,
+    "odd",
+    "9" * 5000,
+    ["odd"],
+    [5],
+    {"odd": 5},
+    [[]],
+    [None],
+)
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -93,7 +93,9 @@ def make(stage: PodStage, kind: str, spec: Json, **metadata: Any) -> None:
     assert answer.status_code == 201, answer.text
 
 
-def of_jobset(job: str, number: int, index: int, jobs_before: int = 0, **more: str) -> Json:
+def of_jobset(
+    job: str, number: int, index: int, jobs_before: int = 0, more: Json | None = None
+) -> Json:
     """Labels and annotations of a pod of a JobSet: api/jobset/v1alpha2/jobset_types.go, and those of its Job."""
     told = {
         "jobset.sigs.k8s.io/jobset-name": "train",
@@ -102,7 +104,7 @@ def of_jobset(job: str, number: int, index: int, jobs_before: int = 0, **more: s
         "jobset.sigs.k8s.io/job-global-index": str(jobs_before + number),
         "batch.kubernetes.io/job-completion-index": str(index),
     }
-    return {"labels": told, "annotations": {**told, **more}}
+    return {"labels": told, "annotations": {**told, **(more or {})}}
 
 
 def replicated(name: str, replicas: int, parallelism: int, **more: Any) -> Json:
@@ -117,8 +119,8 @@ def jobset(stage: PodStage) -> list[str]:
     names = [f"train-workers-{job}-{index}" for job in (0, 1) for index in (0, 1)]
     for name in names:
         job, index = int(name[-3]), int(name[-1])
-        stage.pod(name, gpus=8, **of_jobset("workers", job, index, 1, **wish))
-    stage.pod("train-leader-0-0", **of_jobset("leader", 0, 0, **wish))
+        stage.pod(name, gpus=8, **of_jobset("workers", job, index, 1, wish))
+    stage.pod("train-leader-0-0", **of_jobset("leader", 0, 0, 0, wish))
     return names
 
 
@@ -278,16 +280,16 @@ def test_leaders_of_an_exclusive_set_go_first_and_followers_follow_as_a_gang(
     exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": LEAF}
     make(stage, "JobSet", {"replicatedJobs": [replicated("workers", 2, 3)]}, annotations=exclusive)
     for job in (0, 1):
-        stage.pod(f"train-workers-{job}-0", gpus=8, **of_jobset("workers", job, 0, **exclusive))
+        stage.pod(f"train-workers-{job}-0", gpus=8, **of_jobset("workers", job, 0, 0, exclusive))
     stage.until(lambda: stage.bound("train-workers-0-0", "train-workers-1-0"))
     names = [f"train-workers-1-{index}" for index in (1, 2)]
     pinned = {"nodeSelector": {LEAF: "l1"}}
-    told = of_jobset("workers", 1, 1, **exclusive)
+    told = of_jobset("workers", 1, 1, 0, exclusive)
     stage.pod(names[0], gpus=8, spec=pinned, **told)
     stage.pod("alone", gpus=1)
     stage.until(lambda: stage.bound("alone"))
     assert not stage.bound(names[0])
-    stage.pod(names[1], gpus=8, spec=pinned, **of_jobset("workers", 1, 2, **exclusive))
+    stage.pod(names[1], gpus=8, spec=pinned, **of_jobset("workers", 1, 2, 0, exclusive))
     stage.until(lambda: stage.bound(*names))
     assert {stage.node_of(name)[0] for name in names} == {"b"}
 

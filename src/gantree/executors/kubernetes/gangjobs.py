@@ -46,7 +46,10 @@ FINISHED = frozenset(WORD_OF_PHASE[phase] for phase in ENDED)
 
 @dataclass(slots=True)
 class Known:
-    """One GangJob: the object, its pods by name, its job as far as it is known, and what was written when."""
+    """One GangJob: the object, its pods by name, its job as far as it is known, what was written, what was asked when.
+
+    wanted are the pods that it asks for, once they were worked out.
+    """
 
     group: Group
     pods: dict[str, Pod] = field(default_factory=dict)
@@ -54,6 +57,8 @@ class Known:
     written: Json = field(default_factory=dict)
     asked: dict[str, float] = field(default_factory=dict)
     look_at: float = 0.0
+    explain_at: float = 0.0
+    wanted: dict[str, Json] | None = None
 
 
 class GangJobs:
@@ -74,6 +79,8 @@ class GangJobs:
         elif known is None or known.group.metadata.uid != group.metadata.uid:
             self._known[name] = Known(group, self._pods.setdefault(name, {}))
         else:
+            if known.group.spec != group.spec:
+                known.wanted = None
             known.group, known.look_at = group, 0.0
 
     def see_pod(self, pod: Pod, *, gone: bool) -> None:
@@ -101,30 +108,32 @@ class GangJobs:
             job = self._job_of((*name, GANGJOB.key_word))
             if job is not None and job != known.job:
                 known.job, known.look_at = job, 0.0
-            state = ledger.jobs.get(_job(known))
-            if now >= known.look_at or _phase(state) != known.written.get("phase"):
+            state, told = ledger.jobs.get(_job(known)), _told(known).get("phase")
+            has_changed = told not in FINISHED and told != _phase(state)
+            if has_changed or now >= known.look_at:
                 known.look_at = now + AGAIN_S
                 self._review(known, state, ledger, now)
 
     def _review(self, known: Known, state: JobState | None, ledger: Ledger, now: float) -> None:
-        told = known.written or known.group.status
+        told = _told(known)
         if told.get("phase") in FINISHED:
             self._finished(known, told, now)
             return
-        try:
-            wanted = pods_of(known.group, self._scheduler)
-        except Odd as error:
-            self._write(known, {"phase": "Pending", "reason": MISCONFIGURED, "message": str(error)})
-            return
         status = _status(known, state, ledger, now, told)
-        if status["phase"] not in FINISHED and (state is None or state.phase is Phase.PENDING):
-            self._make(known, wanted, now)
-        elif status["phase"] in FINISHED:
-            self._delete(known, [pod for pod in known.pods.values() if not pod.has_ended], now)
-        self._write(known, status)
+        try:
+            if status["phase"] in FINISHED:
+                self._delete(known, [pod for pod in known.pods.values() if not pod.has_ended], now)
+            elif state is None or state.phase is Phase.PENDING:
+                self._make(known, now)
+        except Odd as error:
+            status = {"phase": "Pending", "reason": MISCONFIGURED, "message": str(error)}
+        self._write(known, status, now)
 
-    def _make(self, known: Known, wanted: Mapping[str, Json], now: float) -> None:
-        """Make the pods that are missing; those of the attempt before must be gone first."""
+    def _make(self, known: Known, now: float) -> None:
+        """Make the pods that are missing; those of the attempt before must be gone first. Raises Odd."""
+        wanted = known.wanted
+        if wanted is None:
+            wanted = known.wanted = pods_of(known.group, self._scheduler)
         self._delete(known, [pod for pod in known.pods.values() if pod.has_ended], now)
         missing = [name for name in wanted if name not in known.pods]
         home = known.group.metadata.namespace
@@ -165,9 +174,12 @@ class GangJobs:
         known.asked[what] = now
         return True
 
-    def _write(self, known: Known, status: Json) -> None:
-        there = known.group.status
-        if status != known.written or any(there.get(key) != value for key, value in status.items()):
+    def _write(self, known: Known, status: Json, now: float) -> None:
+        """Write a status that is another; again after a while if it is not there."""
+        there, is_new = known.group.status, status != known.written
+        is_lost = any(there.get(key) != value for key, value in status.items())
+        if is_new or (is_lost and self._ask(known, "status", now)):
+            known.asked["status"] = now
             known.written = status
             self._link.write("PATCH", f"{_path(known)}/status", {"status": status}, MERGE)
 
@@ -176,6 +188,11 @@ def _job(known: Known) -> str:
     """The job that a GangJob is, or was when somebody wrote it down."""
     told = known.group.status.get("job")
     return known.job or (told if isinstance(told, str) else "")
+
+
+def _told(known: Known) -> Json:
+    """What was said last of a GangJob."""
+    return known.written or known.group.status
 
 
 def _phase(state: JobState | None) -> str:
@@ -190,14 +207,14 @@ def _status(
     pods = known.pods.values()
     if state is None and job and pods and all(pod.status.phase == "Succeeded" for pod in pods):
         phase = WORD_OF_PHASE[Phase.SUCCEEDED]  # it ended while no journal was there to see it
-    saying = saying_of(ledger, job, now) if job and phase == "Pending" else None
+    reason, message = _why(known, ledger, now, told) if job and phase == "Pending" else (None, None)
     placement = None if state is None else state.placement
     started = None if state is None or state.started_at is None else _time(state.started_at)
     stopped = "" if state is None or state.stop_cause is None else str(state.stop_cause)
     return {
         "phase": phase,
-        "reason": saying.reason if saying else stopped or None,
-        "message": saying.sentence if saying else None,
+        "reason": reason or stopped or None,
+        "message": message,
         "job": job or None,
         "attempt": state.attempt if state else told.get("attempt") or 0,
         "failures": state.failures if state else told.get("failures") or 0,
@@ -208,6 +225,17 @@ def _status(
         "finishTime": _time(now) if phase in FINISHED else None,
         "conditions": _conditions(phase, placement is not None, told, now),
     }  # fmt: skip
+
+
+def _why(
+    known: Known, ledger: Ledger, now: float, told: Mapping[str, Any]
+) -> tuple[str | None, str | None]:
+    """Why a GangJob waits, a word and a sentence; worked out anew every few seconds."""
+    if now < known.explain_at and told.get("phase") == "Pending":
+        return told.get("reason"), told.get("message")
+    known.explain_at = now + AGAIN_S
+    saying = saying_of(ledger, _job(known), now)
+    return (saying.reason, saying.sentence) if saying else (None, None)
 
 
 def _conditions(phase: str, placed: bool, told: Mapping[str, Any], now: float) -> list[Json]:
