@@ -161,9 +161,9 @@ def test_a_topology_that_the_site_does_not_have_keeps_a_gang_waiting(stage: PodS
 
 
 def six(stage: PodStage, word: str, **annotations: str) -> None:
-    """Three pods of role a and three of role b, each for a whole node. word is a label and an annotation."""
+    """Two pods of role a and four of role b, each for a whole node. word is a label and an annotation."""
     for number in range(6):
-        role = "ab"[number // 3]
+        role = "a" if number < 2 else "b"
         told = {**annotations, word: role}
         stage.pod(f"train-{role}-{number}", gpus=8, labels={word: role}, annotations=told)
 
@@ -180,25 +180,29 @@ def leaves(stage: PodStage) -> dict[str, set[str]]:
 def test_subgroups_of_kai_are_roles_with_a_topology_of_their_own(stage: PodStage) -> None:
     """The example of KAI's design for hierarchical pod groups: prefill and decode, each in one rack."""
     rack = {"topology": "racks", "requiredTopologyLevel": LEAF}
-    subgroups = [{"name": each, "minMember": 3, "topologyConstraint": rack} for each in "ab"]
+    members = {"a": 2, "b": 4}
+    subgroups = [
+        {"name": name, "minMember": number, "topologyConstraint": rack}
+        for name, number in members.items()
+    ]
     stage.start()
     spec = {"minMember": 6, "subGroups": subgroups}
     create(stage, "scheduling.run.ai/v2alpha2", "PodGroup", "g", spec)
     six(stage, "kai.scheduler/subgroup-name", **{"pod-group-name": "g"})
-    found = leaves(stage)
-    assert found in ({"a": {"a"}, "b": {"b"}}, {"a": {"b"}, "b": {"a"}})
+    assert leaves(stage) == {"a": {"a"}, "b": {"b"}}
 
 
 def test_each_subgroup_of_volcano_is_in_one_domain(stage: PodStage) -> None:
     """The example of Volcano's guide to network topology: subgroups of one policy, by their size."""
     network = {"mode": "hard", "highestTierName": "leaf"}
-    policy = {"name": "task", "subGroupSize": 3, "networkTopology": network}
+    policy = {"name": "task", "subGroupSize": 2, "networkTopology": network}
     stage.start()
     spec = {"minMember": 6, "subGroupPolicy": [policy]}
     create(stage, "scheduling.volcano.sh/v1beta1", "PodGroup", "g", spec)
     six(stage, "volcano.sh/task-spec", **{"scheduling.k8s.io/group-name": "g"})
-    found = leaves(stage)
-    assert found in ({"a": {"a"}, "b": {"b"}}, {"a": {"b"}, "b": {"a"}})
+    leaves(stage)
+    nodes = [stage.node_of(name) for name in sorted(stage.pods(), key=lambda name: name[-1])]
+    assert all(nodes[number][0] == nodes[number + 1][0] for number in (0, 2, 4))
 
 
 def test_a_gang_of_volcano_waits_for_each_of_its_tasks(stage: PodStage) -> None:
@@ -229,7 +233,7 @@ def test_of_a_gang_of_several_roles_each_has_the_topology_that_kueue_asks_for(
         "kueue.x-k8s.io/podset-required-topology": LEAF,
     }
     for number in range(6):
-        role = "ab"[number // 3]
+        role = "a" if number < 2 else "b"
         labels = {"kueue.x-k8s.io/pod-group-name": "g", "gantree.io/role": role}
         stage.pod(f"train-{role}-{number}", gpus=8, labels=labels, annotations=annotations)
-    assert leaves(stage) in ({"a": {"a"}, "b": {"b"}}, {"a": {"b"}, "b": {"a"}})
+    assert leaves(stage) == {"a": {"a"}, "b": {"b"}}
