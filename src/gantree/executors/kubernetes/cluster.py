@@ -157,10 +157,8 @@ class KubernetesCluster:
     def _see_pod(self, before: Pod | None, after: Pod | None) -> None:
         pod = after or before
         assert pod is not None, "a pod comes, changes or goes"
-        uid, keys = pod.metadata.uid, self._waiting.keys
+        uid = pod.metadata.uid
         self._gangjobs.see_pod(pod, gone=after is None)
-        if before is not None and after is not None and keys.of(before) != keys.of(after):
-            self._waiting.see(before, waits=False)
         if after is None:
             self._members.pods.pop(uid, None)
         else:
@@ -173,7 +171,7 @@ class KubernetesCluster:
         elif pod.spec.scheduler_name == self._scheduler:
             self._waiting.see(pod, waits=after is not None and may_be_bound(after))
         if after is None:
-            keys.forget(uid)
+            self._waiting.keys.forget(uid)
 
     def _see_other(self, pod: Pod, *, gone: bool) -> None:
         """A pod on a node that no attempt of ours knows."""

@@ -75,10 +75,12 @@ def gang_of(key: Key, terms: Terms | None, pods: Sequence[Pod]) -> Gang:
     """The gang of pods of one key, at least one."""
     ordered = sorted(pods, key=order_of)
     asked = [asked_by(pod) for pod in ordered]
+    roles = _roles(ordered, asked)
     whole = with_pod(terms, ordered[0])
+    for _, (first, *_others) in roles[1:]:
+        whole = with_pod(whole, first)
     whole = replace(whole, members=whole.members_of(part_of(key)))
     unknown = dict.fromkeys((*whole.unknown, *(word for each in asked for word in each.unknown)))
-    roles = _roles(ordered, asked)
     of_role = tuple(terms_of_pod(members[0]) for _, members in roles) if whole.by_role else ()
     return Gang(key, whole, roles, tuple(unknown), of_role)
 

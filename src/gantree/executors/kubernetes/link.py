@@ -232,7 +232,8 @@ async def served(client: Client) -> Served:
         there = [each.version for each in group.versions]
         for version in (version for version in kind.versions if version in there):
             if await _has(client, kind, version):
-                found[kind] = version
+                if await _may_list(client, kind, version):
+                    found[kind] = version
                 break
     return Served(found)
 
@@ -243,6 +244,18 @@ class _ResourceName(Object, frozen=True):
 
 class _ResourceList(Object, frozen=True):
     resources: tuple[_ResourceName, ...] = ()
+
+
+async def _may_list(client: Client, kind: GroupKind, version: str) -> bool:
+    """Whether we may see the objects of a kind; where not, that is said once, and its gangs wait and say so."""
+    try:
+        await client.get(f"{kind.path(version)}?limit=1", _ResourceList)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        log.warning("%s of %s are not seen: %s", kind.plural, kind.group, error)
+        return False
+    return True
 
 
 async def _has(client: Client, kind: GroupKind, version: str) -> bool:

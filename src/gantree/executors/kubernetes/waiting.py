@@ -29,47 +29,39 @@ class Waiting:
     def __init__(self) -> None:
         self.crowds: dict[Key, Crowd] = {}
         self.key_of_job: dict[str, Key] = {}
+        self._key_of_pod: dict[str, Key] = {}
         self.changed: dict[Key, None] = {}
         self.keys = Keys()
         self._crowds_of_object: dict[Key, dict[Key, None]] = {}
 
     def see(self, pod: Pod, *, waits: bool) -> None:
         """A pod of ours is like this, and waits to be bound or not."""
-        key, uid = self.keys.of(pod), pod.metadata.uid
-        crowd = self.crowds.get(key)
-        if crowd is None:
-            if not waits:
-                return
-            crowd = self._new(key)
-        if waits:
-            crowd.pods[uid] = pod
-        elif uid in crowd.pods:
-            del crowd.pods[uid]
-        else:
-            return
-        self.changed[key] = None
+        uid = pod.metadata.uid
+        key = self.keys.of(pod) if waits else None
+        before = self._key_of_pod.get(uid)
+        if before is not None and before != key:
+            del self._key_of_pod[uid]
+            del self.crowds[before].pods[uid]
+            self.changed[before] = None
+        if key is not None:
+            self._key_of_pod[uid] = key
+            (self.crowds.get(key) or self._new(key)).pods[uid] = pod
+            self.changed[key] = None
 
     def group(self, key: Key, terms: Terms | None) -> None:
         """The object of a group asks for this; None: it is gone."""
-        before = self.keys.terms.get(key)
-        crowds = list(self._crowds_of_object.get(key, ()))
-        pods = [pod for each in crowds for pod in self.crowds[each].pods.values()]
-        is_apart = terms is not None and terms.apart
-        is_other = is_apart != (before is not None and before.apart)
-        for pod in pods if is_other else ():
-            self.see(pod, waits=False)
         if terms is None:
             self.keys.terms.pop(key, None)
         else:
             self.keys.terms[key] = terms
-        for pod in pods if is_other else ():
+        crowds = list(self._crowds_of_object.get(key, ()))
+        for pod in [pod for each in crowds for pod in self.crowds[each].pods.values()]:
             self.see(pod, waits=True)
         self.changed |= dict.fromkeys((key, *crowds))
 
     def set_alone(self, key: Key) -> None:
         """Pods of a gang that has started without them: each is a gang of its own from now on."""
         for pod in list(self.crowds[key].pods.values()):
-            self.see(pod, waits=False)
             self.keys.set_alone(pod.metadata.uid)
             self.see(pod, waits=True)
 
