@@ -106,6 +106,18 @@ def test_its_pods_run_together_where_it_asked_and_know_each_other(stage: PodStag
     assert (worker["spec"]["hostname"], worker["spec"]["subdomain"]) == ("llama-worker-1", "llama")
 
 
+def test_the_example_of_the_documentation_is_one(stage: PodStage) -> None:
+    text = (Path(__file__).parents[3] / "docs/kubernetes.md").read_text()
+    _, _, after = text.partition("    apiVersion: gantree.io/v1alpha1\n    kind: GangJob\n")
+    lines = [line[4:] for line in after.splitlines()]
+    body = yaml.safe_load("\n".join(lines[: lines.index("")]))
+    whole = {"apiVersion": "gantree.io/v1alpha1", "kind": "GangJob", **body}
+    answer = stage.api.post(URL, whole)
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["spec"]["gang"][0] == whole["spec"]["gang"][0]
+    stage.until(lambda: len(stage.pods()) == 4)
+
+
 def test_its_status_says_where_it_runs_and_how_it_ended(stage: PodStage) -> None:
     create(stage)
     stage.until(lambda: runs(stage))
@@ -162,9 +174,17 @@ def test_one_that_waits_says_why_and_makes_no_second_pods(stage: PodStage) -> No
     stage.until(lambda: set(stage.pods()) == set(PODS))
     uids = {pod["metadata"]["uid"] for pod in stage.pods().values()}
     stage.stop()
+    stage.api.patch(f"{URL}/llama/status", {"status": {"phase": None}})
+    faults = stage.running.server.faults
+    fault = stage.running.call(
+        lambda: faults.add(verb="create", resource="pods", code=500, times=9)
+    )
     stage.start()
     stage.until(lambda: status(stage).get("phase") == "Pending")
+    assert fault.met == 0
     assert {pod["metadata"]["uid"] for pod in stage.pods().values()} == uids
+    (condition,) = stage.pods()["llama-logger-0"]["status"]["conditions"]
+    assert "topology 'network.topology.nvidia.com/spine'" in condition["message"]
 
 
 def test_one_that_ended_while_nobody_looked_is_over(stage: PodStage) -> None:

@@ -190,7 +190,7 @@ def _job(known: Known) -> str:
     return known.job or (told if isinstance(told, str) else "")
 
 
-def _told(known: Known) -> Json:
+def _told(known: Known) -> Mapping[str, Any]:
     """What was said last of a GangJob."""
     return known.written or known.group.status
 

@@ -18,7 +18,8 @@ import uvloop
 from gantree.executors.kubernetes.client import ApiError, Client, Key, Resource
 from gantree.executors.kubernetes.dialects import GROUP_KINDS
 from gantree.executors.kubernetes.groups import CORE
-from gantree.executors.kubernetes.objects import Group, Node, Object
+from gantree.executors.kubernetes.objects import Group, JobObject, Node, Object
+from gantree.executors.kubernetes.owners import JOB
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.reflector import Reflector, all_synced
 from gantree.executors.kubernetes.terms import GroupKind
@@ -155,7 +156,7 @@ class Link:
         self._watch(Reflector(client, PODS, self._teller("pod")))
         self._versions = (await served(client)).version_of_kind
         for kind, version in self._versions.items():
-            resource = Resource(kind.path(version), Group)
+            resource = Resource(kind.path(version), JobObject if kind is JOB else Group)
             noun = "topology" if kind in TOPOLOGY_KINDS else "group"
             self._watch(Reflector(client, resource, self._group_teller(noun, kind)))
         await all_synced(self._reflectors)

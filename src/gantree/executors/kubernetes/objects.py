@@ -4,7 +4,8 @@ Only what a scheduler decides by is named. Groups of many dialects (`dialects`) 
 versions come and go.
 """
 
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypedDict, TypeVar
 
 import msgspec
 
@@ -201,8 +202,21 @@ class Group(Object, frozen=True):
     metadata: Metadata
     api_version: str = ""
     kind: str = ""
-    spec: dict[str, Any] = {}
-    status: dict[str, Any] = {}
+    spec: Mapping[str, Any] = {}
+    status: Mapping[str, Any] = {}
+
+
+class JobSpec(TypedDict, total=False):
+    """What of a Job says how many pods it has; its template is not kept, for there may be very many Jobs."""
+
+    parallelism: Any
+    completions: Any
+
+
+class JobObject(Group, frozen=True):
+    """A plain Job."""
+
+    spec: JobSpec = {}
 
 
 class NodeTaint(Object, frozen=True):
