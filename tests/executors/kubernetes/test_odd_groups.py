@@ -1,6 +1,7 @@
 """Objects and annotations of others with odd values at every path: each is left out or read, and nothing ends."""
 
 import logging
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -210,6 +211,7 @@ SAYINGS = (
     "9" * 5000,
     "x" * 5000,
     "\u0665",
+    "a b/c:d\n",
     "1.5",
     "[",
     "{a: [",
@@ -230,5 +232,6 @@ def test_labels_and_annotations_may_say_anything(key: str) -> None:
             terms_of_pod(told)
             order_of(told)
             asked_by(told)
-            namespace, _, _ = key_of(told)
+            namespace, name, _ = key_of(told)
             assert namespace == "d"
+            assert re.fullmatch(r"[\w.:-]{1,600}", name, re.ASCII)

@@ -3,6 +3,8 @@
 A pod that came later than its gang started stands alone from then on.
 """
 
+import re
+
 from gantree.executors.kubernetes.dialects import group_of
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.owners import role_of
@@ -12,6 +14,10 @@ Key = tuple[str, str, str]
 """What holds a gang together: namespace, name (and part), and the kind of group, or "pod" for one that stands alone."""
 ALONE, BY_WORD = "pod", "gang"
 """Kinds of gangs that have no object."""
+LONGEST = 253
+"""What an annotation names may be any text; no object has a longer name."""
+_NO_NAME, _NO_WORD = re.compile(r"[^A-Za-z0-9.-]"), re.compile(rf"[^A-Za-z0-9._{PART}-]")
+"""What stands in no name, and in no name of a gang of ours: ids of jobs are made of them."""
 
 
 def key_of(pod: Pod) -> Key:
@@ -19,8 +25,11 @@ def key_of(pod: Pod) -> Key:
     ref = group_of(pod)
     if ref is None:
         return key_alone(pod)
-    name = f"{ref.name}{PART}{ref.part}" if ref.part else ref.name
-    return ref.namespace, name, BY_WORD if ref.kind is None else ref.kind.key_word
+    if ref.kind is None:
+        return ref.namespace, _NO_WORD.sub("_", ref.name)[:LONGEST], BY_WORD
+    name = _NO_NAME.sub("_", ref.name)[:LONGEST]
+    part = _NO_WORD.sub("_", ref.part)[:LONGEST]
+    return ref.namespace, f"{name}{PART}{part}" if part else name, ref.kind.key_word
 
 
 def key_alone(pod: Pod) -> Key:

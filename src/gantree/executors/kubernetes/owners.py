@@ -61,6 +61,7 @@ JOBSET_SELECTS = "alpha.jobset.sigs.k8s.io/node-selector"
 """With it JobSet gives every pod a node selector at once, and makes none wait for another."""
 LWS_EXCLUSIVE = f"{_LWS}exclusive-topology"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+LONGEST_ROLE = 63
 FOLLOWERS, GROUP, LEADER, WORKER = "followers", "group", "leader", "worker"
 TASK, SUBGROUP = "volcano.sh/task-spec", "kai.scheduler/subgroup-name"
 FIRST_ROLES = ("chief", "master", "launcher", "head", LEADER, "driver", "ps", "evaluator")
@@ -112,7 +113,7 @@ def role_of(pod: Pod) -> str:
         return LEADER if told[f"{_LWS}worker-index"] == "0" else WORKER
     if told.get(f"{_RAY}node-type") == "head":
         return "head"
-    return next((told[key].lower() for key in _ROLES if told.get(key)), "")
+    return next((told[key].lower()[:LONGEST_ROLE] for key in _ROLES if told.get(key)), "")
 
 
 def job_index_of(pod: Pod) -> int | None:
