@@ -32,8 +32,8 @@ def command(stage: PodStage, state: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "gantree.cli", *told]
 
 
-def start(stage: PodStage, state: Path) -> "subprocess.Popen[str]":
-    running = subprocess.Popen(command(stage, state), stdout=subprocess.PIPE, text=True)
+def start(stage: PodStage, state: Path, *more: str) -> "subprocess.Popen[str]":
+    running = subprocess.Popen(command(stage, state, *more), stdout=subprocess.PIPE, text=True)
     assert running.stdout is not None
     line = running.stdout.readline()
     assert "ready: cluster kubernetes, 4 nodes, 32 GPUs" in line
@@ -132,3 +132,39 @@ def test_a_kubeconfig_that_is_none_is_named(tmp_path: Path) -> None:
     done = subprocess.run(told, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
     assert f"{file}: contexts: there is no 'here'" in done.stderr
+
+
+FILE = """
+name: hall
+tiers: [leaf, node]
+machines: {m: {gpus: 8, gpu: H100-80GB, cpus: 96, memory_GiB: 1024}}
+nodes: [{names: "n[0-3]", machine: m, at: {leaf: LEAF}}]
+"""
+
+
+def test_a_cluster_file_says_where_nodes_stand(stage: PodStage, tmp_path: Path) -> None:
+    """Gangs of parts have ids that name them."""
+    file = tmp_path / "cluster.yaml"
+    file.write_text(FILE.replace("LEAF", "hall-a"))
+    state = tmp_path / "state"
+    running = start(stage, state, "--cluster", str(file))
+    group = "{name: a/b, members: [{podNumber: 1, leafCellNumber: 8}]}"
+    hived = f"{{leafCellNumber: 8, affinityGroup: {group}}}"
+    stage.pod("p0", annotations={"hivedscheduler.microsoft.com/pod-scheduling-spec": hived})
+    until_bound(stage, "p0")
+    assert stage.pods()["p0"]["metadata"]["annotations"]["gantree.io/domain"].startswith("node:")
+    assert "hall-a" in asked(state, "topo")
+    (row,) = json.loads(asked(state, "jobs", "--json"))["jobs"]
+    assert row["job"].startswith("default.hived:a:b.gang.")
+    assert "Holds 8 GPUs" in asked(state, "why", row["job"])
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(30) == 0
+
+
+def test_a_cluster_file_that_is_none_is_refused(stage: PodStage, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("nodes: 5")
+    told = command(stage, tmp_path / "state", "--cluster", str(file))
+    ended = subprocess.run(told, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 2
+    assert "cluster.yaml" in ended.stderr

@@ -25,6 +25,7 @@ from gantree.cli.options import (
     state_dir,
 )
 from gantree.cli.policies import policy_named
+from gantree.cli.reading import read_text, source_of
 from gantree.cli.up_options import (
     GpuMetricsOption,
     InsecureOption,
@@ -40,6 +41,7 @@ from gantree.cli.up_options import (
 from gantree.control.leadership import LEASE_S
 from gantree.executors.kubernetes.kubeconfig import reach_of
 from gantree.executors.kubernetes.settings import SCHEDULER, KubernetesSettings
+from gantree.formats import read_cluster
 from gantree.web import pages
 
 app = new_app()
@@ -73,6 +75,13 @@ LeaseNameOption = Annotated[
         " [default: the schedulerName; with --database none]",
     ),
 ]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="A cluster file that tells where nodes stand and what they are, instead of their labels.",
+    ),
+]
 
 
 @app.command()
@@ -83,6 +92,7 @@ def kubernetes(
     scheduler_name: SchedulerOption = SCHEDULER,
     level: LevelOption = None,
     lease_name: LeaseNameOption = None,
+    cluster: ClusterOption = None,
     policy: PolicyOption = None,
     state: StateOption = None,
     database: DatabaseOption = None,
@@ -106,6 +116,7 @@ def kubernetes(
         scheduler_name,
         tuple(level or ()),
         lease=scheduler_name if lease_name is None else lease_name,
+        cluster=None if cluster is None else read_cluster(read_text(cluster), source_of(cluster)),
     )
     settings = Settings(
         directory,

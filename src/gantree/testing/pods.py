@@ -135,7 +135,7 @@ class PodStage:
             self.running.run(self.kubelet.register(name, capacity, told))
 
     def pod(self, name: str, gpus: int = 0, **told: Any) -> Json:
-        """Create a pod for gantree. told: labels, annotations, spec, as in a manifest."""
+        """Create a pod for gantree. told: labels, annotations, owners and spec, as in a manifest."""
         requests = {"cpu": "1", "memory": "1Gi"}
         if gpus:
             requests["nvidia.com/gpu"] = str(gpus)
@@ -151,6 +151,7 @@ class PodStage:
                 "name": name,
                 "labels": told.get("labels", {}),
                 "annotations": told.get("annotations", {}),
+                "ownerReferences": told.get("owners", []),
             },
             "spec": {
                 "schedulerName": "gantree",

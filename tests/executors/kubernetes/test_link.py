@@ -16,6 +16,8 @@ from gantree.executors.kubernetes.reflector import Reflector
 from gantree.executors.kubernetes.telling import Telling
 from gantree.executors.kubernetes.writes import Binding
 from gantree.model.errors import Unreachable
+from gantree.testing.kubernetes.access import Access, Grant, User
+from gantree.testing.kubernetes.server import Settings
 from gantree.testing.kubernetes.thread import ServerThread
 from gantree.testing.pods import PodStage
 
@@ -100,6 +102,21 @@ def test_a_link_that_was_never_started_or_is_dead_can_be_closed() -> None:
         dead._thread.join(10.0)
         dead.close()
         dead.close()
+
+
+def test_kinds_that_it_may_not_list_are_passed_over_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reads = ("get", "list", "watch")
+    rules = (Grant(reads, ("",), ("*",)), Grant(reads, ("batch",), ("*",)))
+    access = Access({"old": User("old", rules)})
+    with ServerThread(Settings(access=access)) as running:
+        link = Link(Reach(running.url, ask_token=lambda: ("old", 99.0)), lambda: None)
+        link.start()
+        seen = {kind.plural for kind in link._versions}
+        link.close()
+    assert seen == {"jobs"}
+    assert any("podgroups of scheduling.k8s.io are not seen" in each for each in caplog.messages)
 
 
 def test_what_breaks_while_pods_are_bound_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

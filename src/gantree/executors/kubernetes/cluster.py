@@ -17,7 +17,8 @@ from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.claim_desk import ClaimDesk
 from gantree.executors.kubernetes.dialects import terms_of_group
-from gantree.executors.kubernetes.gangs import key_of
+from gantree.executors.kubernetes.gangjob import GANGJOB
+from gantree.executors.kubernetes.gangjobs import GangJobs
 from gantree.executors.kubernetes.handshake import Handshakes, annotate
 from gantree.executors.kubernetes.late import Latecomers
 from gantree.executors.kubernetes.link import Link
@@ -64,10 +65,13 @@ class KubernetesCluster:
         self._waiting, self._others = Waiting(), Others()
         self._whereabouts = Whereabouts()
         self._members = Members(link, self._waiting, allocator, self._whereabouts, emit)
-        self._reception = Reception(link, self._waiting, self._whereabouts, emit)
+        self._reception = Reception(
+            link, self._waiting, self._whereabouts, emit, self._members.is_steady
+        )
         self._late = Latecomers(link)
         self._handshakes = Handshakes(self._annotate, self._members.pods_of)
         self._nominations = Nominations(self._nominate)
+        self._gangjobs = GangJobs(link, scheduler, self._waiting.job_of)
 
     def adopt(self, epoch: int) -> None:
         """See everything once, with the attempts of the ledger; tell what became of them."""
@@ -99,6 +103,7 @@ class KubernetesCluster:
         self._reception.step(ledger, self._nodes.site, now)
         self._desk.step(self._members.pods, lambda pod: self._may_start(pod, ledger))
         self._nominations.step(ledger, self._waiting.gang_of_job, self._members.pods)
+        self._gangjobs.step(ledger, now)
 
     def carry_out(self, order: Order) -> None:
         """Begin to bind, to delete, or to ask for a checkpoint. Nobody takes turns here: no such job is handed in."""
@@ -187,7 +192,12 @@ class KubernetesCluster:
                 case "group":
                     kind, (namespace, name) = key
                     terms = None if after is None else terms_of_group(kind, after)
-                    self._waiting.group((namespace, name, kind.group), terms)
+                    self._waiting.group((namespace, name, kind.key_word), terms)
+                    if kind is GANGJOB:
+                        self._gangjobs.see((namespace, name), after)
+                case "topology":
+                    kind, (_, name) = key
+                    self._nodes.see_topology(kind, name, after, self._clock())
                 case "bound":
                     self._members.see_bound(key)
                 case _:
@@ -201,6 +211,7 @@ class KubernetesCluster:
         pod = after or before
         assert pod is not None, "a pod comes, changes or goes"
         uid = pod.metadata.uid
+        self._gangjobs.see_pod(pod, gone=after is None)
         if after is None:
             self._desk.forget(uid)
             self._members.pods.pop(uid, None)
@@ -218,12 +229,18 @@ class KubernetesCluster:
             waits = after is not None and may_be_bound(after)
             self._waiting.see(pod, waits=waits)
             self._nominations.see(pod, waits=waits)
+            self._forget_alone(uid, after)
             return
         self._nominations.see(pod, waits=False)
+        self._forget_alone(uid, after)
+
+    def _forget_alone(self, uid: str, after: Pod | None) -> None:
+        if after is None:
+            self._waiting.keys.forget(uid)
 
     def _may_start(self, pod: Pod, ledger: Ledger) -> bool:
         """Whether a pod that is not bound is being bound, or will be by an order that was given already."""
-        state = ledger.jobs.get(self._waiting.job_of(key_of(pod)) or "")
+        state = ledger.jobs.get(self._waiting.job_of(self._waiting.keys.of(pod)) or "")
         is_placed = state is not None and state.placement is not None
         return is_placed or self._members.has_seat(pod.metadata.uid)
 

@@ -24,10 +24,14 @@ from gantree.executors.kubernetes.device_objects import (
     SLICES,
     ResourceClaim,
 )
-from gantree.executors.kubernetes.dialects import CORE, GROUP_KINDS, GroupKind
-from gantree.executors.kubernetes.objects import Group, Node, Object
+from gantree.executors.kubernetes.dialects import GROUP_KINDS
+from gantree.executors.kubernetes.groups import CORE
+from gantree.executors.kubernetes.objects import Group, JobObject, Node, Object
+from gantree.executors.kubernetes.owners import JOB
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.reflector import Reflector, all_synced
+from gantree.executors.kubernetes.terms import GroupKind
+from gantree.executors.kubernetes.topologies import TOPOLOGY_KINDS
 from gantree.executors.kubernetes.volumes import NAMESPACES, OF_VOLUMES, Provision, make
 from gantree.executors.kubernetes.writes import PODS, Binding, Bound, Said, bind_all, delete, say
 from gantree.model.errors import Unreachable
@@ -42,7 +46,7 @@ log = logging.getLogger(__name__)
 
 Seen = tuple[str, Any, Any, Any]
 """What was seen: (noun, key, before, after) of a node, pod, namespace, volume, slice, class or claim; ("bound", what
-came of it, None, None); ("group", (kind, key), before, after)."""
+came of it, None, None); ("group" | "topology", (kind, key), before, after)."""
 
 
 class _Version(Object, frozen=True):
@@ -133,6 +137,10 @@ class Link:
         """Tell pods why they wait; a few at a time, behind everything else. Safe from any thread."""
         self._send(self._say(said))
 
+    def request(self, method: str, path: str, body: object, kind: str) -> None:
+        """Write something that is asked for again while it is not there. Safe from any thread."""
+        self._send(self._request(method, path, body, kind))
+
     @property
     def trouble(self) -> str | None:
         """Why something is not watched at the moment."""
@@ -177,8 +185,9 @@ class Link:
             self._watch(Reflector(client, each, self._teller("volume")))
         self._versions = (await served(client)).version_of_kind
         for kind, version in self._versions.items():
-            resource = Resource(kind.path(version), Group)
-            self._watch(Reflector(client, resource, self._group_teller(kind)))
+            resource = Resource(kind.path(version), JobObject if kind is JOB else Group)
+            noun = "topology" if kind in TOPOLOGY_KINDS else "group"
+            self._watch(Reflector(client, resource, self._group_teller(noun, kind)))
         await all_synced(self._reflectors)
 
     def _watch(self, reflector: Reflector[Any]) -> None:
@@ -198,8 +207,8 @@ class Link:
     def _teller(self, noun: str) -> Callable[[Key, Any, Any], None]:
         return lambda key, before, after: self._see((noun, key, before, after))
 
-    def _group_teller(self, kind: GroupKind) -> Callable[[Key, Any, Any], None]:
-        return lambda key, before, after: self._see(("group", (kind, key), before, after))
+    def _group_teller(self, noun: str, kind: GroupKind) -> Callable[[Key, Any, Any], None]:
+        return lambda key, before, after: self._see((noun, (kind, key), before, after))
 
     def _see(self, seen: Seen) -> None:
         self.seen.append(seen)
@@ -223,6 +232,14 @@ class Link:
             log.warning("claim %s was not given back: %s", claim.metadata.name, why)
             key = (claim.metadata.namespace, claim.metadata.name)
             self._see(("claim again", key, None, None))
+
+    async def _request(self, method: str, path: str, body: object, kind: str) -> None:
+        assert self._client is not None, "not started"
+        try:
+            await self._client.write(method, path, body, kind)
+        except (ApiError, Unreachable) as error:
+            if not isinstance(error, ApiError) or error.status not in (404, 409):
+                log.warning("%s %s: %s", method, path, error)
 
     async def _delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
         assert self._client is not None, "not started"
@@ -254,7 +271,7 @@ class Link:
 async def served(client: Client) -> Served:
     """The kinds of groups that the server has. Raises ApiError, Unreachable."""
     found: dict[GroupKind, str] = {}
-    for kind in GROUP_KINDS:
+    for kind in (*GROUP_KINDS, *TOPOLOGY_KINDS):
         try:
             group = await client.get(f"apis/{kind.group}", _ApiGroup)
         except ApiError as error:
@@ -264,7 +281,8 @@ async def served(client: Client) -> Served:
         there = [each.version for each in group.versions]
         for version in (version for version in kind.versions if version in there):
             if await _has(client, kind, version):
-                found[kind] = version
+                if await _may_list(client, kind, version):
+                    found[kind] = version
                 break
     return Served(found)
 
@@ -286,6 +304,18 @@ class _ResourceName(Object, frozen=True):
 
 class _ResourceList(Object, frozen=True):
     resources: tuple[_ResourceName, ...] = ()
+
+
+async def _may_list(client: Client, kind: GroupKind, version: str) -> bool:
+    """Whether we may see the objects of a kind; where not, that is said once, and its gangs wait and say so."""
+    try:
+        await client.get(f"{kind.path(version)}?limit=1", _ResourceList)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        log.warning("%s of %s are not seen: %s", kind.plural, kind.group, error)
+        return False
+    return True
 
 
 async def _has(client: Client, kind: GroupKind, version: str) -> bool:

@@ -14,6 +14,7 @@ from gantree.executors.kubernetes.attempts import Attempt, Seat, happened
 from gantree.executors.kubernetes.claims import Unfit
 from gantree.executors.kubernetes.eviction import Evictions
 from gantree.executors.kubernetes.gangs import order_of
+from gantree.executors.kubernetes.hived import isolation_of
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.marks import Mark, mark_of, marks_of
 from gantree.executors.kubernetes.objects import Pod
@@ -95,6 +96,14 @@ class Members:
     def has_seat(self, uid: str) -> bool:
         """Whether the pod of this uid is a member of an attempt, be it bound or yet to be."""
         return uid in self._seat_of_pod
+
+    def is_steady(self, job: str, attempt: int) -> bool:
+        """Whether all members of an attempt run, and none of their pods is about to go."""
+        there = self._attempts.get((job, attempt))
+        if there is None or there.status() != "running" or there.binding:
+            return False
+        pods = [self.pods.get(seat.uid or "") for seat in there.seats.values()]
+        return all(pod is not None and pod.metadata.deletion_timestamp is None for pod in pods)
 
     def see(self, pod: Pod, *, gone: bool) -> None:
         """A member's pod is like this, or is gone and was like this."""
@@ -297,4 +306,5 @@ def _told_by(attempt: Attempt, now: float) -> list[Event]:
 
 def _binding(pod: Pod, node: str, annotations: dict[str, str]) -> Binding:
     meta = pod.metadata
-    return Binding(meta.namespace, meta.name, meta.uid, node, annotations)
+    marks = {**annotations, **isolation_of(pod, annotations)}
+    return Binding(meta.namespace, meta.name, meta.uid, node, marks)

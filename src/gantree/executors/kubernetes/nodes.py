@@ -11,8 +11,10 @@ from dataclasses import replace
 from gantree.core.ledger import Ledger
 from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.ghosts import with_ghosts
-from gantree.executors.kubernetes.objects import Node
+from gantree.executors.kubernetes.objects import Group, Node
 from gantree.executors.kubernetes.site import SiteReading, site_of, told_of, usable
+from gantree.executors.kubernetes.terms import GroupKind
+from gantree.executors.kubernetes.topologies import told_by
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.model.events import (
@@ -36,12 +38,20 @@ class Nodes:
     """The nodes as last seen, and the site that they make."""
 
     def __init__(
-        self, name: str, levels: Sequence[str], allocator: Allocator | None = None
+        self,
+        name: str,
+        levels: Sequence[str],
+        allocator: Allocator | None = None,
+        file: Cluster | None = None,
     ) -> None:
-        """allocator knows the devices that nodes have beside what they say themselves."""
+        """allocator knows the devices that nodes have beside what they say themselves.
+
+        file describes the site, where its nodes' labels do not.
+        """
         self._allocator = allocator or Allocator()
         self.site: SiteReading | None = None
-        self._name, self._levels = name, tuple(levels)
+        self._name, self._levels, self._file = name, tuple(levels), file
+        self._topologies: dict[tuple[GroupKind, str], Group] = {}
         self._nodes: dict[str, Node] = {}
         self._changed: dict[str, None] = {}
         self._stale_since: float | None = None
@@ -63,15 +73,24 @@ class Nodes:
         """Whether there is any."""
         return bool(self._nodes)
 
+    def see_topology(self, kind: GroupKind, name: str, group: Group | None, now: float) -> None:
+        """An object that tells where nodes stand is like this; None: it is gone."""
+        if group is None:
+            self._topologies.pop((kind, name), None)
+        else:
+            self._topologies[kind, name] = group
+        self.restock(now)
+
     def restock(self, now: float) -> None:
-        """Nodes may have other devices than before."""
+        """Nodes may have other devices than before, or stand elsewhere."""
         if self._stale_since is None:
             self._stale_since = now
 
     def build(self, ledger: Ledger, now: float) -> Cluster:
         """The site as nodes are now, with those of the past that gangs are on. Raises BadInput for no node at all."""
-        equipped = map(self._allocator.equipped, self._nodes.values())
-        self.site = site_of(self._name, equipped, self._levels)
+        equipped = [self._allocator.equipped(node) for node in self._nodes.values()]
+        told = told_by(self._topologies, equipped)
+        self.site = site_of(self._name, equipped, self._levels, told, self._file)
         cluster, ghosts = with_ghosts(self.site.cluster, ledger)
         self.site = replace(self.site, cluster=cluster)
         self._stale_since = now if ghosts else None

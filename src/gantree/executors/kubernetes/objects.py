@@ -4,9 +4,9 @@ Only what a scheduler decides by is named. Groups of many dialects (`dialects`) 
 versions come and go.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import msgspec
 
@@ -317,7 +317,21 @@ class Group(Object, frozen=True):
     metadata: Metadata
     api_version: str = ""
     kind: str = ""
-    spec: dict[str, Any] = {}
+    spec: Mapping[str, Any] = {}
+    status: Mapping[str, Any] = {}
+
+
+class JobSpec(TypedDict, total=False):
+    """What of a Job says how many pods it has; its template is not kept, for there may be very many Jobs."""
+
+    parallelism: Any
+    completions: Any
+
+
+class JobObject(Group, frozen=True):
+    """A plain Job."""
+
+    spec: JobSpec = {}
 
 
 class NodeTaint(Object, frozen=True):

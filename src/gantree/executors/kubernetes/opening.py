@@ -25,11 +25,14 @@ class Opened:
         """leads says whether we may write. Raises Unreachable where the server does not answer, or refuses."""
         self._told, self._link = told, Link(told.reach, wake, leads)
         self._allocator = Allocator()
-        self._nodes = Nodes(told.name, told.levels, self._allocator)
+        self._nodes = Nodes(told.name, told.levels, self._allocator, told.cluster)
         self._link.start()
         for noun, key, before, after in tuple(self._link.seen):
             if noun == "node":
                 self._nodes.see(key[1], before, after, 0.0)
+            elif noun == "topology":
+                kind, (_, name) = key
+                self._nodes.see_topology(kind, name, after, 0.0)
         self._allocator.see_all(tuple(self._link.seen))
 
     def site(self, on_record: Ledger) -> Cluster:

@@ -4,12 +4,13 @@ A required topology that the site does not have is an error of the manifest: suc
 pods or the site are others, for it must not run where its author did not want it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
-from gantree.executors.kubernetes.gangs import Gang, Key, job_of, order_of
+from gantree.executors.kubernetes.gangs import Gang, job_of, order_of
+from gantree.executors.kubernetes.keys import Key
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.members import FOR_PODS
 from gantree.executors.kubernetes.objects import Pod
@@ -30,7 +31,7 @@ from gantree.model.events import (
     ReleaseRequested,
 )
 from gantree.model.jobs import Job, Shape
-from gantree.model.phases import ENDED, Phase
+from gantree.model.phases import ENDED, HOLDING, Phase
 
 TOO_FEW, NOT_HONOURED = "WaitingForPodsReady", "NotHonoured"
 
@@ -44,11 +45,18 @@ class Reception:
         waiting: Waiting,
         whereabouts: Whereabouts,
         emit: Callable[[Event], None],
+        is_steady: Callable[[str, int], bool],
     ) -> None:
+        """is_steady says whether all members of an attempt run."""
         self._link, self._waiting, self._emit = link, waiting, emit
         self._whereabouts = whereabouts
-        self._telling = Telling(self._say)
+        self._telling, self._is_steady = Telling(self._say), is_steady
         self._unsettled: dict[str, None] = {}
+        self._site: SiteReading | None = None
+        self._barred: dict[Key, None] = {}
+        """Gangs that ask for what the site does not have: looked at again when it is another."""
+        self._late: dict[Key, None] = {}
+        """Gangs that hold their place while further pods of theirs wait."""
         self._epoch = self._counted = 0
 
     def adopt(self, ledger: Ledger, epoch: int) -> None:
@@ -71,12 +79,20 @@ class Reception:
                 del self._unsettled[job]
                 self._waiting.touch(job)
         self._waiting.changed |= dict.fromkeys(self._whereabouts.stale(self._waiting.crowds))
-        for key in self._waiting.take_changed():
+        for key in dict.fromkeys((*self._waiting.take_changed(), *self._again(site))):
             crowd = self._waiting.crowds.get(key)
             if crowd is not None:
                 self._review(crowd, ledger, site, now)
                 self._waiting.tidy(key)
         self._telling.step(ledger, self._waiting.job_of, now)
+
+    def _again(self, site: SiteReading | None) -> Iterator[Key]:
+        """Gangs to look at although nothing about them has changed."""
+        late, self._late = self._late, {}
+        yield from late
+        if site is not self._site:
+            barred, self._barred, self._site = self._barred, {}, site
+            yield from barred
 
     def _review(self, crowd: Crowd, ledger: Ledger, site: SiteReading | None, now: float) -> None:
         if crowd.pods:
@@ -93,10 +109,19 @@ class Reception:
                 self._waiting.part(crowd.job)
             elif state.phase is Phase.PENDING:
                 self._review_job(crowd, state, now)
+        if crowd.pods and state is not None and state.phase in HOLDING:
+            self._review_late(crowd, state)
         if crowd.job is None and crowd.pods:
             self._hand_in(crowd, site, now)
             if crowd.job is None:
                 self._whereabouts.gives_turn_up(crowd.key)
+
+    def _review_late(self, crowd: Crowd, state: JobState) -> None:
+        """Pods that came after their gang started are gangs of their own; where it ends, they wait for the next."""
+        if self._is_steady(state.job, state.attempt):
+            self._waiting.set_alone(crowd.key)
+        else:
+            self._late[crowd.key] = None
 
     def _review_job(self, crowd: Crowd, state: JobState, now: float) -> None:
         """A job waits: it is held while its pods are not all there, and ended where they never will be."""
@@ -136,11 +161,12 @@ class Reception:
                 sentence = f"Waiting: {gang.blocked.blocked}."
                 self._telling.say(gang.key, Saying(MISCONFIGURED, sentence))
             return
-        spec, lost = job_of(gang, site.tier, namespace)
-        if gang.terms.required and spec.topology.required is None:
+        spec, barred, lost = job_of(gang, site.tier, namespace)
+        if barred:
             tiers = ", ".join(site.cluster.tiers)
-            sentence = f"Waiting: the site has no {lost[0]}; its tiers are {tiers}."
+            sentence = f"Waiting: the site has no {barred[0]}; its tiers are {tiers}."
             self._telling.say(gang.key, Saying(MISCONFIGURED, sentence))
+            self._barred[gang.key] = None
             return
         verdict = self._whereabouts.look(gang)
         if verdict.waits or not self._whereabouts.is_its_turn(gang):

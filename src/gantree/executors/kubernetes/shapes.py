@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gantree.executors.kubernetes.handshake import not_understood
+from gantree.executors.kubernetes.hived import shape_of
 from gantree.executors.kubernetes.objects import (
     Claimed,
     Container,
@@ -99,7 +100,8 @@ def asked_by(pod: Pod) -> Asked:
         labels=_pinned(dict(labels_of(pod.spec)), claimed),
         devices=tuple(sorted(devices_of(amounts).items())),
     )
-    return Asked(shape, tuple(unknown))
+    shape, of_hived = shape_of(pod, shape)
+    return Asked(shape, (*unknown, *of_hived))
 
 
 def devices_of(amounts: Mapping[str, float]) -> dict[str, int]:

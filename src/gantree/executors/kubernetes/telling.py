@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from gantree.core.explain import in_short
 from gantree.core.ledger import Ledger
-from gantree.executors.kubernetes.gangs import Key
+from gantree.executors.kubernetes.keys import Key
 from gantree.executors.kubernetes.ports import in_words
 from gantree.model.verdicts import Gate
 
