@@ -15,15 +15,14 @@ from gantree.formats import read_job
 from gantree.testing.pods import PodStage
 
 Gantree = Callable[..., Any]
-LEAF = "network_topology_nvidia_com__leaf"
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[PodStage]:
     """A server with four nodes of two leaves, and its kubelet."""
     with PodStage(tmp_path / "unused") as stage:
-        stage.nodes("a[0-1]", **{LEAF: "l0"})
-        stage.nodes("b[0-1]", **{LEAF: "l1"})
+        stage.nodes("a[0-1]", network_topology_nvidia_com__leaf="l0")
+        stage.nodes("b[0-1]", network_topology_nvidia_com__leaf="l1")
         yield stage
 
 

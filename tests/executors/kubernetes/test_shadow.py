@@ -10,8 +10,6 @@ from gantree.api.shadow_figures import ShadowFigures
 from gantree.executors.kubernetes.settings import Shadow
 from gantree.testing.pods import GANTREE, PodStage
 
-LEAF = "network_topology_nvidia_com__leaf"
-
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[PodStage]:
@@ -25,6 +23,10 @@ def shadow(stage: PodStage, path: Path, of: str = "default-scheduler") -> None:
 
 def theirs(stage: PodStage, name: str, gpus: int = 8, **told: Any) -> None:
     stage.pod(name, gpus, spec={"schedulerName": "default-scheduler"}, **told)
+
+
+def until_running(stage: PodStage, name: str) -> None:
+    stage.until(lambda: stage.phase(name) == "Running")
 
 
 def bind(stage: PodStage, name: str, node: str) -> None:
@@ -58,7 +60,7 @@ def written(stage: PodStage) -> list[tuple[str, str, str, str]]:
     ]
 
 
-GANG = {
+GANG: dict[str, Any] = {
     "labels": {"gantree.io/gang": "g"},
     "annotations": {"gantree.io/gang-size": "2", "gantree.io/required-topology": "leaf"},
 }
@@ -67,8 +69,8 @@ GANG = {
 def test_no_write_reaches_the_server_and_the_report_compares(
     stage: PodStage, tmp_path: Path
 ) -> None:
-    stage.nodes("a0", **{LEAF: "l0"})
-    stage.nodes("b[0-1]", **{LEAF: "l1"})
+    stage.nodes("a0", network_topology_nvidia_com__leaf="l0")
+    stage.nodes("b[0-1]", network_topology_nvidia_com__leaf="l1")
     theirs(stage, "old")
     bind(stage, "old", "a0")
     shadow(stage, tmp_path)
@@ -159,7 +161,7 @@ def test_a_watch_that_breaks_changes_nothing(stage: PodStage, tmp_path: Path) ->
     for number in range(3):
         bind(stage, f"p{number}", f"n{number}")
         stage.running.call(stage.running.server.end_watches, "pods", number == 1)
-        stage.until(lambda name=f"p{number}": stage.phase(name) == "Running")
+        until_running(stage, f"p{number}")
         stage.exit(f"p{number}")
     stage.until(lambda: places(stage) == {})
     assert written(stage) == []

@@ -100,12 +100,10 @@ class Nodes:
             reason = "it was deleted" if node is None else "it is not ready"
             yield NodeLost(id=self._id(name, epoch), observed_at=now, node=name, reason=reason)
         cordon = ledger.site.cordoned.get(name)
-        reason = None if node is None else why_cordoned(node)
-        if reason is not None and cordon is None:
-            yield CordonRequested(
-                id=self._id(name, epoch), observed_at=now, node=name, reason=reason
-            )
-        elif reason is None and cordon is not None and is_of_kubernetes(cordon.reason):
+        why = None if node is None else why_cordoned(node)
+        if why is not None and cordon is None:
+            yield CordonRequested(id=self._id(name, epoch), observed_at=now, node=name, reason=why)
+        elif why is None and cordon is not None and is_of_kubernetes(cordon.reason):
             yield UncordonRequested(id=self._id(name, epoch), observed_at=now, node=name)
 
     def _id(self, noun: str, epoch: int) -> str:

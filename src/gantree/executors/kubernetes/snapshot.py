@@ -112,7 +112,7 @@ def _with_held(cluster: Cluster, pods: Sequence[Pod]) -> Cluster:
     by_node: dict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
         by_node[pod.spec.node_name].append(pod)
-    allocations = []
+    allocations: list[Allocation] = []
     for node in cluster.nodes:
         machine = cluster.machines[node.machine]
         allocations += _of_node(by_node[node.name], machine.gpus, dict(machine.devices))
