@@ -93,6 +93,16 @@ file-fuzz: $(VENV)/.ready  ## Mutate the files that users write; EACH=5000 of ea
 screenshots: $(VENV)/.ready  ## Take the pictures of the documentation anew (needs Chromium)
 	$(PY) tests/web/screenshots.py
 
+.PHONY: manifests
+manifests: $(VENV)/.ready  ## Write deploy/kubernetes/gantree.yaml anew from the Helm chart
+	$(PY) -m gantree.testing.manifests
+
+.PHONY: test-kubernetes
+test-kubernetes: $(VENV)/.ready  ## Tests of what an API server does, on a real one too; KUBEBUILDER_ASSETS=DIR of kube-apiserver and etcd
+	@if [ -z "$$KUBEBUILDER_ASSETS" ]; then \
+	  echo "Skipped: KUBEBUILDER_ASSETS names no directory with kube-apiserver and etcd."; exit 0; fi; \
+	$(PY) -m pytest -n 0 tests/testing/kubernetes tests/executors/kubernetes
+
 .PHONY: lock
 lock: $(VENV)/.uv  ## Re-make requirements/*.txt; UPGRADE=1 moves to the newest versions
 	$(LOCK) pyproject.toml -o requirements/run.txt

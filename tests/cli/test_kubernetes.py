@@ -98,8 +98,9 @@ def free_port() -> int:
         return port
 
 
-def first_with(stream: IO[str], words: str) -> str:
+def first_with(stream: IO[str] | None, words: str) -> str:
     """The first line of a stream that has these words."""
+    assert stream is not None, "it is a pipe"
     return next(line for line in stream if words in line)
 
 

@@ -446,6 +446,8 @@ def _recovered(
         engine.close()
         raise
     running.append(controller)
+    if engine.figures is not None:
+        daemon.metrics.registry.register(engine.figures)
     controller.recover()
     return controller
 

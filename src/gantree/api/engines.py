@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from socket import gethostname
 from typing import TYPE_CHECKING
 
+from prometheus_client.registry import Collector
+
 from gantree.api.settings import Settings
+from gantree.api.shadow_figures import ShadowFigures
 from gantree.control.controller import FindSite
 from gantree.control.gpu_ids import gpu_ids_of, mig_ids_of
 from gantree.control.ports import Clock, ClusterPort, Emit, MakeCluster
 from gantree.control.versions import policy_version, versions_of
 from gantree.core.ledger import Ledger
-from gantree.executors.kubernetes.settings import KubernetesSettings
+from gantree.executors.kubernetes.settings import EXTRA, KubernetesSettings
 from gantree.executors.local import LocalCluster
 from gantree.executors.unix_users import RunAs
 from gantree.journal.contract import Election
@@ -27,16 +30,18 @@ from gantree.telemetry.nvml import uuids, versions
 if TYPE_CHECKING:
     from gantree.executors.kubernetes.lease import LeaseElection
 
-EXTRA = "gantree runs on Kubernetes with its extra alone: pip install 'gantree[kubernetes]'"
-
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """site: the cluster as it is now, or who finds it; None: as on record. close lets go of what was opened."""
+    """site: the cluster as it is now, or who finds it; None: as on record. close lets go of what was opened.
+
+    figures are metrics of its own.
+    """
 
     site: Cluster | FindSite | None
     make_cluster: MakeCluster
     close: Callable[[], None]
+    figures: Collector | None = None
 
 
 def local_engine(
@@ -97,4 +102,5 @@ def kubernetes_engine(
     def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
         return opened.cluster(emit, clock, ledger)
 
-    return Engine(opened.site, make_cluster, opened.close)
+    figures = ShadowFigures(lambda: opened.report) if told.shadow is not None else None
+    return Engine(opened.site, make_cluster, opened.close, figures)

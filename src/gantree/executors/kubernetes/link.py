@@ -44,6 +44,7 @@ SAID_AT_ONCE = 4
 
 log = logging.getLogger(__name__)
 
+MakeClient = Callable[[Reach, Callable[[], bool]], Client]
 Seen = tuple[str, Any, Any, Any]
 """What was seen: (noun, key, before, after) of a node, pod, namespace, volume, slice, class or claim; ("bound", what
 came of it, None, None); ("group" | "topology", (kind, key), before, after)."""
@@ -68,15 +69,21 @@ class Link:
     """Starts the thread; `wake` is called from it after everything that was seen."""
 
     def __init__(
-        self, reach: Reach, wake: Callable[[], None], leads: Callable[[], bool] = lambda: True
+        self,
+        reach: Reach,
+        wake: Callable[[], None],
+        leads: Callable[[], bool] = lambda: True,
+        nodes: Resource[Node] = NODES,
+        make_client: MakeClient = Client,
     ) -> None:
-        """leads says whether we may write, now; it is asked on this thread and on others."""
+        """leads says whether we may write, now, and is asked on any thread. nodes are those that are ours."""
         self.seen: deque[Seen] = deque()
         self.leads = leads
         self._reach, self._wake = reach, wake
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
         self._client: Client | None = None
+        self._nodes, self._make_client = nodes, make_client
         self._reflectors: list[Reflector[Any]] = []
         self._versions: dict[GroupKind, str] = {}
         self._quietly = asyncio.Semaphore(SAID_AT_ONCE)
@@ -173,8 +180,8 @@ class Link:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _begin(self) -> None:
-        self._client = client = Client(self._reach, self.leads)
-        self._watch(Reflector(client, NODES, self._teller("node")))
+        self._client = client = self._make_client(self._reach, self.leads)
+        self._watch(Reflector(client, self._nodes, self._teller("node")))
         self._watch(Reflector(client, PODS, self._teller("pod")))
         if await _has_devices(client):
             self._watch(Reflector(client, SLICES, self._teller("slice")))

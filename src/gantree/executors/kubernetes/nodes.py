@@ -11,6 +11,7 @@ from dataclasses import replace
 from gantree.core.ledger import Ledger
 from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.ghosts import with_ghosts
+from gantree.executors.kubernetes.node_health import is_of_kubernetes, why_cordoned
 from gantree.executors.kubernetes.objects import Group, Node
 from gantree.executors.kubernetes.site import SiteReading, site_of, told_of, usable
 from gantree.executors.kubernetes.terms import GroupKind
@@ -30,8 +31,6 @@ log = logging.getLogger(__name__)
 
 SETTLE_S = 1.0
 """Changes to the site are waited for so long, so that many nodes that come at once are one change."""
-CORDONED = "cordoned in Kubernetes"
-"""The reason of cordons that are Kubernetes'; an operator's of gantree are his to lift."""
 
 
 class Nodes:
@@ -136,12 +135,10 @@ class Nodes:
             reason = "it was deleted" if node is None else "it is not ready"
             yield NodeLost(id=self._id(name, epoch), observed_at=now, node=name, reason=reason)
         cordon = ledger.site.cordoned.get(name)
-        is_cordoned = node is not None and node.spec.unschedulable
-        if is_cordoned and cordon is None:
-            yield CordonRequested(
-                id=self._id(name, epoch), observed_at=now, node=name, reason=CORDONED
-            )
-        elif not is_cordoned and cordon is not None and cordon.reason == CORDONED:
+        why = None if node is None else why_cordoned(node)
+        if why is not None and cordon is None:
+            yield CordonRequested(id=self._id(name, epoch), observed_at=now, node=name, reason=why)
+        elif why is None and cordon is not None and is_of_kubernetes(cordon.reason):
             yield UncordonRequested(id=self._id(name, epoch), observed_at=now, node=name)
 
     def _id(self, noun: str, epoch: int) -> str:

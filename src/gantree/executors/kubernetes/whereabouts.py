@@ -14,7 +14,8 @@ from itertools import product
 
 from gantree.executors.kubernetes import affinity, spread
 from gantree.executors.kubernetes.affinity import Placed
-from gantree.executors.kubernetes.gangs import Gang, Key
+from gantree.executors.kubernetes.gangs import Gang
+from gantree.executors.kubernetes.keys import Key
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.scene import Scene
 from gantree.executors.kubernetes.volumes import Provision, Volumes, claims_of

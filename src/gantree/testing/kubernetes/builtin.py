@@ -22,7 +22,7 @@ STATUS = ("status",)
 
 def builtin(gang_api: str | None) -> list[Resource]:
     """All of them. gang_api is the version of Workload and PodGroup; None: they are not served."""
-    return [*_core(), *_others(), *_dynamic_resources(), *_gangs(gang_api)]
+    return [*_core(), *_installed(), *_others(), *_dynamic_resources(), *_gangs(gang_api)]
 
 
 def _core() -> list[Resource]:
@@ -52,6 +52,19 @@ def _core() -> list[Resource]:
         ),
         Resource("", "v1", "secrets", "Secret", fields=("type",)),
         Resource("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",)),
+    ]  # fmt: skip
+
+
+def _installed() -> list[Resource]:
+    """What manifests of a program are made of; nobody acts on these here."""
+    rbac = "rbac.authorization.k8s.io"
+    return [
+        Resource("apps", "v1", "deployments", "Deployment", subresources=STATUS, has_generation=True),
+        Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", has_generation=True),
+        Resource(rbac, "v1", "clusterroles", "ClusterRole", namespaced=False),
+        Resource(rbac, "v1", "roles", "Role"),
+        Resource(rbac, "v1", "rolebindings", "RoleBinding"),
+        Resource(rbac, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
     ]  # fmt: skip
 
 
