@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from gantree.core.ledger import Ledger
+from gantree.executors.kubernetes import nodes
 from gantree.executors.kubernetes.client import Client, Gone, Listed, Resource
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.reflector import Reflector
+from gantree.executors.kubernetes.site import site_of
 from gantree.executors.kubernetes.telling import Telling
 from gantree.executors.kubernetes.writes import Binding
 from gantree.model.errors import Unreachable
@@ -178,3 +180,17 @@ def test_others_that_went_while_nobody_looked_are_not_counted(stage: PodStage) -
     stage.pod("p0", gpus=8)
     stage.until(lambda: stage.bound("p0"))
     assert not stage.controller.ledger.site.others
+
+
+def test_a_start_makes_the_site_once(stage: PodStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes are seen before there is a controller, and told again to it."""
+    made: list[int] = []
+    monkeypatch.setattr(nodes, "SETTLE_S", 0.0)
+    monkeypatch.setattr(nodes, "site_of", lambda *told: made.append(1) or site_of(*told))
+    stage.nodes("n[0-1]")
+    stage.start()
+    stage.pod("p0", gpus=8)
+    stage.until(lambda: stage.bound("p0"))
+    assert len(made) == 1
+    stage.nodes("n2")
+    stage.until(lambda: len(made) > 1)

@@ -137,7 +137,7 @@ class KubernetesCluster:
             noun, key, before, after = seen.popleft()
             match noun:
                 case "node":
-                    self._nodes.see(key[1], before, after, self._clock())
+                    self._nodes.see(key[1], after, self._clock())
                 case "pod":
                     self._see_pod(before, after)
                 case "group":

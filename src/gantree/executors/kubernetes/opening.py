@@ -25,9 +25,9 @@ class Opened:
         self._told, self._link = told, Link(told.reach, wake, leads)
         self._nodes = Nodes(told.name, told.levels)
         self._link.start()
-        for noun, key, before, after in tuple(self._link.seen):
+        for noun, key, _, after in tuple(self._link.seen):
             if noun == "node":
-                self._nodes.see(key[1], before, after, 0.0)
+                self._nodes.see(key[1], after, 0.0)
 
     def site(self, on_record: Ledger) -> Cluster:
         """The site as it is now, with room for what the ledger has running.
