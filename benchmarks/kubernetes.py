@@ -111,7 +111,8 @@ class Gantree:
                 self.took_s.append(time.perf_counter() - at)
             carry_out(order)
 
-        self._link._see = seen  # type: ignore[method-assign]  # measured from outside
+        link: Any = self._link
+        link._see = seen  # measured from outside
         cluster.carry_out = ordered  # type: ignore[method-assign]
 
     def until_running(self, pods: int) -> float:
@@ -324,7 +325,7 @@ def singles(nodes: int, pods: int, per_s: float) -> Figures:
 
 def gang(nodes: int, pods: int, per_s: float) -> Figures:
     """One gang, all of it below one domain of the widest tier."""
-    words = {
+    words: dict[str, Any] = {
         "labels": {"gantree.io/gang": "large"},
         "annotations": {
             "gantree.io/gang-size": str(MEMBERS),

@@ -76,6 +76,8 @@ class KubernetesCluster:
         self._members.step(now)
         self._late.step(now)
         self._reception.step(ledger, self._nodes.site, now)
+        if self._waiting.changed:
+            self._link.wake()
 
     def carry_out(self, order: Order) -> None:
         """Begin to bind or to delete. Nobody is asked to save or to take turns here: no such job is handed in."""

@@ -57,10 +57,11 @@ class Link:
     def __init__(
         self, reach: Reach, wake: Callable[[], None], leads: Callable[[], bool] = lambda: True
     ) -> None:
-        """leads says whether we may write, now; it is asked on this thread and on others."""
+        """wake lets the controller look at once. leads says whether we may write, now; asked on any thread."""
         self.seen: deque[Seen] = deque()
         self.leads = leads
-        self._reach, self._wake = reach, wake
+        self.wake = wake
+        self._reach = reach
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
         self._client: Client | None = None
@@ -175,7 +176,7 @@ class Link:
     def _see(self, seen: Seen) -> None:
         self.seen.append(seen)
         if len(self.seen) == 1:  # else whoever takes from there is yet to come to this one
-            self._wake()
+            self.wake()
 
     async def _bind(self, job: str, attempt: int, bindings: Sequence[Binding]) -> None:
         assert self._client is not None, "not started"

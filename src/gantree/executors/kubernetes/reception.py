@@ -28,6 +28,9 @@ from gantree.model.events import (
 from gantree.model.jobs import Shape
 from gantree.model.phases import ENDED, Phase
 
+AT_ONCE = 256
+"""Gangs that are looked at in one step: as many as one turn decides about, so that those are bound while the next
+are looked at."""
 TOO_FEW, NOT_HONOURED = "WaitingForPodsReady", "NotHonoured"
 
 
@@ -59,7 +62,7 @@ class Reception:
             if job in ledger.rejected or (state is not None and _is_at_rest(state)):
                 del self._unsettled[job]
                 self._waiting.touch(job)
-        for key in self._waiting.take_changed():
+        for key in self._waiting.take_changed(AT_ONCE):
             crowd = self._waiting.crowds.get(key)
             if crowd is not None:
                 self._review(crowd, ledger, site, now)
@@ -74,7 +77,7 @@ class Reception:
         state = None if crowd.job is None else ledger.jobs.get(crowd.job)
         if crowd.job is not None and crowd.job not in self._unsettled:
             if state is None or state.phase in ENDED:
-                if state is None or state.phase is not Phase.SUCCEEDED:
+                if not crowd.withdrawn and (state is None or state.phase is not Phase.SUCCEEDED):
                     crowd.refused = frozenset(crowd.pods)
                 self._waiting.part(crowd.job)
             elif state.phase is Phase.PENDING:
@@ -87,14 +90,18 @@ class Reception:
         gang = self._waiting.gang(crowd.key)
         members = state.present.members
         if self._waiting.is_gone(crowd.key):
-            self._ask(CancelRequested, state.job, "pods-gone", now)
+            self._withdraw(crowd, state.job, "pods-gone", now)
         elif gang is None or len(gang.pods) < members:
             if not state.held:
                 self._ask(HoldRequested, state.job, "hold", now, reason=FOR_PODS)
         elif _shapes(gang.pods[:members]) != _shapes_of(state):
-            self._ask(CancelRequested, state.job, "pods-changed", now)
+            self._withdraw(crowd, state.job, "pods-changed", now)
         elif state.held_for:
             self._ask(ReleaseRequested, state.job, "release", now)
+
+    def _withdraw(self, crowd: Crowd, job: str, word: str, now: float) -> None:
+        crowd.withdrawn = True
+        self._ask(CancelRequested, job, word, now)
 
     def _hand_in(self, crowd: Crowd, site: SiteReading | None, now: float) -> None:
         gang = self._waiting.gang(crowd.key)

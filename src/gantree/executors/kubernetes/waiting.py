@@ -5,6 +5,7 @@ they are all there the job may start again. Until then it is held.
 """
 
 from dataclasses import dataclass, field
+from itertools import islice
 
 from gantree.executors.kubernetes.dialects import Terms
 from gantree.executors.kubernetes.gangs import Gang, Key, gang_of, key_of, with_pod
@@ -20,6 +21,8 @@ class Crowd:
     job: str | None = None
     refused: frozenset[str] = frozenset()
     """Pods of a job that was turned down: only others are handed in."""
+    withdrawn: bool = False
+    """Its job is to end because its pods are others by now, or gone: those that come are not turned down with it."""
 
 
 class Waiting:
@@ -58,7 +61,7 @@ class Waiting:
     def adopt(self, job: str, key: Key) -> None:
         """A job is the one of this gang."""
         crowd = self.crowds.setdefault(key, Crowd(key))
-        crowd.job = job
+        crowd.job, crowd.withdrawn = job, False
         self.key_of_job[job] = key
         self.changed[key] = None
 
@@ -112,11 +115,12 @@ class Waiting:
         crowd = self.crowds.get(key)
         return (crowd is None or not crowd.pods) and key not in self.terms
 
-    def take_changed(self) -> list[Key]:
-        """The keys that have changed since the last time."""
-        changed = list(self.changed)
-        self.changed.clear()
-        return changed
+    def take_changed(self, at_most: int) -> list[Key]:
+        """The first keys that have changed and were not taken since."""
+        taken = list(islice(self.changed, at_most))
+        for key in taken:
+            del self.changed[key]
+        return taken
 
     def tidy(self, key: Key) -> None:
         """Forget a crowd that nobody is in and that is no job."""
