@@ -113,7 +113,7 @@ class Gantree:
 
         link: Any = self._link
         link._see = seen  # measured from outside
-        cluster.carry_out = ordered  # type: ignore[method-assign]
+        cluster.carry_out = ordered  # type: ignore[method-assign]  # measured from outside
 
     def until_running(self, pods: int) -> float:
         """Step until so many pods more are bound; give the seconds."""
