@@ -62,6 +62,11 @@ unit: $(VENV)/.ready  ## Tests (pytest on all cores; ends with how many passed a
 long-test: $(VENV)/.ready  ## The tests with many times the examples of each property; TIMES=10
 	GANTREE_EXAMPLES_TIMES=$(or $(TIMES),10) $(PY) -m pytest -o faulthandler_timeout=0 -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+.PHONY: fault-test
+fault-test: $(VENV)/.ready  ## gantree on Kubernetes among forced failures, about 24 in each story; STORIES=25 from FIRST=1000
+	GANTREE_KUBERNETES_SEEDS=$(or $(STORIES),25) GANTREE_KUBERNETES_FIRST_SEED=$(or $(FIRST),1000) \
+	  $(PY) -m pytest -o faulthandler_timeout=0 -n $(WORKERS) tests/executors/kubernetes/test_faults.py
+
 .PHONY: demo
 demo: $(VENV)/.ready  ## A gang trains, yields to an urgent job, resumes; checks itself
 	$(PY) examples/demo/demo.py

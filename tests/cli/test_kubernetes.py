@@ -87,9 +87,10 @@ def test_one_of_two_leads_by_a_lease_and_the_other_goes_on(stage: PodStage, tmp_
         assert "ready: cluster kubernetes" in first_with(other.stdout, "ready")
         stage.pod("p0", gpus=8)
         until_bound(stage, "p0")
-        other.kill()
-    lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gantree"
-    assert stage.api.get(lease).json()["spec"]["holderIdentity"] == "b"
+        lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gantree"
+        assert stage.api.get(lease).json()["spec"]["holderIdentity"] == "b"
+        stage.api.patch(lease, {"spec": {"holderIdentity": "c"}})
+        assert other.wait(30) == 1, "it ends, to be started again"
 
 
 def free_port() -> int:
@@ -100,7 +101,7 @@ def free_port() -> int:
 
 def first_with(stream: IO[str] | None, words: str) -> str:
     """The first line of a stream that has these words."""
-    assert stream is not None, "it is a pipe"
+    assert stream is not None, "a pipe"
     return next(line for line in stream if words in line)
 
 

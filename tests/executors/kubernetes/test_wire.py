@@ -1,11 +1,20 @@
 """HTTP as an API server speaks it, in whatever pieces it comes, and as those speak it that are none."""
 
 import asyncio
+import ipaddress
+import ssl
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
+import uvloop
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
+from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.wire import KEEP, Answer, Broken, Wire
 
 T = TypeVar("T")
@@ -198,3 +207,53 @@ def test_a_stream_that_breaks_or_falls_silent_is_an_error(
         assert not wire._open
 
     talk(Server(STREAM, closes=closes), read)
+
+
+def certificate() -> tuple[bytes, bytes]:
+    """A certificate of 127.0.0.1 that signs itself, and its key, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    plain = serialization.NoEncryption()
+    form = serialization.PrivateFormat.PKCS8
+    text = key.private_bytes(serialization.Encoding.PEM, form, plain)
+    return made.public_bytes(serialization.Encoding.PEM), text
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_over_tls_only_who_shows_a_trusted_certificate_is_asked(
+    tmp_path: Path, is_trusted: bool
+) -> None:
+    """As uvloop does it, which the link runs on."""
+    shown, key = certificate()
+    (tmp_path / "both").write_bytes(shown + key)
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.load_cert_chain(tmp_path / "both")
+    trusted = shown if is_trusted else certificate()[0]
+    reach = Reach("https://127.0.0.1", authority=trusted.decode())
+    server = Server(CHUNKED)
+
+    async def ask() -> bytes:
+        listening = await asyncio.start_server(server, "127.0.0.1", 0, ssl=own)
+        url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        wire = Wire(url, reach.ssl_context())
+        try:
+            return (await get(wire)).body
+        finally:
+            wire.close()
+            listening.close()
+
+    if is_trusted:
+        assert uvloop.run(ask()) == b"hello"
+    else:
+        with pytest.raises(Broken, match="certificate verify failed"):
+            uvloop.run(ask())
+    assert len(server.heads) == int(is_trusted)

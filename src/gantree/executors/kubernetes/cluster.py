@@ -104,6 +104,8 @@ class KubernetesCluster:
         self._desk.step(self._members.pods, lambda pod: self._may_start(pod, ledger))
         self._nominations.step(ledger, self._waiting.gang_of_job, self._members.pods)
         self._gangjobs.step(ledger, now)
+        if self._waiting.changed:
+            self._link.wake()
 
     def carry_out(self, order: Order) -> None:
         """Begin to bind, to delete, or to ask for a checkpoint. Nobody takes turns here: no such job is handed in."""
@@ -178,7 +180,7 @@ class KubernetesCluster:
             noun, key, before, after = seen.popleft()
             match noun:
                 case "node":
-                    self._nodes.see(key[1], before, after, self._clock())
+                    self._nodes.see(key[1], after, self._clock())
                     self._whereabouts.scene.see_node(key[1], after)
                 case "pod":
                     self._see_pod(before, after)

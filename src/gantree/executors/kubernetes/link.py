@@ -76,10 +76,14 @@ class Link:
         nodes: Resource[Node] = NODES,
         make_client: MakeClient = Client,
     ) -> None:
-        """leads says whether we may write, now, and is asked on any thread. nodes are those that are ours."""
+        """wake lets the controller look at once. leads says whether we may write, now; asked on any thread.
+
+        nodes are those that are ours.
+        """
         self.seen: deque[Seen] = deque()
         self.leads = leads
-        self._reach, self._wake = reach, wake
+        self.wake = wake
+        self._reach = reach
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
         self._client: Client | None = None
@@ -220,7 +224,7 @@ class Link:
     def _see(self, seen: Seen) -> None:
         self.seen.append(seen)
         if len(self.seen) == 1:  # else whoever takes from there is yet to come to this one
-            self._wake()
+            self.wake()
 
     async def _bind(
         self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision]

@@ -56,14 +56,15 @@ class Nodes:
         self._stale_since: float | None = None
         self._told = 0
 
-    def see(self, name: str, before: Node | None, after: Node | None, now: float) -> None:
-        """A node is like this now; None: it is gone."""
+    def see(self, name: str, after: Node | None, now: float) -> None:
+        """A node is like this now; None: it is gone. What was seen before is told again at the start."""
+        known = self._nodes.get(name)
         self._changed[name] = None
         if after is None:
             self._nodes.pop(name, None)
         else:
             self._nodes[name] = after
-        is_other = before is None or after is None or told_of(before) != told_of(after)
+        is_other = known is None or after is None or told_of(known) != told_of(after)
         if is_other and self._stale_since is None:
             self._stale_since = now
 

@@ -42,9 +42,9 @@ class Opened:
         self._link = Link(told.reach, wake, leads, nodes, make_client)
         self._nodes = Nodes(told.name, told.levels, self._allocator, told.cluster)
         self._link.start()
-        for noun, key, before, after in tuple(self._link.seen):
+        for noun, key, _, after in tuple(self._link.seen):
             if noun == "node":
-                self._nodes.see(key[1], before, after, 0.0)
+                self._nodes.see(key[1], after, 0.0)
             elif noun == "topology":
                 kind, (_, name) = key
                 self._nodes.see_topology(kind, name, after, 0.0)

@@ -33,6 +33,9 @@ from gantree.model.events import (
 from gantree.model.jobs import Job, Shape
 from gantree.model.phases import ENDED, HOLDING, Phase
 
+AT_ONCE = 256
+"""Gangs that are looked at in one step: as many as one turn decides about, so that those are bound while the next
+are looked at."""
 TOO_FEW, NOT_HONOURED = "WaitingForPodsReady", "NotHonoured"
 
 
@@ -79,7 +82,7 @@ class Reception:
                 del self._unsettled[job]
                 self._waiting.touch(job)
         self._waiting.changed |= dict.fromkeys(self._whereabouts.stale(self._waiting.crowds))
-        for key in dict.fromkeys((*self._waiting.take_changed(), *self._again(site))):
+        for key in dict.fromkeys((*self._waiting.take_changed(AT_ONCE), *self._again(site))):
             crowd = self._waiting.crowds.get(key)
             if crowd is not None:
                 self._review(crowd, ledger, site, now)
@@ -104,7 +107,7 @@ class Reception:
         if crowd.job is not None and crowd.job not in self._unsettled:
             if state is None or state.phase in ENDED:
                 self._whereabouts.leaves_line(crowd.key)
-                if state is None or state.phase is not Phase.SUCCEEDED:
+                if not crowd.withdrawn and (state is None or state.phase is not Phase.SUCCEEDED):
                     crowd.refused = frozenset(crowd.pods)
                 self._waiting.part(crowd.job)
             elif state.phase is Phase.PENDING:
@@ -128,13 +131,13 @@ class Reception:
         gang = self._waiting.gang(crowd.key)
         members = state.present.members
         if self._waiting.is_gone(crowd.key):
-            self._ask(CancelRequested, state.job, "pods-gone", now)
+            self._withdraw(crowd, state.job, "pods-gone", now)
         elif gang is None or len(gang.pods) < members or gang.blocked:
             self._whereabouts.leaves_line(crowd.key)
             if not state.held:
                 self._ask(HoldRequested, state.job, "hold", now, reason=FOR_PODS)
         elif _shapes(gang.pods[:members]) != _shapes_of(state):
-            self._ask(CancelRequested, state.job, "pods-changed", now)
+            self._withdraw(crowd, state.job, "pods-changed", now)
         else:
             self._bar(self._whereabouts.look(gang), state.job, state.spec, now)
             if state.held_for:
@@ -146,6 +149,10 @@ class Reception:
         if bars != bars_of(spec):
             told: Any = {"bars": tuple(bars.items()), "reason": verdict.reason}
             self._ask(BarsRequested, job, "bars", now, **told)
+
+    def _withdraw(self, crowd: Crowd, job: str, word: str, now: float) -> None:
+        crowd.withdrawn = True
+        self._ask(CancelRequested, job, word, now)
 
     def _hand_in(self, crowd: Crowd, site: SiteReading | None, now: float) -> None:
         gang = self._waiting.gang(crowd.key)

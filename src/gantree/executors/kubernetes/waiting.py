@@ -5,6 +5,7 @@ they are all there the job may start again. Until then it is held.
 """
 
 from dataclasses import dataclass, field
+from itertools import islice
 
 from gantree.executors.kubernetes.gangs import Gang, gang_of
 from gantree.executors.kubernetes.keys import ALONE, BY_WORD, Key, Keys, object_of, part_of
@@ -21,6 +22,8 @@ class Crowd:
     job: str | None = None
     refused: frozenset[str] = frozenset()
     """Pods of a job that was turned down: only others are handed in."""
+    withdrawn: bool = False
+    """Its job is to end because its pods are others by now, or gone: those that come are not turned down with it."""
 
 
 class Waiting:
@@ -68,7 +71,7 @@ class Waiting:
     def adopt(self, job: str, key: Key) -> None:
         """A job is the one of this gang."""
         crowd = self.crowds.get(key) or self._new(key)
-        crowd.job = job
+        crowd.job, crowd.withdrawn = job, False
         if key[2] == ALONE:
             self.keys.set_alone(job.rpartition(".")[2])
         self.key_of_job[job] = key
@@ -135,11 +138,12 @@ class Waiting:
         crowd = self.crowds.get(key)
         return (crowd is None or not crowd.pods) and self.keys.terms_of(key) is None
 
-    def take_changed(self) -> list[Key]:
-        """The keys that have changed since the last time."""
-        changed = list(self.changed)
-        self.changed.clear()
-        return changed
+    def take_changed(self, at_most: int) -> list[Key]:
+        """The first keys that have changed and were not taken since."""
+        taken = list(islice(self.changed, at_most))
+        for key in taken:
+            del self.changed[key]
+        return taken
 
     def tidy(self, key: Key) -> None:
         """Forget a crowd that nobody is in and that is no job."""
