@@ -263,3 +263,18 @@ def test_gpus_of_one_socket_are_those_of_one_numa_node(stage: DeviceStage) -> No
 def allocation_of_gpu_0(node: str) -> Json:
     result = {"request": "gpu", "driver": GPU, "pool": node, "device": "gpu-0"}
     return {"devices": {"results": [result]}}
+
+
+def test_the_example_of_a_pair_gets_a_gpu_and_a_nic_at_one_root_for_each_pod(
+    tmp_path: Path,
+) -> None:
+    root = Path(__file__).parents[3]
+    text = (root / "examples/kubernetes/claim-pair.yaml").read_text(encoding="utf-8")
+    with DeviceStage(tmp_path) as stage:
+        stage.claimed_nodes("n0", gpus=2, nics=2)
+        stage.start()
+        stage.apply(text)
+        stage.until(lambda: stage.phase("pair-0") == stage.phase("pair-1") == "Running")
+        for name in ("pair-0", "pair-1"):
+            assert len({device.split("-")[1] for _, _, device in stage.devices_of(name)}) == 1
+        assert len(set(stage.held())) == 4
