@@ -135,16 +135,23 @@ def test_all_devices_of_a_class_are_had_together_or_not_at_all(stage: DeviceStag
 def test_a_tainted_device_is_for_those_who_put_up_with_it(stage: DeviceStage) -> None:
     stage.nodes("n0", gpus=0)
     taint = {"key": "example.com/sick", "value": "yes", "effect": "NoSchedule"}
-    stage.slice("n0", GPU, [{**gpu(0), "taints": [taint]}])
+    stage.slice("n0", GPU, [{**gpu(0), "taints": [taint]}, gpu(1)])
     stage.template("one", request("gpu", "gpu"))
     bears = {"key": "example.com/sick", "operator": "Exists"}
+    stage.template("chosen", request("gpu", "gpu", selectors=[f'device.driver == "{GPU}"']))
     stage.template("tough", request("gpu", "gpu", tolerations=[bears]))
     stage.start()
-    stage.claimant("p0", "one")
-    stage.until(lambda: phases(stage) == [Phase.PENDING])
+    stage.claimant("p0", "chosen")
+    stage.until(lambda: stage.bound("p0"))
+    assert stage.devices_of("p0") == [(GPU, "n0", "gpu-1")]
+    for name in ("one", "chosen"):
+        stage.claimant(name, name)
+    stage.until(lambda: phases(stage).count(Phase.PENDING) == 2)
     stage.claimant("p1", "tough")
     stage.until(lambda: stage.bound("p1"))
-    assert not stage.bound("p0")
+    assert stage.devices_of("p1") == [(GPU, "n0", "gpu-0")]
+    assert not stage.bound("one")
+    assert not stage.bound("chosen")
 
 
 def partitions(gpus: int) -> list[Json]:
@@ -278,3 +285,16 @@ def test_the_example_of_a_pair_gets_a_gpu_and_a_nic_at_one_root_for_each_pod(
         for name in ("pair-0", "pair-1"):
             assert len({device.split("-")[1] for _, _, device in stage.devices_of(name)}) == 1
         assert len(set(stage.held())) == 4
+
+
+def test_who_may_not_read_claims_schedules_all_other_pods(tmp_path: Path) -> None:
+    with DeviceStage(tmp_path) as stage:
+        stage.nodes("n0")
+        faults = stage.running.server.faults
+        no = {"verb": "list", "resource": "resourceslices", "code": 403, "times": 1}
+        stage.running.call(lambda: faults.add(**no))
+        stage.start()
+        stage.claimant("p0", "one")
+        stage.pod("p1", gpus=1)
+        stage.until(lambda: stage.bound("p1"))
+        assert not stage.bound("p0")
