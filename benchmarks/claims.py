@@ -67,8 +67,8 @@ def run(
         pods = [allocator.read(pod) for pod in pods]
     with measured(f"{label}: {count} pods are given devices"):
         for number, pod in enumerate(pods):
-            meta, node = pod.metadata, f"n{number % len(nodes)}"
-            allocator.plan([Binding("d", meta.name, meta.uid, node, {})], {meta.uid: pod})
+            meta, where = pod.metadata, f"n{number % len(nodes)}"
+            allocator.plan([Binding("d", meta.name, meta.uid, where, {})], {meta.uid: pod})
     with measured(f"{label}: what is taken is told"):
         list(allocator.changes([node.metadata.name for node in nodes], 0.0, 1))
 
