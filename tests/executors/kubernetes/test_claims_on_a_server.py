@@ -229,6 +229,22 @@ def test_a_pod_goes_where_its_claim_is_allocated_already(stage: DeviceStage) -> 
     assert len(stage.held()) == 1
 
 
+@pytest.mark.parametrize("node", ["n0", "n1", "n2"])
+def test_a_pod_goes_where_somebody_has_allocated_its_claim(stage: DeviceStage, node: str) -> None:
+    stage.claimed_nodes("n0", "n1", "n2", gpus=1)
+    stage.claim("given", request("gpu", "gpu"))
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    there = {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+    status = {"allocation": {**allocation_of_gpu_0(node), **there}}
+    path = f"{API}/namespaces/default/resourceclaims/given/status"
+    assert stage.api.patch(path, {"status": status}).status_code == 200
+    stage.start()
+    stage.claimant("p0", claims=["given"])
+    stage.until(lambda: stage.bound("p0"))
+    assert stage.node_of("p0") == node
+    assert stage.devices_of("p0") == [(GPU, node, "gpu-0")]
+
+
 def test_devices_that_others_have_are_not_given_out_and_they_are_told(stage: DeviceStage) -> None:
     stage.claimed_nodes("n0", gpus=2)
     stage.template("one", request("gpu", "gpu"))

@@ -161,11 +161,13 @@ def test_pods_are_told_why_they_wait(stage: PodStage) -> None:
     stage.until(lambda: "16 GPUs" in said(stage, "g-0"))
     url = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups/g"
     stage.until(lambda: "conditions" in stage.api.get(url).json().get("status", {}))
-    events = stage.api.get("/api/v1/events").json()["items"]
-    assert {event["reason"] for event in events} >= {
-        "WaitingForPodsReady",
-        "TopologyPlacementFailed",
-    }
+    told = {"WaitingForPodsReady", "TopologyPlacementFailed"}
+    stage.until(lambda: told <= {event["reason"] for event in events_of(stage)})
+
+
+def events_of(stage: PodStage) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = stage.api.get("/api/v1/events").json()["items"]
+    return found
 
 
 def test_what_is_not_honoured_is_told_in_an_event(stage: PodStage) -> None:
