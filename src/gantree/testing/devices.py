@@ -10,6 +10,8 @@ with DeviceStage(tmp_path) as stage:
 from types import TracebackType
 from typing import Any, Self
 
+import yaml
+
 from gantree.testing.kubernetes.client import Client
 from gantree.testing.kubernetes.controllers import Controllers
 from gantree.testing.kubernetes.statuses import Json
@@ -119,6 +121,17 @@ class DeviceStage(PodStage):
         wanted += [{"name": f"c{n}", "resourceClaimName": c} for n, c in enumerate(claims)]
         spec = {"resourceClaims": wanted, **told.pop("spec", {})}
         return self.pod(name, spec=spec, **told)
+
+    def apply(self, manifests: str) -> None:
+        """Create all objects of a YAML text, as kubectl does."""
+        for body in yaml.safe_load_all(manifests):
+            version, kind = body["apiVersion"], body["kind"]
+            home = body["metadata"].get("namespace")
+            group = f"/api/{version}" if version == "v1" else f"/apis/{version}"
+            where = f"/namespaces/{home}" if home else ""
+            plural = kind.lower() + ("es" if kind.endswith("s") else "s")
+            answer = self.api.post(f"{group}{where}/{plural}", body)
+            assert answer.status_code == 201, answer.text
 
     # ----- what is there
 

@@ -135,16 +135,23 @@ def test_all_devices_of_a_class_are_had_together_or_not_at_all(stage: DeviceStag
 def test_a_tainted_device_is_for_those_who_put_up_with_it(stage: DeviceStage) -> None:
     stage.nodes("n0", gpus=0)
     taint = {"key": "example.com/sick", "value": "yes", "effect": "NoSchedule"}
-    stage.slice("n0", GPU, [{**gpu(0), "taints": [taint]}])
+    stage.slice("n0", GPU, [{**gpu(0), "taints": [taint]}, gpu(1)])
     stage.template("one", request("gpu", "gpu"))
     bears = {"key": "example.com/sick", "operator": "Exists"}
+    stage.template("chosen", request("gpu", "gpu", selectors=[f'device.driver == "{GPU}"']))
     stage.template("tough", request("gpu", "gpu", tolerations=[bears]))
     stage.start()
-    stage.claimant("p0", "one")
-    stage.until(lambda: phases(stage) == [Phase.PENDING])
+    stage.claimant("p0", "chosen")
+    stage.until(lambda: stage.bound("p0"))
+    assert stage.devices_of("p0") == [(GPU, "n0", "gpu-1")]
+    for name in ("one", "chosen"):
+        stage.claimant(name, name)
+    stage.until(lambda: phases(stage).count(Phase.PENDING) == 2)
     stage.claimant("p1", "tough")
     stage.until(lambda: stage.bound("p1"))
-    assert not stage.bound("p0")
+    assert stage.devices_of("p1") == [(GPU, "n0", "gpu-0")]
+    assert not stage.bound("one")
+    assert not stage.bound("chosen")
 
 
 def partitions(gpus: int) -> list[Json]:
@@ -222,6 +229,22 @@ def test_a_pod_goes_where_its_claim_is_allocated_already(stage: DeviceStage) -> 
     assert len(stage.held()) == 1
 
 
+@pytest.mark.parametrize("node", ["n0", "n1", "n2"])
+def test_a_pod_goes_where_somebody_has_allocated_its_claim(stage: DeviceStage, node: str) -> None:
+    stage.claimed_nodes("n0", "n1", "n2", gpus=1)
+    stage.claim("given", request("gpu", "gpu"))
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    there = {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+    status = {"allocation": {**allocation_of_gpu_0(node), **there}}
+    path = f"{API}/namespaces/default/resourceclaims/given/status"
+    assert stage.api.patch(path, {"status": status}).status_code == 200
+    stage.start()
+    stage.claimant("p0", claims=["given"])
+    stage.until(lambda: stage.bound("p0"))
+    assert stage.node_of("p0") == node
+    assert stage.devices_of("p0") == [(GPU, node, "gpu-0")]
+
+
 def test_devices_that_others_have_are_not_given_out_and_they_are_told(stage: DeviceStage) -> None:
     stage.claimed_nodes("n0", gpus=2)
     stage.template("one", request("gpu", "gpu"))
@@ -263,3 +286,31 @@ def test_gpus_of_one_socket_are_those_of_one_numa_node(stage: DeviceStage) -> No
 def allocation_of_gpu_0(node: str) -> Json:
     result = {"request": "gpu", "driver": GPU, "pool": node, "device": "gpu-0"}
     return {"devices": {"results": [result]}}
+
+
+def test_the_example_of_a_pair_gets_a_gpu_and_a_nic_at_one_root_for_each_pod(
+    tmp_path: Path,
+) -> None:
+    root = Path(__file__).parents[3]
+    text = (root / "examples/kubernetes/claim-pair.yaml").read_text(encoding="utf-8")
+    with DeviceStage(tmp_path) as stage:
+        stage.claimed_nodes("n0", gpus=2, nics=2)
+        stage.start()
+        stage.apply(text)
+        stage.until(lambda: stage.phase("pair-0") == stage.phase("pair-1") == "Running")
+        for name in ("pair-0", "pair-1"):
+            assert len({device.split("-")[1] for _, _, device in stage.devices_of(name)}) == 1
+        assert len(set(stage.held())) == 4
+
+
+def test_who_may_not_read_claims_schedules_all_other_pods(tmp_path: Path) -> None:
+    with DeviceStage(tmp_path) as stage:
+        stage.nodes("n0")
+        faults = stage.running.server.faults
+        no = {"verb": "list", "resource": "resourceslices", "code": 403, "times": 1}
+        stage.running.call(lambda: faults.add(**no))
+        stage.start()
+        stage.claimant("p0", "one")
+        stage.pod("p1", gpus=1)
+        stage.until(lambda: stage.bound("p1"))
+        assert not stage.bound("p0")

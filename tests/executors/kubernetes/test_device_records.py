@@ -6,9 +6,10 @@ from typing import TypeVar
 
 import pytest
 
-from gantree.executors.kubernetes.claim_writes import FINALIZER, Grant, grant_all, take_back
+from gantree.executors.kubernetes.claim_writes import FINALIZER, Grant, _grant, grant_all, take_back
 from gantree.executors.kubernetes.client import Client
 from gantree.executors.kubernetes.device_objects import CLAIMS, ResourceClaim
+from gantree.executors.kubernetes.device_records import Wanted, record
 from gantree.executors.kubernetes.reach import Reach
 from gantree.testing.devices import API
 from gantree.testing.kubernetes.samples import allocation, claim, pod
@@ -98,6 +99,21 @@ def test_who_stopped_between_record_and_claim_does_not_keep_others_out_nor_write
     assert first == ""
     assert second == "claim default/b has device gpu.example.com/node-0/gpu-0"
     assert stage.status("a")["status"].get("allocation") is None
+
+
+def test_who_wakes_up_behind_its_record_writes_no_claim_any_more(stage: Stage) -> None:
+    """It wrote the record, and stood still; meanwhile another one took the device."""
+
+    async def late(one: Client, other: Client) -> tuple[str, str]:
+        grant = await stage.grant(one, "a")
+        assert await record(one, "default", [Wanted("node-0", DEVICE, grant.claim)]) == ""
+        why = await grant_all(other, [await stage.grant(other, "b")], "default")
+        return why, await _grant(one, grant)
+
+    first, second = stage.do(late)
+    assert first == ""
+    assert second == "another claim has got the devices that claim 'a' was to have"
+    assert not stage.status("a")["status"].get("allocation")
 
 
 def test_an_answer_that_was_lost_is_looked_up_and_what_is_taken_back_leaves_nothing(

@@ -295,10 +295,8 @@ class Allocator:
         uid, node = pod.metadata.uid, binding.node
         there = [claim for claim in claims.values() if claim.status.allocation is not None]
         for claim in there:
-            if is_for_pod_alone(claim, uid) and not _is_on(claim, node):
-                raise Unfit(
-                    f"claim {claim.metadata.name!r} is yet to be given back by another node"
-                )
+            if not _is_on(claim, node):
+                raise Unfit(f"claim {claim.metadata.name!r} has devices of another node")
         open_ = {name: claim for name, claim in claims.items() if claim.status.allocation is None}
         for claim in open_.values():
             if claim.metadata.uid in self.book.plans:

@@ -17,7 +17,7 @@ import msgspec
 from gantree.executors.kubernetes.allocation import Given
 from gantree.executors.kubernetes.client import MERGE, ApiError, Client
 from gantree.executors.kubernetes.device_objects import CLAIMS, DeviceClass, ResourceClaim
-from gantree.executors.kubernetes.device_records import Wanted, record
+from gantree.executors.kubernetes.device_records import FENCED, Wanted, record
 from gantree.executors.kubernetes.objects import read_object
 from gantree.executors.kubernetes.slices import DeviceKey
 from gantree.model.errors import Unreachable
@@ -210,6 +210,9 @@ def _unfit(grant: Grant, claim: ResourceClaim) -> str:
     name = claim.metadata.name
     if claim.metadata.uid != grant.claim.metadata.uid or claim.metadata.deletion_timestamp:
         return f"claim {name!r} is gone"
+    fences = {each.metadata.annotations.get(FENCED) for each in (claim, grant.claim)}
+    if len(fences) > 1:
+        return f"another claim has got the devices that claim {name!r} was to have"
     has_own = any(each.uid == grant.pod for each in claim.status.reserved_for)
     if grant.allocation is None:
         return "" if claim.status.allocation is not None else f"claim {name!r} was given back"

@@ -299,11 +299,16 @@ async def served(client: Client) -> Served:
 
 
 async def _has_devices(client: Client) -> bool:
-    """Whether the server has dynamic resource allocation. Raises ApiError, Unreachable."""
+    """Whether the server has dynamic resource allocation, and we may read it. Raises ApiError, Unreachable."""
     try:
         await client.get(f"apis/{GROUP_VERSION}", _ResourceList)
+        for path in (SLICES.path, CLASSES.path, CLAIMS.path):
+            await client.get(f"{path}?limit=1", _ResourceList)
     except ApiError as error:
         if error.status == 404:
+            return False
+        if error.status == 403:
+            log.warning("pods with claims are left waiting, as claims cannot be read: %s", error)
             return False
         raise
     return True

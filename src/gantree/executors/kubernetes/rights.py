@@ -56,6 +56,7 @@ RIGHTS = (
     Right("resource.k8s.io", "deviceclasses", LOOK, "what claims may ask for"),
     Right("resource.k8s.io", "resourceclaims", (*LOOK, "get", "patch"), "claims, and their finalizer"),
     Right("resource.k8s.io", "resourceclaims/status", ("patch",), "to give devices to claims"),
+    Right("resource.k8s.io", "resourceclaims/binding", ("patch",), "the same, on servers that ask for it by itself"),
     Right("", "configmaps", ("get", "create", "update"), "who has each device of a node", at_home=True),
     Right("coordination.k8s.io", "leases", ("get", "create", "patch"), "who of several leads", at_home=True),
     Right("scheduling.k8s.io", "podgroups", LOOK, "gangs of Kubernetes' own API"),

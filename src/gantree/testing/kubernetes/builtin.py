@@ -1,7 +1,7 @@
 """The resources that a server has without any definition, with the rules and the selectable fields of each."""
 
 from gantree.testing.kubernetes.budgets import BudgetRules
-from gantree.testing.kubernetes.claims import ClaimRules
+from gantree.testing.kubernetes.claims import ClaimRules, SliceRules
 from gantree.testing.kubernetes.definitions import DefinitionRules
 from gantree.testing.kubernetes.groups import GroupRules, WorkloadRules
 from gantree.testing.kubernetes.namespaces import NamespaceRules
@@ -99,7 +99,7 @@ def _dynamic_resources() -> list[Resource]:
         Resource(group, "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
         Resource(
             group, "v1", "resourceslices", "ResourceSlice", namespaced=False,
-            fields=("spec.nodeName", "spec.driver"), has_generation=True,
+            fields=("spec.nodeName", "spec.driver"), has_generation=True, rules=SliceRules(),
         ),
     ]  # fmt: skip
 
