@@ -293,6 +293,10 @@ def remembered(story: Story) -> dict[str, Any]:
         "unsettled": reception._unsettled,
         "telling": reception._telling._told,
         "others": others._node_of_pod,
+        "nominated": cluster._nominations._told,
+        "asked to save": cluster._handshakes._open | cluster._handshakes._asked,
+        "placed": cluster._whereabouts.scene._placed,
+        "in line": cluster._whereabouts._lanes | cluster._whereabouts._behind,
         "amounts": others._amounts_of_pod_on_node,
         "on record": story.stage.controller.ledger.site.others,
     }

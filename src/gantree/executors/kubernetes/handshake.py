@@ -69,24 +69,23 @@ class Handshakes:
     annotate: Annotate
     pods_of: PodsOf
     _open: dict[tuple[str, int], SaveCheckpoint] = field(default_factory=dict)
-    _asked: dict[str, str] = field(default_factory=dict)
+    _asked: dict[tuple[str, int], set[str]] = field(default_factory=dict)
+    """The uids of the pods that were asked."""
 
     def ask(self, order: SaveCheckpoint) -> None:
         """Ask the pods of an attempt to save, each once."""
         self._open[order.job, order.attempt] = order
-        moment = moment_of(order)
+        moment, asked = moment_of(order), self._asked.setdefault((order.job, order.attempt), set())
         for pod in self.pods_of(order.job, order.attempt):
-            uid = pod.metadata.uid
-            is_told = moment in (self._asked.get(uid), pod.metadata.annotations.get(REQUESTED))
-            if not is_told:
-                self._asked[uid] = moment
+            is_told = pod.metadata.annotations.get(REQUESTED) == moment
+            if not is_told and pod.metadata.uid not in asked:
+                asked.add(pod.metadata.uid)
                 self.annotate(pod.metadata, {REQUESTED: moment})
 
     def forget(self, job: str, attempt: int) -> None:
         """An attempt stops, or is over: nobody waits for its answer."""
-        if self._open.pop((job, attempt), None) is not None:
-            for pod in self.pods_of(job, attempt):
-                self._asked.pop(pod.metadata.uid, None)
+        self._open.pop((job, attempt), None)
+        self._asked.pop((job, attempt), None)
 
     def answers(self, now: float) -> Iterator[CheckpointSaved]:
         """Requests that have been answered by now."""
