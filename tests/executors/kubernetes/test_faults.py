@@ -294,7 +294,7 @@ def remembered(story: Story) -> dict[str, Any]:
         "telling": reception._telling._told,
         "others": others._node_of_pod,
         "nominated": cluster._nominations._told,
-        "asked to save": cluster._handshakes._open | cluster._handshakes._asked,
+        "asked to save": cluster._handshakes._open,
         "placed": cluster._whereabouts.scene._placed,
         "in line": cluster._whereabouts._lanes | cluster._whereabouts._behind,
         "amounts": others._amounts_of_pod_on_node,

@@ -6,8 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from gantree.executors.kubernetes.handshake import checkpoint_of
+from gantree.executors.kubernetes.objects import Pod
+from gantree.executors.kubernetes.shapes import asked_by
 from gantree.formats.policies import PRESETS
 from gantree.testing.kubernetes.controllers import Controllers
 from gantree.testing.kubernetes.statuses import Json
@@ -110,6 +114,8 @@ def test_pods_that_wait_for_freed_room_are_nominated_and_it_is_taken_back(tmp_pa
         gang(stage, "low")
         stage.until(lambda: runs(stage, "low"))
         budget(stage, "low", maxUnavailable=0)
+        faults = stage.running.server.faults
+        stage.running.call(lambda: faults.add(resource="pods/status", code=500, times=2))
         gang(stage, "high", "production")
         names = ("high-0", "high-1")
         stage.until(lambda: {nominated(stage, name) for name in names} == {"n0", "n1"})
@@ -169,3 +175,17 @@ def save(stage: PodStage, name: str, moment: str) -> None:
     told = {"gantree.io/checkpoint-done": moment, "gantree.io/checkpoint-step": "7"}
     answer = stage.api.patch(f"{PODS}/{name}", {"metadata": {"annotations": told}})
     assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("told", "word"),
+    [
+        ({"gantree.io/checkpoint": "some"}, "neither 'all' nor 'first'"),
+        ({"gantree.io/checkpoint-grace": "soon"}, "no duration, such as 90s"),
+    ],
+)
+def test_words_on_checkpoints_that_mean_nothing_are_told(told: dict[str, str], word: str) -> None:
+    metadata = {"name": "p", "uid": "u", "annotations": told}
+    pod = msgspec.convert({"metadata": metadata}, Pod)
+    assert word in " ".join(asked_by(pod).unknown)
+    assert checkpoint_of([pod]) is None

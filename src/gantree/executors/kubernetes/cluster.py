@@ -16,13 +16,14 @@ from gantree.executors.guests import Awaited, Terminal
 from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.dialects import terms_of_group
 from gantree.executors.kubernetes.gangs import key_of
-from gantree.executors.kubernetes.handshake import Handshakes, annotate
+from gantree.executors.kubernetes.handshake import Handshakes
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.members import Members
 from gantree.executors.kubernetes.nodes import Nodes
-from gantree.executors.kubernetes.nominations import Nominations, nominate
+from gantree.executors.kubernetes.nominations import Nominations
 from gantree.executors.kubernetes.objects import Metadata, Pod
 from gantree.executors.kubernetes.others import Others
+from gantree.executors.kubernetes.patches import annotate, nominate
 from gantree.executors.kubernetes.reception import Reception
 from gantree.executors.kubernetes.waiting import Waiting, may_be_bound
 from gantree.executors.kubernetes.whereabouts import Whereabouts
