@@ -151,6 +151,11 @@ def said(stage: PodStage, name: str) -> str:
     return str(told[0]["message"]) if told and told[0]["status"] == "False" else ""
 
 
+def reasons(stage: PodStage) -> set[str]:
+    """Those of all events: each is written behind the conditions that it goes with."""
+    return {event["reason"] for event in stage.api.get("/api/v1/events").json()["items"]}
+
+
 def test_pods_are_told_why_they_wait(stage: PodStage) -> None:
     stage.nodes("n0")
     stage.start()
@@ -161,11 +166,7 @@ def test_pods_are_told_why_they_wait(stage: PodStage) -> None:
     stage.until(lambda: "16 GPUs" in said(stage, "g-0"))
     url = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups/g"
     stage.until(lambda: "conditions" in stage.api.get(url).json().get("status", {}))
-    events = stage.api.get("/api/v1/events").json()["items"]
-    assert {event["reason"] for event in events} >= {
-        "WaitingForPodsReady",
-        "TopologyPlacementFailed",
-    }
+    stage.until(lambda: {"WaitingForPodsReady", "TopologyPlacementFailed"} <= reasons(stage))
 
 
 def test_what_is_not_honoured_is_told_in_an_event(stage: PodStage) -> None:
