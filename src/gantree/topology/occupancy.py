@@ -134,7 +134,7 @@ class Occupancy:
 
     def free_devices(self, name: str) -> IntArray:
         """Devices of a name, other than GPUs and NICs, that nobody holds, by node (`topology.free_devices`)."""
-        return self._free_devices[name]
+        return self._free_devices.free(name)
 
     def state_of_node(self, node: int) -> NodeState:
         """The GPUs of a node, by index, as parts of them can be held now."""
@@ -431,7 +431,7 @@ class Occupancy:
             self._add_whole(node, member, sign)
             return
         for name, count in member.devices:
-            self._free_devices[name][node] += sign * count
+            self._free_devices.add(name, node, sign * count)
         self._add_rest(node, member, sign)
         if member.gpus or member.mig or member.share:
             self._add_parts(node, member, sign)

@@ -330,6 +330,10 @@ def remembered(story: Story) -> dict[str, Any]:
         "telling": reception._telling._told,
         "late": cluster._late._due,
         "others": others._node_of_pod,
+        "nominated": cluster._nominations._told,
+        "asked to save": cluster._handshakes._open,
+        "placed": cluster._whereabouts.scene._placed,
+        "in line": cluster._whereabouts._lanes | cluster._whereabouts._behind,
         "amounts": others._amounts_of_pod_on_node,
         "on record": story.stage.controller.ledger.site.others,
     }

@@ -6,8 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from gantree.executors.kubernetes.client import Client
+from gantree.executors.kubernetes.handshake import checkpoint_of
+from gantree.executors.kubernetes.objects import Metadata, Pod
+from gantree.executors.kubernetes.patches import nominate
+from gantree.executors.kubernetes.reach import Reach
+from gantree.executors.kubernetes.shapes import asked_by
 from gantree.formats.policies import PRESETS
 from gantree.testing.kubernetes.controllers import Controllers
 from gantree.testing.kubernetes.statuses import Json
@@ -169,3 +176,37 @@ def save(stage: PodStage, name: str, moment: str) -> None:
     told = {"gantree.io/checkpoint-done": moment, "gantree.io/checkpoint-step": "7"}
     answer = stage.api.patch(f"{PODS}/{name}", {"metadata": {"annotations": told}})
     assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("told", "word"),
+    [
+        ({"gantree.io/checkpoint": "some"}, "neither 'all' nor 'first'"),
+        ({"gantree.io/checkpoint-grace": "soon"}, "no duration, such as 90s"),
+    ],
+)
+def test_words_on_checkpoints_that_mean_nothing_are_told(told: dict[str, str], word: str) -> None:
+    metadata = {"name": "p", "uid": "u", "annotations": told}
+    pod = msgspec.convert({"metadata": metadata}, Pod)
+    assert word in " ".join(asked_by(pod).unknown)
+    assert checkpoint_of([pod]) is None
+
+
+def test_a_change_to_a_pod_is_tried_again_and_is_of_no_other_pod(tmp_path: Path) -> None:
+    with PodStage(tmp_path) as stage:
+        made = msgspec.convert(stage.pod("p0"), Pod).metadata
+        faults = stage.running.server.faults
+        stage.running.call(lambda: faults.add(resource="pods/status", code=500, times=2))
+        assert stage.running.run(told(stage.running.url, made, "n0")) == ""
+        assert nominated(stage, "p0") == "n0"
+        other = msgspec.structs.replace(made, uid="of-another")
+        assert stage.running.run(told(stage.running.url, other, "n1")) == ""
+        assert nominated(stage, "p0") == "n0"
+
+
+async def told(url: str, pod: Metadata, node: str) -> str:
+    client = Client(Reach(url))
+    try:
+        return await nominate(client, pod, node)
+    finally:
+        await client.close()

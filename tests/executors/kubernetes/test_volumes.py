@@ -89,6 +89,7 @@ def test_a_gang_is_bound_once_all_its_volumes_are_there(tmp_path: Path) -> None:
     """One that cannot be made takes nothing along: no pod is bound, no claim stays with a node."""
     with staged(tmp_path) as (stage, provisioner):
         stage.running.call(provisioner.full_nodes.update, ("a0", "a1", "b0", "b1"))
+        stage.running.call(provisioner.slow_claims.add, "data-1")
         for number in range(2):
             claim(stage, f"data-{number}", "late")
             stage.pod(
@@ -104,6 +105,7 @@ def test_a_gang_is_bound_once_all_its_volumes_are_there(tmp_path: Path) -> None:
         assert not stage.bound("g-1")
         stage.until(lambda: all(SELECTED_NODE not in notes(stage, f"data-{n}") for n in range(2)))
         stage.running.call(provisioner.full_nodes.clear)
+        stage.running.call(provisioner.slow_claims.clear)
         stage.until(lambda: stage.bound("g-0", "g-1"))
 
 

@@ -19,14 +19,15 @@ from gantree.executors.kubernetes.claim_desk import ClaimDesk
 from gantree.executors.kubernetes.dialects import terms_of_group
 from gantree.executors.kubernetes.gangjob import GANGJOB
 from gantree.executors.kubernetes.gangjobs import GangJobs
-from gantree.executors.kubernetes.handshake import Handshakes, annotate
+from gantree.executors.kubernetes.handshake import Handshakes
 from gantree.executors.kubernetes.late import Latecomers
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.members import Members
 from gantree.executors.kubernetes.nodes import Nodes
-from gantree.executors.kubernetes.nominations import Nominations, nominate
+from gantree.executors.kubernetes.nominations import Nominations
 from gantree.executors.kubernetes.objects import Metadata, Pod
 from gantree.executors.kubernetes.others import Others
+from gantree.executors.kubernetes.patches import annotate, nominate
 from gantree.executors.kubernetes.reception import Reception
 from gantree.executors.kubernetes.waiting import Waiting, may_be_bound
 from gantree.executors.kubernetes.whereabouts import Whereabouts

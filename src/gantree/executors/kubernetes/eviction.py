@@ -8,12 +8,14 @@ API writes that condition itself.
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from gantree.executors.kubernetes.client import STRATEGIC, ApiError, Client, Resource
+from gantree.executors.kubernetes.client import ApiError, Client, Resource
 from gantree.executors.kubernetes.objects import LabelSelector, Metadata, Object, Pod
+from gantree.executors.kubernetes.patches import add_condition
 from gantree.executors.kubernetes.selectors import matches
 from gantree.executors.kubernetes.writes import PODS, Said, delete, say
 from gantree.model.errors import Unreachable
@@ -21,6 +23,8 @@ from gantree.model.errors import Unreachable
 AGAIN_S = 1.0
 """Budgets that refuse are asked again so often."""
 VIOLATED = "DisruptionBudgetViolated"
+log = logging.getLogger(__name__)
+
 _UNKNOWN = frozenset({403, 405, 501})
 """Answers of a server that evicts nothing for us: pods are deleted then."""
 
@@ -130,15 +134,8 @@ async def _one(client: Client, pod: Pod, grace_s: float, deadline: float) -> str
 async def _delete(client: Client, pod: Pod, grace_s: float) -> str:
     """Delete a pod that no eviction was granted for, and say on it what for."""
     meta = pod.metadata
-    path = f"{PODS.of_object(meta.namespace, meta.name)}/status"
-    body = {"metadata": {"uid": meta.uid}, "status": {"conditions": [_disrupted()]}}
-    try:
-        await client.write("PATCH", path, body, STRATEGIC)
-    except ApiError as error:
-        if error.status in (404, 409):
-            return ""
-    except Unreachable as error:
-        return str(error)
+    if why := await add_condition(client, meta, _disrupted()):
+        log.warning("%s/%s was not told why it goes: %s", meta.namespace, meta.name, why)
     return await delete(client, meta.namespace, meta.name, meta.uid, grace_s)
 
 

@@ -7,16 +7,12 @@ member 0 answers for all, and with `gantree.io/checkpoint-grace` how long that m
 nothing of this is never asked; what its preStop hook does has the grace of the stop.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from gantree.executors.kubernetes.client import MERGE, ApiError, Client
 from gantree.executors.kubernetes.objects import Metadata, Pod
-from gantree.executors.kubernetes.writes import PODS
 from gantree.formats.fields import duration
-from gantree.model.errors import Unreachable
 from gantree.model.events import CheckpointSaved
 from gantree.model.jobs import Checkpoint
 from gantree.model.orders import SaveCheckpoint
@@ -32,8 +28,6 @@ REQUESTED, DONE, STEP = (
     "gantree.io/checkpoint-step",
 )
 ALL, FIRST = "all", "first"
-
-log = logging.getLogger(__name__)
 
 Annotate = Callable[[Metadata, Mapping[str, str]], None]
 PodsOf = Callable[[str, int], Sequence[Pod]]
@@ -69,24 +63,18 @@ class Handshakes:
     annotate: Annotate
     pods_of: PodsOf
     _open: dict[tuple[str, int], SaveCheckpoint] = field(default_factory=dict)
-    _asked: dict[str, str] = field(default_factory=dict)
 
     def ask(self, order: SaveCheckpoint) -> None:
-        """Ask the pods of an attempt to save, each once."""
+        """Ask the pods of an attempt to save that were not asked yet, as far as they say."""
         self._open[order.job, order.attempt] = order
         moment = moment_of(order)
         for pod in self.pods_of(order.job, order.attempt):
-            uid = pod.metadata.uid
-            is_told = moment in (self._asked.get(uid), pod.metadata.annotations.get(REQUESTED))
-            if not is_told:
-                self._asked[uid] = moment
+            if pod.metadata.annotations.get(REQUESTED) != moment:
                 self.annotate(pod.metadata, {REQUESTED: moment})
 
     def forget(self, job: str, attempt: int) -> None:
         """An attempt stops, or is over: nobody waits for its answer."""
-        if self._open.pop((job, attempt), None) is not None:
-            for pod in self.pods_of(job, attempt):
-                self._asked.pop(pod.metadata.uid, None)
+        self._open.pop((job, attempt), None)
 
     def answers(self, now: float) -> Iterator[CheckpointSaved]:
         """Requests that have been answered by now."""
@@ -125,15 +113,3 @@ def _seconds(text: str | None) -> float | None:
         return None if text is None else duration(text)
     except ValueError:
         return None
-
-
-async def annotate(client: Client, pod: Metadata, annotations: Mapping[str, str]) -> str:
-    """Write annotations onto this very pod; "" once they are there or it is gone, else why not."""
-    body = {"metadata": {"uid": pod.uid, "annotations": dict(annotations)}}
-    try:
-        await client.write("PATCH", PODS.of_object(pod.namespace, pod.name), body, MERGE)
-    except ApiError as error:
-        return "" if error.status in (404, 409) else str(error)
-    except Unreachable as error:
-        return str(error)
-    return ""

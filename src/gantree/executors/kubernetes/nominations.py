@@ -11,12 +11,9 @@ from dataclasses import dataclass, field
 
 from gantree.core.ledger import Ledger
 from gantree.core.state import Claim
-from gantree.executors.kubernetes.client import MERGE, ApiError, Client
 from gantree.executors.kubernetes.gangs import Gang
 from gantree.executors.kubernetes.objects import Metadata, Pod
 from gantree.executors.kubernetes.wishes import role_of
-from gantree.executors.kubernetes.writes import PODS
-from gantree.model.errors import Unreachable
 
 Nominate = Callable[[Metadata, str], None]
 
@@ -69,16 +66,3 @@ def _wanted(
             pods = pods_of_role.get(role_of(member.role))
             if pods:
                 yield pods.popleft().metadata.uid, member.node
-
-
-async def nominate(client: Client, pod: Metadata, node: str) -> str:
-    """Write the node, or "" to take it back, onto this very pod; "" once that is so or it is gone, else why not."""
-    body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
-    path = f"{PODS.of_object(pod.namespace, pod.name)}/status"
-    try:
-        await client.write("PATCH", path, body, MERGE)
-    except ApiError as error:
-        return "" if error.status in (404, 409) else str(error)
-    except Unreachable as error:
-        return str(error)
-    return ""

@@ -72,6 +72,7 @@ class Scene:
     def __init__(self) -> None:
         self.version = self.keepers_version = 0
         self._domains_for: dict[Hashable, dict[str, str]] = {}
+        self._kept_domains: dict[tuple[str, str], frozenset[str]] = {}
         self._in_domain: dict[tuple[str, str], tuple[int, Counter[str]]] = {}
         self.nodes: dict[str, Node] = {}
         self._labels_of_namespace: dict[str, Mapping[str, str]] = {}
@@ -88,6 +89,7 @@ class Scene:
             self.nodes[name] = node
         if node is None or before is None or _told(before) != _told(node):
             self._domains_for.clear()
+            self._kept_domains.clear()
             self.version += 1
 
     def see_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
@@ -97,6 +99,7 @@ class Scene:
         else:
             self._labels_of_namespace[name] = labels
         self._keepers.clear()
+        self._kept_domains.clear()
         for pod, node in self._placed.values():
             self._keep_away(pod, node, 1)
         self.version += 1
@@ -201,9 +204,16 @@ class Scene:
         found: dict[str, set[str]] = {}
         for (key, _), (kind, on_node) in self._keepers.items():
             if kind.has(pod):
-                domains = (self.domain(node, key) for node in on_node)
-                found.setdefault(key, set()).update(each for each in domains if each is not None)
+                found.setdefault(key, set()).update(self._kept(key, kind, on_node))
         return {key: domains for key, domains in found.items() if domains}
+
+    def _kept(self, key: str, kind: Kind, on_node: Mapping[str, int]) -> frozenset[str]:
+        """The domains that somebody keeps pods of a kind away from."""
+        name = (key, kind.name)
+        if name not in self._kept_domains:
+            domains = (self.domain(node, key) for node in on_node)
+            self._kept_domains[name] = frozenset(each for each in domains if each is not None)
+        return self._kept_domains[name]
 
     def _keep_away(self, pod: Pod, node: str, sign: int) -> None:
         """A pod begins (+1) or ends (-1) to keep others away from its domain."""
@@ -216,6 +226,7 @@ class Scene:
                 del on_node[node]
             if not on_node:
                 del self._keepers[name]
+            self._kept_domains.pop(name, None)
             self.keepers_version += 1
 
     def _namespaces(self, term: PodTerm, home: str) -> frozenset[str] | None:

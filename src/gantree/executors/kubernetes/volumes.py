@@ -242,27 +242,30 @@ async def make(client: Client, wanted: Sequence[Provision]) -> str:
 
     Where one cannot be had, claims that have none yet are free to be made for another node again.
     """
-    told = await asyncio.gather(*(_made(client, each) for each in wanted))
-    why = next(filter(None, told), "")
-    if why:
-        await asyncio.gather(*(_select(client, each, None) for each in wanted))
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + MADE_WITHIN_S
+    told = await asyncio.gather(*(_select(client, each, each.node) for each in wanted))
+    why, missing = next(filter(None, told), ""), list(wanted)
+    while missing and not why and loop.time() < deadline:
+        found = await asyncio.gather(*(_made(client, each) for each in missing))
+        missing = [each for each, (is_made, _) in zip(missing, found, strict=True) if not is_made]
+        why = next((trouble for _, trouble in found if trouble), "")
+        await asyncio.sleep(AGAIN_S if missing else 0)
+    if missing:
+        why = why or f"{missing[0].claim!r} was not bound within {MADE_WITHIN_S:g} s"
+        await asyncio.gather(*(_select(client, each, None) for each in missing))
     return why
 
 
-async def _made(client: Client, wanted: Provision) -> str:
-    deadline = asyncio.get_running_loop().time() + MADE_WITHIN_S
-    why = await _select(client, wanted, wanted.node)
-    while not why and asyncio.get_running_loop().time() < deadline:
-        try:
-            claim = await client.get(CLAIMS.of_object(wanted.namespace, wanted.claim), Claim)
-        except (ApiError, Unreachable) as error:
-            return str(error)
-        if claim.is_bound:
-            return ""
-        if claim.metadata.annotations.get(SELECTED_NODE) != wanted.node:
-            return f"no volume for the claim {wanted.claim!r} can be made for node {wanted.node}"
-        await asyncio.sleep(AGAIN_S)
-    return why or f"the claim {wanted.claim!r} was not bound within {MADE_WITHIN_S:g} s"
+async def _made(client: Client, wanted: Provision) -> tuple[bool, str]:
+    """Whether a claim has its volume, and why it will not get one, if that is known."""
+    try:
+        claim = await client.get(CLAIMS.of_object(wanted.namespace, wanted.claim), Claim)
+    except (ApiError, Unreachable) as error:
+        return False, str(error)
+    if claim.is_bound or claim.metadata.annotations.get(SELECTED_NODE) == wanted.node:
+        return claim.is_bound, ""
+    return False, f"no volume for the claim {wanted.claim!r} can be made for node {wanted.node}"
 
 
 async def _select(client: Client, wanted: Provision, node: str | None) -> str:

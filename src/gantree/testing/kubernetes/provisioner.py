@@ -21,11 +21,15 @@ NAME = "disk.example.com"
 
 
 class Provisioner:
-    """From the beginning of a block to its end. full_nodes: no volume can be made for these."""
+    """From the beginning of a block to its end.
+
+    full_nodes: no volume can be made for these. slow_claims: nothing comes of these, for as long as they are here.
+    """
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.full_nodes: set[str] = set()
+        self.slow_claims: set[str] = set()
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._follow())
@@ -50,6 +54,8 @@ class Provisioner:
         name = claim["spec"].get("storageClassName", "")
         path = path_of("storage.k8s.io/v1", "storageclasses", name=name)
         found = await self.client.insist("GET", path)
+        if claim["metadata"]["name"] in self.slow_claims:
+            return
         if found.code != 200 or found.content.get("provisioner") != NAME:
             return
         node = (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE)
