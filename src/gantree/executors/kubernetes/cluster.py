@@ -62,6 +62,7 @@ class KubernetesCluster:
         self._reception.adopt(ledger, epoch)
         self._others.adopt(ledger.site.others)
         self._take_seen()
+        self._waiting.keys.keep(self._members.pods)
         self._members.miss(ledger)
         self._reception.ended(self._members.tell(self._clock()))
 
