@@ -113,7 +113,10 @@ def test_what_only_some_roles_ask_for_is_not_lost(
     ("roles", "order"),
     [
         (["worker-1", "worker-0", "master-0"], ["master-0", "worker-0", "worker-1"]),
-        (["worker-0", "ps-1", "chief-0", "ps-0"], ["chief-0", "ps-0", "ps-1", "worker-0"]),
+        (
+            ["worker-0", "evaluator-0", "ps-0", "chief-0"],
+            ["chief-0", "ps-0", "evaluator-0", "worker-0"],
+        ),
         (["worker-10", "worker-9", "launcher-0"], ["launcher-0", "worker-9", "worker-10"]),
     ],
 )

@@ -83,6 +83,7 @@ class KubernetesCluster:
         self._others.adopt(ledger.site.others)
         self._allocator.adopt(ledger.site.others)
         self._take_seen()
+        self._waiting.keys.keep(self._members.pods)
         self._members.miss(ledger)
         self._reception.ended(self._members.tell(self._clock()))
 

@@ -4,6 +4,7 @@ A pod that came later than its gang started stands alone from then on.
 """
 
 import re
+from collections.abc import Iterable
 
 from gantree.executors.kubernetes.dialects import group_of
 from gantree.executors.kubernetes.objects import Pod
@@ -80,3 +81,7 @@ class Keys:
     def forget(self, uid: str) -> None:
         """A pod is gone."""
         self._alone.discard(uid)
+
+    def keep(self, uids: Iterable[str]) -> None:
+        """These are all pods that there are."""
+        self._alone.intersection_update(uids)

@@ -103,6 +103,7 @@ class Reception:
         else:
             self._telling.is_over(crowd.key)
             self._whereabouts.leaves_line(crowd.key)
+            self._barred.pop(crowd.key, None)
         state = None if crowd.job is None else ledger.jobs.get(crowd.job)
         if crowd.job is not None and crowd.job not in self._unsettled:
             if state is None or state.phase in ENDED:
