@@ -281,6 +281,8 @@ class Cycle:
         standing = Standing(state.position, line)
         if self._awake.may_make_room(ledger, standing, draft.now):
             refusals: list[NoRoom] = []
+            if ledger.leaving:
+                ways = self._ways.answers(ledger, state, to_come=True)
             for way, admission in ways:
                 if not admission.never:
                     wanted = Wanted.of(ledger, state, way, admission)

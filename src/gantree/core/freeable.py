@@ -116,7 +116,9 @@ class Freeable:
             may = wakes.suffices(ledger, line, self._gpus_of_all)
         else:
             may = self._in_bounds(ledger, line, wakes) and self._might_leave(ledger, line, wakes)
-        return may and not (over.is_over(ledger, line) and not self.may_stop(ledger, line))
+        if not may or ledger.leaving:  # who leaves may do so for its quota
+            return may
+        return not over.is_over(ledger, line) or self.may_stop(ledger, line)
 
     def _might_leave(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
         """Whether a line might fit where all who might leave for it have left."""
@@ -256,7 +258,7 @@ class Freeable:
             return True
         key = (line.queue, line.signature, line.preemptible, head.job if ledger.claims else None)
         if key not in self._owed_lines:
-            told = answers(ledger, head)
+            told = answers(ledger, head, to_come=True)
             self._owed_lines[key] = any(admission.takes_back for _, admission in told)
         return self._owed_lines[key]
 

@@ -178,6 +178,7 @@ class Ledger:
             self.join_line(state, at)
         if state.leaving and state.job not in self.leaving:
             self.leaving[state.job] = state
+            self.accounts.leave(state)
             self.holders_version += 1
         elif not state.leaving:
             self.leaving.pop(state.job, None)
@@ -294,7 +295,7 @@ def _take(ledger: Ledger, job: str, placement: Placement) -> None:
     """A gang takes its place, also where room that it may use is held for others: they hold what is left of theirs."""
     rooms = ledger.rooms()
     if _shares_with_held(ledger, placement) or (
-        ledger.bookings and rooms.missing(placement.members)
+        (ledger.bookings or ledger.claims) and rooms.missing(placement.members)
     ):
         ledger.let_go([owner for owner, _ in ledger.held_places()])
         rooms.take(job, placement.members)
