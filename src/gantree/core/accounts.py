@@ -181,17 +181,16 @@ class Accounts:
 
     def claim(self, state: JobState, placement: Placement, *, at_home: bool) -> None:
         """Room is held for a gang from now on, and so is what it takes of its queue's quota."""
-        if self.policy.queues:
-            firm = at_home or state.moving is not None
-            self._to_come.claim(state, self.held(placement), firm=firm)
+        firm = at_home or state.moving is not None
+        self._to_come.claim(state, self.held(placement), firm=firm)
         if at_home:
             self._claims_at_home[state.job] = None
 
     def drop_claim(self, job: str) -> None:
         """Nothing is held for a gang any more."""
         self._claims_at_home.pop(job, None)
-        if self._to_come.drop(job):
-            self.quota.free()
+        self._to_come.drop(job)
+        self.quota.free()
 
     def rank_again(self, state: JobState) -> None:
         """The priority of a gang that holds a place has changed."""
@@ -318,6 +317,10 @@ class Accounts:
         if self.policy.preemption.by == "priority" and state.priority < other.priority:
             return False
         return self.is_due(state) or not self.is_due(other)
+
+    def giving_way(self, state: JobState) -> tuple[str, ...]:
+        """The jobs whose claims give way to a waiting one, as `overrules` says."""
+        return self._to_come.giving_way(state, self._seen_as(state))
 
     def goes_before(self, state: JobState, other: JobState) -> bool:
         """Whether a waiting job goes before another: between queues by what comes before shares, in one by it all."""

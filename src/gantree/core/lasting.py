@@ -119,6 +119,8 @@ def _might_overrule(ledger: Ledger, other: JobState, line: Line) -> bool:
     if ledger.policy.preemption.by == "priority" and line.priority < other.priority:
         return False
     first = ledger.jobs[ledger.lines[line][0].job]
+    if not ledger.accounts.goes_before(first, other):
+        return False
     return ledger.accounts.is_due(first) or not ledger.accounts.is_due(other)
 
 

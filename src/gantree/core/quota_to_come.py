@@ -34,7 +34,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """Claims as one class of jobs sees them: the owners of those that give way, and those that must stay owed."""
+    """Claims as one class of jobs sees them: whose give way, and which must stay owed."""
 
     giving_way: tuple[str, ...]
     owed: tuple[Claimed, ...]
@@ -65,14 +65,11 @@ class QuotaToCome:
         self._claims[state.job] = Claimed(state, amounts, firm)
         self._follow()
 
-    def drop(self, job: str) -> bool:
-        """A gang claims nothing any more; whether it did."""
-        claimed = self._claims.pop(job, None)
-        if claimed is None:
-            return False
+    def drop(self, job: str) -> None:
+        """A gang claims nothing any more."""
+        del self._claims[job]
         self.quota.give_back(CLAIM + job)
         self._follow()
-        return True
 
     def _follow(self) -> None:
         """Other claims are made than before."""
@@ -116,6 +113,10 @@ class QuotaToCome:
                 return self._must_not_borrow(state, amounts, without)
         return answer
 
+    def giving_way(self, state: JobState, seen_as: Hashable) -> tuple[str, ...]:
+        """The jobs whose claims give way to one."""
+        return self._seen_by(state, seen_as).giving_way
+
     def limits(
         self, state: JobState, amounts: Amounts, gone: Iterable[str], seen_as: Hashable
     ) -> Admission:
@@ -126,7 +127,8 @@ class QuotaToCome:
     def _counted_out(self, state: JobState, gone: Iterable[str], seen: _Standing) -> list[str]:
         """The owners who do not count where a job asks."""
         own = (CLAIM + state.job,) if state.job in self._claims else ()
-        return [*filter(self.quota.holds, gone), *seen.giving_way, *own]
+        giving_way = (CLAIM + job for job in seen.giving_way)
+        return [*filter(self.quota.holds, gone), *giving_way, *own]
 
     def _is_in_the_way(
         self, state: JobState, amounts: Amounts, without: list[str], claimed: Claimed
@@ -148,18 +150,18 @@ class QuotaToCome:
 
         Claims of a job's own queue are compared with its place in line, and its own claim is none to it.
         """
-        apart = state.spec.queue in self._queues
-        if seen_as in self._standing and not apart:
-            return self._standing[seen_as]
+        apart = (state.spec.queue, state.position) if state.spec.queue in self._queues else None
+        known = self._standing.get((seen_as, apart))
+        if known is not None:
+            return known
         giving_way, owed = [], []
         for job, claimed in self._claims.items():
             if claimed.state is state:
                 continue
             if self._gives_way(state, claimed.state):
-                giving_way.append(CLAIM + job)
+                giving_way.append(job)
             elif not claimed.state.spec.preemptible:
                 owed.append(claimed)
         found = _Standing(tuple(giving_way), tuple(owed))
-        if not apart:
-            self._standing[seen_as] = found
+        self._standing[seen_as, apart] = found
         return found

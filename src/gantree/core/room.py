@@ -36,7 +36,7 @@ from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import save_then_stop, start
 from gantree.core.rights import (
     no_right,
-    overrules,
+    overruled_by,
     stoppable_at,
 )
 from gantree.core.scaling import stands_on_cordoned
@@ -402,9 +402,8 @@ def _claim(draft: Draft, wanted: Wanted, placement: Placement, victims: Sequence
 def _drop_later_claims(draft: Draft, state: JobState, placement: Placement) -> None:
     """Let go of room that is held, on nodes of the place, for gangs whose claims give way to this one."""
     ledger, nodes = draft.ledger, placement.nodes
-    for job, claim in list(ledger.claims.items()):
-        gives_way = overrules(ledger, state, ledger.jobs[job])
-        if gives_way and not nodes.keys().isdisjoint(claim.placement.nodes):
+    for job in overruled_by(ledger, state):
+        if not nodes.keys().isdisjoint(ledger.claims[job].placement.nodes):
             draft.record(ClaimDropped(at=draft.now, job=job, reason=f"{state.job} goes first"))
 
 
