@@ -230,7 +230,16 @@ def in_cohort(act: tuple[str, Any]) -> tuple[str, Any]:
     return kind, [replace(gang, queue=f"site/{gang.queue}") for gang in what]
 
 
-@settings(max_examples=examples(20), deadline=None)
+ABOVE_THE_LIMIT = [
+    ("submit", [of("site/a", 2)]),
+    ("submit", [of("site/a", 2), of("site/a", 1, gpus=3)]),
+    ("end", 0),
+]
+"""Twelve GPUs at most are one queue's, fourteen the cohort's: the second gang has none until the first has ended."""
+
+
+@settings(max_examples=examples(15), deadline=None)
+@example(Policy(preemption=APART), ABOVE_THE_LIMIT)
 @given(policies, st.lists(acts.map(in_cohort), min_size=4, max_size=20))
 def test_who_asks_only_those_decides_as_who_asks_everybody_below_a_limit_that_queues_share(
     policy: Policy, life: list[tuple[str, Any]]

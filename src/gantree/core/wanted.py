@@ -176,7 +176,7 @@ class RoomToCome:
 
 
 def _but_for_claims(ledger: Ledger) -> tuple[object, ...]:
-    """What is different whenever room was taken, freed or lost; claims that are made, and who leaves for them, aside."""
+    """What is different whenever room was taken, freed or lost; claims, and who leaves for them, aside."""
     out_of_use = len(ledger.unusable), ledger.site.version
     return ledger.room_version, ledger.placings, out_of_use, tuple(ledger.site.others)
 
