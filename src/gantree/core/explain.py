@@ -366,7 +366,8 @@ def _too_young(
     young = [each.victim.owner for each in asked.forbidden if each.because == MIN_RUN]
     young.sort(key=lambda job: stoppable_at(ledger.jobs[job], ledger.policy))
     for count in range(len(young) + 1):
-        if not accounts.admission(state, accounts.asked(state), [*gone, *young[:count]]).refused:
+        still = [*gone, *young[:count]]
+        if not accounts.admission_to_come(state, accounts.asked(state), still).refused:
             return tuple(young[:count])
     return ()
 
