@@ -161,11 +161,12 @@ def test_pods_are_told_why_they_wait(stage: PodStage) -> None:
     stage.until(lambda: "16 GPUs" in said(stage, "g-0"))
     url = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups/g"
     stage.until(lambda: "conditions" in stage.api.get(url).json().get("status", {}))
-    events = stage.api.get("/api/v1/events").json()["items"]
-    assert {event["reason"] for event in events} >= {
-        "WaitingForPodsReady",
-        "TopologyPlacementFailed",
-    }
+    told = {"WaitingForPodsReady", "TopologyPlacementFailed"}  # events come behind the conditions
+
+    def reasons() -> set[str]:
+        return {event["reason"] for event in stage.api.get("/api/v1/events").json()["items"]}
+
+    stage.until(lambda: reasons() >= told)
 
 
 def test_what_is_not_honoured_is_told_in_an_event(stage: PodStage) -> None:
