@@ -33,7 +33,7 @@ endif
 .PHONY: help
 help:  ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r target text; do \
-	  printf '  make %-12s %s\n' "$$target" "$$text"; done
+	  printf '  make %-15s %s\n' "$$target" "$$text"; done
 
 .PHONY: test
 test: lint imports  ## All that must pass before a change goes in: lint, imports, and beside each other types and unit
@@ -103,10 +103,10 @@ manifests: $(VENV)/.ready  ## Write deploy/kubernetes/gantree.yaml anew from the
 	$(PY) -m gantree.testing.manifests
 
 .PHONY: test-kubernetes
-test-kubernetes: $(VENV)/.ready  ## Tests of what an API server does, on a real one too; KUBEBUILDER_ASSETS=DIR of kube-apiserver and etcd
-	@if [ -z "$$KUBEBUILDER_ASSETS" ]; then \
+test-kubernetes: $(VENV)/.ready  ## Tests of an API server on a real one too; KUBEBUILDER_ASSETS=DIR has it
+	@if [ -z "$${KUBEBUILDER_ASSETS:-}" ]; then \
 	  echo "Skipped: KUBEBUILDER_ASSETS names no directory with kube-apiserver and etcd."; exit 0; fi; \
-	$(PY) -m pytest -n 0 tests/testing/kubernetes tests/executors/kubernetes
+	$(PY) -m pytest -n 0 tests/testing/kubernetes
 
 .PHONY: lock
 lock: $(VENV)/.uv  ## Re-make requirements/*.txt; UPGRADE=1 moves to the newest versions

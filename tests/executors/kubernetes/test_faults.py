@@ -329,7 +329,7 @@ def remembered(story: Story) -> dict[str, Any]:
         "alone": waiting.keys._alone,
         "keys": waiting._key_of_pod,
         "objects": waiting._crowds_of_object,
-        "late": reception._late,
+        "late for their gang": reception._late,
         "barred": reception._barred,
         "unsettled": reception._unsettled,
         "telling": reception._telling._told,

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from gantree.api.shadow_figures import ShadowFigures
+from gantree.executors.kubernetes.objects import Metadata, Pod
 from gantree.executors.kubernetes.settings import Shadow
+from gantree.executors.kubernetes.shadow_tally import Shade
+from gantree.model.phases import Phase
 from gantree.testing.pods import GANTREE, PodStage
 
 
@@ -23,6 +26,12 @@ def shadow(stage: PodStage, path: Path, of: str = "default-scheduler") -> None:
 
 def theirs(stage: PodStage, name: str, gpus: int = 8, **told: Any) -> None:
     stage.pod(name, gpus, spec={"schedulerName": "default-scheduler"}, **told)
+
+
+def until_placed(stage: PodStage, times: int) -> None:
+    """Until a gang was placed so often, as the same job or as another, and is there."""
+    jobs = stage.controller.ledger.jobs
+    stage.until(lambda: sum(job.attempt for job in jobs.values()) == times and bool(places(stage)))
 
 
 def until_running(stage: PodStage, name: str) -> None:
@@ -41,13 +50,28 @@ def bind(stage: PodStage, name: str, node: str) -> None:
     assert answer.status_code == 201, answer.text
 
 
+def list_anew(stage: PodStage) -> None:
+    """Have gantree list pods: its watch ends, and what happened meanwhile the server has forgotten."""
+    server = stage.running.server
+    lists = server.asked[GANTREE, "list", "", "pods"]
+
+    def is_listed() -> bool:
+        stage.running.call(server.end_watches, "pods", False)
+        note = {"metadata": {"annotations": {"note": str(sum(server.asked.values()))}}}
+        stage.api.patch("/api/v1/namespaces/default/pods/p0", note)
+        stage.running.call(server.compact)
+        return server.asked[GANTREE, "list", "", "pods"] > lists
+
+    stage.until(is_listed)
+
+
 def places(stage: PodStage) -> dict[str, list[str]]:
     """The nodes of each gang that runs, as gantree would have it."""
     held = stage.controller.ledger.holding.values()
     return {
         state.spec.name: [member.node for member in state.placement.members]
         for state in held
-        if state.placement
+        if state.placement and state.phase is Phase.RUNNING
     }
 
 
@@ -129,8 +153,7 @@ def test_a_pod_that_was_bound_before_gantree_saw_it_is_decided_about_too(
 ) -> None:
     stage.nodes("n[0-1]")
     shadow(stage, tmp_path)
-    theirs(stage, "p0", gpus=4)
-    bind(stage, "p0", "n1")
+    stage.pod("p0", gpus=4, spec={"schedulerName": "default-scheduler", "nodeName": "n1"})
     stage.until(lambda: "default/p0" in places(stage))
     stage.stop()
     (row,) = stage.report["gangs"]
@@ -144,8 +167,25 @@ def test_pods_of_a_gantree_in_charge_are_decided_about_anew(
     """What that one wrote onto them is no word of the dry run's."""
     stage.nodes("n[0-1]")
     shadow(stage, tmp_path, of="gantree")
-    stage.pod("p0", gpus=8, annotations={"gantree.io/job": "x", "gantree.io/attempt": "1"})
+    stage.pod("p0", gpus=8)
     stage.until(lambda: "default/p0" in places(stage))
+    assert written(stage) == []
+    marks = {"gantree.io/job": "x", "gantree.io/attempt": "1", "gantree.io/gang": "g"}
+    shown = Shade(Pod(Metadata("p0", annotations=marks)), 0.0).shown()
+    assert shown.metadata.annotations == {"gantree.io/gang": "g"}
+
+
+def test_a_pod_that_is_made_anew_under_its_name_is_decided_about_too(
+    stage: PodStage, tmp_path: Path
+) -> None:
+    """A StatefulSet's, say. The one before may still run in the dry run, where it came later to its node."""
+    stage.nodes("n0")
+    shadow(stage, tmp_path)
+    for number in (1, 2):
+        stage.pod("p0", gpus=8, spec={"schedulerName": "default-scheduler", "nodeName": "n0"})
+        until_placed(stage, number)
+        stage.api.delete("/api/v1/namespaces/default/pods/p0", {"gracePeriodSeconds": 0})
+    stage.until(lambda: places(stage) == {})
     assert written(stage) == []
 
 
@@ -157,6 +197,12 @@ def test_a_watch_that_breaks_changes_nothing(stage: PodStage, tmp_path: Path) ->
         stage.running.call(stage.running.server.end_watches, "pods", number == 1)
         if number == 1:
             stage.running.call(stage.running.server.compact)
+    stage.until(lambda: len(places(stage)) == 3)
+    list_anew(stage)
+    theirs(stage, "small", gpus=0)
+    stage.until(lambda: len(places(stage)) == 4)
+    stage.exit("small")
+    stage.api.delete("/api/v1/namespaces/default/pods/small", {"gracePeriodSeconds": 0})
     stage.until(lambda: len(places(stage)) == 3)
     for number in range(3):
         bind(stage, f"p{number}", f"n{number}")
@@ -183,4 +229,5 @@ def test_the_metrics_have_both_sides() -> None:
     }
     assert samples["gantree_shadow_wait_seconds", "in-charge"] == 1.5
     assert ("gantree_shadow_wait_seconds", "gantree") not in samples
+    assert samples["gantree_shadow_partial_gpu_seconds", "in-charge"] == 0.0
     assert samples["gantree_shadow_domains", "gantree"] == 1.0

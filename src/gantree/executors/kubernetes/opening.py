@@ -15,7 +15,7 @@ from gantree.executors.kubernetes.nodes import Nodes
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.settings import KubernetesSettings, Shadow
 from gantree.executors.kubernetes.shadow import ShadowClient
-from gantree.executors.kubernetes.shadow_report import report_of
+from gantree.executors.kubernetes.shadow_report import Reporter
 from gantree.executors.kubernetes.shadow_tally import Tally
 from gantree.model.cluster import Cluster
 from gantree.model.errors import Unreachable
@@ -79,8 +79,10 @@ class Opened:
     def _shadow_client(self, shadow: Shadow, reach: Reach, _: Callable[[], bool]) -> Client:
         """A client that writes nothing; its reports are kept here and in a file."""
 
+        reporter = Reporter(shadow.scheduler, self._told.levels)
+
         def keep(tally: Tally) -> None:
-            self.report = report_of(tally, shadow.scheduler, self._told.levels)
+            self.report = reporter.report(tally)
             new = shadow.report.with_suffix(".new")
             new.write_text(json.dumps(self.report), encoding="utf-8")
             new.replace(shadow.report)

@@ -79,9 +79,14 @@ class ShadowClient(Client):
         if resource.path != PODS.path:
             self._note_nodes(told)
             return told
+        self._version = told.version
+        while not self._made.empty():
+            self._made.get_nowait()  # the list says it all, and later than what a watch had left
         there = {pod.metadata.uid for pod in told.objects}
         for uid in [uid for uid in self._shades if uid not in there]:
             self._lose(uid)
+        self._as_they_are &= there
+        self.tally.keep_others(there, self._clock())
         for shade in [self._see(pod) for pod in told.objects]:
             if shade is not None:
                 self._end_in_time(shade)
@@ -147,11 +152,19 @@ class ShadowClient(Client):
             if uid in self._as_they_are or pod.spec.scheduler_name != self._shadow_of:
                 self.tally.see_other(pod, now)
                 return None
+            self._make_way(pod, now)
             shade = self._shades[uid] = Shade(pod, now)
             self._uid_of_name[pod.metadata.namespace, pod.metadata.name] = uid
             self.tally.begin(shade)
         self.tally.see(shade, pod, now)
         return shade
+
+    def _make_way(self, pod: Pod, now: float) -> None:
+        """One of its name that is gone in truth, and ran on here, is over: nobody sees two pods of one name."""
+        uid = self._uid_of_name.get((pod.metadata.namespace, pod.metadata.name))
+        if uid is not None:
+            self.tally.release(self._shades[uid], now)
+            self._forget(self._shades[uid])
 
     def _shown(self, pod: Pod) -> Pod:
         shade = self._shades.get(pod.metadata.uid)
@@ -256,16 +269,16 @@ class ShadowClient(Client):
     # ----- the report
 
     def _note_nodes(self, told: Listed[Any]) -> None:
-        for each in told.objects:
-            if isinstance(each, Node):
-                self.tally.nodes[each.metadata.name] = each
+        nodes = {each.metadata.name: each for each in told.objects if isinstance(each, Node)}
+        for name in [name for name in self.tally.nodes if nodes and name not in nodes]:
+            self.tally.see_node(name, None)
+        for name, node in nodes.items():
+            self.tally.see_node(name, node)
 
     def _note_node(self, change: Change[Any]) -> None:
         if isinstance(change.object, Node):
-            if change.type == "DELETED":
-                self.tally.nodes.pop(change.object.metadata.name, None)
-            else:
-                self.tally.nodes[change.object.metadata.name] = change.object
+            gone = change.type == "DELETED"
+            self.tally.see_node(change.object.metadata.name, None if gone else change.object)
 
     async def _report_again(self) -> None:
         while True:

@@ -5,6 +5,7 @@ had one is told apart from GPUs that nobody held. Pure.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -17,9 +18,24 @@ Places = Mapping[str, Mapping[str, str]]
 """By node, its domain in each tier."""
 
 
-def report_of(tally: Tally, shadow_of: str, levels: Sequence[str] = ()) -> Json:
-    """What a dry run has found up to the moment to which the tally has advanced."""
-    places, gpus = _site(tally, levels)
+@dataclass(slots=True)
+class Reporter:
+    """Makes reports; a site that has not changed is not read anew, for that takes a second for thousands of nodes."""
+
+    shadow_of: str
+    levels: Sequence[str] = ()
+    _edition: int = -1
+    _site: tuple[Places, int] = ({}, 0)
+
+    def report(self, tally: Tally) -> Json:
+        """What a dry run has found up to the moment to which the tally has advanced."""
+        if tally.site_edition != self._edition:
+            self._site, self._edition = _site(tally, self.levels), tally.site_edition
+        return report_of(tally, self.shadow_of, *self._site)
+
+
+def report_of(tally: Tally, shadow_of: str, places: Places, gpus: int) -> Json:
+    """The report, where a site has these places and so many GPUs."""
     gangs = [_gang(row, places) for row in tally.rows]
     return {
         "scheduler": shadow_of,

@@ -1,5 +1,6 @@
 """What a dry run counts: for each pod where and when two schedulers bound it, and the GPU time that both have held."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import msgspec
@@ -8,6 +9,7 @@ from gantree.executors.kubernetes import marks
 from gantree.executors.kubernetes.keys import Key, key_of
 from gantree.executors.kubernetes.objects import Node, Pod, PodStatus
 from gantree.executors.kubernetes.shapes import amounts_of
+from gantree.executors.kubernetes.site import told_of
 from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES
 
 MOST_GANGS = 1_000
@@ -103,6 +105,8 @@ class Tally:
     def __init__(self, now: float) -> None:
         self.began_at = self.now = now
         self.nodes: dict[str, Node] = {}
+        self.site_edition = 0
+        """Another one whenever nodes have changed in what a site is made of."""
         self.rows: list[Row] = []
         self.theirs, self.ours = Held(), Held()
         self.withheld: dict[str, int] = {}
@@ -166,6 +170,14 @@ class Tally:
         shade.annotations, shade.is_ending = {}, False
         shade.stops += 1
 
+    def see_node(self, name: str, node: Node | None) -> None:
+        """A node is like this; None: it is gone."""
+        before = self.nodes.pop(name, None)
+        if node is not None:
+            self.nodes[name] = node
+        if before is None or node is None or told_of(before) != told_of(node):
+            self.site_edition += 1
+
     # ----- others, which hold the same in both worlds
 
     def see_other(self, pod: Pod, now: float) -> None:
@@ -174,12 +186,17 @@ class Tally:
         if not pod.spec.node_name or pod.has_ended:
             self.lose_other(uid, now)
         elif uid not in self._gpus_of_other:
-            self._hold_both(gpus_of(pod), now)
-            self._gpus_of_other[uid] = gpus_of(pod)
+            gpus = self._gpus_of_other[uid] = gpus_of(pod)
+            self._hold_both(gpus, now)
 
     def lose_other(self, uid: str, now: float) -> None:
         """It is gone, or has ended."""
         self._hold_both(-self._gpus_of_other.pop(uid, 0), now)
+
+    def keep_others(self, there: Collection[str], now: float) -> None:
+        """Only these are there."""
+        for uid in [uid for uid in self._gpus_of_other if uid not in there]:
+            self.lose_other(uid, now)
 
     def withhold(self, method: str, steps: list[str]) -> None:
         """A write was not sent."""
