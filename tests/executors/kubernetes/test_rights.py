@@ -4,16 +4,56 @@ from pathlib import Path
 
 from gantree.executors.kubernetes.dialects import GROUP_KINDS
 from gantree.executors.kubernetes.rights import RIGHTS
+from gantree.executors.kubernetes.topologies import TOPOLOGY_KINDS
 from gantree.testing.kubernetes.statuses import Json
 from gantree.testing.pods import GANTREE, PodStage
 
-UNUSED: dict[tuple[str, str, str], str] = {}
-"""Rights that this life of a gang does not use, each with the reason why gantree has it."""
+SERVED = ("scheduling.k8s.io", "batch")
+"""Groups that the server has by itself."""
+UNUSED = {
+    ("patch", "", "pods"): "a checkpoint is asked for: test_leaving",
+    ("create", "", "pods"): "the pods of a GangJob: test_gangjobs",
+    ("create", "", "services"): "the service of a GangJob: test_gangjobs",
+    (
+        "delete",
+        "gantree.io",
+        "gangjobs",
+    ): "a GangJob that is to be deleted when it ends: test_gangjobs",
+    ("patch", "gantree.io", "gangjobs/status"): "how a GangJob is: test_gangjobs",
+    (
+        "update",
+        "gantree.io",
+        "gangjobs/finalizers",
+    ): "asked for by an admission plugin that the server here has not",
+    ("create", "", "pods/eviction"): "a gang leaves for another: test_leaving",
+    ("list", "policy", "poddisruptionbudgets"): "a gang leaves for another: test_leaving",
+    ("get", "", "persistentvolumeclaims"): "a volume is made: test_volumes",
+    ("patch", "", "persistentvolumeclaims"): "a volume is made: test_volumes",
+    ("get", "resource.k8s.io", "resourceclaims"): "devices are given: test_claims_on_a_server",
+    ("patch", "resource.k8s.io", "resourceclaims"): "devices are given: test_claims_on_a_server",
+    (
+        "patch",
+        "resource.k8s.io",
+        "resourceclaims/status",
+    ): "devices are given: test_claims_on_a_server",
+    (
+        "patch",
+        "resource.k8s.io",
+        "resourceclaims/binding",
+    ): "asked for by servers newer than the one here",
+    ("get", "", "configmaps"): "devices are given: test_claims_on_a_server",
+    ("create", "", "configmaps"): "devices are given: test_claims_on_a_server",
+    ("update", "", "configmaps"): "devices are given: test_claims_on_a_server",
+    ("get", "coordination.k8s.io", "leases"): "one of several leads: test_lease",
+    ("create", "coordination.k8s.io", "leases"): "one of several leads: test_lease",
+    ("patch", "coordination.k8s.io", "leases"): "one of several leads: test_lease",
+}
+"""Rights that this life of a gang does not use, each with what does, or why gantree has it."""
 
 
 def define_groups(stage: PodStage) -> None:
-    """The pod groups of other schedulers, as far as they are needed to be watched."""
-    for kind in (kind for kind in GROUP_KINDS if kind.group != "scheduling.k8s.io"):
+    """What others define that gantree watches, as far as it is needed to be watched."""
+    for kind in (kind for kind in (*GROUP_KINDS, *TOPOLOGY_KINDS) if kind.group not in SERVED):
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         version = {
             "name": kind.versions[0],
