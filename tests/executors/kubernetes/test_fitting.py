@@ -6,10 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from gantree.executors.kubernetes import telling
 from gantree.testing.kubernetes.statuses import Json
 from gantree.testing.pods import PodStage
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+
+
+@pytest.fixture(autouse=True)
+def _reasons_are_told_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that tests need not wait for the next turn of a gang."""
+    monkeypatch.setattr(telling, "EVERY_S", 0.2)
 
 
 @pytest.fixture

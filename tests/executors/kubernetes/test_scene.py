@@ -194,3 +194,5 @@ def test_namespaces_that_get_other_labels_are_selected_anew() -> None:
     assert scene.kept_away(pod("p")) == {}
     scene.see_namespace("x", {"team": "a"})
     assert scene.kept_away(pod("p")) == {ZONE: {"a"}}
+    scene.see_namespace("x", {"team": "b"})
+    assert scene.kept_away(pod("p")) == {}

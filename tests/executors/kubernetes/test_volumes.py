@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gantree.executors.kubernetes import telling
 from gantree.testing.kubernetes.provisioner import NAME, SELECTED_NODE, ZONE, Provisioner
 from gantree.testing.kubernetes.statuses import Json
 from gantree.testing.pods import PodStage
@@ -13,6 +14,12 @@ from gantree.testing.pods import PodStage
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
+
+
+@pytest.fixture(autouse=True)
+def _reasons_are_told_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that tests need not wait for the next turn of a gang."""
+    monkeypatch.setattr(telling, "EVERY_S", 0.2)
 
 
 @contextmanager
