@@ -111,7 +111,7 @@ def test_kinds_that_it_may_not_list_are_passed_over_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     reads = ("get", "list", "watch")
-    rules = (Grant(reads, ("",), ("*",)), Grant(reads, ("batch",), ("*",)))
+    rules = (Grant(reads, ("", "storage.k8s.io", "batch"), ("*",)),)
     access = Access({"old": User("old", rules)})
     with ServerThread(Settings(access=access)) as running:
         link = Link(Reach(running.url, ask_token=lambda: ("old", 99.0)), lambda: None)
