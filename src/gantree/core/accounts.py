@@ -37,7 +37,7 @@ class Accounts:
         self.runtimes = Runtimes()
         self.quota = Quota(self.tree, {})
         self._to_come = QuotaToCome(self.tree, self.overrules)
-        self._leaving: dict[str, None] = {}
+        self._leaving: set[str] = set()
         self.shares = Shares(self.tree, {}, policy.gpu_weights, policy.half_life_s)
         self._fabric: Fabric | None = None
         self._only_model: str | None = None
@@ -143,6 +143,7 @@ class Accounts:
     def wait(self, state: JobState) -> None:
         """A job begins to wait, or stands elsewhere."""
         self.quota.enqueue(state.queue)
+        self._to_come.quota.grow()
         self._to_come.stands_elsewhere(state.job)
 
     def wait_no_more(self, state: JobState) -> None:
@@ -157,7 +158,7 @@ class Accounts:
         """A gang holds these amounts from now on."""
         self.quota.take(state.queue, state.job, amounts, _rank(state))
         if state.leaving:
-            self._leaving[state.job] = None
+            self._leaving.add(state.job)
         else:
             self._to_come.take(state, amounts)
         self._forget_due()
@@ -168,13 +169,13 @@ class Accounts:
     def leave(self, state: JobState) -> None:
         """A gang is about to leave: it holds its place, and will not hold it when others have what they claim."""
         self._to_come.leave(state.job)
-        self._leaving[state.job] = None
+        self._leaving.add(state.job)
 
     def stop(self, state: JobState, at: float) -> None:
         """A gang holds its place no more."""
         self.quota.give_back(state.job)
         self._to_come.leave(state.job)
-        self._leaving.pop(state.job, None)
+        self._leaving.discard(state.job)
         self._forget_due()
         self.shares.give_back(state.job, at)
         self.elastic.pop(state.job, None)
