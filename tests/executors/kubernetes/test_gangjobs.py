@@ -183,6 +183,7 @@ def test_one_that_waits_says_why_and_makes_no_second_pods(stage: PodStage) -> No
     stage.until(lambda: status(stage).get("phase") == "Pending")
     assert fault.met == 0
     assert {pod["metadata"]["uid"] for pod in stage.pods().values()} == uids
+    stage.until(lambda: "conditions" in stage.pods()["llama-logger-0"]["status"])
     (condition,) = stage.pods()["llama-logger-0"]["status"]["conditions"]
     assert "topology 'network.topology.nvidia.com/spine'" in condition["message"]
 
