@@ -33,7 +33,7 @@ endif
 .PHONY: help
 help:  ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r target text; do \
-	  printf '  make %-12s %s\n' "$$target" "$$text"; done
+	  printf '  make %-15s %s\n' "$$target" "$$text"; done
 
 .PHONY: test
 test: lint imports  ## All that must pass before a change goes in: lint, imports, and beside each other types and unit
@@ -61,6 +61,11 @@ unit: $(VENV)/.ready  ## Tests (pytest on all cores; ends with how many passed a
 .PHONY: long-test
 long-test: $(VENV)/.ready  ## The tests with many times the examples of each property; TIMES=10
 	GANTREE_EXAMPLES_TIMES=$(or $(TIMES),10) $(PY) -m pytest -o faulthandler_timeout=0 -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+.PHONY: fault-test
+fault-test: $(VENV)/.ready  ## gantree on Kubernetes among forced failures, about 24 in each story; STORIES=25 from FIRST=1000
+	GANTREE_KUBERNETES_SEEDS=$(or $(STORIES),25) GANTREE_KUBERNETES_FIRST_SEED=$(or $(FIRST),1000) \
+	  $(PY) -m pytest -o faulthandler_timeout=0 -n $(WORKERS) tests/executors/kubernetes/test_faults.py
 
 .PHONY: demo
 demo: $(VENV)/.ready  ## A gang trains, yields to an urgent job, resumes; checks itself
@@ -92,6 +97,16 @@ file-fuzz: $(VENV)/.ready  ## Mutate the files that users write; EACH=5000 of ea
 .PHONY: screenshots
 screenshots: $(VENV)/.ready  ## Take the pictures of the documentation anew (needs Chromium)
 	$(PY) tests/web/screenshots.py
+
+.PHONY: manifests
+manifests: $(VENV)/.ready  ## Write deploy/kubernetes/gantree.yaml anew from the Helm chart
+	$(PY) -m gantree.testing.manifests
+
+.PHONY: test-kubernetes
+test-kubernetes: $(VENV)/.ready  ## Tests of an API server on a real one too; KUBEBUILDER_ASSETS=DIR has it
+	@if [ -z "$${KUBEBUILDER_ASSETS:-}" ]; then \
+	  echo "Skipped: KUBEBUILDER_ASSETS names no directory with kube-apiserver and etcd."; exit 0; fi; \
+	$(PY) -m pytest -n 0 tests/testing/kubernetes
 
 .PHONY: lock
 lock: $(VENV)/.uv  ## Re-make requirements/*.txt; UPGRADE=1 moves to the newest versions

@@ -1,11 +1,14 @@
-"""How fast gantree binds pods on Kubernetes, beside a bare loop of bindings against the same server.
+"""How fast gantree is on Kubernetes: bindings beside a bare loop, a large gang, a large cluster, a steady stream.
 
-    python benchmarks/kubernetes.py [--nodes N] [--pods N] [--rounds N] [--json FILE]
+    python benchmarks/kubernetes.py [singles|gang|ready|stream]... [--nodes N] [--pods N] [--per-s N] [--rounds N]
 
-The server is gantree's API server for tests, in a process of its own. Each round makes N pods of one GPU twice: first a
-loop with 32 bindings in flight binds them to nodes that it was told, then gantree, which has to see them, decide and
-bind. CPU is that of this process alone. Also told: how long gantree takes from its start until it is ready to decide,
-with all nodes and the pods of earlier rounds listed, and its memory then.
+The server is gantree's API server for tests, in a process of its own; gantree is another, stepped as the daemon steps
+it. CPU is that of gantree's process alone, from before the pods were made: it has to see them, decide, bind, and see
+them bound.
+
+singles: N pods of one GPU, first bound by a loop with 32 bindings in flight that was told where they go, then by
+gantree. gang: one gang of 512 pods with a required tier. ready: from gantree's start until it may decide, with N nodes
+and six pods on each of them. stream: so many pods a second; from when a pod was seen until it was decided about.
 """
 
 import argparse
@@ -15,14 +18,18 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
+from gantree.api.daemon import SWITCH_S
 from gantree.control.controller import Controller
+from gantree.control.garbage import set_all_apart, set_survivors_apart
+from gantree.core.scheduler import Decision
 from gantree.executors.kubernetes.cluster import KubernetesCluster
 from gantree.executors.kubernetes.opening import Opened
 from gantree.executors.kubernetes.reach import Reach
@@ -30,11 +37,178 @@ from gantree.executors.kubernetes.settings import KubernetesSettings
 from gantree.formats.policies import PRESETS
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
+from gantree.model.events import Event
+from gantree.model.orders import Order
 from gantree.testing.kubernetes.client import Client
 
 IN_FLIGHT = 32
 GPUS_OF_NODE = 8
+NODES_OF_SPINE = 128
+MEMBERS = 512
+PODS_OF_NODE = 6
 PODS = "/api/v1/namespaces/default/pods"
+Figures = dict[str, float]
+
+
+# ----- gantree's process
+
+
+class Gantree:
+    """gantree on the server, stepped here as the daemon steps it."""
+
+    def __init__(self, url: str, state_dir: Path) -> None:
+        self._controller: Controller | None = None
+        self._woken = threading.Event()
+        self.seen_at: dict[str, float] = {}
+        self.took_s: list[float] = []
+        self.decision_cpu_s: list[float] = []
+        start_s = time.perf_counter()
+        opened = Opened(KubernetesSettings(Reach(url)), self._woken.set)
+        self._link = opened._link
+        journal = SqliteJournal(state_dir)
+
+        def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
+            return opened.cluster(emit, clock, lambda: self.controller.ledger)
+
+        self._controller = Controller(journal, PRESETS["gantree"], make, site=opened.site)
+        self._controller.recover()
+        set_all_apart()
+        self._controller.step()
+        self.ready_s = time.perf_counter() - start_s
+
+    @property
+    def controller(self) -> Controller:
+        assert self._controller is not None
+        return self._controller
+
+    def time_decisions(self) -> None:
+        """Note the CPU of each decision from now on."""
+        scheduler = self.controller.turns.scheduler
+        handle = scheduler.handle
+
+        def timed(events: Sequence[Event]) -> Decision:
+            start_s = time.thread_time()
+            decision = handle(events)
+            self.decision_cpu_s.append(time.thread_time() - start_s)
+            return decision
+
+        scheduler.handle = timed  # type: ignore[method-assign]  # measured from outside
+
+    def watch(self) -> None:
+        """Note when each pod is seen, and when its job is told to start."""
+        see, cluster = self._link._see, self.controller.cluster
+        carry_out = cluster.carry_out
+
+        def seen(told: Any) -> None:
+            noun, _, before, pod = told
+            if noun == "pod" and before is None:
+                self.seen_at[pod.metadata.uid] = time.perf_counter()
+            see(told)
+
+        def ordered(order: Order) -> None:
+            at = self.seen_at.pop(order.job.rpartition(".")[2], None)
+            if at is not None:
+                self.took_s.append(time.perf_counter() - at)
+            carry_out(order)
+
+        link: Any = self._link
+        link._see = seen  # measured from outside
+        cluster.carry_out = ordered  # type: ignore[method-assign]  # measured from outside
+
+    def until_running(self, pods: int) -> float:
+        """Step until so many pods more are bound; give the seconds."""
+        start_s, goal = time.perf_counter(), self.held() + pods
+        while self.held() < goal or self.is_writing():
+            self._woken.clear()
+            if not self.controller.step():
+                self._woken.wait(0.05)
+            set_survivors_apart()
+        return time.perf_counter() - start_s
+
+    def held(self) -> int:
+        """Members that have a place."""
+        placed = (state.placement for state in self.controller.ledger.holding.values())
+        return sum(len(placement.members) for placement in placed if placement is not None)
+
+    def is_writing(self) -> bool:
+        """Whether bindings are on their way."""
+        cluster: Any = self.controller.cluster
+        return any(each.binding for each in cluster._members._attempts.values())
+
+
+def be_gantree(url: str, state_dir: Path) -> None:
+    """Answer each line with figures: "bind N" once N pods more are bound, "watch" from when on moments are noted."""
+    sys.setswitchinterval(SWITCH_S)
+    running = Gantree(url, state_dir)
+    peak_MB = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    cpu_s = time.process_time()
+    _say({"ready_s": running.ready_s, "ready_cpu_s": cpu_s, "peak_MB": peak_MB})
+    for line in sys.stdin:
+        verb, _, rest = line.strip().partition(" ")
+        if verb == "watch":
+            running.watch()
+            continue
+        if verb == "from":
+            cpu_s = time.process_time()
+            running.time_decisions()
+        if verb == "bind":
+            taken_s = running.until_running(int(rest))
+            used_s = time.process_time() - cpu_s
+            slowest_s = sorted(running.took_s)
+            p99_s = quantiles(slowest_s, n=100)[-1] if len(slowest_s) > 1 else 0.0
+            _say(
+                {
+                    "taken_s": taken_s,
+                    "cpu_s": used_s,
+                    "p50_s": _mid(slowest_s),
+                    "p99_s": p99_s,
+                    "deciding_cpu_s": sum(running.decision_cpu_s),
+                    "longest_cpu_s": max(running.decision_cpu_s),
+                }
+            )
+    running.controller.close()
+
+
+def _mid(values: Sequence[float]) -> float:
+    return median(values) if values else 0.0
+
+
+def _say(figures: Figures) -> None:
+    sys.stdout.write(json.dumps(figures) + "\n")
+    sys.stdout.flush()
+
+
+class GantreeProcess:
+    """gantree in a process of its own, and the figures that it tells."""
+
+    def __init__(self, url: str) -> None:
+        self._place = tempfile.TemporaryDirectory()
+        command = [sys.executable, __file__, "--be-gantree", url, self._place.name]
+        self._run = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.ready: Figures = self._answer()
+
+    def say(self, line: str) -> None:
+        assert self._run.stdin is not None
+        self._run.stdin.write(line + "\n")
+        self._run.stdin.flush()
+
+    def bind(self, pods: int) -> Figures:
+        self.say(f"bind {pods}")
+        return self._answer()
+
+    def close(self) -> None:
+        self._run.communicate(timeout=60)
+        self._place.cleanup()
+
+    def _answer(self) -> Figures:
+        assert self._run.stdout is not None
+        figures: Figures = json.loads(self._run.stdout.readline())
+        return figures
+
+
+# ----- the server and what is on it
 
 
 @contextmanager
@@ -60,8 +234,22 @@ async def in_flight(client: Client, asked: Sequence[tuple[str, str, Any]]) -> fl
     return time.perf_counter() - start_s
 
 
+async def send(url: str, asked: Sequence[tuple[str, str, Any]], per_s: float = 0.0) -> float:
+    """Send requests, 32 at a time or so many a second; give the seconds that it took."""
+    async with Client(url) as client:
+        if not per_s:
+            return await in_flight(client, asked)
+        start_s, sent = time.perf_counter(), []
+        for number, (method, path, body) in enumerate(asked):
+            await asyncio.sleep(max(0.0, start_s + number / per_s - time.perf_counter()))
+            sent.append(asyncio.ensure_future(client.insist(method, path, body)))
+        await asyncio.gather(*sent)
+        return time.perf_counter() - start_s
+
+
 def node(number: int) -> dict[str, Any]:
     labels = {
+        "network.topology.nvidia.com/spine": f"s{number // NODES_OF_SPINE}",
         "network.topology.nvidia.com/leaf": f"l{number // 32}",
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
         "nvidia.com/gpu.memory": "81559",
@@ -74,17 +262,19 @@ def node(number: int) -> dict[str, Any]:
     }
 
 
-def pod(name: str, scheduler: str) -> dict[str, Any]:
-    amounts = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
+def pod(name: str, scheduler: str, gpus: int = 1, **told: Any) -> dict[str, Any]:
+    amounts = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": str(gpus)}
     container = {
         "name": "main",
         "image": "train",
         "resources": {"requests": amounts, "limits": amounts},
     }
-    return {
-        "metadata": {"name": name},
-        "spec": {"schedulerName": scheduler, "containers": [container]},
-    }
+    spec = {"schedulerName": scheduler, "containers": [container], **told.pop("spec", {})}
+    return {"metadata": {"name": name, **told}, "spec": spec}
+
+
+def making(pods: Sequence[dict[str, Any]]) -> list[tuple[str, str, Any]]:
+    return [("POST", PODS, each) for each in pods]
 
 
 def binding(name: str, to: str) -> tuple[str, str, Any]:
@@ -93,108 +283,136 @@ def binding(name: str, to: str) -> tuple[str, str, Any]:
     return "POST", f"{PODS}/{name}/binding", body
 
 
-async def bare(url: str, count: int, nodes: int, label: str) -> float:
+def make_nodes(url: str, count: int) -> None:
+    asyncio.run(send(url, [("POST", "/api/v1/nodes", node(number)) for number in range(count)]))
+
+
+def bare(url: str, count: int, nodes: int) -> float:
     """Bindings a second of a loop that knows where everything goes."""
-    async with Client(url) as client:
-        names = [f"bare-{label}-{number}" for number in range(count)]
-        await in_flight(client, [("POST", PODS, pod(name, "bare")) for name in names])
-        bindings = [binding(name, f"n{number % nodes}") for number, name in enumerate(names)]
-        taken_s = await in_flight(client, bindings)
-        await in_flight(
-            client, [("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0}) for name in names]
-        )
-        return count / taken_s
+    names = [f"bare-{number}" for number in range(count)]
+    asyncio.run(send(url, making([pod(name, "bare") for name in names])))
+    taken_s = asyncio.run(
+        send(url, [binding(name, f"n{number % nodes}") for number, name in enumerate(names)])
+    )
+    at_once = {"gracePeriodSeconds": 0}
+    asyncio.run(send(url, [("DELETE", f"{PODS}/{name}", at_once) for name in names]))
+    return count / taken_s
 
 
-class Gantree:
-    """gantree on the server, stepped here."""
-
-    def __init__(self, url: str, state_dir: Path) -> None:
-        self._controller: Controller | None = None
-        start_s = time.perf_counter()
-        opened = Opened(KubernetesSettings(Reach(url)), lambda: None)
-
-        def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
-            return opened.cluster(emit, clock, lambda: self.controller.ledger)
-
-        journal = SqliteJournal(state_dir)
-        self._controller = Controller(journal, PRESETS["gantree"], make, site=opened.site)
-        self._controller.recover()
-        self._controller.step()
-        self.ready_s = time.perf_counter() - start_s
-
-    @property
-    def controller(self) -> Controller:
-        assert self._controller is not None
-        return self._controller
-
-    def until_running(self, count: int) -> tuple[float, float]:
-        """Step until so many gangs more are bound; give seconds and seconds of CPU."""
-        start_s, start_cpu_s = time.perf_counter(), time.process_time()
-        ledger = self.controller.ledger
-        goal = len(ledger.holding) + count
-        while len(ledger.holding) < goal or self.binding():
-            if not self.controller.step():
-                time.sleep(0.001)
-        return time.perf_counter() - start_s, time.process_time() - start_cpu_s
-
-    def binding(self) -> bool:
-        """Whether writes are on their way."""
-        cluster: Any = self.controller.cluster
-        return any(each.binding for each in cluster._members._attempts.values())
+# ----- what is measured
 
 
-def gantree(url: str, count: int, state_dir: Path, label: str) -> dict[str, float]:
-    """Bindings a second, CPU a pod, and how long the start took."""
-    running = Gantree(url, state_dir)
-
-    async def hand_over() -> None:
-        async with Client(url) as client:
-            names = [f"gantree-{label}-{number}" for number in range(count)]
-            await in_flight(client, [("POST", PODS, pod(name, "gantree")) for name in names])
-
-    asyncio.run(hand_over())
-    taken_s, cpu_s = running.until_running(count)
-    running.controller.close()
-    peak_MB = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def singles(nodes: int, pods: int, per_s: float) -> Figures:
+    """Pods of one GPU, beside a bare loop."""
+    with server() as url:
+        make_nodes(url, nodes)
+        loop_per_s = bare(url, pods, nodes)
+        run = GantreeProcess(url)
+        run.say("from")
+        asyncio.run(send(url, making([pod(f"p{number}", "gantree") for number in range(pods)])))
+        told = run.bind(pods)
+        run.close()
+        per_s = pods / told["taken_s"]
+        cpu_ms, decided_ms = (1000 * told[word] / pods for word in ("cpu_s", "deciding_cpu_s"))
     return {
-        "ready_s": running.ready_s,
-        "per_s": count / taken_s,
-        "cpu_ms_a_pod": 1000 * cpu_s / count,
-        "peak_MB": peak_MB,
+        "bare_per_s": loop_per_s,
+        "per_s": per_s,
+        "share": per_s / loop_per_s,
+        "cpu_ms_a_pod": cpu_ms,
+        "deciding_ms_a_pod": decided_ms,
     }
+
+
+def gang(nodes: int, pods: int, per_s: float) -> Figures:
+    """One gang, all of it below one domain of the widest tier."""
+    words: dict[str, Any] = {
+        "labels": {"gantree.io/gang": "large"},
+        "annotations": {
+            "gantree.io/gang-size": str(MEMBERS),
+            "gantree.io/required-topology": "spine",
+        },
+    }
+    made = [pod(f"g-{number}", "gantree", **words) for number in range(MEMBERS)]
+    with server() as url:
+        make_nodes(url, nodes)
+        loop_per_s = bare(url, MEMBERS, nodes)
+        run = GantreeProcess(url)
+        asyncio.run(send(url, making(made)))
+        run.say("from")
+        told = run.bind(MEMBERS)
+        run.close()
+    return {
+        "bare_per_s": loop_per_s,
+        "per_s": MEMBERS / told["taken_s"],
+        "share": MEMBERS / told["taken_s"] / loop_per_s,
+        "cpu_ms_a_pod": 1000 * told["cpu_s"] / MEMBERS,
+        "decision_cpu_ms": 1000 * told["longest_cpu_s"],
+    }
+
+
+def ready(nodes: int, pods: int, per_s: float) -> Figures:
+    """A start on a full cluster."""
+    on_nodes = [
+        pod(f"o{number}-{which}", "other", spec={"nodeName": f"n{number}"})
+        for number in range(nodes)
+        for which in range(PODS_OF_NODE)
+    ]
+    with server() as url:
+        make_nodes(url, nodes)
+        asyncio.run(send(url, making(on_nodes)))
+        run = GantreeProcess(url)
+        run.close()
+    return run.ready
+
+
+def stream(nodes: int, pods: int, per_s: float) -> Figures:
+    """Pods that come one by one."""
+    with server() as url:
+        make_nodes(url, nodes)
+        run = GantreeProcess(url)
+        run.say("watch")
+        run.say("from")
+        run.say(f"bind {pods}")
+        made = [pod(f"p{number}", "gantree") for number in range(pods)]
+        taken_s = asyncio.run(send(url, making(made), per_s))
+        told = run._answer()
+        run.close()
+    return {
+        "came_per_s": pods / taken_s,
+        "p50_ms": 1000 * told["p50_s"],
+        "p99_ms": 1000 * told["p99_s"],
+        "cpu_ms_a_pod": 1000 * told["cpu_s"] / pods,
+    }
+
+
+MEASURES = {"singles": singles, "gang": gang, "ready": ready, "stream": stream}
 
 
 def main() -> None:
     wanted = _options()
-    rounds = []
-    with server() as url:
-        asyncio.run(_nodes(url, wanted.nodes))
-        for number in range(wanted.rounds):
-            loop = asyncio.run(bare(url, wanted.pods, wanted.nodes, str(number)))
-            with tempfile.TemporaryDirectory() as place:
-                told = gantree(url, wanted.pods, Path(place), str(number))
-            rounds.append({"bare_per_s": loop, **told})
-            print({name: round(value, 2) for name, value in rounds[-1].items()}, flush=True)
-    share = median(each["per_s"] / each["bare_per_s"] for each in rounds)
-    print(f"{share:.0%} of a bare loop")
+    if wanted.be_gantree:
+        url, state_dir = wanted.be_gantree
+        be_gantree(url, Path(state_dir))
+        return
+    found: dict[str, list[Figures]] = {}
+    for name in wanted.measures or MEASURES:
+        for _ in range(wanted.rounds):
+            told = MEASURES[name](wanted.nodes, wanted.pods, wanted.per_s)
+            found.setdefault(name, []).append(told)
+            print(name, {word: round(value, 3) for word, value in told.items()}, flush=True)
     if wanted.json:
-        wanted.json.write_text(json.dumps(rounds), encoding="utf-8")
-
-
-async def _nodes(url: str, count: int) -> None:
-    async with Client(url) as client:
-        await in_flight(
-            client, [("POST", "/api/v1/nodes", node(number)) for number in range(count)]
-        )
+        wanted.json.write_text(json.dumps(found), encoding="utf-8")
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("measures", nargs="*", choices=[*MEASURES, []])
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=4000)
+    parser.add_argument("--per-s", type=float, default=500.0)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--be-gantree", nargs=2, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 

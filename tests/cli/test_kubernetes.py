@@ -3,14 +3,18 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, Any
 
+import httpx
 import pytest
 
+from gantree.testing.kubernetes.samples import node
 from gantree.testing.pods import PodStage
 
 
@@ -23,12 +27,13 @@ def stage(tmp_path: Path) -> Iterator[PodStage]:
 
 
 def command(stage: PodStage, state: Path, *more: str) -> list[str]:
-    told = ["kubernetes", "--api-server", stage.running.url, "--state", str(state), *more]
+    named = ["--api-server", stage.running.url, "--state", str(state), "--name", state.name]
+    told = ["kubernetes", *named, *more]
     return [sys.executable, "-m", "gantree.cli", *told]
 
 
-def start(stage: PodStage, state: Path) -> "subprocess.Popen[str]":
-    running = subprocess.Popen(command(stage, state), stdout=subprocess.PIPE, text=True)
+def start(stage: PodStage, state: Path, *more: str) -> "subprocess.Popen[str]":
+    running = subprocess.Popen(command(stage, state, *more), stdout=subprocess.PIPE, text=True)
     assert running.stdout is not None
     line = running.stdout.readline()
     assert "ready: cluster kubernetes, 4 nodes, 32 GPUs" in line
@@ -72,12 +77,54 @@ def test_the_daemon_binds_gangs_answers_and_goes_on_after_kill_9(
     assert running.wait(30) == 0
 
 
-def test_a_server_that_does_not_answer_is_named(tmp_path: Path, stage: PodStage) -> None:
-    told = command(stage, tmp_path / "state")
-    told[told.index("--api-server") + 1] = "http://127.0.0.1:9"
-    done = subprocess.run(told, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 1
-    assert "\ngantree: http://127.0.0.1:9 does not answer" in done.stderr
+def test_one_of_two_leads_by_a_lease_and_the_other_goes_on(stage: PodStage, tmp_path: Path) -> None:
+    first = start(stage, tmp_path / "a")
+    pipes: Any = {"stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command(stage, tmp_path / "b"), **pipes) as other:
+        assert "stands by: a leads" in first_with(other.stdout, "stands by")
+        first.terminate()
+        assert first.wait(30) == 0
+        assert "ready: cluster kubernetes" in first_with(other.stdout, "ready")
+        stage.pod("p0", gpus=8)
+        until_bound(stage, "p0")
+        lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gantree"
+        assert stage.api.get(lease).json()["spec"]["holderIdentity"] == "b"
+        stage.api.patch(lease, {"spec": {"holderIdentity": "c"}})
+        assert other.wait(30) == 1, "it ends, to be started again"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as asked:
+        port: int = asked.getsockname()[1]
+        return port
+
+
+def first_with(stream: IO[str] | None, words: str) -> str:
+    """The first line of a stream that has these words."""
+    assert stream is not None, "a pipe"
+    return next(line for line in stream if words in line)
+
+
+def test_a_server_that_does_not_answer_yet_is_waited_for(tmp_path: Path) -> None:
+    """Nor does a cluster without nodes end the daemon. Until then it lives and is not ready."""
+    at, here = free_port(), f"127.0.0.1:{free_port()}"
+    where = ["--api-server", f"http://127.0.0.1:{at}", "--state", str(tmp_path), "--listen", here]
+    told = [sys.executable, "-m", "gantree.cli", "kubernetes", *where]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    server = [sys.executable, "-m", "gantree.testing.kubernetes", "--until-eof", "--port", str(at)]
+    with subprocess.Popen(told, **pipes) as daemon:
+        assert f"127.0.0.1:{at} does not answer" in first_with(daemon.stderr, "trying again")
+        assert httpx.get(f"http://{here}/healthz").status_code == 200
+        assert httpx.get(f"http://{here}/readyz").status_code == 503
+        with subprocess.Popen(server, stdin=subprocess.PIPE, **pipes) as running:
+            assert "has no nodes yet" in first_with(daemon.stderr, "no nodes")
+            sent = httpx.post(f"http://127.0.0.1:{at}/api/v1/nodes", json=node("n0"))
+            assert sent.status_code == 201
+            assert "ready: cluster kubernetes, 1 node" in first_with(daemon.stdout, "ready")
+            assert httpx.get(f"http://{here}/readyz").status_code == 200
+            daemon.terminate()
+            assert daemon.wait(30) == 0
+            running.terminate()
 
 
 def test_a_kubeconfig_that_is_none_is_named(tmp_path: Path) -> None:
@@ -87,3 +134,39 @@ def test_a_kubeconfig_that_is_none_is_named(tmp_path: Path) -> None:
     done = subprocess.run(told, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
     assert f"{file}: contexts: there is no 'here'" in done.stderr
+
+
+FILE = """
+name: hall
+tiers: [leaf, node]
+machines: {m: {gpus: 8, gpu: H100-80GB, cpus: 96, memory_GiB: 1024}}
+nodes: [{names: "n[0-3]", machine: m, at: {leaf: LEAF}}]
+"""
+
+
+def test_a_cluster_file_says_where_nodes_stand(stage: PodStage, tmp_path: Path) -> None:
+    """Gangs of parts have ids that name them."""
+    file = tmp_path / "cluster.yaml"
+    file.write_text(FILE.replace("LEAF", "hall-a"))
+    state = tmp_path / "state"
+    running = start(stage, state, "--cluster", str(file))
+    group = "{name: a/b, members: [{podNumber: 1, leafCellNumber: 8}]}"
+    hived = f"{{leafCellNumber: 8, affinityGroup: {group}}}"
+    stage.pod("p0", annotations={"hivedscheduler.microsoft.com/pod-scheduling-spec": hived})
+    until_bound(stage, "p0")
+    assert stage.pods()["p0"]["metadata"]["annotations"]["gantree.io/domain"].startswith("node:")
+    assert "hall-a" in asked(state, "topo")
+    (row,) = json.loads(asked(state, "jobs", "--json"))["jobs"]
+    assert row["job"].startswith("default.hived:a:b.gang.")
+    assert "Holds 8 GPUs" in asked(state, "why", row["job"])
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(30) == 0
+
+
+def test_a_cluster_file_that_is_none_is_refused(stage: PodStage, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("nodes: 5")
+    told = command(stage, tmp_path / "state", "--cluster", str(file))
+    ended = subprocess.run(told, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 2
+    assert "cluster.yaml" in ended.stderr

@@ -222,6 +222,37 @@ def test_who_asks_only_those_that_could_get_another_answer_decides_as_who_asks_e
         _both(quick, plain, list(_events(quick, act, what, number, now, lost)))
 
 
+def in_cohort(act: tuple[str, Any]) -> tuple[str, Any]:
+    """The same with the gangs in queues of COHORT."""
+    kind, what = act
+    if kind != "submit":
+        return act
+    return kind, [replace(gang, queue=f"site/{gang.queue}") for gang in what]
+
+
+ABOVE_THE_LIMIT = [
+    ("submit", [of("site/a", 2)]),
+    ("submit", [of("site/a", 2), of("site/a", 1, gpus=3)]),
+    ("end", 0),
+]
+"""Twelve GPUs at most are one queue's, fourteen the cohort's: the second gang has none until the first has ended."""
+
+
+@settings(max_examples=examples(15), deadline=None)
+@example(Policy(preemption=APART), ABOVE_THE_LIMIT)
+@given(policies, st.lists(acts.map(in_cohort), min_size=4, max_size=20))
+def test_who_asks_only_those_decides_as_who_asks_everybody_below_a_limit_that_queues_share(
+    policy: Policy, life: list[tuple[str, Any]]
+) -> None:
+    policy = replace(policy, queues=COHORT)
+    quick, plain = Scheduler(policy), who_asks_everybody(policy)
+    now, lost = 0.0, set[str]()
+    _both(quick, plain, [ClusterObserved(id="site", observed_at=0.0, cluster=SITE)])
+    for number, (act, what) in enumerate(life):
+        now += what if act == "wait" else 0.0
+        _both(quick, plain, list(_events(quick, act, what, number, now, lost)))
+
+
 MORE_THAN_THERE_IS = (QueueRule("a", guarantee={"gpus": 8}), QueueRule("b", guarantee={"gpus": 24}))
 THREE = [of("a", 1, gpus=2, priority=300), *(of("b", 1, gpus=n, priority=300) for n in (1, 2))]
 ROOM_BESIDE_A_CLAIM = [("submit", [of("b", 1)] * 4), ("submit", THREE)]

@@ -149,7 +149,7 @@ import os, signal, sys
 from gantree.journal.postgres import PostgresJournal
 from gantree.model.errors import JournalError
 from gantree.testing.journal_contract import tick
-journal = PostgresJournal(sys.argv[1])
+journal = PostgresJournal(sys.argv[1], lease_s=3.0)
 epoch = journal.lead("paused", 0.5)
 journal.append_inbox([tick(1)], epoch)
 try:

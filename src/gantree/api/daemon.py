@@ -31,7 +31,7 @@ from gantree.api.access_set_up import access_of, run_as_of
 from gantree.api.app import Pages, build_app
 from gantree.api.audit import Audit
 from gantree.api.backend import Backend
-from gantree.api.engines import Engine, kubernetes_engine, local_engine
+from gantree.api.engines import Engine, election_by_lease, kubernetes_engine, local_engine
 from gantree.api.gpu_counters import counters_of
 from gantree.api.listening import Server, advertised, bind, url_of
 from gantree.api.settings import Settings
@@ -55,7 +55,7 @@ from gantree.journal.postgres import PostgresElection, PostgresJournal, Postgres
 from gantree.journal.sql import SqlJournal
 from gantree.journal.sqlite import FILE, SqliteJournal, SqliteReader
 from gantree.model.cluster import Cluster
-from gantree.model.errors import Conflict, JournalError
+from gantree.model.errors import Conflict, JournalError, NotLeading, Unreachable
 from gantree.text.words import plural
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -114,7 +114,7 @@ def _home(settings: Settings, opened: ExitStack) -> _Home:
         _refuse_orphaned_runs(state_dir)
         alone = SqliteJournal(state_dir)
         opened.callback(alone.close)
-        leadership = Leadership(alone, settings.name, lease_s=None)
+        leadership = _alone(settings, alone, opened)
         return _Home(alone, partial(SqliteReader, state_dir), leadership, shared=False)
     opened.enter_context(sockets.present(state_dir))
     election = PostgresElection(url, settings.lease_s)
@@ -123,6 +123,16 @@ def _home(settings: Settings, opened: ExitStack) -> _Home:
     journal = PostgresJournal(url, leadership.check, settings.lease_s)
     opened.callback(journal.close)
     return _Home(journal, partial(PostgresReader, url), leadership, shared=True)
+
+
+def _alone(settings: Settings, journal: Journal, opened: ExitStack) -> Leadership:
+    """The leadership of who has its journal for itself: on Kubernetes by a Lease, if one is asked for."""
+    told = settings.kubernetes
+    if told is None or not told.lease:
+        return Leadership(journal, settings.name, lease_s=None)
+    election, lease_s = election_by_lease(told, journal)
+    opened.callback(election.close)
+    return Leadership(election, settings.name, settings.advertise, lease_s=lease_s)
 
 
 def _refuse_orphaned_runs(state_dir: Path) -> None:
@@ -225,9 +235,15 @@ class _Life:
                 await self._stand_by()
             else:
                 await self._lead(term, is_start=is_start)
+                self._check_goes_on()
             is_start = False
         if self._said is not None:
             _say("stopped; it did not lead")
+
+    def _check_goes_on(self) -> None:
+        """Raises NotLeading where leading is over and its journal, which nobody shares, was given back with it."""
+        if not self._daemon.home.shared and not self._stop.is_set():
+            raise NotLeading("the lease was lost: this daemon ends, to be started again")
 
     async def close(self) -> None:
         """End what is served over TCP, the reader, and what is read ahead."""
@@ -278,13 +294,9 @@ class _Life:
         """Until told to stop, or until the term is over. What recovery raises goes through at the start alone."""
         loop = Loop()
         try:
-            self._leave_signals()
-            controller = await loop.call(
-                lambda: _recovered(
-                    self._daemon, loop.wake, term, self._warm.take(), is_start=is_start
-                )
-            )
-            self._obey_signals()
+            controller = await self._recover(loop, term, is_start=is_start)
+            if controller is None:
+                return
             await self._answer(loop, controller, term)
             left = await loop.call(lambda: len(controller.ledger.holding))
             await loop.call(controller.close)
@@ -300,8 +312,26 @@ class _Life:
             await wait_until_set(self._stop, AGAIN_AFTER_S)
         finally:
             loop.close()
-            self._obey_signals()
             await asyncio.to_thread(self._leadership.resign)
+
+    async def _recover(self, loop: Loop, term: Term, *, is_start: bool) -> Controller | None:
+        """A controller that goes on. Where the cluster does not answer it is asked again; None once that is in vain."""
+        while True:
+            self._leave_signals()
+            try:
+                return await loop.call(
+                    lambda: _recovered(
+                        self._daemon, loop.wake, term, self._warm.take(), is_start=is_start
+                    )
+                )
+            except Unreachable as error:
+                log.error("not ready, trying again: %s", error)
+            finally:
+                self._obey_signals()
+            self._readers.start()
+            self._over_tcp()
+            if await wait_until_set(self._stop, AGAIN_AFTER_S) or not term.is_on:
+                return None
 
     async def _answer(self, loop: Loop, controller: Controller, term: Term) -> None:
         """Answer requests and step."""
@@ -416,6 +446,8 @@ def _recovered(
         engine.close()
         raise
     running.append(controller)
+    if engine.figures is not None:
+        daemon.metrics.registry.register(engine.figures)
     controller.recover()
     return controller
 

@@ -6,31 +6,42 @@ An engine says how the site is found, and makes the cluster that the controller 
 from collections.abc import Callable
 from dataclasses import dataclass
 from socket import gethostname
+from typing import TYPE_CHECKING
+
+from prometheus_client.registry import Collector
 
 from gantree.api.settings import Settings
+from gantree.api.shadow_figures import ShadowFigures
 from gantree.control.controller import FindSite
 from gantree.control.gpu_ids import gpu_ids_of, mig_ids_of
 from gantree.control.ports import Clock, ClusterPort, Emit, MakeCluster
 from gantree.control.versions import policy_version, versions_of
 from gantree.core.ledger import Ledger
+from gantree.executors.kubernetes.settings import EXTRA, KubernetesSettings
 from gantree.executors.local import LocalCluster
 from gantree.executors.unix_users import RunAs
+from gantree.journal.contract import Election
 from gantree.model.cluster import Cluster
 from gantree.model.errors import Unsupported
 from gantree.policy.rules import Policy
 from gantree.telemetry.mig import mig_instances
 from gantree.telemetry.nvml import uuids, versions
 
-EXTRA = "gantree runs on Kubernetes with its extra alone: pip install 'gantree[kubernetes]'"
+if TYPE_CHECKING:
+    from gantree.executors.kubernetes.lease import LeaseElection
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """site: the cluster as it is now, or who finds it; None: as on record. close lets go of what was opened."""
+    """site: the cluster as it is now, or who finds it; None: as on record. close lets go of what was opened.
+
+    figures are metrics of its own.
+    """
 
     site: Cluster | FindSite | None
     make_cluster: MakeCluster
     close: Callable[[], None]
+    figures: Collector | None = None
 
 
 def local_engine(
@@ -59,13 +70,27 @@ def local_engine(
     return Engine(site, make_cluster, lambda: None)
 
 
+def election_by_lease(told: KubernetesSettings, journal: Election) -> tuple["LeaseElection", float]:
+    """The election that comes before a journal's own, and for how long a lease holds. Raises Unsupported, BadInput."""
+    try:
+        from gantree.executors.kubernetes.lease import (  # noqa: PLC0415 - an extra
+            LEASE_S,
+            LeaseElection,
+        )
+    except ModuleNotFoundError as error:
+        raise Unsupported(EXTRA) from error
+    return LeaseElection(told.reach, told.lease, journal), LEASE_S
+
+
 def kubernetes_engine(
     settings: Settings,
     ledger: Callable[[], Ledger],
     leads: Callable[[], bool],
     wake: Callable[[], None],
 ) -> Engine:
-    """Pods. Everything is listed before this returns. Raises Unreachable, and Unsupported without the extra."""
+    """Pods. Everything is listed before this returns. Raises Unreachable, which another try may mend, and Unsupported
+    without the extra.
+    """
     told = settings.kubernetes
     assert told is not None, "a daemon on Kubernetes"
     try:
@@ -77,4 +102,5 @@ def kubernetes_engine(
     def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
         return opened.cluster(emit, clock, ledger)
 
-    return Engine(opened.site, make_cluster, opened.close)
+    figures = ShadowFigures(lambda: opened.report) if told.shadow is not None else None
+    return Engine(opened.site, make_cluster, opened.close, figures)

@@ -5,7 +5,10 @@ from typing import Any
 
 EXAMPLES: Mapping[str, str] = {
     "up": "gantree up --cluster cluster.yaml --listen 127.0.0.1:8080",
-    "kubernetes": "gantree kubernetes --policy policy.yaml",
+    "kubernetes schedule": "gantree kubernetes schedule --policy policy.yaml",
+    "kubernetes preflight": "gantree kubernetes preflight --node-selector pool=gpu",
+    "kubernetes shadow": "gantree kubernetes shadow --state shadow",
+    "kubernetes snapshot": "gantree kubernetes snapshot fleet",
     "submit": "gantree submit train.yaml --queue research/nlp",
     "run": "gantree run -n 2 --gpus 8 -- python train.py",
     "jobs": "gantree jobs --all",

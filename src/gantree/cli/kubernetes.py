@@ -1,113 +1,51 @@
-"""`gantree kubernetes`: the daemon as a scheduler of a Kubernetes cluster.
+"""`gantree kubernetes`: a scheduler of a Kubernetes cluster, and what an operator asks before, beside and without it.
 
-It is `gantree up` with pods instead of processes: the site is what the cluster's nodes tell, jobs are the gangs of pods
-that name it as their scheduler, and everything else (policy, journal, API, pages) is the same.
+`gantree kubernetes` alone is the daemon; that is the subcommand `schedule`, which is put in where no other is named.
 """
 
-from pathlib import Path
-from typing import Annotated
+from typing import Any, ClassVar
 
-import typer
+from gantree.cli.lazy import LazyGroup, Listed
+from gantree.cli.options import new_app
 
-from gantree.api.access import TOKEN_FILE
-from gantree.api.daemon import run_daemon
-from gantree.api.gpu_counters import checked
-from gantree.api.listening import listen_of
-from gantree.api.log_lines import Format, Level
-from gantree.api.settings import Settings, own_name
-from gantree.cli.access_options import AccessOption
-from gantree.cli.options import (
-    DatabaseOption,
-    PolicyOption,
-    StateOption,
-    database_url,
-    new_app,
-    state_dir,
-)
-from gantree.cli.policies import policy_named
-from gantree.cli.up_options import (
-    GpuMetricsOption,
-    InsecureOption,
-    LeaseOption,
-    ListenOption,
-    LogFormatOption,
-    LogLevelOption,
-    NameOption,
-    TlsCertOption,
-    TlsKeyOption,
-    TokenFileOption,
-)
-from gantree.control.leadership import LEASE_S
-from gantree.executors.kubernetes.kubeconfig import reach_of
-from gantree.executors.kubernetes.settings import SCHEDULER, KubernetesSettings
-from gantree.web import pages
-
-app = new_app()
-
-KubeconfigOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="[default: as the pod that this is, else KUBECONFIG]"),
-]
-ContextOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Context of the kubeconfig. [default: its own]")
-]
-ApiServerOption = Annotated[
-    str | None, typer.Option(metavar="URL", help="An API server that asks for no log-in.")
-]
-SchedulerOption = Annotated[
-    str, typer.Option(metavar="NAME", help="The schedulerName of the pods that are gantree's.")
-]
-LevelOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="KEY",
-        help="A label of nodes that tells where they stand, the widest first; again for each tier."
-        " [default: those that are known]",
-    ),
-]
+SCHEDULE = "schedule"
 
 
-@app.command()
-def kubernetes(
-    kubeconfig: KubeconfigOption = None,
-    context: ContextOption = None,
-    api_server: ApiServerOption = None,
-    scheduler_name: SchedulerOption = SCHEDULER,
-    level: LevelOption = None,
-    policy: PolicyOption = None,
-    state: StateOption = None,
-    database: DatabaseOption = None,
-    name: NameOption = None,
-    lease: LeaseOption = LEASE_S,
-    listen: ListenOption = None,
-    tls_cert: TlsCertOption = None,
-    tls_key: TlsKeyOption = None,
-    token_file: TokenFileOption = None,
-    access: AccessOption = None,
-    insecure: InsecureOption = False,
-    gpu_metrics: GpuMetricsOption = None,
-    log_format: LogFormatOption = Format.AUTO,
-    log_level: LogLevelOption = Level.WARNING,
-) -> None:
-    """Schedule the pods of a Kubernetes cluster that name gantree as their scheduler."""
-    directory = state_dir(state)
-    token = token_file or directory / TOKEN_FILE
-    told = KubernetesSettings(
-        reach_of(api_server, kubeconfig, context), scheduler_name, tuple(level or ())
-    )
-    settings = Settings(
-        directory,
-        None,
-        "the cluster's nodes",
-        *policy_named(policy),
-        listen=listen_of(listen, token, tls_cert, tls_key, insecure=insecure) if listen else None,
-        access_file=access,
-        database=database_url(database),
-        name=name or own_name(),
-        lease_s=lease,
-        gpu_metrics=tuple(checked(url) for url in gpu_metrics or ()),
-        log_level=log_level,
-        log_format=log_format,
-        kubernetes=told,
-    )
-    run_daemon(settings, pages.routers())
+class KubernetesCommands(LazyGroup):
+    """A group whose first word may also be an option of `schedule`."""
+
+    LISTED: ClassVar = {
+        SCHEDULE: Listed(
+            "gantree.cli.kubernetes_schedule",
+            "Schedule the pods that name gantree as their scheduler (the default).",
+        ),
+        "preflight": Listed(
+            "gantree.cli.kubernetes_preflight",
+            "Check a cluster for what gangs on GPUs and RDMA need, and say what to fix.",
+        ),
+        "shadow": Listed(
+            "gantree.cli.kubernetes_shadow",
+            "Print what a dry run would have done, beside what was done.",
+        ),
+        "snapshot": Listed(
+            "gantree.cli.kubernetes_snapshot",
+            "Write a cluster and its gangs down as files that the simulator reads.",
+        ),
+    }
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `schedule` before everything that is neither a subcommand nor a call for help."""
+        named = bool(args) and (args[0] in self.LISTED or args[0] == "--help")
+        return super().parse_args(ctx, args if named else [SCHEDULE, *args])
+
+
+app = new_app(cls=KubernetesCommands)
+
+
+@app.callback()
+def kubernetes() -> None:
+    """Schedule the pods of a Kubernetes cluster that name gantree as their scheduler.
+
+    gantree kubernetes alone is the scheduler, which is the command schedule; its options are told by gantree
+    kubernetes schedule --help.
+    """

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gantree.control.clock import boot_time
-from gantree.journal.contract import Journal
+from gantree.journal.contract import Election
 from gantree.model.errors import JournalError, NotLeading
 
 LEASE_S = 3.0
@@ -106,7 +106,7 @@ class Leadership:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: Election,
         name: str,
         url: str | None = None,
         *,

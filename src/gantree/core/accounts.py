@@ -5,11 +5,10 @@ which share, how long jobs like this one ran: the answers are in `policy`; here 
 the ledger.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Container, Hashable, Iterable
 from math import ceil, inf, log2
 
+from gantree.core.quota_to_come import QuotaToCome
 from gantree.core.state import JobState
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
@@ -24,8 +23,6 @@ from gantree.policy.runtimes import Runtimes
 from gantree.policy.share import Shares
 from gantree.topology.fabric import Fabric
 
-Has = tuple[int, Amounts]
-"""A node of the queue tree, and what a job of it counts for."""
 STEPS_OF_A_DOUBLING = 2
 """Guesses of a run time are rounded up to so many steps a doubling, so that jobs of alike guesses share a line."""
 
@@ -39,6 +36,8 @@ class Accounts:
         self.tree = QueueTree(policy.queues, policy.share_users)
         self.runtimes = Runtimes()
         self.quota = Quota(self.tree, {})
+        self._to_come = QuotaToCome(self.tree, self.overrules)
+        self._leaving: set[str] = set()
         self.shares = Shares(self.tree, {}, policy.gpu_weights, policy.half_life_s)
         self._fabric: Fabric | None = None
         self._only_model: str | None = None
@@ -48,20 +47,24 @@ class Accounts:
         self._guarantees = any(rule.guarantee for rule in policy.queues)
         self.rations_models = _rations_models(policy)
         self._due: dict[tuple[int, int, bool], bool] = {}
-        self._claims: dict[str, tuple[JobState, Amounts]] = {}
         self._claims_at_home: dict[str, None] = {}
 
     def see(self, fabric: Fabric) -> None:
         """The cluster is another one from now on."""
         self._fabric = fabric
         capacity = capacity_of(fabric)
-        self.quota.capacity = capacity
-        self._due.clear()
+        self.quota.capacity = self._to_come.quota.capacity = capacity
+        self._forget_due()
         models = [name.removeprefix(MODEL) for name in capacity if name.startswith(MODEL)]
         self._only_model = models[0] if len(models) == 1 else None
         self._asked_of_signature.clear()
         self.order.cluster_gpus = max(1.0, capacity.get("gpus", 0.0))
         self.shares.capacity = capacity
+
+    def grow(self) -> None:
+        """Make room for queues and users that came since."""
+        self.quota.grow()
+        self._to_come.quota.grow()
 
     def queue_of(self, spec: Job) -> int:
         """The node of the queue tree that a job is counted at."""
@@ -138,8 +141,10 @@ class Accounts:
         return self.runtimes.quantile(spec.queue, spec.user, spec.name, quantile, ran_s)
 
     def wait(self, state: JobState) -> None:
-        """A job begins to wait."""
+        """A job begins to wait, or stands elsewhere."""
         self.quota.enqueue(state.queue)
+        self._to_come.quota.grow()
+        self._to_come.stands_elsewhere(state.job)
 
     def wait_no_more(self, state: JobState) -> None:
         """A job waits no more."""
@@ -152,30 +157,41 @@ class Accounts:
     def count(self, state: JobState, amounts: Amounts, at: float) -> None:
         """A gang holds these amounts from now on."""
         self.quota.take(state.queue, state.job, amounts, _rank(state))
-        self._due.clear()
+        if state.leaving:
+            self._leaving.add(state.job)
+        else:
+            self._to_come.take(state, amounts)
+        self._forget_due()
         self.shares.take(state.queue, state.job, amounts, at)
         if state.spec.elastic is not None:
             self.elastic[state.job] = None
 
+    def leave(self, state: JobState) -> None:
+        """A gang is about to leave: it holds its place, and will not hold it when others have what they claim."""
+        self._to_come.leave(state.job)
+        self._leaving.add(state.job)
+
     def stop(self, state: JobState, at: float) -> None:
         """A gang holds its place no more."""
         self.quota.give_back(state.job)
-        self._due.clear()
+        self._to_come.leave(state.job)
+        self._leaving.discard(state.job)
+        self._forget_due()
         self.shares.give_back(state.job, at)
         self.elastic.pop(state.job, None)
 
     def claim(self, state: JobState, placement: Placement, *, at_home: bool) -> None:
         """Room is held for a gang from now on, and so is what it takes of its queue's quota."""
-        if self.policy.queues:
-            self._claims[state.job] = (state, self.held(placement))
+        firm = at_home or state.moving is not None
+        self._to_come.claim(state, self.held(placement), firm=firm)
         if at_home:
             self._claims_at_home[state.job] = None
 
     def drop_claim(self, job: str) -> None:
         """Nothing is held for a gang any more."""
         self._claims_at_home.pop(job, None)
-        if self._claims.pop(job, None):
-            self.quota.free()
+        self._to_come.drop(job)
+        self.quota.free()
 
     def rank_again(self, state: JobState) -> None:
         """The priority of a gang that holds a place has changed."""
@@ -215,6 +231,10 @@ class Accounts:
         """Whether its queue lets a gang that holds a place hold these amounts instead."""
         return not self.admission(state, amounts, [state.job]).refused
 
+    def freed(self, queue: int) -> tuple[int, int]:
+        """Numbers of which one grows whenever a job of a queue that was refused may be admitted, now or to come."""
+        return self.quota.version_of(queue), self._to_come.quota.version_of(queue)
+
     def pushed_out(self) -> int:
         """A number that grows whenever a gang is no longer owed the place that it holds, because another one came."""
         return self.quota.pushed_out() if self._guarantees else 0
@@ -226,72 +246,64 @@ class Accounts:
         return self.is_guaranteed(state.queue) and self.quota.owed(state.job)
 
     def admission(self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()) -> Admission:
-        """What the job's queue says to so much more, were these running jobs gone.
+        """What the job's queue says to so much more at once, were these running jobs gone.
 
-        Whoever has a claim counts as if it ran already, but for those whose claims give way to the job. A claimant that
-        may not borrow must still be owed what it claims beside the job: else its room would come free in vain.
+        It must say yes twice: beside all who hold a place, and beside all who will, when those have left who leave and
+        those have begun who have claims, but for claims that give way to the job.
         """
-        without, beside, owed = self._counted(state, gone)
+        gone = list(gone)
+        later = self.admission_to_come(state, amounts, gone)
+        if later.refused or not self._leaving:
+            return later
+        without, beside = self._held_now(state, gone)
         may_borrow = state.spec.preemptible
-        answer = self.quota.room_without(state.queue, amounts, without, may_borrow, beside)
-        if answer.state == "borrowed":
-            for claim in owed:
-                rest = [one for one in beside if one is not claim]
-                rest.append((state.queue, amounts))
-                if self.quota.room_without(*claim, without, False, rest).refused:
-                    return self._must_not_borrow(state, amounts, without, beside)
-        return answer
+        now = self.quota.room_without(state.queue, amounts, without, may_borrow, beside)
+        return now if now.refused or later.state == "owed" else later
 
-    @contextmanager
-    def admissions(
-        self, state: JobState, amounts: Amounts
-    ) -> Iterator[Callable[[Iterable[str]], Admission]]:
-        """What `admission` says with one after another of many sets of jobs gone, none of which has a claim.
-
-        Claims are counted once for all of them; nothing else may be asked of the accounts meanwhile.
-        """
-        without, beside, owed = self._counted(state, ())
-        if without or owed:  # who must be owed what it claims is asked for itself
-            yield lambda gone: self.admission(state, amounts, gone)
-            return
-        may_borrow = state.spec.preemptible
-        with self.quota.beside(beside):
-            yield lambda gone: self.quota.room_without(state.queue, amounts, gone, may_borrow)
+    def admission_to_come(
+        self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()
+    ) -> Admission:
+        """As `admission`, of the time when all have left who leave: whether room may be claimed."""
+        return self._to_come.room(state, amounts, gone, self._seen_as(state))
 
     def limits(self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()) -> Admission:
         """As `admission`, asking limits only: what goes home is owed whatever else the queue has."""
-        without, beside, _ = self._counted(state, gone)
+        gone = list(gone)
+        later = self._to_come.limits(state, amounts, gone, self._seen_as(state))
+        if later.refused or not self._leaving:
+            return later
+        without, beside = self._held_now(state, gone)
         return self.quota.limits_without(state.queue, amounts, without, beside)
 
-    def _counted(
+    def _held_now(
         self, state: JobState, gone: Iterable[str]
-    ) -> tuple[list[str], list[Has], list[Has]]:
-        """Who does not count where a job asks; who counts for a claim; which of these must be owed what they claim."""
-        without: list[str] = list(gone)
-        beside: list[Has] = []
-        owed: list[Has] = []
-        for job, (other, claimed) in self._claims.items():
+    ) -> tuple[list[str], list[tuple[int, Amounts]]]:
+        """Who does not count now where a job asks, and who counts beside all who hold a place: whose claims are firm.
+
+        Who claims that way and still holds another place counts with the larger of both.
+        """
+        without, beside = list(gone), []
+        for claimed in self._to_come.firm:
+            other, amounts = claimed.state, claimed.amounts
             if other is state or self.overrules(state, other):
                 continue
-            if self.quota.holds(job) and job not in without:
-                without.append(job)
-                beside.append((other.queue, _larger(claimed, self._held_by(other))))
-            else:
-                beside.append((other.queue, claimed))
-                owed += beside[-1:] if not other.spec.preemptible else []
-        return without, beside, owed
+            if self.quota.holds(other.job) and other.job not in without:
+                without.append(other.job)
+                amounts = _larger(amounts, self._held_by(other))
+            beside.append((other.queue, amounts))
+        return without, beside
 
-    def _must_not_borrow(
-        self,
-        state: JobState,
-        amounts: Amounts,
-        without: Iterable[str],
-        beside: Iterable[tuple[int, Amounts]],
-    ) -> Admission:
-        """No to a job that would have to borrow, as long as somebody else's claim stands."""
-        answer = self.quota.room_without(state.queue, amounts, without, False, beside)
-        used = self.quota.used(state.queue).get(answer.resource, 0.0)
-        return replace(answer, never=False, must_be_owed=False, used=used)
+    def _seen_as(self, state: JobState) -> Hashable:
+        """The same for jobs to which the same claims of other queues give way."""
+        if not self._to_come.anybody_claims:
+            return None
+        key, shared = state.position.key, self.order.before_share
+        where = (key[:shared],) if shared is not None else (key, state.position)
+        return *where, state.priority, self.is_due(state)
+
+    def _forget_due(self) -> None:
+        self._due.clear()
+        self._to_come.forget()
 
     def overrules(self, state: JobState, other: JobState) -> bool:
         """Whether what is claimed for another job gives way to a waiting one: only where none of its rights is less.
@@ -306,6 +318,10 @@ class Accounts:
         if self.policy.preemption.by == "priority" and state.priority < other.priority:
             return False
         return self.is_due(state) or not self.is_due(other)
+
+    def giving_way(self, state: JobState) -> tuple[str, ...]:
+        """The jobs whose claims give way to a waiting one, as `overrules` says."""
+        return self._to_come.giving_way(state, self._seen_as(state))
 
     def goes_before(self, state: JobState, other: JobState) -> bool:
         """Whether a waiting job goes before another: between queues by what comes before shares, in one by it all."""

@@ -43,6 +43,7 @@ from gantree.core.ways import Ways
 from gantree.model.facts import (
     CheckpointRequested,
     ClaimDropped,
+    Fact,
     GangPreempted,
     PriorityChanged,
     RoomClaimed,
@@ -183,6 +184,8 @@ class Cycle:
         if self._in_turn or not all(isinstance(fact, CLAIMING) for fact in new):
             return False
         before = ledger.applied - len(new)
+        if ledger.bookings or not all(_only_reclaims(fact) for fact in new):
+            self._over.clear()
         lately = self._came_here_at == before
         if walk.has_left_out_any(partial(self._first_to_ask, ledger), lately=lately):
             return False
@@ -281,6 +284,8 @@ class Cycle:
         standing = Standing(state.position, line)
         if self._awake.may_make_room(ledger, standing, draft.now):
             refusals: list[NoRoom] = []
+            if ledger.leaving:
+                ways = self._ways.answers(ledger, state, to_come=True)
             for way, admission in ways:
                 if not admission.never:
                     wanted = Wanted.of(ledger, state, way, admission)
@@ -385,6 +390,11 @@ def _awaited(ledger: Ledger, state: JobState, claim: Claim) -> list[str]:
         for job, other in ledger.leaving.items()
         if other.placement is not None and not other.placement.nodes.keys().isdisjoint(nodes)
     ]
+
+
+def _only_reclaims(fact: Fact) -> bool:
+    """Whether nobody is stopped but for what is owed: others who are owed something could stop the same ones."""
+    return not isinstance(fact, GangPreempted) or fact.cause == "reclaim"
 
 
 def _is_due(ledger: Ledger, line: Line) -> bool:

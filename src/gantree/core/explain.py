@@ -88,6 +88,8 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
         refused, in_the_way = _refusal(ledger, state, now)
         sentence = refused.sentence if refused else "Waiting: fits, and starts with the next turn."
         if refused:
+            refused = as_barred(state, refused)
+            sentence = refused.sentence
             sentence += _lost_cells(ledger, state.spec.queue) + cordoned_for(ledger, state)
     first = tuple(ahead[:AHEAD_SHOWN])
     start = _told(ledger, state)
@@ -104,10 +106,20 @@ def in_short(ledger: Ledger, state: JobState, now: float) -> tuple[str, Gate | N
     other = _waits_for_other_than_room(ledger, state, now)
     no = None if other else _first_no(ledger, state, now)
     if no is not None:
-        return no.refused.sentence, no.refused.gate
+        return as_barred(state, no.refused).sentence, no.refused.gate
     if other or ledger.policy.backfill.overtake != "none":
         return other or "Waiting: fits, and starts with the next turn.", None
     return "Waiting: comes after others of its queue, where nobody is overtaken.", None
+
+
+def as_barred(state: JobState, refused: Refused) -> Refused:
+    """A refusal of a job that may not be everywhere for now: never is too much to say, and why belongs to it."""
+    if not state.barred_for:
+        return refused
+    sentence = refused.sentence.replace("Never fits: ", "Waiting: ", 1)
+    return replace(
+        refused, never=False, sentence=f"{sentence} Not everywhere will do: {state.barred_for}."
+    )
 
 
 def gate_now(ledger: Ledger, state: JobState, now: float) -> Gate | None:
@@ -354,7 +366,8 @@ def _too_young(
     young = [each.victim.owner for each in asked.forbidden if each.because == MIN_RUN]
     young.sort(key=lambda job: stoppable_at(ledger.jobs[job], ledger.policy))
     for count in range(len(young) + 1):
-        if not accounts.admission(state, accounts.asked(state), [*gone, *young[:count]]).refused:
+        still = [*gone, *young[:count]]
+        if not accounts.admission_to_come(state, accounts.asked(state), still).refused:
             return tuple(young[:count])
     return ()
 

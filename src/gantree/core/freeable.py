@@ -19,7 +19,7 @@ from gantree.core.bounds import Bounds, Places
 from gantree.core.holds import outranked
 from gantree.core.ledger import Ledger
 from gantree.core.over import Over
-from gantree.core.rights import borrowers, overrules
+from gantree.core.rights import borrowers, overruled_by
 from gantree.core.state import BOOKING, CLAIM, JobState
 from gantree.core.waiting import eligible
 from gantree.core.wakes import Wakes
@@ -71,6 +71,8 @@ class Freeable:
         self._owed_lines: dict[Hashable, bool] = {}
         self._emptied: dict[Hashable, Occupancy] = {}
         self._fits: dict[Hashable, bool] = {}
+        self._claims = 0
+        self._next: tuple[int, Line] | None = None
 
     def grown(self, ledger: Ledger) -> int:
         """A number that changes whenever room might be made for somebody for whom it could not before.
@@ -105,18 +107,35 @@ class Freeable:
         head = ledger.lines[line][0].job
         if self._in_vain.get(line) == head:
             return False
+        if self._follows_a_claim(ledger, line):
+            return True
         self._count(ledger)
         may = self._judge(ledger, line, wakes, over)
         if not may and eligible(ledger, ledger.jobs[head], now):
             self._in_vain[line] = head
         return may
 
+    def _follows_a_claim(self, ledger: Ledger, line: Line) -> bool:
+        """Whether a line is the next to ask since room was claimed.
+
+        Where one queue takes back what it lent, the next mostly does. Its plan costs less than bounds that its own
+        claim would outdate.
+        """
+        if self._next == (ledger.applied, line):
+            return True
+        if self._applied == ledger.applied or len(ledger.claims) <= self._claims:
+            return False
+        self._claims, self._next = len(ledger.claims), (ledger.applied, line)
+        return True
+
     def _judge(self, ledger: Ledger, line: Line, wakes: Wakes, over: Over) -> bool:
         if ledger.policy.defragment == "apply":  # anybody might move
             may = wakes.suffices(ledger, line, self._gpus_of_all)
         else:
             may = self._in_bounds(ledger, line, wakes) and self._might_leave(ledger, line, wakes)
-        return may and not (over.is_over(ledger, line) and not self.may_stop(ledger, line))
+        if not may or ledger.leaving:  # who leaves may do so for its quota
+            return may
+        return not over.is_over(ledger, line) or self.may_stop(ledger, line)
 
     def _might_leave(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
         """Whether a line might fit where all who might leave for it have left."""
@@ -256,14 +275,14 @@ class Freeable:
             return True
         key = (line.queue, line.signature, line.preemptible, head.job if ledger.claims else None)
         if key not in self._owed_lines:
-            told = answers(ledger, head)
+            told = answers(ledger, head, to_come=True)
             self._owed_lines[key] = any(admission.takes_back for _, admission in told)
         return self._owed_lines[key]
 
     def _who_leaves(self, ledger: Ledger, line: Line, head: JobState) -> Hashable:
         """The same for all lines for which the same owners might leave."""
         reclaims = line.queue if self._borrowed(ledger, line) else None
-        claims = tuple(job for job in ledger.claims if overrules(ledger, head, ledger.jobs[job]))
+        claims = overruled_by(ledger, head)
         passed = self._passed(ledger, head)
         return self._below(ledger, line).number, reclaims, claims, passed
 
@@ -283,7 +302,7 @@ class Freeable:
     def _count(self, ledger: Ledger) -> None:
         if self._applied == ledger.applied:
             return
-        self._applied = ledger.applied
+        self._applied, self._claims = ledger.applied, len(ledger.claims)
         told = tuple(
             (job, told.made_at, ledger.jobs[job].position) for job, told in ledger.bookings.items()
         )

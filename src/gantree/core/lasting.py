@@ -73,7 +73,7 @@ def _who_takes_back(
     tops = {_top(ledger, ledger.jobs[owner]) for owner in gone} - {_top(ledger, mine)}
     if not tops or not mine.spec.preemptible:
         return
-    if accounts.admission(mine, accounts.held(plan.placement), gone).takes_back:
+    if accounts.admission_to_come(mine, accounts.held(plan.placement), gone).takes_back:
         return
     queues = (
         queue
@@ -81,7 +81,7 @@ def _who_takes_back(
         if accounts.tree.path(queue)[-2] in tops and accounts.is_guaranteed(queue)
     )
     for state in _first_of_lines(ledger, queues, now):
-        if accounts.admission(state, accounts.asked(state), gone).takes_back:
+        if accounts.admission_to_come(state, accounts.asked(state), gone).takes_back:
             yield state
 
 
@@ -96,7 +96,7 @@ def _who_goes_first(
             continue
         if len(_stoppable(ledger, state, plan.victims, now)) == len(gone):
             continue
-        if not accounts.admission(state, accounts.asked(state), gone).refused:
+        if not accounts.admission_to_come(state, accounts.asked(state), gone).refused:
             yield state
 
 
@@ -105,7 +105,7 @@ def _stoppable(
 ) -> list[Victim]:
     """Those of some victims whom a waiting job could stop itself, by any right."""
     accounts, takes_back = ledger.accounts, frozenset[str]()
-    if accounts.admission(state, accounts.asked(state)).takes_back:
+    if accounts.admission_to_come(state, accounts.asked(state)).takes_back:
         takes_back = frozenset(borrowers(ledger, state.queue))
     return [
         each
@@ -119,6 +119,8 @@ def _might_overrule(ledger: Ledger, other: JobState, line: Line) -> bool:
     if ledger.policy.preemption.by == "priority" and line.priority < other.priority:
         return False
     first = ledger.jobs[ledger.lines[line][0].job]
+    if not ledger.accounts.goes_before(first, other):
+        return False
     return ledger.accounts.is_due(first) or not ledger.accounts.is_due(other)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from gantree.core.accounts import Accounts
 from gantree.core.ledger_by_hand import (
+    job_barred,
     job_held,
     job_released,
     job_reprioritised,
@@ -59,6 +60,7 @@ from gantree.model.facts import (
     GangSuspended,
     GangWarned,
     JobAccepted,
+    JobBarred,
     JobEnded,
     JobHeld,
     JobRejected,
@@ -178,6 +180,7 @@ class Ledger:
             self.join_line(state, at)
         if state.leaving and state.job not in self.leaving:
             self.leaving[state.job] = state
+            self.accounts.leave(state)
             self.holders_version += 1
         elif not state.leaving:
             self.leaving.pop(state.job, None)
@@ -223,6 +226,8 @@ class Ledger:
             if owners is not None and owner not in owners:
                 continue
             members = placement.members
+            if rooms.owners.get(owner) == members:  # it has all of it
+                continue
             if nodes is not None:
                 members = tuple(member for member in members if member.node in nodes)
             rooms.take_free(owner, members)
@@ -293,14 +298,30 @@ def _gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
 def _take(ledger: Ledger, job: str, placement: Placement) -> None:
     """A gang takes its place, also where room that it may use is held for others: they hold what is left of theirs."""
     rooms = ledger.rooms()
-    if _shares_with_held(ledger, placement) or (
-        ledger.bookings and rooms.missing(placement.members)
-    ):
-        ledger.let_go([owner for owner, _ in ledger.held_places()])
-        rooms.take(job, placement.members)
-        ledger.hold()
+    if _shares_with_held(ledger, placement):
+        given_way = [owner for owner, _ in ledger.held_places()]
+        ledger.let_go(given_way)
     else:
-        rooms.take(job, placement.members)
+        given_way = _gives_way(ledger, placement)
+    rooms.take(job, placement.members)
+    if given_way:
+        ledger.hold(owners=frozenset(given_way))
+
+
+def _gives_way(ledger: Ledger, placement: Placement) -> list[str]:
+    """Let the last of those for whom room is held go until a place is free; whom.
+
+    Those before them hold what they would hold if all let go: room is given to the first of them first.
+    """
+    rooms = ledger.rooms()
+    if not (ledger.bookings or ledger.claims) or not rooms.missing(placement.members):
+        return []
+    held, gone = [owner for owner, _ in ledger.held_places()], 0
+    while gone < len(held) and rooms.missing(placement.members):
+        more = max(1, gone)
+        ledger.let_go(held[max(0, len(held) - gone - more) : len(held) - gone])
+        gone = min(len(held), gone + more)
+    return held[len(held) - gone :]
 
 
 def _shares_with_held(ledger: Ledger, placement: Placement) -> bool:
@@ -454,6 +475,7 @@ _APPLY: dict[type[Fact], Callable[[Ledger, Any], None]] = {
     PriorityChanged: priority_changed,
     JobReprioritised: job_reprioritised,
     JobScaled: job_scaled,
+    JobBarred: job_barred,
     JobsForgotten: jobs_forgotten,
     ReservationMade: reservation_made,
     ReservationDropped: reservation_dropped,

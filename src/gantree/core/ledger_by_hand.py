@@ -9,7 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gantree.core.state import JobState
+from gantree.model.bars import barred
 from gantree.model.facts import (
+    JobBarred,
     JobHeld,
     JobReleased,
     JobReprioritised,
@@ -82,4 +84,14 @@ def job_scaled(ledger: Ledger, fact: JobScaled) -> None:
     state.signature = ledger.signature_of(spec)
     if waits:
         _wait_again(ledger, state, fact.at)
+    ledger.room_version += 1
+
+
+def job_barred(ledger: Ledger, fact: JobBarred) -> None:
+    """A job that waits asks for other nodes."""
+    state = ledger.jobs[fact.job]
+    ledger.leave_line(state)
+    state.spec, state.barred_for = barred(state.spec, dict(fact.bars)), fact.reason
+    state.signature = ledger.signature_of(state.spec)
+    _wait_again(ledger, state, fact.at)
     ledger.room_version += 1

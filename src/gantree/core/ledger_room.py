@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 
 def _claim(ledger: Ledger, job: str, claim: Claim) -> None:
-    """A claim goes before bookings: what they hold of its room becomes its."""
+    """A claim goes before bookings: what they hold of its room becomes its. Older claims hold what they can already."""
     ledger.claims[job] = claim
     ledger.lines.touch(ledger.jobs[job].queue)
     ledger.accounts.claim(ledger.jobs[job], claim.placement, at_home=claim.at_home)
-    ledger.let_go(owner for owner, _ in list(ledger.held_places()))
-    ledger.hold()
+    bookings = [BOOKING + each for each in ledger.bookings]
+    ledger.let_go(bookings)
+    ledger.hold(owners=(CLAIM + job, *bookings))
 
 
 def room_claimed(ledger: Ledger, fact: RoomClaimed) -> None:

@@ -93,7 +93,7 @@ def _planned(
     if not eligible(ledger, state, now):
         return None
     later = room_to_come(ledger, state)
-    for way, admission in answers(ledger, state):
+    for way, admission in answers(ledger, state, to_come=True):
         if not admission.refused:
             wanted = Wanted.of(ledger, state, way, admission)
             plan = defragmentation(ledger, wanted, later, now, taste)

@@ -21,7 +21,7 @@ class Over:
 
     def __init__(self) -> None:
         self._version_of_line: dict[Line, tuple[object, ...]] = {}
-        self._refused: dict[tuple[int, bool], tuple[int, list[Vector]]] = {}
+        self._refused: dict[tuple[int, bool], tuple[tuple[int, int], list[Vector]]] = {}
         self._asked_of_signature: dict[int, Vector | None] = {}
         self._claims_at = -1
         self._claims: tuple[tuple[str, bool], ...] = ()
@@ -31,7 +31,7 @@ class Over:
         known = self._refused.get((line.queue, line.preemptible))
         if known is None and line not in self._version_of_line:
             return False
-        version = ledger.accounts.quota.version_of(line.queue)
+        version = ledger.accounts.freed(line.queue)
         if self._version_of_line.get(line) == (version, self._claimed(ledger)):
             return True
         if known is None or known[0] != version or ledger.claims:
@@ -41,7 +41,7 @@ class Over:
 
     def refused(self, ledger: Ledger, line: Line) -> None:
         """The quota has said no to every way of a line."""
-        version = ledger.accounts.quota.version_of(line.queue)
+        version = ledger.accounts.freed(line.queue)
         self._version_of_line[line] = (version, self._claimed(ledger))
         asked = None if ledger.claims else self._asked(ledger, line)
         if asked is None:

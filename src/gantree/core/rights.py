@@ -122,6 +122,13 @@ def overrules(ledger: Ledger, state: JobState, other: JobState) -> bool:
     return ledger.accounts.overrules(state, other)
 
 
+def overruled_by(ledger: Ledger, state: JobState) -> tuple[str, ...]:
+    """The jobs whose claims a waiting one may have, as `overrules` says of each."""
+    told = ledger.bookings
+    found = ledger.accounts.giving_way(state)
+    return tuple(job for job in found if job not in told or not told[job].promised)
+
+
 # ----- the order, as time goes by
 
 

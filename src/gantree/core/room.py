@@ -23,7 +23,6 @@ to whom, `core.rights`.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 
@@ -37,7 +36,7 @@ from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import save_then_stop, start
 from gantree.core.rights import (
     no_right,
-    overrules,
+    overruled_by,
     stoppable_at,
 )
 from gantree.core.scaling import stands_on_cordoned
@@ -132,14 +131,13 @@ def _planned(
     ledger: Ledger, wanted: Wanted, later: Occupancy, victims: Sequence[Victim], taste: Taste
 ) -> Plan | None:
     """Whom to stop, such that the gang is admitted at its place; where it breaks up what cells need, another place."""
-    with _admits(ledger, wanted) as admits:
-        plan = plan_preemption(later, wanted.spec, victims, taste, admits)
+    admits = _admits(ledger, wanted)
+    plan = plan_preemption(later, wanted.spec, victims, taste, admits)
     if plan is None or _admitted_with(ledger, wanted, plan):
         return plan
     if wanted.state.spec.preemptible or not any_cells(ledger):
         return None
-    with _admits(ledger, wanted) as admits:
-        plan = plan_preemption(_off_cells(ledger, later), wanted.spec, victims, taste, admits)
+    plan = plan_preemption(_off_cells(ledger, later), wanted.spec, victims, taste, admits)
     return plan if plan is not None and _admitted_with(ledger, wanted, plan) else None
 
 
@@ -160,9 +158,16 @@ def _admitted_with(ledger: Ledger, wanted: Wanted, plan: Plan) -> bool:
 def _admitted_at(
     ledger: Ledger, wanted: Wanted, placement: Placement, gone: Sequence[str] = ()
 ) -> bool:
-    """Whether a gang may hold a place when these owners are gone: what it really holds is known only now."""
+    """Whether a gang may claim a place that these owners leave: what it really holds is known only now."""
     accounts, state = ledger.accounts, wanted.state
-    admission = accounts.admission(state, accounts.held(placement), gone)
+    admission = accounts.admission_to_come(state, accounts.held(placement), gone)
+    return not admission.refused and spares_cells(ledger, state, placement)
+
+
+def _may_start_at(ledger: Ledger, wanted: Wanted, placement: Placement) -> bool:
+    """Whether a gang may hold a place at once."""
+    accounts, state = ledger.accounts, wanted.state
+    admission = accounts.admission(state, accounts.held(placement))
     return not admission.refused and spares_cells(ledger, state, placement)
 
 
@@ -183,18 +188,13 @@ def _admitted(wanted: Wanted) -> bool:
     return wanted.admission.state != "refused"
 
 
-@contextmanager
-def _admits(ledger: Ledger, wanted: Wanted) -> Iterator[Admits | None]:
-    """Whether the gang's queue admits it when these owners are gone; None where it does anyway.
-
-    Nothing else is asked of the accounts meanwhile.
-    """
+def _admits(ledger: Ledger, wanted: Wanted) -> Admits | None:
+    """Whether the gang's queue lets it claim room when these owners are gone; None where it does anyway."""
     if _admitted(wanted):
-        yield None
-        return
+        return None
     accounts, state = ledger.accounts, wanted.state
-    with accounts.admissions(state, accounts.asked_on(state, wanted.spec)) as admission:
-        yield lambda owners: not admission(owners).refused
+    amounts = accounts.asked_on(state, wanted.spec)
+    return lambda owners: not accounts.admission_to_come(state, amounts, owners).refused
 
 
 def _is_over(ledger: Ledger, wanted: Wanted, victims: Sequence[Victim]) -> bool:
@@ -203,7 +203,7 @@ def _is_over(ledger: Ledger, wanted: Wanted, victims: Sequence[Victim]) -> bool:
         return False
     accounts, gone = ledger.accounts, [victim.owner for victim in victims]
     amounts = accounts.asked_on(wanted.state, wanted.spec)
-    return accounts.admission(wanted.state, amounts, gone).refused
+    return accounts.admission_to_come(wanted.state, amounts, gone).refused
 
 
 def _shrink(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> bool:
@@ -377,9 +377,11 @@ def _free_place(ledger: Ledger, wanted: Wanted, plan: Plan, taste: Taste) -> Pla
     """A place that is free now and at which the gang is admitted: the best, else the planned one."""
     rooms = ledger.rooms()
     placement = find(rooms, wanted.spec, taste)
-    if placement is not None and _admitted_at(ledger, wanted, placement):
+    if placement is not None and _may_start_at(ledger, wanted, placement):
         return placement
-    return None if rooms.missing(plan.placement.members) else plan.placement
+    if rooms.missing(plan.placement.members):
+        return None
+    return plan.placement if _may_start_at(ledger, wanted, plan.placement) else None
 
 
 def _claim(draft: Draft, wanted: Wanted, placement: Placement, victims: Sequence[str]) -> None:
@@ -400,9 +402,8 @@ def _claim(draft: Draft, wanted: Wanted, placement: Placement, victims: Sequence
 def _drop_later_claims(draft: Draft, state: JobState, placement: Placement) -> None:
     """Let go of room that is held, on nodes of the place, for gangs whose claims give way to this one."""
     ledger, nodes = draft.ledger, placement.nodes
-    for job, claim in list(ledger.claims.items()):
-        gives_way = overrules(ledger, state, ledger.jobs[job])
-        if gives_way and not nodes.keys().isdisjoint(claim.placement.nodes):
+    for job in overruled_by(ledger, state):
+        if not nodes.keys().isdisjoint(ledger.claims[job].placement.nodes):
             draft.record(ClaimDropped(at=draft.now, job=job, reason=f"{state.job} goes first"))
 
 

@@ -266,7 +266,7 @@ def _restore_jobs(
         ledger.newest_of_name[spec.name] = state.job
         for name in filter(ledger.jobs.__contains__, spec.after):
             ledger.dependents.setdefault(name, []).append(state.job)
-    ledger.accounts.quota.grow()
+    ledger.accounts.grow()
     ledger.signatures_given = signatures
     _restore_signatures(ledger, every, live)
 

@@ -25,7 +25,7 @@ class JobState:
 
     queue is its node of the queue tree. line and position are where it stands while it waits, made anew each time it
     begins to. placed_at, running_at, checkpoint_at, stop_*, request and answered belong to the current attempt;
-    held_for is what a held job waits for, "" for a user's word.
+    held_for is what a held job waits for, "" for a user's word; barred_for why it may not be everywhere for now.
     held_gpus counts GPUs that it holds whole, touched_gpus those that it holds whole or in part (1 where none: it may
     hold something else). checkpoint_step is the newest over all attempts. attained_gpu_s and done_s are of attempts
     that are over: GPU-seconds that it was served, and seconds of its run (at the size it was written with) whose work
@@ -49,6 +49,7 @@ class JobState:
     phase: Phase = Phase.PENDING
     held: bool = False
     held_for: str = ""
+    barred_for: str = ""
     attempt: int = 0
     placement: Placement | None = None
     held_gpus: int = 0

@@ -5,6 +5,7 @@ What is done with that, from least harm to most, is `core.room`; the rights them
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
 
 from gantree.core.holds import outranks
@@ -13,7 +14,7 @@ from gantree.core.rights import (
     borrowers,
     harm_of,
     objection,
-    overrules,
+    overruled_by,
     standing,
 )
 from gantree.core.state import BOOKING, CLAIM, JobState
@@ -132,26 +133,63 @@ def room_to_come(ledger: Ledger, state: JobState) -> Occupancy:
 
 
 class RoomToCome:
-    """`room_to_come`, kept until anything is decided for whoever asks next, if the same gives way to it."""
+    """`room_to_come`, kept for whoever asks next, if the same gives way to it, until more is decided than new claims.
+
+    It follows these: where all older claims are whole, and nothing is reserved, more who leave and one more claim
+    change nothing else. _at says what must have stayed; _claims and _leaving, who was counted.
+    """
 
     def __init__(self) -> None:
         self._at: tuple[object, ...] = ()
+        self._applied = -1
+        self._claims: tuple[str, ...] = ()
+        self._leaving = 0
+        self._all_whole = False
         self._room: Occupancy | None = None
 
     def of(self, ledger: Ledger, state: JobState) -> Occupancy:
-        """The occupancy for a job. It is others' too: do not change it."""
+        """The occupancy for a job, until the next one asks. It is others' too: do not change it."""
         passed, overruled = _giving_way(ledger, state)
-        at = ledger.applied, passed, overruled
-        if self._room is None or self._at != at:
-            self._at, self._room = at, _room_without(ledger, passed, overruled)
+        at = passed, overruled, _but_for_claims(ledger)
+        if self._room is not None and self._at == at and self._follows(ledger, self._room):
+            return self._room
+        self._room = _room_without(ledger, passed, overruled)
+        self._at, self._applied = at, ledger.applied
+        self._claims, self._leaving = tuple(ledger.claims), len(ledger.leaving)
+        self._all_whole = all(_is_whole(ledger, self._room, job) for job in self._claims)
         return self._room
+
+    def _follows(self, ledger: Ledger, room: Occupancy) -> bool:
+        """Count those who have claimed or begun to leave since; False where that is not all it takes."""
+        if self._applied == ledger.applied:
+            return True
+        claims, known = tuple(ledger.claims), len(self._claims)
+        if ledger.bookings or not self._all_whole or claims[:known] != self._claims:
+            return False
+        for owner in islice(ledger.leaving, self._leaving, None):
+            room.give_back(owner)
+        for job in claims[known:]:
+            room.take_free(CLAIM + job, ledger.claims[job].placement.members)
+        self._applied, self._claims, self._leaving = ledger.applied, claims, len(ledger.leaving)
+        self._all_whole = all(_is_whole(ledger, room, job) for job in claims[known:])
+        return self._all_whole
+
+
+def _but_for_claims(ledger: Ledger) -> tuple[object, ...]:
+    """What is different whenever room was taken, freed or lost; claims, and who leaves for them, aside."""
+    out_of_use = len(ledger.unusable), ledger.site.version
+    return ledger.room_version, ledger.placings, out_of_use, tuple(ledger.site.others)
+
+
+def _is_whole(ledger: Ledger, room: Occupancy, job: str) -> bool:
+    """Whether a claim holds all of its place there."""
+    return set(room.owners.get(CLAIM + job, ())) == set(ledger.claims[job].placement.members)
 
 
 def _giving_way(ledger: Ledger, state: JobState) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The jobs whose reserved starts, and those whose claims, give way to a waiting one."""
     passed = (job for job in ledger.bookings if outranks(ledger, state, job))
-    overruled = (job for job in ledger.claims if overrules(ledger, state, ledger.jobs[job]))
-    return tuple(passed), tuple(overruled)
+    return tuple(passed), overruled_by(ledger, state)
 
 
 def _room_without(ledger: Ledger, passed: Sequence[str], overruled: Sequence[str]) -> Occupancy:

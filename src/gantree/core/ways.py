@@ -11,6 +11,7 @@ queue. Ways depend on the job, the fabric and the policy alone, so they are kept
 and shown is always the job as it was written.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from gantree.core.ledger import Ledger
@@ -22,10 +23,12 @@ from gantree.model.verdicts import Refused
 from gantree.placement.sizes import resized, sizes_of
 from gantree.planning.rightsize import Ranked, by_model, chooses, options, refused
 from gantree.policy.admission import BORROWED, OWED, Admission
+from gantree.policy.rules import Amounts
 from gantree.topology.footprint import least_members
 
 Answer = tuple[Job, Admission]
 """A way, and what the job's queue says to it."""
+Ask = Callable[[JobState, Amounts], Admission]
 
 
 class Ways:
@@ -35,9 +38,12 @@ class Ways:
         self._fabric: object = None
         self._of_signature: dict[int, tuple[Ranked, ...]] = {}
 
-    def answers(self, ledger: Ledger, state: JobState) -> list[Answer]:
-        """The ways to try for a job that waits, in order, with what its queue says; [] where no way is open to it."""
-        return _answers(ledger, state, self._ranked(ledger, state))
+    def answers(self, ledger: Ledger, state: JobState, *, to_come: bool = False) -> list[Answer]:
+        """The ways to try for a job that waits, in order, with what its queue says; [] where no way is open to it.
+
+        to_come: what it says of the time when all have left who leave, to a job that claims room.
+        """
+        return _answers(ledger, state, self._ranked(ledger, state), to_come=to_come)
 
     def _ranked(self, ledger: Ledger, state: JobState) -> tuple[Ranked, ...]:
         if not chooses(state.spec) and not ledger.accounts.rations_models:
@@ -55,9 +61,9 @@ class Ways:
         return tuple((rank, _as_named(way, state.spec)) for rank, way in ways)
 
 
-def answers(ledger: Ledger, state: JobState) -> list[Answer]:
+def answers(ledger: Ledger, state: JobState, *, to_come: bool = False) -> list[Answer]:
     """As `Ways.answers`, worked out anew."""
-    return _answers(ledger, state, _ranked(ledger, state.spec))
+    return _answers(ledger, state, _ranked(ledger, state.spec), to_come=to_come)
 
 
 def no_way(ledger: Ledger, spec: Job) -> Refused | None:
@@ -86,12 +92,12 @@ def _ranked(ledger: Ledger, spec: Job) -> tuple[Ranked, ...]:
     return by_model(spec, fabric) if ledger.accounts.rations_models else ((0, spec),)
 
 
-def _answers(ledger: Ledger, state: JobState, ranked: tuple[Ranked, ...]) -> list[Answer]:
+def _answers(
+    ledger: Ledger, state: JobState, ranked: tuple[Ranked, ...], *, to_come: bool
+) -> list[Answer]:
     accounts = ledger.accounts
-    told = [
-        (rank, way, accounts.admission(state, accounts.asked_on(state, way)))
-        for rank, way in ranked
-    ]
+    ask = accounts.admission_to_come if to_come else accounts.admission
+    told = [(rank, way, ask(state, accounts.asked_on(state, way))) for rank, way in ranked]
     if len(told) > 1 and not chooses(state.spec):
         told = _whole_as_its_models(told)
     told.sort(key=lambda each: (each[0], each[2].state != "owed"))
@@ -99,7 +105,7 @@ def _answers(ledger: Ledger, state: JobState, ranked: tuple[Ranked, ...]) -> lis
     for _, way, admission in told:
         found.append((way, admission))
         if admission.refused and ledger.policy.elastic:
-            found += _smaller(ledger, state, way)
+            found += _smaller(ledger, state, way, ask)
     return found
 
 
@@ -117,14 +123,14 @@ def _whole_as_its_models(
     return [*of_model, (rank, written, BORROWED if "borrowed" in states else OWED)]
 
 
-def _smaller(ledger: Ledger, state: JobState, way: Job) -> list[Answer]:
+def _smaller(ledger: Ledger, state: JobState, way: Job, ask: Ask) -> list[Answer]:
     """The largest size of an elastic gang below the one it is written with that its queue admits, if there is one."""
     if way.elastic is None:
         return []
     for size in reversed(sizes_of(way)):
         if size < way.members:
             smaller = replace(resized(way, size), elastic=Elastic(way.elastic.min, size))
-            admission = ledger.accounts.admission(state, ledger.accounts.asked_on(state, smaller))
+            admission = ask(state, ledger.accounts.asked_on(state, smaller))
             if not admission.refused:
                 return [(smaller, admission)]
     return []

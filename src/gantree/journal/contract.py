@@ -69,11 +69,8 @@ class Compacted:
     events: int
 
 
-class Journal(Protocol):
-    """Durable memory of one scheduler. All methods raise JournalError when the journal fails them.
-
-    What takes an epoch raises JournalError, and has changed nothing, if another one has begun or this one was resigned.
-    """
+class Election(Protocol):
+    """Who leads. All methods raise JournalError when nobody can be asked."""
 
     def lead(self, holder: str, for_s: float) -> int | None:
         """Begin an epoch, larger than every one before; None if somebody leads and the lease has not run out.
@@ -97,6 +94,13 @@ class Journal(Protocol):
         Whether its lease has run out is not said: until another begins, that leader may go on.
         """
         ...
+
+
+class Journal(Election, Protocol):
+    """Durable memory of one scheduler. All methods raise JournalError when the journal fails them.
+
+    What takes an epoch raises JournalError, and has changed nothing, if another one has begun or this one was resigned.
+    """
 
     def append_inbox(self, events: Sequence[Event], epoch: int) -> None:
         """Make events durable, in order, before returning. An id that was ever appended is dropped.

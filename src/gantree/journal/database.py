@@ -2,11 +2,11 @@
 
 Connections are in autocommit mode: a read is one statement on a connection of the pool, and `writing` begins and ends
 its transaction itself, so that SQLite takes its write lock at the beginning. Any thread may read; writers of one
-process come one after the other, on one connection that is kept for them until something fails on it.
+process come one after the other.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,8 +23,7 @@ class Database:
 
     now is the database's clock in seconds since 1970. owned says that whoever has it open is alone with it, so no
     lease is needed. clear ends the sessions of leaders that stopped in the middle of a write, where there can be any;
-    it is run only when a lease has run out. is_ended tells of a connection of the driver that nobody uses whether the
-    server has ended it. damage_hint follows the error where the data themselves are unreadable.
+    it is run only when a lease has run out. damage_hint follows the error where the data themselves are unreadable.
     """
 
     engine: Engine
@@ -33,7 +32,6 @@ class Database:
     now: ColumnElement[Any]
     owned: bool
     clear: TextClause | None = None
-    is_ended: Callable[[Any], bool] = lambda connection: False
     secrets: tuple[str, ...] = ()
     damage_hint: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -50,52 +48,49 @@ class Database:
                     error, SQLAlchemyError
                 ):  # it has not seen that; so not used again
                     connection.invalidate()
-                self._give_up_idle_writer()
                 raise
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction: all of the block, or nothing. All are on one connection, until one of them fails."""
-        with self.lock:
+        """A transaction: all of the block, or nothing."""
+        with self.lock, self._writer() as connection:
             try:
-                connection = self._writer()
                 driver: Any = connection.connection.driver_connection
                 driver.execute(self.begin)
                 yield connection
                 driver.execute("COMMIT")
             except BaseException as error:
-                self._roll_back()
+                self._roll_back(connection)
                 if isinstance(error, self._failures):
                     self.engine.dispose()  # what has cut one line may have cut all that were idle
                     raise self.error(error) from None
                 raise
 
-    def _writer(self) -> Connection:
-        """The connection of transactions. To take it from the pool and give it back costs more than a small one."""
-        if self.kept and self.is_ended(self.kept[0].connection.driver_connection):
-            self._give_up_writer()
-        if not self.kept:
-            self.kept.append(self.engine.connect())
-        return self.kept[0]
+    @contextmanager
+    def _writer(self) -> Iterator[Connection]:
+        """The connection of a transaction: one of the pool.
 
-    def _roll_back(self) -> None:
+        A database that is ours alone has one for all of them, until one fails on it: to take it from the pool and give
+        it back costs more there than a small transaction.
+        """
+        with self.errors():
+            connection = self.kept.pop() if self.kept else self.engine.connect()
+        yield connection
+        if not self.owned:
+            connection.close()
+        elif not connection.closed:
+            self.kept.append(connection)
+
+    def _roll_back(self, connection: Connection) -> None:
         """Leave nothing of a transaction, nor its connection to the next one: whatever has happened on it."""
-        for connection in self.kept:
-            if not connection.invalidated:
-                driver: Any = connection.connection.driver_connection
-                with suppress(*self._failures):  # it may be rolled back already, or the line cut
-                    driver.execute("ROLLBACK")
-        self._give_up_writer()
+        if not connection.invalidated:
+            driver: Any = connection.connection.driver_connection
+            with suppress(*self._failures):  # it may be rolled back already, or the line cut
+                driver.execute("ROLLBACK")
+        connection.invalidate()
+        connection.close()
 
-    def _give_up_idle_writer(self) -> None:
-        """After a failure elsewhere, which it may share; one that is at work finds out by itself."""
-        if self.lock.acquire(blocking=False):
-            try:
-                self._give_up_writer()
-            finally:
-                self.lock.release()
-
-    def _give_up_writer(self) -> None:
+    def _give_up_kept(self) -> None:
         for connection in self.kept:
             connection.invalidate()
             connection.close()
@@ -125,5 +120,5 @@ class Database:
     def close(self) -> None:
         """Close every connection; what is asked afterwards opens others."""
         with self.lock, self.errors():
-            self._give_up_writer()
+            self._give_up_kept()
             self.engine.dispose()

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gantree.model.jobs import ISOLATIONS
-from gantree.model.node_rules import NODES_LABEL, TOLERATES_LABEL, Taint, satisfies, tolerates
+from gantree.model.node_rules import (
+    BARS_LABEL,
+    NODES_LABEL,
+    TOLERATES_LABEL,
+    Taint,
+    satisfies,
+    tolerates,
+)
 from gantree.model.placements import MigPart, SharePart
 
 NO_LINK = ""
@@ -120,7 +127,7 @@ class Node:
         match key:
             case _ if key == MARKET_LABEL:
                 return value in (ANY_MARKET, ON_DEMAND if self.spot is None else SPOT)
-            case _ if key == NODES_LABEL:
+            case _ if key in (NODES_LABEL, BARS_LABEL):
                 return satisfies(self.name, dict(self.labels), value)
             case _:
                 return key == TOLERATES_LABEL or label in self.labels

@@ -89,6 +89,18 @@ class ScaleRequested(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BarsRequested(Event):
+    """Whoever runs the cluster wants a waiting job on nodes as these rules ask: (role, rule), and on any where none is.
+
+    reason says why, as the end of a sentence. They replace those of before.
+    """
+
+    job: str
+    bars: tuple[tuple[str, str], ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityRequested(Event):
     """Somebody wants a job to have another priority: a class or a number, as in a job file."""
 
@@ -255,7 +267,7 @@ EVENTS: dict[str, type[Event]] = {
     for kind in (
         ClusterObserved, JobSubmitted, SubmissionTaken,
         CancelRequested, HoldRequested, ReleaseRequested, DefragmentRequested,
-        SuspendRequested, ScaleRequested, PriorityRequested,
+        SuspendRequested, ScaleRequested, BarsRequested, PriorityRequested,
         CordonRequested, UncordonRequested, LabelRequested, OthersHold, PolicySubmitted,
         GangStarted, GangStartFailed, RankExited, MemberLost,
         GangEnded, CheckpointSaved, NodeLost, NodeReturned, EndedJobsDue, TimePassed,

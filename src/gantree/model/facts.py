@@ -176,6 +176,15 @@ class JobScaled(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobBarred(Fact):
+    """From now on members of the waiting job go to nodes as these rules ask: (role, rule). reason: why, in words."""
+
+    job: str
+    bars: tuple[tuple[str, str], ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationMade(Fact):
     """A gang that waits will start at starts_at at this place; replaces an earlier reservation of it.
 
@@ -383,7 +392,7 @@ FACTS: dict[str, type[Fact]] = {
         CheckpointRequested, CheckpointRecorded, StopDecided, AttemptEnded, JobRequeued, JobEnded, NodeMarked,
         GangMoving, GangAtHome, JobHeld, JobReleased, PriorityChanged, ReservationMade, ReservationDropped,
         CellBound, CellReleased, GangSuspended, GangResumed,
-        JobReprioritised, JobScaled, NodeCordoned, NodeUncordoned, NodeLabelled, PolicyAdopted, GangWarned,
+        JobReprioritised, JobScaled, JobBarred, NodeCordoned, NodeUncordoned, NodeLabelled, PolicyAdopted, GangWarned,
         JobsForgotten, RoomOfOthers,
     )
 }  # fmt: skip

@@ -16,6 +16,8 @@ CHOICES = ("order", "time", "cost")
 """What a GPU model is chosen by: the order in which models are listed, the soonest end, the least money."""
 LAUNCHERS = ("slurm",)
 """Launchers whose variables processes may get beside gantree's own."""
+SOLE = "sole/"
+"""Begins the names of devices of which every node has one, whatever its machine says."""
 COLLECTIVES = (
     "all_reduce",
     "all_gather",

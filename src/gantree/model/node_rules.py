@@ -1,9 +1,10 @@
 """Rules on nodes that go beyond equal labels: what labels must be like, and which taints a member puts up with.
 
-A shape asks for nodes by labels, (key, value) pairs that a node must have. Two keys are no labels of nodes but rules,
+A shape asks for nodes by labels, (key, value) pairs that a node must have. Three keys are no labels of nodes but rules,
 written as text so that they go wherever labels go (job files, journals, refusals):
 
     gantree.nodes      "zone in (a,b) && !spot || pool in (c)"     alternatives of requirements on labels
+    gantree.bars       "zone notin (a)"                            the same, of whoever runs the cluster (`model.bars`)
     gantree.tolerates  "dedicated=ml:NoSchedule, maintenance, *"   taints that do not keep it away
 
 The operators are those of Kubernetes' node affinity: in, notin, (there), !(not there), > and < (whole numbers). The
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 NODES_LABEL = "gantree.nodes"
+BARS_LABEL = "gantree.bars"
 TOLERATES_LABEL = "gantree.tolerates"
 NAME_KEY = "metadata.name"
 KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})

@@ -8,6 +8,7 @@ with PodStage(tmp_path) as stage:
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,11 +18,13 @@ from gantree.core.invariants import check
 from gantree.executors.kubernetes.cluster import KubernetesCluster
 from gantree.executors.kubernetes.opening import Opened
 from gantree.executors.kubernetes.reach import Reach
+from gantree.executors.kubernetes.rights import RIGHTS
 from gantree.executors.kubernetes.settings import KubernetesSettings
 from gantree.formats.policies import PRESETS
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
 from gantree.policy.rules import Policy
+from gantree.testing.kubernetes.access import ALL, Access, Grant, User
 from gantree.testing.kubernetes.client import Client
 from gantree.testing.kubernetes.kubelet import Kubelet
 from gantree.testing.kubernetes.server import Settings
@@ -30,6 +33,20 @@ from gantree.testing.kubernetes.thread import Api, ServerThread
 from gantree.text.hostlists import expand
 
 WITHIN_S = 30.0
+TOKEN = GANTREE = "gantree"  # noqa: S105 - of a server that lives as long as a test
+"""Who gantree is on the server, and the token that says so: it may do what its roles allow, and nothing else."""
+HOME = "default"
+"""The namespace that gantree runs in."""
+
+
+def _with_role(settings: Settings) -> Settings:
+    """The same with two users, unless it has some: gantree, and whoever shows no token, who may do everything."""
+    rights = tuple(
+        Grant(right.verbs, (right.group,), (right.resource,), (HOME,) if right.at_home else ())
+        for right in RIGHTS
+    )
+    users = {TOKEN: User(GANTREE, rights), "": User("admin", (Grant((ALL,), (ALL,), (ALL,)),))}
+    return replace(settings, access=settings.access or Access(users))
 
 
 class PodStage:
@@ -38,7 +55,7 @@ class PodStage:
     def __init__(
         self, state_dir: Path, policy: Policy = PRESETS["gantree"], settings: Settings | None = None
     ) -> None:
-        self.running = ServerThread(settings)
+        self.running = ServerThread(_with_role(settings or Settings()))
         self._state_dir, self._policy = state_dir, policy
         self._controller: Controller | None = None
 
@@ -63,14 +80,20 @@ class PodStage:
         self.running.__exit__(kind, error, trace)
 
     @property
+    def report(self) -> Json:
+        """What a dry run that was stopped has reported."""
+        return self._opened.report
+
+    @property
     def controller(self) -> Controller:
         """The controller, once it was started."""
         assert self._controller is not None, "not started"
         return self._controller
 
-    def start(self) -> None:
-        """Start gantree, or start it again."""
-        self._opened = opened = Opened(KubernetesSettings(Reach(self.running.url)), lambda: None)
+    def start(self, **told: Any) -> None:
+        """Start gantree, or start it again. told: fields of its settings."""
+        reach = Reach(self.running.url, ask_token=lambda: (TOKEN, float("inf")))
+        self._opened = opened = Opened(KubernetesSettings(reach, **told), lambda: None)
 
         def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
             return opened.cluster(emit, clock, lambda: self.controller.ledger)
@@ -100,13 +123,23 @@ class PodStage:
             if not self.controller.step():
                 time.sleep(0.005)
 
+    def work_for(self, seconds: float) -> None:
+        """Step gantree for so long: for what must not happen meanwhile."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if not self.controller.step():
+                time.sleep(0.005)
+
     def told(self) -> str:
         """How things stand, for a test that failed."""
         pods = {
             name: (pod["status"].get("phase"), pod["spec"].get("nodeName"))
             for name, pod in self.pods().items()
         }
-        jobs = {job: str(state.phase) for job, state in self.controller.ledger.jobs.items()}
+        jobs = {
+            job: (str(state.phase), state.reason)
+            for job, state in self.controller.ledger.jobs.items()
+        }
         return f"pods {pods}; jobs {jobs}; rejected {self.controller.ledger.rejected}"
 
     # ----- what a user does
@@ -125,7 +158,7 @@ class PodStage:
             self.running.run(self.kubelet.register(name, capacity, told))
 
     def pod(self, name: str, gpus: int = 0, **told: Any) -> Json:
-        """Create a pod for gantree. told: labels, annotations, spec, as in a manifest."""
+        """Create a pod for gantree. told: labels, annotations, owners and spec, as in a manifest."""
         requests = {"cpu": "1", "memory": "1Gi"}
         if gpus:
             requests["nvidia.com/gpu"] = str(gpus)
@@ -141,6 +174,7 @@ class PodStage:
                 "name": name,
                 "labels": told.get("labels", {}),
                 "annotations": told.get("annotations", {}),
+                "ownerReferences": told.get("owners", []),
             },
             "spec": {
                 "schedulerName": "gantree",

@@ -13,6 +13,7 @@ import numpy as np
 
 from gantree.core.accounts import Accounts
 from gantree.core.ledger import Ledger
+from gantree.core.quota_to_come import QuotaToCome
 from gantree.core.state import JobState
 from gantree.model.phases import Phase
 from gantree.policy.borrowing import Borrowing, Holding
@@ -27,6 +28,7 @@ from gantree.topology.spares import Spares
 CACHES: dict[type, frozenset[str]] = {
     Ledger: frozenset(),
     Accounts: frozenset({"_asked_of_signature", "_due", "_guaranteed_queues", "_fabric"}),
+    QuotaToCome: frozenset({"_gives_way", "_queues", "_standing"}),
     Quota: frozenset({"_version", "_version_of_node", "_freed_at"}),
     Borrowing: frozenset({"_found_under", "_found_last", "_came", "_pushed_out"}),
     Lines: frozenset({"kinds", "changes", "_changes_in_queue"}),

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from gantree.model.cluster import Machine
 from gantree.model.placements import MemberPlacement, NumaPart
+from gantree.topology.free_devices import free_of
 from gantree.topology.masks import gpus_of, mask_of
 from gantree.topology.numa import NumaUse
 from gantree.topology.parts import NodeState
@@ -143,7 +144,7 @@ class NodeRoom:
             devices=tuple(
                 (name, free)
                 for name, count in member.devices
-                if (free := min(count, self.devices.get(name, 0)))
+                if (free := min(count, free_of(self.devices, name)))
             ),
             numa=() if self.book.numa_steps[self.numa, member.numa, 1][0] else member.numa,
         )
@@ -151,7 +152,7 @@ class NodeRoom:
     def _devices_after(self, member: MemberPlacement) -> Mapping[str, int]:
         left = dict(self.devices)
         for name, count in member.devices:
-            left[name] = left.get(name, 0) - count
+            left[name] = free_of(left, name) - count
         return left
 
     def _problems(self, member: MemberPlacement) -> Iterator[str]:

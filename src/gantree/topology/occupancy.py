@@ -20,6 +20,7 @@ from gantree.model.placements import MemberPlacement
 from gantree.topology.change_log import ChangeLog, Index
 from gantree.topology.conditions import broken_nics, sound_nodes
 from gantree.topology.fabric import BoolArray, Fabric, IntArray
+from gantree.topology.free_devices import FreeDevices
 from gantree.topology.holders import Holders
 from gantree.topology.masks import gpus_of
 from gantree.topology.node_room import (
@@ -91,10 +92,7 @@ class Occupancy:
         self.free_memory_KiB_of_node: IntArray = _array(
             [UNCOUNTED if m.memory_GiB is None else memory_KiB(m.memory_GiB) for m in machines]
         )
-        self._free_devices: dict[str, IntArray] = {
-            name: _array([dict(machine.devices).get(name, 0) for machine in machines])
-            for name in sorted({name for machine in fabric.machines for name, _ in machine.devices})
-        }
+        self._free_devices = FreeDevices.of(fabric)
         self.usable_node: BoolArray = sound_nodes(fabric)
         self.parts_of_node: dict[int, GpuStates] = {}
         self.numa_of_node: dict[int, NumaUse] = {}
@@ -135,9 +133,8 @@ class Occupancy:
         return self._free_gpus_of_tier[tier]
 
     def free_devices(self, name: str) -> IntArray:
-        """Devices of a name, other than GPUs and NICs, that nobody holds, by node; 0 everywhere for an unknown name."""
-        free = self._free_devices.get(name)
-        return np.zeros(len(self.fabric.nodes), dtype=np.int64) if free is None else free
+        """Devices of a name, other than GPUs and NICs, that nobody holds, by node (`topology.free_devices`)."""
+        return self._free_devices.free(name)
 
     def state_of_node(self, node: int) -> NodeState:
         """The GPUs of a node, by index, as parts of them can be held now."""
@@ -256,7 +253,7 @@ class Occupancy:
         twin.broken_nic_mask_of_node = self.broken_nic_mask_of_node.copy()
         twin.free_microcpus_of_node = self.free_microcpus_of_node.copy()
         twin.free_memory_KiB_of_node = self.free_memory_KiB_of_node.copy()
-        twin._free_devices = {name: free.copy() for name, free in self._free_devices.items()}
+        twin._free_devices = self._free_devices.copy()
         twin.usable_node = self.usable_node.copy()
         twin.parts_of_node = self.parts_of_node.copy()
         twin.numa_of_node = self.numa_of_node.copy()
@@ -309,7 +306,7 @@ class Occupancy:
             self.free_nic_mask_of_node[node],
             self._cpus_view[node],
             self._memory_view[node],
-            {name: int(free[node]) for name, free in self._free_devices.items()},
+            self._free_devices.of_node(node),
             self.numa_use(node),
         )
 
@@ -434,7 +431,7 @@ class Occupancy:
             self._add_whole(node, member, sign)
             return
         for name, count in member.devices:
-            self._free_devices[name][node] += sign * count
+            self._free_devices.add(name, node, sign * count)
         self._add_rest(node, member, sign)
         if member.gpus or member.mig or member.share:
             self._add_parts(node, member, sign)

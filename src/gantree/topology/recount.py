@@ -29,7 +29,7 @@ def check_books(occupancy: "Occupancy") -> None:
     for name in COUNTED:
         ours, theirs = np.asarray(getattr(occupancy, name)), np.asarray(getattr(fresh, name))
         assert (ours == theirs).all(), f"{name} is not what the owners leave free"
-    for name in {name for machine in occupancy.fabric.machines for name, _ in machine.devices}:
+    for name in {*occupancy._free_devices.names(), *fresh._free_devices.names()}:
         ours, theirs = occupancy.free_devices(name), fresh.free_devices(name)
         assert (ours == theirs).all(), f"free_devices {name} is not what the owners leave free"
     for node in occupancy.numa_of_node.keys() | fresh.numa_of_node.keys():

@@ -136,6 +136,18 @@ def test_a_gang_is_bound_whole_in_one_leaf(
     assert {mark["gantree.io/domain"] for mark in marks} == {"leaf:l1"}
 
 
+def test_a_group_whose_topology_is_odd_waits_and_others_start(stage: PodStage) -> None:
+    """Known to have ended the daemon: a list of what is no object."""
+    stage.start()
+    topology = {"requiredTopologyLevel": ["rack"]}
+    create(stage, "scheduling.run.ai/v2alpha2", "PodGroup", "g", {"topologyConstraint": topology})
+    stage.pod("odd", gpus=1, annotations={"pod-group-name": "g"})
+    stage.pod("p0", gpus=1)
+    stage.until(lambda: stage.bound("p0") and "conditions" in stage.pods()["odd"]["status"])
+    (condition,) = stage.pods()["odd"]["status"]["conditions"]
+    assert condition["message"] == "Waiting: there is no pod group 'g' that can be read."
+
+
 def test_a_topology_that_the_site_does_not_have_keeps_a_gang_waiting(stage: PodStage) -> None:
     stage.start()
     stage.pod("p0", gpus=1, annotations={"kueue.x-k8s.io/podset-required-topology": "rack"})
@@ -146,3 +158,82 @@ def test_a_topology_that_the_site_does_not_have_keeps_a_gang_waiting(stage: PodS
     assert condition["message"] == (
         "Waiting: the site has no topology 'rack'; its tiers are leaf, node."
     )
+
+
+def six(stage: PodStage, word: str, **annotations: str) -> None:
+    """Two pods of role a and four of role b, each for a whole node. word is a label and an annotation."""
+    for number in range(6):
+        role = "a" if number < 2 else "b"
+        told = {**annotations, word: role}
+        stage.pod(f"train-{role}-{number}", gpus=8, labels={word: role}, annotations=told)
+
+
+def leaves(stage: PodStage) -> dict[str, set[str]]:
+    """The leaves that the pods of each role are in, once all have a node."""
+    stage.until(lambda: len(stage.pods()) == 6 and stage.bound(*stage.pods()))
+    found: dict[str, set[str]] = {}
+    for name in stage.pods():
+        found.setdefault(name[6], set()).add(stage.node_of(name)[0])
+    return found
+
+
+def test_subgroups_of_kai_are_roles_with_a_topology_of_their_own(stage: PodStage) -> None:
+    """The example of KAI's design for hierarchical pod groups: prefill and decode, each in one rack."""
+    rack = {"topology": "racks", "requiredTopologyLevel": LEAF}
+    members = {"a": 2, "b": 4}
+    subgroups = [
+        {"name": name, "minMember": number, "topologyConstraint": rack}
+        for name, number in members.items()
+    ]
+    stage.start()
+    spec = {"minMember": 6, "subGroups": subgroups}
+    create(stage, "scheduling.run.ai/v2alpha2", "PodGroup", "g", spec)
+    six(stage, "kai.scheduler/subgroup-name", **{"pod-group-name": "g"})
+    assert leaves(stage) == {"a": {"a"}, "b": {"b"}}
+
+
+def test_each_subgroup_of_volcano_is_in_one_domain(stage: PodStage) -> None:
+    """The example of Volcano's guide to network topology: subgroups of one policy, by their size."""
+    network = {"mode": "hard", "highestTierName": "leaf"}
+    policy = {"name": "task", "subGroupSize": 2, "networkTopology": network}
+    stage.start()
+    spec = {"minMember": 6, "subGroupPolicy": [policy]}
+    create(stage, "scheduling.volcano.sh/v1beta1", "PodGroup", "g", spec)
+    six(stage, "volcano.sh/task-spec", **{"scheduling.k8s.io/group-name": "g"})
+    leaves(stage)
+    nodes = [stage.node_of(name) for name in sorted(stage.pods(), key=lambda name: name[-1])]
+    assert all(nodes[number][0] == nodes[number + 1][0] for number in (0, 2, 4))
+
+
+def test_a_gang_of_volcano_waits_for_each_of_its_tasks(stage: PodStage) -> None:
+    """As the controller of Volcano's jobs writes it: minAvailable of each task."""
+    spec = {"minMember": 3, "minTaskMember": {"master": 1, "worker": 2}}
+    create(stage, "scheduling.volcano.sh/v1beta1", "PodGroup", "g", spec)
+    stage.start()
+    group = {"scheduling.k8s.io/group-name": "g"}
+    for number in range(3):
+        told = {**group, "volcano.sh/task-spec": "worker"}
+        stage.pod(f"worker-{number}", gpus=1, annotations=told)
+    stage.pod("alone", gpus=1)
+    stage.until(lambda: stage.bound("alone") and "conditions" in stage.pods()["worker-0"]["status"])
+    (condition,) = stage.pods()["worker-0"]["status"]["conditions"]
+    assert condition["message"].endswith("are not all that are asked for: 1 master, 2 worker.")
+    stage.pod("master-0", annotations={**group, "volcano.sh/task-spec": "master"})
+    stage.until(lambda: stage.bound("master-0", "worker-0", "worker-1", "worker-2"))
+    assert stage.pods()["master-0"]["metadata"]["annotations"]["gantree.io/rank"] == "0"
+
+
+def test_of_a_gang_of_several_roles_each_has_the_topology_that_kueue_asks_for(
+    stage: PodStage,
+) -> None:
+    """Kueue asks for it of each pod set, not of all together."""
+    stage.start()
+    annotations = {
+        "kueue.x-k8s.io/pod-group-total-count": "6",
+        "kueue.x-k8s.io/podset-required-topology": LEAF,
+    }
+    for number in range(6):
+        role = "a" if number < 2 else "b"
+        labels = {"kueue.x-k8s.io/pod-group-name": "g", "gantree.io/role": role}
+        stage.pod(f"train-{role}-{number}", gpus=8, labels=labels, annotations=annotations)
+    assert leaves(stage) == {"a": {"a"}, "b": {"b"}}

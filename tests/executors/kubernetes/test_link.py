@@ -1,6 +1,7 @@
 """What the link and those that remember pods do when the other side, or their own thread, is not as it should be."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,18 @@ from typing import Any
 import pytest
 
 from gantree.core.ledger import Ledger
+from gantree.executors.kubernetes import nodes, reception
 from gantree.executors.kubernetes.client import Client, Gone, Listed, Resource
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.reflector import Reflector
+from gantree.executors.kubernetes.site import SiteReading, site_of
 from gantree.executors.kubernetes.telling import Telling
 from gantree.executors.kubernetes.writes import Binding
 from gantree.model.errors import Unreachable
+from gantree.testing.kubernetes.access import Access, Grant, User
+from gantree.testing.kubernetes.server import Settings
 from gantree.testing.kubernetes.thread import ServerThread
 from gantree.testing.pods import PodStage
 
@@ -33,6 +38,9 @@ class _EndsAtOnce:
 
     def __init__(self, error: Exception | None) -> None:
         self.error, self.watches = error, 0
+
+    async def revision(self, resource: Resource[Any]) -> str:
+        return "1"
 
     async def list(self, resource: Resource[Any]) -> Listed[Any]:
         return Listed([], frozenset(), "1")
@@ -97,6 +105,21 @@ def test_a_link_that_was_never_started_or_is_dead_can_be_closed() -> None:
         dead._thread.join(10.0)
         dead.close()
         dead.close()
+
+
+def test_kinds_that_it_may_not_list_are_passed_over_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reads = ("get", "list", "watch")
+    rules = (Grant(reads, ("", "storage.k8s.io", "batch"), ("*",)),)
+    access = Access({"old": User("old", rules)})
+    with ServerThread(Settings(access=access)) as running:
+        link = Link(Reach(running.url, ask_token=lambda: ("old", 99.0)), lambda: None)
+        link.start()
+        seen = {kind.plural for kind in link._versions}
+        link.close()
+    assert seen == {"jobs"}
+    assert any("podgroups of scheduling.k8s.io are not seen" in each for each in caplog.messages)
 
 
 def test_what_breaks_while_pods_are_bound_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,3 +198,66 @@ def test_others_that_went_while_nobody_looked_are_not_counted(stage: PodStage) -
     stage.pod("p0", gpus=8)
     stage.until(lambda: stage.bound("p0"))
     assert not stage.controller.ledger.site.others
+
+
+def test_a_start_makes_the_site_once(stage: PodStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes are seen before there is a controller, and told again to it."""
+    made: list[str] = []
+
+    def counted(name: str, *told: Any) -> SiteReading:
+        made.append(name)
+        return site_of(name, *told)
+
+    monkeypatch.setattr(nodes, "SETTLE_S", 0.0)
+    monkeypatch.setattr(nodes, "site_of", counted)
+    stage.nodes("n[0-1]")
+    stage.start()
+    stage.pod("p0", gpus=8)
+    stage.until(lambda: stage.bound("p0"))
+    assert len(made) == 1
+    stage.nodes("n2")
+    stage.until(lambda: len(made) > 1)
+
+
+def seen(stage: PodStage, count: int) -> None:
+    """Wait until changes of so many pods were watched and not taken yet."""
+    cluster: Any = stage.controller.cluster
+    deadline = time.monotonic() + 30.0
+    while sum(noun == "pod" for noun, *_ in cluster._link.seen) < count:
+        assert time.monotonic() < deadline, "not seen"
+        time.sleep(0.005)
+
+
+def test_pods_that_come_while_the_job_of_those_before_ends_are_handed_in(stage: PodStage) -> None:
+    """They are not turned down with a job that ends because its own pods are gone."""
+    stage.nodes("n0")
+    stage.start()
+    labels = {"gantree.io/gang": "g"}
+    stage.pod("too-large", gpus=99, labels=labels)
+    stage.until(lambda: bool(stage.controller.ledger.jobs))
+    for _ in range(9):
+        stage.controller.step()
+    stage.api.delete("/api/v1/namespaces/default/pods/too-large", {"gracePeriodSeconds": 0})
+    seen(stage, 1)
+    stage.controller.cluster.poll()
+    stage.pod("p0", gpus=8, labels=labels)
+    seen(stage, 1)
+    stage.until(lambda: stage.bound("p0"))
+
+
+def test_many_gangs_at_once_are_handed_in_in_several_steps(
+    stage: PodStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first are bound while the next are looked at, and nobody has to wait for the next change."""
+    monkeypatch.setattr(reception, "AT_ONCE", 2)
+    woken: list[int] = []
+    stage.nodes("n[0-4]")
+    stage.start()
+    cluster: Any = stage.controller.cluster
+    for number in range(5):
+        stage.pod(f"p{number}", gpus=8)
+    seen(stage, 5)
+    cluster._link.wake = lambda: woken.append(1)
+    stage.controller.step()
+    assert (len(stage.controller.ledger.jobs), len(woken) > 0) == (2, True)
+    stage.until(lambda: stage.bound(*(f"p{number}" for number in range(5))))

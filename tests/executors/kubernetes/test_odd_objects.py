@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gantree.executors.kubernetes.objects import Node, Pod
+from gantree.executors.kubernetes.objects import JobObject, Node, Pod, read_object
 from gantree.executors.kubernetes.shapes import labels_of
 from gantree.executors.kubernetes.site import site_of
 from gantree.model.node_rules import read_rule, read_tolerations
@@ -85,6 +85,13 @@ def test_an_object_that_cannot_be_read_hides_no_other(stage: PodStage) -> None:
         stage.api.delete(f"/api/v1/namespaces/default/pods/{name}")
     stage.pod("last", gpus=7)
     stage.until(lambda: stage.bound("last"))
+
+
+def test_of_a_job_nothing_is_kept_but_how_many_pods_it_has() -> None:
+    """There may be very many Jobs, each with a template."""
+    body = {"metadata": {"name": "j"}, "spec": {"parallelism": 2, "template": {"spec": {}}}}
+    read = read_object(msgspec.json.encode(body), msgspec.json.Decoder(JobObject))
+    assert read.spec == {"parallelism": 2}
 
 
 @pytest.mark.parametrize(

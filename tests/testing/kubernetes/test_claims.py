@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gantree.testing.kubernetes.samples import allocation, claim, consumer, pod, result
-from gantree.testing.kubernetes.thread import Api
+from gantree.testing.kubernetes.thread import Api, ServerThread
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
@@ -150,3 +150,31 @@ def test_slices_and_classes_are_kept_as_they_are_told(api: Api, space: str) -> N
     selectors = [{"cel": {"expression": 'device.driver == "gpu.example.com"'}}]
     device_class = {"metadata": {"name": space}, "spec": {"selectors": selectors}}
     assert api.post(f"{group}/deviceclasses", device_class).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"devices": [{"name": "gpu-0"}]}, "exactly one of `nodeName`"),
+        ({"nodeName": "node-0", "allNodes": True}, "exactly one of `nodeName`"),
+        (
+            {
+                "nodeName": "node-0",
+                "devices": [{"name": "gpu-0"}],
+                "sharedCounters": [{"name": "set", "counters": {"slices": {"value": "1"}}}],
+            },
+            "only one of `sharedCounters` or `devices`",
+        ),
+    ],
+)
+def test_a_slice_is_of_one_place_and_of_devices_or_counters(
+    running: ServerThread, spec: dict[str, Any], why: str
+) -> None:
+    """Read, in the reference of ResourceSliceSpec: exactly one place, and only one of devices and sharedCounters."""
+    pool = {"name": "node-0", "generation": 1, "resourceSliceCount": 1}
+    told = {"driver": "gpu.example.com", "pool": pool, **spec}
+    with Api(running.url) as api:
+        body = {"metadata": {"name": "slice"}, "spec": told}
+        refused = api.post("/apis/resource.k8s.io/v1/resourceslices", body)
+    assert refused.status_code == 422
+    assert why in refused.json()["message"]

@@ -56,7 +56,11 @@ class Seat:
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt of one job. size: members in all; binding: writes are on their way; failed: why it cannot start."""
+    """One attempt of one job. size: members in all; binding: writes are on their way; failed: why it cannot start.
+
+    grace_s is what its pods are given when they go; None: what each asks for itself. evicts: they go for others, so
+    budgets are asked.
+    """
 
     job: str
     attempt: int
@@ -65,6 +69,13 @@ class Attempt:
     binding: bool = False
     stopping: bool = False
     failed: str = ""
+    grace_s: float | None = None
+    evicts: bool = False
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Which attempt of which job."""
+        return self.job, self.attempt
 
     @property
     def name(self) -> str:
@@ -76,6 +87,11 @@ class Attempt:
         seat.uid, seat.phase, seat.reason = pod.metadata.uid, pod.status.phase, pod.status.reason
         if pod.has_ended:
             seat.exit_code = exit_code_of(pod)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether whatever of it is bound has to go."""
+        return not self.binding and (self.stopping or bool(self.failed))
 
     @property
     def is_over(self) -> bool:

@@ -7,17 +7,16 @@ reason.
 
 import asyncio
 import logging
-import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
-import aiohttp
 import msgspec
 
 from gantree.executors.kubernetes.objects import Object, read_object
 from gantree.executors.kubernetes.reach import Reach
+from gantree.executors.kubernetes.wire import Answer, Broken, Wire
 from gantree.model.errors import Unreachable
 
 T = TypeVar("T")
@@ -32,7 +31,6 @@ PATIENCE = 8
 """How often a throttled request is asked again."""
 LONGEST_WAIT_S = 30.0
 ANSWER_WITHIN_S = 30.0
-CONNECT_WITHIN_S = 5.0
 WATCH_S = 300
 """How long a watch is asked for before it begins anew, in seconds."""
 QUIET_S = 60.0
@@ -41,8 +39,10 @@ QUIET_S = 60.0
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json"
+_HEAD = f"Accept: {JSON}\r\nUser-Agent: gantree\r\n"
 Key = tuple[str, str]
 """Namespace and name of an object."""
+_OF_OBJECTS = frozenset({"ADDED", "MODIFIED", "DELETED"})
 _THROTTLED = frozenset({429, 503, 504})
 
 
@@ -112,6 +112,10 @@ class _ListMeta(Object, frozen=True):
     continue_: str = msgspec.field(default="", name="continue")
 
 
+class _ListHead(Object, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+
+
 class _HeadMetadata(Object, frozen=True):
     name: str = ""
     namespace: str = ""
@@ -130,29 +134,34 @@ class _Line(Object, frozen=True):
 class Client:
     """Talks to one API server; to be built and used inside one event loop."""
 
-    def __init__(self, reach: Reach, leads: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        reach: Reach,
+        leads: Callable[[], bool] = lambda: True,
+        *,
+        within_s: float = ANSWER_WITHIN_S,
+        patience: int = PATIENCE,
+    ) -> None:
         """leads says whether this process may write, and is asked before each write is sent, also again.
 
+        within_s is how long an answer may take, patience how often a throttled request is asked again.
         Raises BadInput for certificates that cannot be read.
         """
         self._reach, self._leads = reach, leads
+        self._within_s, self._patience = within_s, patience
         self._base = reach.server.rstrip("/")
-        self._ssl: ssl.SSLContext | bool = reach.ssl_context() or True
-        timeout = aiohttp.ClientTimeout(total=ANSWER_WITHIN_S, sock_connect=CONNECT_WITHIN_S)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self._ssl, keepalive_timeout=60),
-            timeout=timeout,
-            raise_for_status=False,
-        )
+        self._wire = Wire(reach.server, reach.ssl_context())
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._list_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
-        self._line_decoder = msgspec.json.Decoder(_Line)
+        self._line_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+        self._raw_line_decoder = msgspec.json.Decoder(_Line)
         self._status_decoder = msgspec.json.Decoder(Status)
         self._head_decoder = msgspec.json.Decoder(_Head)
+        self._list_head_decoder = msgspec.json.Decoder(_ListHead)
 
     async def close(self) -> None:
         """Let go of the connections."""
-        await self._session.close()
+        self._wire.close()
 
     async def get(self, path: str, kind: type[T]) -> T:
         """One object. Raises ApiError, Unreachable."""
@@ -179,6 +188,12 @@ class Client:
                 return Listed(found, frozenset(unread), page.metadata.resource_version)
             query["continue"] = page.metadata.continue_
 
+    async def revision(self, resource: Resource[Any]) -> str:
+        """The version at which a kind is now, by the newest that the server can know. Raises ApiError, Unreachable."""
+        query = urlencode({**resource.selectors, "limit": "1"})
+        content = await self._ask("GET", f"{resource.path}?{query}")
+        return self._decoded(content, self._list_head_decoder).metadata.resource_version
+
     async def watch(self, resource: Resource[T], version: str) -> AsyncIterator[Change[T]]:
         """What happens to objects of a kind from a version on, until the server ends it.
 
@@ -191,26 +206,31 @@ class Client:
             "resourceVersion": version,
             "timeoutSeconds": str(WATCH_S),
         }
-        decoder = msgspec.json.Decoder(resource.type)
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=CONNECT_WITHIN_S, sock_read=2 * QUIET_S
-        )
+        line_decoder = self._line_decoder(resource.type)
+        path = f"{resource.path}?{urlencode(query)}"
         try:
-            async with self._session.get(
-                f"{self._base}/{resource.path}?{urlencode(query)}",
-                headers=await self._headers(),
-                timeout=timeout,
-            ) as answer:
+            async with self._wire.stream(path, await self._headers(), 2 * QUIET_S) as (
+                answer,
+                chunks,
+            ):
                 if answer.status != 200:
-                    raise self._refusal(answer.status, await answer.read())
-                async for line in _lines(answer.content):
-                    yield self._change(line, decoder)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                    raise self._refusal(answer.status, b"".join([part async for part in chunks]))
+                async for line in _lines(chunks):
+                    yield self._change(line, line_decoder, resource.type)
+        except (Broken, TimeoutError) as error:
             raise self._unreachable(error) from error
 
     async def write(self, method: str, path: str, body: object, kind: str = JSON) -> bytes:
         """Create, change or delete something; the answer's body. Raises ApiError, Unreachable."""
         return await self._ask(method, path, msgspec.json.encode(body), kind)
+
+    def _line_decoder(self, kind: type[T]) -> Any:
+        found = self._line_decoders.get(kind)
+        if found is None:
+            fields = [("type", str), ("object", kind)]
+            found = msgspec.json.Decoder(msgspec.defstruct(f"{kind.__name__}Line", fields))
+            self._line_decoders[kind] = found
+        return found
 
     def _list_decoder(self, kind: type[T]) -> Any:
         found = self._list_decoders.get(kind)
@@ -223,41 +243,33 @@ class Client:
             self._list_decoders[kind] = found
         return found
 
-    async def _headers(self, kind: str = "") -> dict[str, str]:
+    async def _headers(self, kind: str = "") -> str:
         if self._reach.is_token_old:
             await asyncio.to_thread(self._reach.renew)
-        headers = {"Accept": JSON, "User-Agent": "gantree"}
-        if self._reach.token:
-            headers["Authorization"] = f"Bearer {self._reach.token}"
-        if kind:
-            headers["Content-Type"] = kind
-        return headers
+        token = self._reach.token
+        let_in = f"Authorization: Bearer {token}\r\n" if token else ""
+        return f"{_HEAD}{let_in}Content-Type: {kind}\r\n" if kind else f"{_HEAD}{let_in}"
 
     async def _ask(self, method: str, path: str, body: bytes = b"", kind: str = "") -> bytes:
         """The body of an answer that is a success; throttled requests are asked again."""
-        for attempt in range(PATIENCE + 1):
+        for attempt in range(self._patience + 1):
             async with self._slots:
                 if method != "GET" and not self._leads():
                     raise Unreachable("another process leads by now: nothing is written")
-                status, content, wait_s = await self._once(method, path, body, kind)
-            if status < 400:
-                return content
-            if status not in _THROTTLED or wait_s is None or attempt == PATIENCE:
-                raise self._refusal(status, content)
+                answer = await self._once(method, path, body, kind)
+            if answer.status < 300:
+                return answer.body
+            wait_s = _retry_after_s(answer)
+            if answer.status not in _THROTTLED or wait_s is None or attempt == self._patience:
+                raise self._refusal(answer.status, answer.body)
             await asyncio.sleep(min(wait_s, LONGEST_WAIT_S))
         raise AssertionError("the last attempt raises")
 
-    async def _once(
-        self, method: str, path: str, body: bytes, kind: str
-    ) -> tuple[int, bytes, float | None]:
-        """Status, body, and after how many seconds the server asks to be asked again, if it does."""
+    async def _once(self, method: str, path: str, body: bytes, kind: str) -> Answer:
         try:
             headers = await self._headers(kind)
-            async with self._session.request(
-                method, f"{self._base}/{path}", data=body or None, headers=headers
-            ) as answer:
-                return answer.status, await answer.read(), _retry_after_s(answer.headers)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            return await self._wire.ask(method, path, headers, body, self._within_s)
+        except (Broken, TimeoutError) as error:
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: Exception) -> Unreachable:
@@ -271,8 +283,20 @@ class Client:
         kind = Gone if status == 410 else ApiError
         return kind(status, told.reason, told.message)
 
-    def _change(self, line: bytes, decoder: "msgspec.json.Decoder[T]") -> Change[T]:
-        told = self._decoded(line, self._line_decoder)
+    def _change(self, line: bytes, line_decoder: Any, kind: type[T]) -> Change[T]:
+        """One event. What is usual is decoded once; what is no object, or an odd one, is looked at by its parts."""
+        try:
+            told = line_decoder.decode(line)
+        except msgspec.DecodeError:
+            return self._odd_change(line, kind)
+        if told.type not in _OF_OBJECTS:
+            return self._odd_change(line, kind)
+        meta = told.object.metadata
+        key = (meta.namespace, meta.name)
+        return Change(told.type, key, told.object, meta.resource_version)
+
+    def _odd_change(self, line: bytes, kind: type[T]) -> Change[T]:
+        told = self._decoded(line, self._raw_line_decoder)
         if told.type == "ERROR":
             status = self._decoded(told.object, self._status_decoder)
             raise (Gone if status.code == 410 else ApiError)(
@@ -281,7 +305,7 @@ class Client:
         head = self._decoded(told.object, self._head_decoder).metadata
         if told.type == "BOOKMARK":
             return Change(told.type, ("", ""), None, head.resource_version)
-        key, thing = self._read(told.object, decoder)
+        key, thing = self._read(told.object, msgspec.json.Decoder(kind))
         return Change(told.type, key, thing, head.resource_version)
 
     def _read(self, text: msgspec.Raw, decoder: "msgspec.json.Decoder[Any]") -> tuple[Key, Any]:
@@ -301,16 +325,17 @@ class Client:
             raise Unreachable(f"{self._base} does not talk as an API server: {error}") from error
 
 
-async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of any length; aiohttp's own reader refuses those over 512 KiB."""
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Lines of any length."""
     rest = b""
-    async for chunk in stream.iter_any():
+    async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             if line:
                 yield line
 
 
-def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    value = headers.get("Retry-After", "")
+def _retry_after_s(answer: Answer) -> float | None:
+    """After how many seconds the server asks to be asked again, if it does."""
+    value = answer.retry_after
     return float(value) if value.isascii() and value.isdecimal() else None

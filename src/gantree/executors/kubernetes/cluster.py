@@ -7,26 +7,38 @@ is (`marks`).
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gantree.core.ledger import Ledger
 from gantree.executors.guests import Awaited, Terminal
 from gantree.executors.inventory import Inventory
+from gantree.executors.kubernetes.allocator import Allocator
+from gantree.executors.kubernetes.claim_desk import ClaimDesk
 from gantree.executors.kubernetes.dialects import terms_of_group
-from gantree.executors.kubernetes.gangs import key_of
+from gantree.executors.kubernetes.gangjob import GANGJOB
+from gantree.executors.kubernetes.gangjobs import GangJobs
+from gantree.executors.kubernetes.handshake import Handshakes
+from gantree.executors.kubernetes.late import Latecomers
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.members import Members
 from gantree.executors.kubernetes.nodes import Nodes
-from gantree.executors.kubernetes.objects import Pod
+from gantree.executors.kubernetes.nominations import Nominations
+from gantree.executors.kubernetes.objects import Metadata, Pod
 from gantree.executors.kubernetes.others import Others
+from gantree.executors.kubernetes.patches import annotate, nominate
 from gantree.executors.kubernetes.reception import Reception
 from gantree.executors.kubernetes.waiting import Waiting, may_be_bound
+from gantree.executors.kubernetes.whereabouts import Whereabouts
 from gantree.executors.progress import Progress
 from gantree.model.errors import NotFound
 from gantree.model.events import Event
-from gantree.model.orders import Order, StartGang, StopGang
+from gantree.model.orders import Order, SaveCheckpoint, StartGang, StopGang
+from gantree.model.phases import StopCause
+
+FOR_OTHERS = frozenset({StopCause.PREEMPTED, StopCause.MOVED, StopCause.RESIZED, StopCause.DRAINED})
+"""Causes for which a gang leaves that nothing was wrong with: its budgets are asked."""
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +50,7 @@ class KubernetesCluster:
         self,
         link: Link,
         nodes: Nodes,
+        allocator: Allocator,
         emit: Callable[[Event], None],
         clock: Callable[[], float],
         ledger: Callable[[], Ledger],
@@ -46,11 +59,20 @@ class KubernetesCluster:
     ) -> None:
         """scheduler is the schedulerName of pods that are ours."""
         self._link, self._nodes, self._emit, self._clock = link, nodes, emit, clock
+        self._allocator = allocator
+        self._desk = ClaimDesk(link, nodes, allocator, scheduler)
         self._ledger, self._scheduler = ledger, scheduler
         self._epoch = 0
         self._waiting, self._others = Waiting(), Others()
-        self._members = Members(link, self._waiting, emit)
-        self._reception = Reception(link, self._waiting, emit)
+        self._whereabouts = Whereabouts()
+        self._members = Members(link, self._waiting, allocator, self._whereabouts, emit)
+        self._reception = Reception(
+            link, self._waiting, self._whereabouts, emit, self._members.is_steady
+        )
+        self._late = Latecomers(link)
+        self._handshakes = Handshakes(self._annotate, self._members.pods_of)
+        self._nominations = Nominations(self._nominate)
+        self._gangjobs = GangJobs(link, scheduler, self._waiting.job_of)
 
     def adopt(self, epoch: int) -> None:
         """See everything once, with the attempts of the ledger; tell what became of them."""
@@ -59,7 +81,9 @@ class KubernetesCluster:
         self._members.adopt(ledger)
         self._reception.adopt(ledger, epoch)
         self._others.adopt(ledger.site.others)
+        self._allocator.adopt(ledger.site.others)
         self._take_seen()
+        self._waiting.keys.keep(self._members.pods)
         self._members.miss(ledger)
         self._reception.ended(self._members.tell(self._clock()))
 
@@ -71,18 +95,35 @@ class KubernetesCluster:
             self._emit(event)
         for event in self._others.changes(self._nodes.gpus_of_node(), now, self._epoch):
             self._emit(event)
+        for event in self._allocator.changes(self._nodes.gpus_of_node(), now, self._epoch):
+            self._emit(event)
+        for event in self._handshakes.answers(now):
+            self._emit(event)
         self._reception.ended(self._members.tell(now))
+        self._members.step(now)
+        self._late.step(now)
         self._reception.step(ledger, self._nodes.site, now)
+        self._desk.step(self._members.pods, lambda pod: self._may_start(pod, ledger))
+        self._nominations.step(ledger, self._waiting.gang_of_job, self._members.pods)
+        self._gangjobs.step(ledger, now)
+        if self._waiting.changed:
+            self._link.wake()
 
     def carry_out(self, order: Order) -> None:
-        """Begin to bind or to delete. Nobody is asked to save or to take turns here: no such job is handed in."""
+        """Begin to bind, to delete, or to ask for a checkpoint. Nobody takes turns here: no such job is handed in."""
         if not self._link.leads():
             return
         match order:
             case StartGang():
                 self._members.start(order, self._ledger())
             case StopGang():
-                self._members.stop(order)
+                state = self._ledger().jobs.get(order.job)
+                self._handshakes.forget(order.job, order.attempt)
+                self._members.stop(
+                    order, for_others=state is not None and state.stop_cause in FOR_OTHERS
+                )
+            case SaveCheckpoint():
+                self._handshakes.ask(order)
             case _:
                 log.warning("order %s: Kubernetes pods cannot do that", order.id)
 
@@ -92,6 +133,7 @@ class KubernetesCluster:
 
     def settle(self, job: str, attempt: int) -> None:
         """Forget an attempt whose end is on record."""
+        self._handshakes.forget(job, attempt)
         self._members.settle(job, attempt)
 
     def has_run(self, job: str) -> bool:
@@ -128,41 +170,83 @@ class KubernetesCluster:
         """End the link; pods go on."""
         self._link.close()
 
+    def _annotate(self, pod: Metadata, annotations: Mapping[str, str]) -> None:
+        self._link.write(lambda client: annotate(client, pod, annotations))
+
+    def _nominate(self, pod: Metadata, node: str) -> None:
+        self._link.write(lambda client: nominate(client, pod, node))
+
     def _take_seen(self) -> None:
         seen = self._link.seen
         while seen:
             noun, key, before, after = seen.popleft()
             match noun:
                 case "node":
-                    self._nodes.see(key[1], before, after, self._clock())
+                    self._nodes.see(key[1], after, self._clock())
+                    self._whereabouts.scene.see_node(key[1], after)
                 case "pod":
                     self._see_pod(before, after)
+                case "slice" | "class" | "claim":
+                    self._desk.see(noun, key, after, self._clock())
+                case "volume":
+                    self._whereabouts.volumes.see(key, before, after)
+                case "namespace":
+                    labels = None if after is None else after.metadata.labels
+                    self._whereabouts.scene.see_namespace(key[1], labels)
                 case "group":
                     kind, (namespace, name) = key
                     terms = None if after is None else terms_of_group(kind, after)
-                    self._waiting.group((namespace, name, kind.group), terms)
+                    self._waiting.group((namespace, name, kind.key_word), terms)
+                    if kind is GANGJOB:
+                        self._gangjobs.see((namespace, name), after)
+                case "topology":
+                    kind, (_, name) = key
+                    self._nodes.see_topology(kind, name, after, self._clock())
                 case "bound":
                     self._members.see_bound(key)
                 case _:
                     raise key  # a bug on the other thread
+        for pod in self._desk.take_stale(self._clock()):
+            self._see_pod(pod, pod)
 
     def _see_pod(self, before: Pod | None, after: Pod | None) -> None:
+        if after is not None:
+            after = self._desk.read(after, self._clock())
         pod = after or before
         assert pod is not None, "a pod comes, changes or goes"
         uid = pod.metadata.uid
-        if before is not None and after is not None and key_of(before) != key_of(after):
-            self._waiting.see(before, waits=False)
+        self._gangjobs.see_pod(pod, gone=after is None)
         if after is None:
+            self._desk.forget(uid)
             self._members.pods.pop(uid, None)
         else:
             self._members.pods[uid] = after
-        if self._members.is_member(pod):
+        seated = self._members.is_member(pod)
+        self._whereabouts.see(pod, gone=after is None, seated=seated)
+        if seated:
             self._members.see(pod, gone=after is None)
             self._others.forget(uid)
         elif pod.spec.node_name:
             self._see_other(pod, gone=after is None)
+            self._late.see(pod, self._ledger(), gone=after is None)
         elif pod.spec.scheduler_name == self._scheduler:
-            self._waiting.see(pod, waits=after is not None and may_be_bound(after))
+            waits = after is not None and may_be_bound(after)
+            self._waiting.see(pod, waits=waits)
+            self._nominations.see(pod, waits=waits)
+            self._forget_alone(uid, after)
+            return
+        self._nominations.see(pod, waits=False)
+        self._forget_alone(uid, after)
+
+    def _forget_alone(self, uid: str, after: Pod | None) -> None:
+        if after is None:
+            self._waiting.keys.forget(uid)
+
+    def _may_start(self, pod: Pod, ledger: Ledger) -> bool:
+        """Whether a pod that is not bound is being bound, or will be by an order that was given already."""
+        state = ledger.jobs.get(self._waiting.job_of(self._waiting.keys.of(pod)) or "")
+        is_placed = state is not None and state.placement is not None
+        return is_placed or self._members.has_seat(pod.metadata.uid)
 
     def _see_other(self, pod: Pod, *, gone: bool) -> None:
         """A pod on a node that no attempt of ours knows."""

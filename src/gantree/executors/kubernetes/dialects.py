@@ -1,71 +1,76 @@
 """Who belongs to which gang, in the words of many schedulers: labels, annotations, and the objects they point to.
 
-One function a dialect says which group a pod is of; `GROUP_KINDS` are the objects that such a group may be, each with a
-reader of what it asks for. What a reader does not know is told, never passed over. Sources: `peers` of the
-documentation (docs/kubernetes.md has the table of what is honoured).
+Here is what pods and objects say about themselves by labels and annotations, and the table of kinds of objects; the
+readers of objects are in `groups` (whose purpose gangs are) and `owners` (who makes pods), HiveD's words in `hived`.
+What a reader does not know is told, never passed over; an object with odd values is left out as a whole, with a
+warning. docs/kubernetes.md has the table of what is honoured.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import replace
 
+from gantree.executors.kubernetes import gangjob, groups, hived, owners
+from gantree.executors.kubernetes.groups import CORE, IS_PREEMPTIBLE, KAI, PLUGINS, VOLCANO
 from gantree.executors.kubernetes.objects import Group, Pod
+from gantree.executors.kubernetes.terms import (
+    PART,
+    GroupKind,
+    GroupRef,
+    Odd,
+    Spec,
+    Terms,
+    count_said,
+    priority_said,
+)
 
-Spec = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupKind:
-    """A kind of objects that make gangs: API group, plural, and the versions that are understood, newest first."""
-
-    group: str
-    plural: str
-    versions: tuple[str, ...]
-
-    def path(self, version: str) -> str:
-        """Where its objects are, below the server."""
-        return f"apis/{self.group}/{version}/{self.plural}"
+log = logging.getLogger(__name__)
 
 
-CORE = GroupKind("scheduling.k8s.io", "podgroups", ("v1", "v1beta1", "v1alpha3", "v1alpha2"))
-PLUGINS = GroupKind("scheduling.x-k8s.io", "podgroups", ("v1alpha1",))
-VOLCANO = GroupKind("scheduling.volcano.sh", "podgroups", ("v1beta1",))
-KAI = GroupKind("scheduling.run.ai", "podgroups", ("v2alpha2",))
-GROUP_KINDS = (CORE, PLUGINS, VOLCANO, KAI)
+def _of_spec(read: Callable[[Spec], Terms]) -> Callable[[Group], Terms]:
+    return lambda group: read(group.spec)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRef:
-    """A group of pods: the kind of its object and its name; kind None for a gang that annotations alone make."""
-
-    kind: GroupKind | None
-    namespace: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What a group asks for. required and preferred are label keys or names of tiers, as its author wrote them."""
-
-    members: int = 1
-    queue: str | None = None
-    priority: str | int | None = None
-    required: str | None = None
-    preferred: str | None = None
-    slice_members: int | None = None
-    slice_required: str | None = None
-    preemptible: bool | None = None
-    unknown: tuple[str, ...] = field(default=())
-
+_READERS: dict[GroupKind, Callable[[Group], Terms]] = {
+    CORE: _of_spec(groups.core),
+    PLUGINS: _of_spec(groups.plugins),
+    VOLCANO: _of_spec(groups.volcano),
+    KAI: _of_spec(groups.kai),
+    gangjob.GANGJOB: _of_spec(gangjob.terms),
+    owners.JOBSET: owners.jobset,
+    owners.LWS: owners.lws,
+    owners.RAY: owners.ray,
+    owners.JOB: owners.job,
+    **dict.fromkeys(owners.KUBEFLOW.values(), owners.kubeflow),
+}
+GROUP_KINDS = tuple(_READERS)
 
 GANG, SIZE = "gantree.io/gang", "gantree.io/gang-size"
 REQUIRED, PREFERRED = "gantree.io/required-topology", "gantree.io/preferred-topology"
 SLICE_SIZE, SLICE_REQUIRED = "gantree.io/slice-size", "gantree.io/slice-required-topology"
 QUEUE, PRIORITY = "gantree.io/queue", "gantree.io/priority"
+_KUEUE, _KAI = "kueue.x-k8s.io/podset-", "kai.scheduler/"
+_PODSET = (f"{_KUEUE}required-topology", f"{_KUEUE}preferred-topology", f"{_KUEUE}unconstrained-topology")  # fmt: skip
+
+
+_OF_PLUGINS, _OF_KAI, _OF_KUEUE = (
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group-name",
+    "kueue.x-k8s.io/pod-group-name",
+)
+_OF_VOLCANO = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+_SAYS_SO = frozenset(
+    (GANG, gangjob.OF_GANGJOB, _OF_PLUGINS, _OF_KAI, _OF_KUEUE, *_OF_VOLCANO, *_PODSET, hived.SPEC, *owners.OWNED)
+)  # fmt: skip
+"""Labels and annotations of which a pod in a group has one: most pods of a cluster have none."""
 
 
 def group_of(pod: Pod) -> GroupRef | None:
     """The group that a pod says it is of; None for a pod that stands alone."""
+    meta = pod.metadata
+    is_silent = _SAYS_SO.isdisjoint(meta.labels) and _SAYS_SO.isdisjoint(meta.annotations)
+    if is_silent and pod.spec.scheduling_group is None:
+        return None
     return next((ref for ref in _refs(pod) if ref.name), None)
 
 
@@ -74,141 +79,106 @@ def _refs(pod: Pod) -> Iterator[GroupRef]:
     home = pod.metadata.namespace
     if pod.spec.scheduling_group:
         yield GroupRef(CORE, home, pod.spec.scheduling_group.pod_group_name)
-    yield GroupRef(None, home, labels.get(GANG) or annotations.get(GANG, ""))
-    yield GroupRef(PLUGINS, home, labels.get("scheduling.x-k8s.io/pod-group", ""))
-    for key in ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"):
+    yield GroupRef(gangjob.GANGJOB, home, labels.get(gangjob.OF_GANGJOB, ""))
+    yield from _by_word(pod)
+    yield GroupRef(PLUGINS, home, labels.get(_OF_PLUGINS, ""))
+    for key in _OF_VOLCANO:
         yield GroupRef(VOLCANO, home, annotations.get(key, ""))
-    yield GroupRef(KAI, home, annotations.get("pod-group-name", ""))
-    yield GroupRef(None, home, labels.get("kueue.x-k8s.io/pod-group-name", ""))
+    yield GroupRef(KAI, home, annotations.get(_OF_KAI, ""))
+    yield GroupRef(None, home, labels.get(_OF_KUEUE, ""))
+    of_hived = hived.hived_of(pod)
+    if of_hived is not None and of_hived.group:
+        yield GroupRef(None, home, f"hived{PART}{of_hived.group}")
+    yield from owners.refs_of(pod)
+
+
+def _by_word(pod: Pod) -> Iterator[GroupRef]:
+    """Gangs of gantree's own labels; a plain Job is one where its pods ask for a gang or a topology without a size."""
+    told = {**pod.metadata.labels, **pod.metadata.annotations}
+    home, job = pod.metadata.namespace, owners.job_of_pod(pod)
+    is_whole_job = told.get(GANG) and not told.get(SIZE)
+    has_other = any(ref.name for ref in owners.refs_of(pod))
+    is_podset = not has_other and any(told.get(key) for key in _PODSET)
+    if job and (is_whole_job or is_podset) and not told.get(_OF_KUEUE):
+        yield GroupRef(owners.JOB, home, job)
+    yield GroupRef(None, home, told.get(GANG, ""))
 
 
 def terms_of_pod(pod: Pod) -> Terms:
     """What labels and annotations of a pod itself ask for."""
-    told = {**pod.metadata.labels, **pod.metadata.annotations}
-    kueue = "kueue.x-k8s.io/podset-"
-    unconstrained = told.get(f"{kueue}unconstrained-topology") == "true"
+    terms = _told_by({**pod.metadata.labels, **pod.metadata.annotations})
+    of_hived = hived.hived_of(pod)
+    return terms if of_hived is None else over(of_hived.terms, terms)
+
+
+def _told_by(told: Mapping[str, str]) -> Terms:
+    unconstrained = told.get(f"{_KUEUE}unconstrained-topology") == "true"
+    own_required, own_preferred = told.get(REQUIRED), told.get(PREFERRED)
     return Terms(
-        members=_count(told.get(SIZE) or told.get("kueue.x-k8s.io/pod-group-total-count")) or 1,
+        members=count_said(told.get(SIZE) or told.get("kueue.x-k8s.io/pod-group-total-count")) or 1,
         queue=_first(
             told,
             QUEUE,
             "kueue.x-k8s.io/queue-name",
-            "kai.scheduler/queue",
+            f"{_KAI}queue",
             "runai/queue",
             "scheduling.volcano.sh/queue-name",
             "yunikorn.apache.org/queue",
         ),
-        priority=_priority(told.get(PRIORITY)),
+        priority=priority_said(told.get(PRIORITY)),
         required=None
         if unconstrained
-        else _first(
-            told, REQUIRED, f"{kueue}required-topology", "kai.scheduler/topology-required-placement"
-        ),
-        preferred=_first(
-            told,
-            PREFERRED,
-            f"{kueue}preferred-topology",
-            "kai.scheduler/topology-preferred-placement",
-        ),
-        slice_members=_count(
-            _first(told, SLICE_SIZE, f"{kueue}slice-size", "kai.scheduler/segment-size")
+        else _first(told, REQUIRED, _PODSET[0], f"{_KAI}topology-required-placement"),
+        preferred=_first(told, PREFERRED, _PODSET[1], f"{_KAI}topology-preferred-placement"),
+        slice_members=count_said(
+            _first(told, SLICE_SIZE, f"{_KUEUE}slice-size", f"{_KAI}segment-size")
         ),
         slice_required=_first(
             told,
             SLICE_REQUIRED,
-            f"{kueue}slice-required-topology",
-            "kai.scheduler/segment-topology-required-placement",
+            f"{_KUEUE}slice-required-topology",
+            f"{_KAI}segment-topology-required-placement",
         ),
-        preemptible={"preemptible": True, "non-preemptible": False}.get(
-            told.get("kai.scheduler/preemptibility", "")
-        ),
+        preemptible=IS_PREEMPTIBLE.get(told.get(f"{_KAI}preemptibility", "")),
         unknown=tuple(_unknown_keys(told)),
+        by_role=not (own_required or own_preferred) and any(told.get(key) for key in _PODSET),
     )
 
 
-def terms_of_group(kind: GroupKind, group: Group) -> Terms:
-    """What the object of a group asks for."""
-    return _READERS[kind](group.spec)
+def terms_of_group(kind: GroupKind, group: Group) -> Terms | None:
+    """What the object of a group asks for, its labels and annotations included; None for one that is odd."""
+    meta = group.metadata
+    try:
+        terms = _READERS[kind](group)
+    except Odd as error:
+        log.warning("%s %s/%s is left out: %s", kind.plural, meta.namespace, meta.name, error)
+        return None
+    return over(terms, _told_by({**meta.labels, **meta.annotations}))
 
 
-def _core(spec: Spec) -> Terms:
-    gang = _inside(_inside(spec, "schedulingPolicy"), "gang")
-    topology = _inside(spec, "schedulingConstraints").get("topology") or [{}]
-    mode = spec.get("disruptionMode")
-    return Terms(
-        members=_count(gang.get("minCount")) or 1,
-        priority=_priority(spec.get("priority") or None),
-        required=topology[0].get("key"),
-        unknown=tuple(
-            name
-            for name, is_there in (
-                ("resourceClaims", spec.get("resourceClaims")),
-                ("parentCompositePodGroupName", spec.get("parentCompositePodGroupName")),
-                ("disruptionMode: pods one by one", mode == "Pod" or "single" in (mode or ())),
-            )
-            if is_there
-        ),
+def over(terms: Terms, others: Terms) -> Terms:
+    """Terms, and where they are silent others: of an object those of its pods, of a spec those of its annotations."""
+    has_topology = bool(terms.required or terms.preferred)
+    return replace(
+        terms,
+        queue=terms.queue or others.queue,
+        priority=others.priority if terms.priority is None else terms.priority,
+        required=terms.required or others.required,
+        preferred=terms.preferred or others.preferred,
+        slice_members=terms.slice_members or others.slice_members,
+        slice_required=terms.slice_required or others.slice_required,
+        preemptible=others.preemptible if terms.preemptible is None else terms.preemptible,
+        unknown=tuple(dict.fromkeys((*terms.unknown, *others.unknown))),
+        by_role=terms.by_role if has_topology else others.by_role,
     )
 
-
-def _plugins(spec: Spec) -> Terms:
-    return Terms(
-        members=_count(spec.get("minMember")) or 1,
-        unknown=_there(spec, "minResources", "scheduleTimeoutSeconds"),
-    )
-
-
-def _volcano(spec: Spec) -> Terms:
-    topology = _inside(spec, "networkTopology")
-    tier = topology.get("highestTierName")
-    is_hard = topology.get("mode", "hard") == "hard"
-    return Terms(
-        members=_count(spec.get("minMember")) or 1,
-        queue=spec.get("queue"),
-        required=tier if is_hard else None,
-        preferred=None if is_hard else tier,
-        unknown=(
-            *_there(spec, "minTaskMember", "minResources", "subGroupPolicy"),
-            *(f"networkTopology.{name}" for name in _there(topology, "highestTierAllowed")),
-        ),
-    )
-
-
-def _kai(spec: Spec) -> Terms:
-    topology = _inside(spec, "topologyConstraint")
-    return Terms(
-        members=_count(spec.get("minMember")) or 1,
-        queue=spec.get("queue"),
-        required=topology.get("requiredTopologyLevel"),
-        preferred=topology.get("preferredTopologyLevel"),
-        preemptible={"preemptible": True, "non-preemptible": False}.get(
-            spec.get("preemptibility", "")
-        ),
-        unknown=_there(
-            spec,
-            "minSubGroup",
-            "subGroups",
-            "schedulingBackoff",
-            "preemptionDelay",
-            "stalenessGracePeriod",
-            "markUnschedulable",
-        ),
-    )
-
-
-_READERS: dict[GroupKind, Callable[[Spec], Terms]] = {
-    CORE: _core,
-    PLUGINS: _plugins,
-    VOLCANO: _volcano,
-    KAI: _kai,
-}
 
 _NOT_HONOURED = (
-    "kai.scheduler/subgroup-name", "kai.scheduler/preemption-delay", "kai.scheduler/batch-min-member", "gpu-fraction",
-    "gpu-memory", "kueue.x-k8s.io/podset-slice-required-topology-constraints", "kueue.x-k8s.io/podset-group-name",
+    "kai.scheduler/preemption-delay", "kai.scheduler/batch-min-member", "gpu-fraction", "gpu-memory",
+    "kueue.x-k8s.io/podset-slice-required-topology-constraints", "kueue.x-k8s.io/podset-group-name",
     "kueue.x-k8s.io/elastic-job", "kueue.x-k8s.io/priority-boost", "volcano.sh/numa-topology-policy",
     "volcano.sh/revocable-zone", "volcano.sh/sla-waiting-time", "yunikorn.apache.org/task-groups",
-    "hivedscheduler.microsoft.com/pod-scheduling-spec",
+    "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology",
 )  # fmt: skip
 """Labels and annotations of other schedulers that mean something and are not acted upon: users are told."""
 
@@ -217,29 +187,5 @@ def _unknown_keys(told: Mapping[str, str]) -> Iterator[str]:
     return (key for key in _NOT_HONOURED if key in told)
 
 
-def _inside(spec: Spec, key: str) -> Spec:
-    found = spec.get(key)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _there(spec: Spec, *names: str) -> tuple[str, ...]:
-    return tuple(name for name in names if spec.get(name))
-
-
 def _first(told: Mapping[str, str], *keys: str) -> str | None:
     return next((told[key] for key in keys if told.get(key)), None)
-
-
-def _count(value: object) -> int | None:
-    """A count of members; None for what is none."""
-    text = str(value)
-    return int(text) if text.isascii() and text.isdecimal() and int(text) > 0 else None
-
-
-def _priority(value: object) -> str | int | None:
-    """A class of the policy, or a number."""
-    if value is None or isinstance(value, int):
-        return value
-    text = str(value)
-    digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdecimal() else text

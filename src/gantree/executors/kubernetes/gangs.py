@@ -1,23 +1,36 @@
 """Pods that wait, gathered into gangs, and each gang as a job of ours. Pure: pods and groups in, jobs out.
 
-A gang is whole as soon as there are as many pods as its group asks for; all that wait then are its members. Pods of one
-shape are one role. Members are numbered by the completion index of their Job, else by the numbers in their names, so
-that rank 0 is where frameworks expect it.
+A gang is whole as soon as there are as many pods as its group asks for, of each role if it says so; all that wait then
+are its members. Pods of one role and shape are one role of the job. Members are numbered role by role, in a role by the
+index of their Job and their completion index, else by the numbers in their names, so that rank 0 is where frameworks
+expect it.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gantree.executors.kubernetes.dialects import Terms, group_of, terms_of_pod
-from gantree.executors.kubernetes.objects import Pod
+from gantree.executors.kubernetes.dialects import over, terms_of_pod
+from gantree.executors.kubernetes.gangjob import INDEX, PROCESSES
+from gantree.executors.kubernetes.handshake import checkpoint_of
+from gantree.executors.kubernetes.keys import Key, part_of
+from gantree.executors.kubernetes.objects import Claimed, Pod
+from gantree.executors.kubernetes.owners import (
+    COMPLETION_INDEX,
+    FIRST_ROLES,
+    job_index_of,
+    role_of,
+)
 from gantree.executors.kubernetes.shapes import Asked, asked_by
-from gantree.model.jobs import Job, Restarts, Role, Shape, Slices, TopologyWish
+from gantree.executors.kubernetes.terms import Terms, count_said
+from gantree.model.jobs import Job, Restarts, Role, Slices, TopologyWish
 
 INDEX_KEYS = (
-    "batch.kubernetes.io/job-completion-index",
+    COMPLETION_INDEX,
     "training.kubeflow.org/replica-index",
     "leaderworkerset.sigs.k8s.io/worker-index",
+    INDEX,
     "apps.kubernetes.io/pod-index",
 )
 """Labels and annotations that number the pods of one owner."""
@@ -27,112 +40,172 @@ FOR_EVER = 1_000_000
 
 _DIGITS = re.compile(r"([0-9]+)")
 
-Key = tuple[str, str, str]
-"""What holds a gang together: namespace, name, and the kind of group, or "pod" for one that stands alone."""
-
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Pods that start together: terms of their group, roles with their pods in member order."""
+    """Pods that start together: terms of their group, roles with their pods in member order, terms of each role."""
 
     key: Key
     terms: Terms
     roles: tuple[tuple[Role, tuple[Pod, ...]], ...]
     unknown: tuple[str, ...]
+    of_role: tuple[Terms, ...] = ()
+
+    @property
+    def blocked(self) -> Claimed | None:
+        """What keeps it from being handed in as it is, if anything does."""
+        told = (pod.claimed for pod in self.pods)
+        return next((each for each in told if each is not None and each.blocked), None)
 
     @property
     def pods(self) -> tuple[Pod, ...]:
         """All its pods, in member order."""
         return tuple(pod for _, pods in self.roles for pod in pods)
 
-
-def key_of(pod: Pod) -> Key:
-    """The gang that a pod is of."""
-    ref = group_of(pod)
-    if ref is None:
-        return pod.metadata.namespace, pod.metadata.name, "pod"
-    return ref.namespace, ref.name, "gang" if ref.kind is None else ref.kind.group
+    @property
+    def is_whole(self) -> bool:
+        """Whether all pods are there that must start together."""
+        pods = self.pods
+        there = Counter(role_of(pod) for pod in pods)
+        all_roles = all(there[role.name.lower()] >= role.members for role in self.terms.roles)
+        return len(pods) >= self.terms.members and (bool(part_of(self.key)) or all_roles)
 
 
 def with_pod(terms: Terms | None, pod: Pod) -> Terms:
     """What a group asks for, and where it is silent what its pods do."""
     of_pod = terms_of_pod(pod)
-    priority = pod.spec.priority or of_pod.priority
-    if terms is None:
-        return replace(of_pod, priority=priority)
-    return Terms(
-        terms.members,
-        terms.queue or of_pod.queue,
-        terms.priority if terms.priority is not None else priority,
-        terms.required or of_pod.required,
-        terms.preferred or of_pod.preferred,
-        terms.slice_members or of_pod.slice_members,
-        terms.slice_required or of_pod.slice_required,
-        of_pod.preemptible if terms.preemptible is None else terms.preemptible,
-        (*terms.unknown, *of_pod.unknown),
-    )
+    of_pod = replace(of_pod, priority=pod.spec.priority or of_pod.priority)
+    return of_pod if terms is None else over(terms, of_pod)
 
 
 def gang_of(key: Key, terms: Terms | None, pods: Sequence[Pod]) -> Gang:
     """The gang of pods of one key, at least one."""
     ordered = sorted(pods, key=order_of)
     asked = [asked_by(pod) for pod in ordered]
+    roles = _roles(ordered, asked)
     whole = with_pod(terms, ordered[0])
+    for _, (first, *_others) in roles[1:]:
+        whole = with_pod(whole, first)
+    whole = replace(whole, members=whole.members_of(part_of(key)))
     unknown = dict.fromkeys((*whole.unknown, *(word for each in asked for word in each.unknown)))
-    return Gang(key, whole, _roles(ordered, asked), tuple(unknown))
+    of_role = tuple(terms_of_pod(members[0]) for _, members in roles) if whole.by_role else ()
+    return Gang(key, whole, roles, tuple(unknown), of_role)
 
 
 def job_of(
     gang: Gang, tier: Callable[[str], str | None], owner: str = ""
-) -> tuple[Job, tuple[str, ...]]:
-    """A gang as a job, and what it asks for that cannot be had: words for tiers that the site does not have.
+) -> tuple[Job, tuple[str, ...], tuple[str, ...]]:
+    """A gang as a job, and what it asks for that cannot be had: tiers that the site does not have.
 
-    tier gives the tier that a word means, None where it means none.
+    First those that are required, for which it must not start, then those that are preferred. tier gives the tier that
+    a word means, None where it means none.
     """
-    terms = gang.terms
-    words = [word for word in (terms.required, terms.preferred, terms.slice_required) if word]
-    tier_of = {word: tier(word) for word in words}
-    slice_tier = tier_of.get(terms.slice_required or "")
-    wish = TopologyWish(
-        required=tier_of.get(terms.required or ""),
-        preferred=tier_of.get(terms.preferred or ""),
-        slices=(Slices(terms.slice_members, slice_tier),)
-        if terms.slice_members and slice_tier
-        else (),
-    )
-    lost = tuple(f"topology {word!r}" for word, found in tier_of.items() if found is None)
+    terms, is_split = gang.terms, len(gang.of_role) > 1
+    asked = [] if is_split else [terms]
+    wish = TopologyWish() if is_split else _wish(terms, tier)
+    roles = []
+    for number, (role, pods) in enumerate(gang.roles):
+        own = gang.of_role[number] if is_split else _of_role(terms, pods[0])
+        of_role = _wish(own, tier, role.name)
+        wish = replace(wish, slices=(*wish.slices, *of_role.slices))
+        roles.append(replace(role, topology=replace(of_role, slices=())))
+        asked.append(own)
+    barred = _lost(tier, [word for each in asked for word in (each.required, each.slice_required)])
+    lost = _lost(tier, [each.preferred for each in asked])
     namespace, name, _ = gang.key
     job = Job(
         name=f"{namespace}/{name}",
-        roles=tuple(role for role, _ in gang.roles),
+        roles=tuple(roles),
         queue=terms.queue or DEFAULT_QUEUE,
         priority="batch" if terms.priority is None else terms.priority,
         topology=wish,
-        restarts=Restarts(FOR_EVER),
+        restarts=terms.restarts or Restarts(FOR_EVER),
         user=owner,
         preemptible=terms.preemptible is not False,
-        time_limit_s=_time_limit_s(gang.pods),
+        time_limit_s=terms.time_limit_s or _time_limit_s(gang.pods),
+        checkpoint=checkpoint_of(gang.pods),
     )
-    return job, lost
+    return job, barred, lost
 
 
-def order_of(pod: Pod) -> tuple[float, list[int | str]]:
-    """Where a pod stands among those of its gang: by its index, then by its name, numbers in it as numbers."""
+def order_of(pod: Pod) -> tuple[int, str, float, float, list[int | str]]:
+    """Where a pod stands in its gang: role, index of its Job, its own index, then its name, numbers as numbers."""
     told = {**pod.metadata.labels, **pod.metadata.annotations}
-    index = next((told[key] for key in INDEX_KEYS if told.get(key, "").isdecimal()), None)
-    words = [int(part) if part.isdecimal() else part for part in _DIGITS.split(pod.metadata.name)]
-    return (float("inf") if index is None else int(index)), words
+    index = next((told[key] for key in INDEX_KEYS if _is_index(told.get(key, ""))), None)
+    words: list[int | str] = [
+        int(part) if part.isdecimal() else part for part in _DIGITS.split(pod.metadata.name)
+    ]
+    role, job = role_of(pod), job_index_of(pod)
+    first = FIRST_ROLES.index(role) if role in FIRST_ROLES else len(FIRST_ROLES)
+    is_of_job_set = job is not None
+    return (
+        0 if is_of_job_set else first,
+        "" if is_of_job_set else role,
+        0.0 if job is None else job,
+        float("inf") if index is None else int(index),
+        words,
+    )
+
+
+def _is_index(said: str) -> bool:
+    return said.isascii() and said.isdecimal() and len(said) < 10
+
+
+def _wish(terms: Terms, tier: Callable[[str], str | None], role: str | None = None) -> TopologyWish:
+    """What terms wish of the topology, as far as the site has it. role: slices are of this role alone."""
+    size, slice_tier = terms.slice_members, _tier(tier, terms.slice_required)
+    return TopologyWish(
+        required=_tier(tier, terms.required),
+        preferred=_tier(tier, terms.preferred),
+        slices=(Slices(size, slice_tier, role),) if size and slice_tier else (),
+    )
+
+
+def _tier(tier: Callable[[str], str | None], word: str | None) -> str | None:
+    return tier(word) if word else None
+
+
+def _lost(tier: Callable[[str], str | None], words: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(f"topology {word!r}" for word in dict.fromkeys(words) if word and not tier(word))
+
+
+def _of_role(terms: Terms, pod: Pod) -> Terms:
+    """What a group asks for the role of a pod by itself."""
+    name = role_of(pod)
+    own = (role for role in terms.roles if role.name.lower() == name)
+    return next((Terms(required=each.required, preferred=each.preferred) for each in own), Terms())
 
 
 def _roles(pods: Sequence[Pod], asked: Sequence[Asked]) -> tuple[tuple[Role, tuple[Pod, ...]], ...]:
-    of_shape: dict[Shape, list[Pod]] = {}
+    """Runs of pods of one role and shape."""
+    alike: dict[tuple[str, Asked, int], list[Pod]] = {}
     for pod, each in zip(pods, asked, strict=True):
-        of_shape.setdefault(each.shape, []).append(pod)
-    names = ["worker"] if len(of_shape) == 1 else [f"role{n}" for n in range(len(of_shape))]
+        kind = (role_of(pod), Asked(each.shape), _processes(pod))
+        alike.setdefault(kind, []).append(pod)
     return tuple(
-        (Role(name, len(members), shape), tuple(members))
-        for name, (shape, members) in zip(names, of_shape.items(), strict=True)
+        (Role(name, len(members), each.shape, processes), tuple(members))
+        for name, ((_, each, processes), members) in zip(
+            _names([role for role, _, _ in alike]), alike.items(), strict=True
+        )
     )
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    """A name for each role: that of whoever made the pods, with a number where several shapes have one name."""
+    if len(words) == 1:
+        return [words[0] or "worker"]
+    often = Counter(words)
+    seen: Counter[str] = Counter()
+    names = []
+    for word in words:
+        is_one = word and often[word] == 1
+        names.append(word if is_one else f"{word or 'role'}{seen[word]}")
+        seen[word] += 1
+    return names
+
+
+def _processes(pod: Pod) -> int:
+    return count_said(pod.metadata.annotations.get(PROCESSES)) or 1
 
 
 def _time_limit_s(pods: Sequence[Pod]) -> float | None:

@@ -43,7 +43,7 @@ def _kept(node: Node, old: Cluster, seen: Cluster, machines: dict[str, Machine])
     """A node as it was, on a site whose tiers may be others by now."""
     machine = old.machines[node.machine]
     name = node.machine
-    while machines.get(name, machine) != replace(machine, name=name):
+    while name in machines and machines[name] != replace(machine, name=name):
         name += "'"
     machines[name] = replace(machine, name=name)
     tiers = len(seen.tiers) - 1

@@ -15,11 +15,24 @@ from typing import Any
 
 import uvloop
 
+from gantree.executors.kubernetes.claim_writes import take_back
 from gantree.executors.kubernetes.client import ApiError, Client, Key, Resource
-from gantree.executors.kubernetes.dialects import CORE, GROUP_KINDS, GroupKind
-from gantree.executors.kubernetes.objects import Group, Node, Object
+from gantree.executors.kubernetes.device_objects import (
+    CLAIMS,
+    CLASSES,
+    GROUP_VERSION,
+    SLICES,
+    ResourceClaim,
+)
+from gantree.executors.kubernetes.dialects import GROUP_KINDS
+from gantree.executors.kubernetes.groups import CORE
+from gantree.executors.kubernetes.objects import Group, JobObject, Node, Object
+from gantree.executors.kubernetes.owners import JOB
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.reflector import Reflector, all_synced
+from gantree.executors.kubernetes.terms import GroupKind
+from gantree.executors.kubernetes.topologies import TOPOLOGY_KINDS
+from gantree.executors.kubernetes.volumes import NAMESPACES, OF_VOLUMES, Provision, make
 from gantree.executors.kubernetes.writes import PODS, Binding, Bound, Said, bind_all, delete, say
 from gantree.model.errors import Unreachable
 
@@ -31,9 +44,10 @@ SAID_AT_ONCE = 4
 
 log = logging.getLogger(__name__)
 
+MakeClient = Callable[[Reach, Callable[[], bool]], Client]
 Seen = tuple[str, Any, Any, Any]
-"""What was seen: ("node" | "pod", key, before, after), ("group", (kind, key), before, after), or ("bound", what came of
-it, None, None)."""
+"""What was seen: (noun, key, before, after) of a node, pod, namespace, volume, slice, class or claim; ("bound", what
+came of it, None, None); ("group" | "topology", (kind, key), before, after)."""
 
 
 class _Version(Object, frozen=True):
@@ -55,15 +69,25 @@ class Link:
     """Starts the thread; `wake` is called from it after everything that was seen."""
 
     def __init__(
-        self, reach: Reach, wake: Callable[[], None], leads: Callable[[], bool] = lambda: True
+        self,
+        reach: Reach,
+        wake: Callable[[], None],
+        leads: Callable[[], bool] = lambda: True,
+        nodes: Resource[Node] = NODES,
+        make_client: MakeClient = Client,
     ) -> None:
-        """leads says whether we may write, now; it is asked on this thread and on others."""
+        """wake lets the controller look at once. leads says whether we may write, now; asked on any thread.
+
+        nodes are those that are ours.
+        """
         self.seen: deque[Seen] = deque()
         self.leads = leads
-        self._reach, self._wake = reach, wake
+        self.wake = wake
+        self._reach = reach
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
         self._client: Client | None = None
+        self._nodes, self._make_client = nodes, make_client
         self._reflectors: list[Reflector[Any]] = []
         self._versions: dict[GroupKind, str] = {}
         self._quietly = asyncio.Semaphore(SAID_AT_ONCE)
@@ -90,13 +114,26 @@ class Link:
             self.close()
             raise
 
-    def bind(self, job: str, attempt: int, bindings: Sequence[Binding]) -> None:
-        """Bind pods; what came of it is seen as ("bound", ...). Safe from any thread."""
-        self._send(self._bind(job, attempt, bindings))
+    def bind(
+        self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision] = ()
+    ) -> None:
+        """Bind pods; what came of it is seen as ("bound", ...). Safe from any thread.
+
+        first: volumes that are made before any of them is bound.
+        """
+        self._send(self._bind(job, attempt, bindings, first))
+
+    def take_back(self, claim: ResourceClaim, pod: str) -> None:
+        """A claim is not for the pod of this uid any more. Safe from any thread."""
+        self._send(self._take_back(claim, pod))
 
     def delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
         """Delete a pod. Safe from any thread; who needs it gone asks again while it is there."""
         self._send(self._delete(namespace, name, uid, grace_s))
+
+    def write(self, work: Callable[[Client], Coroutine[Any, Any, str]]) -> None:
+        """Have something written that answers "" or why it was not done. Safe from any thread."""
+        self._send(self._write(work))
 
     def status_of_group(self, key: tuple[str, str, str]) -> str | None:
         """Where the status of a gang's group is written, if it is of a kind that says whether it was scheduled."""
@@ -110,6 +147,10 @@ class Link:
     def say(self, said: Said) -> None:
         """Tell pods why they wait; a few at a time, behind everything else. Safe from any thread."""
         self._send(self._say(said))
+
+    def request(self, method: str, path: str, body: object, kind: str) -> None:
+        """Write something that is asked for again while it is not there. Safe from any thread."""
+        self._send(self._request(method, path, body, kind))
 
     @property
     def trouble(self) -> str | None:
@@ -143,13 +184,21 @@ class Link:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _begin(self) -> None:
-        self._client = client = Client(self._reach, self.leads)
-        self._watch(Reflector(client, NODES, self._teller("node")))
+        self._client = client = self._make_client(self._reach, self.leads)
+        self._watch(Reflector(client, self._nodes, self._teller("node")))
         self._watch(Reflector(client, PODS, self._teller("pod")))
+        if await _has_devices(client):
+            self._watch(Reflector(client, SLICES, self._teller("slice")))
+            self._watch(Reflector(client, CLASSES, self._teller("class")))
+            self._watch(Reflector(client, CLAIMS, self._teller("claim")))
+        self._watch(Reflector(client, NAMESPACES, self._teller("namespace")))
+        for each in OF_VOLUMES:
+            self._watch(Reflector(client, each, self._teller("volume")))
         self._versions = (await served(client)).version_of_kind
         for kind, version in self._versions.items():
-            resource = Resource(kind.path(version), Group)
-            self._watch(Reflector(client, resource, self._group_teller(kind)))
+            resource = Resource(kind.path(version), JobObject if kind is JOB else Group)
+            noun = "topology" if kind in TOPOLOGY_KINDS else "group"
+            self._watch(Reflector(client, resource, self._group_teller(noun, kind)))
         await all_synced(self._reflectors)
 
     def _watch(self, reflector: Reflector[Any]) -> None:
@@ -169,23 +218,50 @@ class Link:
     def _teller(self, noun: str) -> Callable[[Key, Any, Any], None]:
         return lambda key, before, after: self._see((noun, key, before, after))
 
-    def _group_teller(self, kind: GroupKind) -> Callable[[Key, Any, Any], None]:
-        return lambda key, before, after: self._see(("group", (kind, key), before, after))
+    def _group_teller(self, noun: str, kind: GroupKind) -> Callable[[Key, Any, Any], None]:
+        return lambda key, before, after: self._see((noun, (kind, key), before, after))
 
     def _see(self, seen: Seen) -> None:
         self.seen.append(seen)
-        self._wake()
+        if len(self.seen) == 1:  # else whoever takes from there is yet to come to this one
+            self.wake()
 
-    async def _bind(self, job: str, attempt: int, bindings: Sequence[Binding]) -> None:
+    async def _bind(
+        self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision]
+    ) -> None:
         assert self._client is not None, "not started"
-        done: Bound = await bind_all(self._client, job, attempt, bindings)
+        why = await make(self._client, first)
+        done = Bound(job, attempt, tuple((binding.uid, why) for binding in bindings))
+        if not why:
+            done = await bind_all(self._client, job, attempt, bindings, self._reach.namespace)
         self._see(("bound", done, None, None))
+
+    async def _take_back(self, claim: ResourceClaim, pod: str) -> None:
+        assert self._client is not None, "not started"
+        why = await take_back(self._client, claim, pod)
+        if why:
+            log.warning("claim %s was not given back: %s", claim.metadata.name, why)
+            key = (claim.metadata.namespace, claim.metadata.name)
+            self._see(("claim again", key, None, None))
+
+    async def _request(self, method: str, path: str, body: object, kind: str) -> None:
+        assert self._client is not None, "not started"
+        try:
+            await self._client.write(method, path, body, kind)
+        except (ApiError, Unreachable) as error:
+            if not isinstance(error, ApiError) or error.status not in (404, 409):
+                log.warning("%s %s: %s", method, path, error)
 
     async def _delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
         assert self._client is not None, "not started"
         why = await delete(self._client, namespace, name, uid, grace_s)
         if why:
             log.warning("pod %s/%s was not deleted: %s", namespace, name, why)
+
+    async def _write(self, work: Callable[[Client], Coroutine[Any, Any, str]]) -> None:
+        assert self._client is not None, "not started"
+        if why := await work(self._client):
+            log.warning("not written: %s", why)
 
     async def _say(self, said: Said) -> None:
         assert self._client is not None, "not started"
@@ -206,7 +282,7 @@ class Link:
 async def served(client: Client) -> Served:
     """The kinds of groups that the server has. Raises ApiError, Unreachable."""
     found: dict[GroupKind, str] = {}
-    for kind in GROUP_KINDS:
+    for kind in (*GROUP_KINDS, *TOPOLOGY_KINDS):
         try:
             group = await client.get(f"apis/{kind.group}", _ApiGroup)
         except ApiError as error:
@@ -216,9 +292,26 @@ async def served(client: Client) -> Served:
         there = [each.version for each in group.versions]
         for version in (version for version in kind.versions if version in there):
             if await _has(client, kind, version):
-                found[kind] = version
+                if await _may_list(client, kind, version):
+                    found[kind] = version
                 break
     return Served(found)
+
+
+async def _has_devices(client: Client) -> bool:
+    """Whether the server has dynamic resource allocation, and we may read it. Raises ApiError, Unreachable."""
+    try:
+        await client.get(f"apis/{GROUP_VERSION}", _ResourceList)
+        for path in (SLICES.path, CLASSES.path, CLAIMS.path):
+            await client.get(f"{path}?limit=1", _ResourceList)
+    except ApiError as error:
+        if error.status == 404:
+            return False
+        if error.status == 403:
+            log.warning("pods with claims are left waiting, as claims cannot be read: %s", error)
+            return False
+        raise
+    return True
 
 
 class _ResourceName(Object, frozen=True):
@@ -227,6 +320,18 @@ class _ResourceName(Object, frozen=True):
 
 class _ResourceList(Object, frozen=True):
     resources: tuple[_ResourceName, ...] = ()
+
+
+async def _may_list(client: Client, kind: GroupKind, version: str) -> bool:
+    """Whether we may see the objects of a kind; where not, that is said once, and its gangs wait and say so."""
+    try:
+        await client.get(f"{kind.path(version)}?limit=1", _ResourceList)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        log.warning("%s of %s are not seen: %s", kind.plural, kind.group, error)
+        return False
+    return True
 
 
 async def _has(client: Client, kind: GroupKind, version: str) -> bool:

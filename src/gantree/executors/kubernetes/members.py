@@ -9,19 +9,27 @@ from collections.abc import Callable
 
 from gantree.core.ledger import Ledger
 from gantree.executors.inventory import Inventory
+from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.attempts import Attempt, Seat, happened
+from gantree.executors.kubernetes.claims import Unfit
+from gantree.executors.kubernetes.eviction import Evictions
 from gantree.executors.kubernetes.gangs import order_of
+from gantree.executors.kubernetes.hived import isolation_of
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.marks import Mark, mark_of, marks_of
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.shapes import asked_by
 from gantree.executors.kubernetes.waiting import Waiting, may_be_bound
+from gantree.executors.kubernetes.whereabouts import Whereabouts
 from gantree.executors.kubernetes.writes import Binding, Bound
+from gantree.model.bars import unbarred
 from gantree.model.events import Event, GangEnded, GangStartFailed, HoldRequested
 from gantree.model.jobs import Shape
 from gantree.model.orders import StartGang, StopGang
 from gantree.model.phases import Phase
 
+AGAIN_S = 10.0
+"""Pods that are to go and are still there are asked to again after so long."""
 FOR_PODS = "its pods are not all there; whoever makes them has to make new ones"
 
 Name = tuple[str, int]
@@ -31,13 +39,24 @@ Name = tuple[str, int]
 class Members:
     """All attempts that are not settled. pods are all pods that there are, by uid."""
 
-    def __init__(self, link: Link, waiting: Waiting, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        waiting: Waiting,
+        allocator: Allocator,
+        whereabouts: Whereabouts,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._allocator = allocator
         self.pods: dict[str, Pod] = {}
         self._link, self._waiting, self._emit = link, waiting, emit
+        self._whereabouts = whereabouts
         self._attempts: dict[Name, Attempt] = {}
         self._seat_of_pod: dict[str, tuple[Name, int]] = {}
         self._touched: dict[Name, None] = {}
         self._told: dict[Name, set[str]] = {}
+        self._again_at = float("-inf")
+        self._evictions = Evictions()
 
     def adopt(self, ledger: Ledger) -> None:
         """Attempts that the ledger knows; their pods say themselves which they are."""
@@ -74,8 +93,21 @@ class Members:
         self._sit(pod, mark)
         return True
 
+    def has_seat(self, uid: str) -> bool:
+        """Whether the pod of this uid is a member of an attempt, be it bound or yet to be."""
+        return uid in self._seat_of_pod
+
+    def is_steady(self, job: str, attempt: int) -> bool:
+        """Whether all members of an attempt run, and none of their pods is about to go."""
+        there = self._attempts.get((job, attempt))
+        if there is None or there.status() != "running" or there.binding:
+            return False
+        pods = [self.pods.get(seat.uid or "") for seat in there.seats.values()]
+        return all(pod is not None and pod.metadata.deletion_timestamp is None for pod in pods)
+
     def see(self, pod: Pod, *, gone: bool) -> None:
         """A member's pod is like this, or is gone and was like this."""
+        self._allocator.sit(pod, gone=gone)
         name, member = self._seat_of_pod[pod.metadata.uid]
         attempt = self._attempts[name]
         attempt.see(pod, attempt.seats[member])
@@ -94,16 +126,19 @@ class Members:
         if done.failed:
             attempt.failed = attempt.failed or done.failed[0][1]
         for uid, _ in done.failed:
+            self._allocator.give_up(uid)
             self._stand_up(attempt, uid)
-        if attempt.failed or attempt.stopping:
-            self._delete_all(attempt, None)
+        if attempt.is_leaving:
+            self._let_go(attempt)
 
     def _sit(self, pod: Pod, mark: Mark) -> None:
-        """A pod that was bound by an earlier process has its seat again."""
+        """A pod that was bound by an earlier process, or after that was given up, has its seat again."""
         attempt = self._attempts[mark.job, mark.attempt]
         seat = attempt.seats.setdefault(mark.member, Seat(mark.member, mark.rank, mark.role))
         seat.uid = pod.metadata.uid
         self._seat_of_pod[pod.metadata.uid] = ((mark.job, mark.attempt), mark.member)
+        if attempt.is_leaving:
+            self._let_go(attempt)
 
     def _stand_up(self, attempt: Attempt, uid: str) -> None:
         """A pod leaves its seat unbound, and waits again if it is still there."""
@@ -111,6 +146,7 @@ class Members:
         attempt.seats[member] = Seat(member, attempt.seats[member].rank, attempt.seats[member].role)
         pod = self.pods.get(uid)
         if pod is not None and not pod.spec.node_name:
+            self._whereabouts.forget(pod)
             self._waiting.see(pod, waits=may_be_bound(pod))
 
     def _miss(self, attempt: Attempt) -> None:
@@ -149,26 +185,51 @@ class Members:
             self._attempts[name] = attempt
         if attempt.binding or attempt.stopping or attempt.failed:
             return
-        bindings = self._seat(attempt, order, ledger)
+        bindings = self._planned(attempt, self._seat(attempt, order, ledger))
         self._touched[name] = None
         if attempt.failed:
-            self._delete_all(attempt, None)
+            self._let_go(attempt)
         elif bindings:
             attempt.binding = True
-            self._link.bind(order.job, order.attempt, bindings)
+            placed = [(self.pods[each.uid], each.node) for each in bindings]
+            made = self._whereabouts.to_make(placed)
+            self._link.bind(order.job, order.attempt, bindings, made)
 
-    def stop(self, order: StopGang) -> None:
-        """Delete the pods of an attempt; of one that is being bound, as soon as that is over."""
+    def stop(self, order: StopGang, *, for_others: bool = False) -> None:
+        """Delete the pods of an attempt; of one that is being bound, as soon as that is over.
+
+        for_others: it leaves for another gang's sake, so its pods are evicted.
+        """
         name = (order.job, order.attempt)
         attempt = self._attempts.setdefault(name, Attempt(order.job, order.attempt, 0))
-        attempt.stopping = True
+        attempt.stopping, attempt.grace_s, attempt.evicts = True, order.grace_s, for_others
         self._touched[name] = None
-        if not attempt.binding:
-            self._delete_all(attempt, order.grace_s)
+        if attempt.is_leaving:
+            self._let_go(attempt)
+
+    def step(self, now: float) -> None:
+        """From time to time ask again for what is to go: the server may have refused, and no order may stand."""
+        if now < self._again_at:
+            return
+        self._again_at = now + AGAIN_S
+        for attempt in self._attempts.values():
+            if attempt.is_leaving:
+                self._let_go(attempt)
+
+    def pods_of(self, job: str, attempt: int) -> list[Pod]:
+        """The pods of an attempt that are not over, in member order."""
+        found = self._attempts.get((job, attempt))
+        seats = sorted(found.seats.values(), key=lambda seat: seat.member) if found else ()
+        pods = (self.pods.get(seat.uid or "") for seat in seats if not seat.is_over)
+        return [pod for pod in pods if pod is not None]
 
     def _seat(self, attempt: Attempt, order: StartGang, ledger: Ledger) -> list[Binding]:
-        """Bindings for the members that have no pod yet; where pods are missing the attempt has failed."""
-        shape_of_role = {role.name: role.shape for role in ledger.jobs[order.job].spec.roles}
+        """Bindings for the members that have no pod yet.
+
+        Where pods are missing, or may not be there beside others, the attempt has failed.
+        """
+        roles = ledger.jobs[order.job].spec.roles
+        shape_of_role = {role.name: unbarred(role.shape) for role in roles}
         free = self._free_pods(order.job)
         bindings, missing = [], 0
         for launch in sorted(order.members, key=lambda each: each.node_rank):
@@ -188,9 +249,22 @@ class Members:
             bindings.append(_binding(pod, launch.node, marks_of(order, launch)))
         if missing:
             attempt.failed = f"{missing} of {attempt.size} pods are not there any more"
+        else:
+            placed = [(self.pods[each.uid], each.node) for each in bindings]
+            attempt.failed = self._whereabouts.admit(placed)
+        for binding in bindings if attempt.failed else ():
+            self._stand_up(attempt, binding.uid)
+        return [] if attempt.failed else bindings
+
+    def _planned(self, attempt: Attempt, bindings: list[Binding]) -> list[Binding]:
+        """Bindings with what their claims are given; where that cannot be had the attempt has failed."""
+        try:
+            return self._allocator.plan(bindings, self.pods)
+        except Unfit as error:
+            attempt.failed = str(error)
             for binding in bindings:
                 self._stand_up(attempt, binding.uid)
-        return [] if missing else bindings
+            return []
 
     def _free_pods(self, job: str) -> dict[Shape, deque[Pod]]:
         """Pods of a job's gang that wait, by shape, in member order."""
@@ -199,14 +273,15 @@ class Members:
             found.setdefault(asked_by(pod).shape, deque()).append(pod)
         return found
 
-    def _delete_all(self, attempt: Attempt, grace_s: float | None) -> None:
-        """Have its pods deleted that are not over; asked again with each standing order until they are gone."""
-        for seat in attempt.seats.values():
-            pod = self.pods.get(seat.uid or "")
-            if pod is not None and not seat.is_over and pod.metadata.deletion_timestamp is None:
-                self._link.delete(
-                    pod.metadata.namespace, pod.metadata.name, pod.metadata.uid, grace_s
-                )
+    def _let_go(self, attempt: Attempt) -> None:
+        """Have its pods go that are not over: evicted where they go for others, else deleted."""
+        pods = [pod for pod in self.pods_of(*attempt.key) if not pod.metadata.deletion_timestamp]
+        if attempt.evicts:
+            grace_s = attempt.grace_s or 0.0
+            self._link.write(lambda client: self._evictions.evict(client, pods, grace_s))
+            return
+        for meta in (pod.metadata for pod in pods):
+            self._link.delete(meta.namespace, meta.name, meta.uid, attempt.grace_s)
 
 
 def _told_by(attempt: Attempt, now: float) -> list[Event]:
@@ -231,4 +306,5 @@ def _told_by(attempt: Attempt, now: float) -> list[Event]:
 
 def _binding(pod: Pod, node: str, annotations: dict[str, str]) -> Binding:
     meta = pod.metadata
-    return Binding(meta.namespace, meta.name, meta.uid, node, annotations)
+    marks = {**annotations, **isolation_of(pod, annotations)}
+    return Binding(meta.namespace, meta.name, meta.uid, node, marks)

@@ -9,9 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gantree.core.ledger import Ledger
+from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.ghosts import with_ghosts
-from gantree.executors.kubernetes.objects import Node
+from gantree.executors.kubernetes.node_health import is_of_kubernetes, why_cordoned
+from gantree.executors.kubernetes.objects import Group, Node
 from gantree.executors.kubernetes.site import SiteReading, site_of, told_of, usable
+from gantree.executors.kubernetes.terms import GroupKind
+from gantree.executors.kubernetes.topologies import told_by
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.model.events import (
@@ -27,35 +31,66 @@ log = logging.getLogger(__name__)
 
 SETTLE_S = 1.0
 """Changes to the site are waited for so long, so that many nodes that come at once are one change."""
-CORDONED = "cordoned in Kubernetes"
-"""The reason of cordons that are Kubernetes'; an operator's of gantree are his to lift."""
 
 
 class Nodes:
     """The nodes as last seen, and the site that they make."""
 
-    def __init__(self, name: str, levels: Sequence[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        levels: Sequence[str],
+        allocator: Allocator | None = None,
+        file: Cluster | None = None,
+    ) -> None:
+        """allocator knows the devices that nodes have beside what they say themselves.
+
+        file describes the site, where its nodes' labels do not.
+        """
+        self._allocator = allocator or Allocator()
         self.site: SiteReading | None = None
-        self._name, self._levels = name, tuple(levels)
+        self._name, self._levels, self._file = name, tuple(levels), file
+        self._topologies: dict[tuple[GroupKind, str], Group] = {}
         self._nodes: dict[str, Node] = {}
         self._changed: dict[str, None] = {}
         self._stale_since: float | None = None
         self._told = 0
 
-    def see(self, name: str, before: Node | None, after: Node | None, now: float) -> None:
-        """A node is like this now; None: it is gone."""
+    def see(self, name: str, after: Node | None, now: float) -> None:
+        """A node is like this now; None: it is gone. What was seen before is told again at the start."""
+        known = self._nodes.get(name)
         self._changed[name] = None
         if after is None:
             self._nodes.pop(name, None)
         else:
             self._nodes[name] = after
-        is_other = before is None or after is None or told_of(before) != told_of(after)
+        is_other = known is None or after is None or told_of(known) != told_of(after)
         if is_other and self._stale_since is None:
+            self._stale_since = now
+
+    @property
+    def are_there(self) -> bool:
+        """Whether there is any."""
+        return bool(self._nodes)
+
+    def see_topology(self, kind: GroupKind, name: str, group: Group | None, now: float) -> None:
+        """An object that tells where nodes stand is like this; None: it is gone."""
+        if group is None:
+            self._topologies.pop((kind, name), None)
+        else:
+            self._topologies[kind, name] = group
+        self.restock(now)
+
+    def restock(self, now: float) -> None:
+        """Nodes may have other devices than before, or stand elsewhere."""
+        if self._stale_since is None:
             self._stale_since = now
 
     def build(self, ledger: Ledger, now: float) -> Cluster:
         """The site as nodes are now, with those of the past that gangs are on. Raises BadInput for no node at all."""
-        self.site = site_of(self._name, self._nodes.values(), self._levels)
+        equipped = [self._allocator.equipped(node) for node in self._nodes.values()]
+        told = told_by(self._topologies, equipped)
+        self.site = site_of(self._name, equipped, self._levels, told, self._file)
         cluster, ghosts = with_ghosts(self.site.cluster, ledger)
         self.site = replace(self.site, cluster=cluster)
         self._stale_since = now if ghosts else None
@@ -101,12 +136,10 @@ class Nodes:
             reason = "it was deleted" if node is None else "it is not ready"
             yield NodeLost(id=self._id(name, epoch), observed_at=now, node=name, reason=reason)
         cordon = ledger.site.cordoned.get(name)
-        is_cordoned = node is not None and node.spec.unschedulable
-        if is_cordoned and cordon is None:
-            yield CordonRequested(
-                id=self._id(name, epoch), observed_at=now, node=name, reason=CORDONED
-            )
-        elif not is_cordoned and cordon is not None and cordon.reason == CORDONED:
+        why = None if node is None else why_cordoned(node)
+        if why is not None and cordon is None:
+            yield CordonRequested(id=self._id(name, epoch), observed_at=now, node=name, reason=why)
+        elif why is None and cordon is not None and is_of_kubernetes(cordon.reason):
             yield UncordonRequested(id=self._id(name, epoch), observed_at=now, node=name)
 
     def _id(self, noun: str, epoch: int) -> str:

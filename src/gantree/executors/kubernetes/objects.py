@@ -4,7 +4,9 @@ Only what a scheduler decides by is named. Groups of many dialects (`dialects`) 
 versions come and go.
 """
 
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypedDict, TypeVar
 
 import msgspec
 
@@ -59,7 +61,9 @@ class Resources(Object, frozen=True):
 class Port(Object, frozen=True):
     """A port that a container may hold of its node."""
 
+    container_port: int = 0
     host_port: int = 0
+    protocol: str = "TCP"
 
 
 class Container(Object, frozen=True):
@@ -99,10 +103,36 @@ class NodeAffinity(Object, frozen=True):
     preferred_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
 
 
-class PodTerms(Object, frozen=True):
-    """Affinity to other pods, which is not honoured: only whether there is any is read."""
+class SelectorRequirement(Object, frozen=True):
+    """One expression of a selector."""
 
-    required_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Object, frozen=True):
+    """Labels that must be equal, and expressions that must hold (`selectors`). An empty one is like all labels."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+
+
+class PodTerm(Object, frozen=True):
+    """Pods to be near to, or away from (`affinity`), and the label of nodes that says what near is."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class PodTerms(Object, frozen=True):
+    """Affinity to other pods. Of preferences only whether there are any is read."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
 
 
@@ -123,10 +153,45 @@ class Toleration(Object, frozen=True):
     effect: str = ""
 
 
+class SpreadConstraint(Object, frozen=True):
+    """Pods of a kind in equal parts over the domains of a label of nodes (`spread`)."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+    match_label_keys: tuple[str, ...] = ()
+
+
+class ClaimSource(Object, frozen=True):
+    """Which PersistentVolumeClaim a volume is."""
+
+    claim_name: str = ""
+
+
+class Volume(Object, frozen=True):
+    """A volume of a pod; ephemeral: its claim is named after the pod and the volume."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: msgspec.Raw | None = None
+
+
 class SchedulingGroup(Object, frozen=True):
     """The pod group of the gang API."""
 
     pod_group_name: str = ""
+
+
+class PodClaim(Object, frozen=True):
+    """Devices that a pod uses, by its own name for them: a claim, or one that is made for it of a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
 
 
 class PodSpec(Object, frozen=True):
@@ -140,15 +205,29 @@ class PodSpec(Object, frozen=True):
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
-    topology_spread_constraints: tuple[msgspec.Raw, ...] = ()
+    topology_spread_constraints: tuple[SpreadConstraint, ...] = ()
+    host_network: bool = False
+    volumes: tuple[Volume, ...] = ()
     priority: int = 0
     priority_class_name: str = ""
     preemption_policy: str = ""
     scheduling_gates: tuple[msgspec.Raw, ...] = ()
-    resource_claims: tuple[msgspec.Raw, ...] = ()
+    resource_claims: tuple[PodClaim, ...] = ()
     scheduling_group: SchedulingGroup | None = None
     active_deadline_seconds: int | None = None
     termination_grace_period_seconds: int | None = None
+
+    @property
+    def keeps_from(self) -> tuple[PodTerm, ...]:
+        """Pods that it must not be near to."""
+        terms = self.affinity and self.affinity.pod_anti_affinity
+        return terms.required_during_scheduling_ignored_during_execution if terms else ()
+
+    @property
+    def keeps_to(self) -> tuple[PodTerm, ...]:
+        """Pods that it must be near to."""
+        terms = self.affinity and self.affinity.pod_affinity
+        return terms.required_during_scheduling_ignored_during_execution if terms else ()
 
 
 class Terminated(Object, frozen=True):
@@ -171,6 +250,13 @@ class ContainerStatus(Object, frozen=True):
     state: ContainerState = ContainerState()
 
 
+class MadeClaim(Object, frozen=True):
+    """A claim that was made for a pod of a template; without a name the pod needs none."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodStatus(Object, frozen=True):
     """What became of a pod."""
 
@@ -180,19 +266,49 @@ class PodStatus(Object, frozen=True):
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     nominated_node_name: str = ""
+    resource_claim_statuses: tuple[MadeClaim, ...] = ()
 
 
-class Pod(Object, frozen=True):
-    """A pod: one member of a gang."""
+class Claimed(Object, frozen=True):
+    """What a pod's claims ask of a node; no field of the API, but what `allocator` has read out of many objects.
+
+    counted: what all that is more than so many GPUs is counted as. nodes: where what it has already can be used.
+    blocked: why its claims cannot be read yet; may_pass: that will be over in a moment, or else it is an error.
+    """
+
+    gpus: int = 0
+    counted: str | None = None
+    nodes: tuple[NodeSelector, ...] = ()
+    blocked: str = ""
+    may_pass: bool = False
+
+
+class Pod(Object, frozen=True, dict=True):
+    """A pod: one member of a gang. Its dict keeps what was worked out about it (`once_per_pod`)."""
 
     metadata: Metadata
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+    claimed: Claimed | None = None
 
     @property
     def has_ended(self) -> bool:
         """Whether nothing of it runs, or will."""
         return self.status.phase in ("Succeeded", "Failed")
+
+
+def once_per_pod(work_out: Callable[[Pod], T]) -> Callable[[Pod], T]:
+    """What follows from a pod alone is worked out once: pods never change, and each is asked about again and again."""
+    name = work_out.__qualname__
+
+    @wraps(work_out)
+    def known(pod: Pod) -> T:
+        kept: dict[str, T] = pod.__dict__
+        if name not in kept:
+            kept[name] = work_out(pod)
+        return kept[name]
+
+    return known
 
 
 class Group(Object, frozen=True):
@@ -201,7 +317,21 @@ class Group(Object, frozen=True):
     metadata: Metadata
     api_version: str = ""
     kind: str = ""
-    spec: dict[str, Any] = {}
+    spec: Mapping[str, Any] = {}
+    status: Mapping[str, Any] = {}
+
+
+class JobSpec(TypedDict, total=False):
+    """What of a Job says how many pods it has; its template is not kept, for there may be very many Jobs."""
+
+    parallelism: Any
+    completions: Any
+
+
+class JobObject(Group, frozen=True):
+    """A plain Job."""
+
+    spec: JobSpec = {}
 
 
 class NodeTaint(Object, frozen=True):
@@ -235,12 +365,20 @@ class NodeStatus(Object, frozen=True):
     addresses: tuple[Address, ...] = ()
 
 
+class Wiring(Object, frozen=True):
+    """How GPUs of a node hang together, as their slices tell it; no field of the API. links are classes of paths."""
+
+    numa: tuple[int | None, ...] = ()
+    links: tuple[tuple[str, ...], ...] = ()
+
+
 class Node(Object, frozen=True):
     """A node."""
 
     metadata: Metadata
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+    wiring: Wiring = Wiring()
 
     @property
     def is_ready(self) -> bool:

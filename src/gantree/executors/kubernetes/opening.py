@@ -1,18 +1,31 @@
 """Opening a Kubernetes cluster: the link is up and everything was listed before the site is asked for."""
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from gantree.core.ledger import Ledger
+from gantree.executors.kubernetes.allocator import Allocator
+from gantree.executors.kubernetes.client import Client
 from gantree.executors.kubernetes.cluster import KubernetesCluster
-from gantree.executors.kubernetes.link import Link
+from gantree.executors.kubernetes.link import NODES, Link
 from gantree.executors.kubernetes.nodes import Nodes
-from gantree.executors.kubernetes.settings import KubernetesSettings
+from gantree.executors.kubernetes.reach import Reach
+from gantree.executors.kubernetes.settings import KubernetesSettings, Shadow
+from gantree.executors.kubernetes.shadow import ShadowClient
+from gantree.executors.kubernetes.shadow_report import Reporter
+from gantree.executors.kubernetes.shadow_tally import Tally
 from gantree.model.cluster import Cluster
+from gantree.model.errors import Unreachable
 from gantree.model.events import Event
+
+Report = dict[str, Any]
 
 
 class Opened:
-    """A link that has listed everything, and the nodes that it saw."""
+    """A link that has listed everything, and the nodes that it saw. report is the newest of a dry run."""
 
     def __init__(
         self,
@@ -21,15 +34,29 @@ class Opened:
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
         """leads says whether we may write. Raises Unreachable where the server does not answer, or refuses."""
-        self._told, self._link = told, Link(told.reach, wake, leads)
-        self._nodes = Nodes(told.name, told.levels)
+        self.report: Report = {}
+        self._told, self._allocator = told, Allocator()
+        chosen = {"labelSelector": told.node_selector} if told.node_selector else {}
+        nodes = replace(NODES, selectors=chosen)
+        make_client = Client if told.shadow is None else partial(self._shadow_client, told.shadow)
+        self._link = Link(told.reach, wake, leads, nodes, make_client)
+        self._nodes = Nodes(told.name, told.levels, self._allocator, told.cluster)
         self._link.start()
-        for noun, key, before, after in tuple(self._link.seen):
+        for noun, key, _, after in tuple(self._link.seen):
             if noun == "node":
-                self._nodes.see(key[1], before, after, 0.0)
+                self._nodes.see(key[1], after, 0.0)
+            elif noun == "topology":
+                kind, (_, name) = key
+                self._nodes.see_topology(kind, name, after, 0.0)
+        self._allocator.see_all(tuple(self._link.seen))
 
     def site(self, on_record: Ledger) -> Cluster:
-        """The site as it is now, with room for what the ledger has running. Raises BadInput for no node at all."""
+        """The site as it is now, with room for what the ledger has running.
+
+        Raises Unreachable while there is no node at all, and BadInput for nodes that make no site.
+        """
+        if not self._nodes.are_there:
+            raise Unreachable(f"{self._told.reach.server} has no nodes yet")
         return self._nodes.build(on_record, 0.0)
 
     def cluster(
@@ -42,11 +69,25 @@ class Opened:
         return KubernetesCluster(
             self._link,
             self._nodes,
+            self._allocator,
             emit,
             clock,
             ledger,
-            scheduler=self._told.scheduler,
+            scheduler=self._told.shadow.scheduler if self._told.shadow else self._told.scheduler,
         )
+
+    def _shadow_client(self, shadow: Shadow, reach: Reach, _: Callable[[], bool]) -> Client:
+        """A client that writes nothing; its reports are kept here and in a file."""
+
+        reporter = Reporter(shadow.scheduler, self._told.levels)
+
+        def keep(tally: Tally) -> None:
+            self.report = reporter.report(tally)
+            new = shadow.report.with_suffix(".new")
+            new.write_text(json.dumps(self.report), encoding="utf-8")
+            new.replace(shadow.report)
+
+        return ShadowClient(reach, shadow.scheduler, keep)
 
     def close(self) -> None:
         """Let go of everything; pods go on."""

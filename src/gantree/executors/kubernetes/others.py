@@ -7,7 +7,7 @@ the node. MIG instances of others are not counted: which ones they hold, nobody 
 from collections.abc import Iterable, Iterator, Mapping
 
 from gantree.executors.kubernetes.objects import Pod
-from gantree.executors.kubernetes.shapes import Amounts, amounts_of, devices_of
+from gantree.executors.kubernetes.shapes import Amounts, devices_of, held_by
 from gantree.model.events import OthersHold
 from gantree.model.placements import MemberPlacement
 from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES
@@ -26,7 +26,7 @@ class Others:
 
     def adopt(self, holders: Iterable[str]) -> None:
         """Who is on record as holding something: if all their pods went while nobody looked, that is told."""
-        nodes = (holder.removeprefix(HOLDER) for holder in holders)
+        nodes = (each.removeprefix(HOLDER) for each in holders if each.startswith(HOLDER))
         self._changed |= dict.fromkeys(nodes)
 
     def see(self, pod: Pod) -> None:
@@ -37,7 +37,7 @@ class Others:
         elif self._node_of_pod.get(uid) != node:
             self.forget(uid)
             self._node_of_pod[uid] = node
-            self._amounts_of_pod_on_node.setdefault(node, {})[uid] = amounts_of(pod.spec)
+            self._amounts_of_pod_on_node.setdefault(node, {})[uid] = held_by(pod)
             self._changed[node] = None
 
     def forget(self, uid: str) -> None:

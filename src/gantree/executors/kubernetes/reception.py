@@ -4,40 +4,62 @@ A required topology that the site does not have is an error of the manifest: suc
 pods or the site are others, for it must not run where its author did not want it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
-from gantree.executors.kubernetes.gangs import Gang, Key, job_of, order_of
+from gantree.executors.kubernetes.gangs import Gang, job_of, order_of
+from gantree.executors.kubernetes.keys import Key
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.members import FOR_PODS
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.shapes import asked_by
 from gantree.executors.kubernetes.site import SiteReading
-from gantree.executors.kubernetes.telling import MISCONFIGURED, Saying, Telling
+from gantree.executors.kubernetes.telling import MISCONFIGURED, PENDING, Saying, Telling
 from gantree.executors.kubernetes.waiting import Crowd, Waiting
+from gantree.executors.kubernetes.whereabouts import Verdict, Whereabouts
+from gantree.executors.kubernetes.wishes import wished
 from gantree.executors.kubernetes.writes import Said
+from gantree.model.bars import bars_of, unbarred
 from gantree.model.events import (
+    BarsRequested,
     CancelRequested,
     Event,
     HoldRequested,
     JobSubmitted,
     ReleaseRequested,
 )
-from gantree.model.jobs import Shape
-from gantree.model.phases import ENDED, Phase
+from gantree.model.jobs import Job, Shape
+from gantree.model.phases import ENDED, HOLDING, Phase
 
+AT_ONCE = 256
+"""Gangs that are looked at in one step: as many as one turn decides about, so that those are bound while the next
+are looked at."""
 TOO_FEW, NOT_HONOURED = "WaitingForPodsReady", "NotHonoured"
 
 
 class Reception:
     """Looks at gangs whose pods have changed, and at jobs about which something was decided."""
 
-    def __init__(self, link: Link, waiting: Waiting, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        waiting: Waiting,
+        whereabouts: Whereabouts,
+        emit: Callable[[Event], None],
+        is_steady: Callable[[str, int], bool],
+    ) -> None:
+        """is_steady says whether all members of an attempt run."""
         self._link, self._waiting, self._emit = link, waiting, emit
-        self._telling = Telling(self._say)
+        self._whereabouts = whereabouts
+        self._telling, self._is_steady = Telling(self._say), is_steady
         self._unsettled: dict[str, None] = {}
+        self._site: SiteReading | None = None
+        self._barred: dict[Key, None] = {}
+        """Gangs that ask for what the site does not have: looked at again when it is another."""
+        self._late: dict[Key, None] = {}
+        """Gangs that hold their place while further pods of theirs wait."""
         self._epoch = self._counted = 0
 
     def adopt(self, ledger: Ledger, epoch: int) -> None:
@@ -59,42 +81,79 @@ class Reception:
             if job in ledger.rejected or (state is not None and _is_at_rest(state)):
                 del self._unsettled[job]
                 self._waiting.touch(job)
-        for key in self._waiting.take_changed():
+        self._waiting.changed |= dict.fromkeys(self._whereabouts.stale(self._waiting.crowds))
+        for key in dict.fromkeys((*self._waiting.take_changed(AT_ONCE), *self._again(site))):
             crowd = self._waiting.crowds.get(key)
             if crowd is not None:
                 self._review(crowd, ledger, site, now)
                 self._waiting.tidy(key)
         self._telling.step(ledger, self._waiting.job_of, now)
 
+    def _again(self, site: SiteReading | None) -> Iterator[Key]:
+        """Gangs to look at although nothing about them has changed."""
+        late, self._late = self._late, {}
+        yield from late
+        if site is not self._site:
+            barred, self._barred, self._site = self._barred, {}, site
+            yield from barred
+
     def _review(self, crowd: Crowd, ledger: Ledger, site: SiteReading | None, now: float) -> None:
         if crowd.pods:
             self._telling.waits(crowd.key, now)
         else:
             self._telling.is_over(crowd.key)
+            self._whereabouts.leaves_line(crowd.key)
+            self._barred.pop(crowd.key, None)
         state = None if crowd.job is None else ledger.jobs.get(crowd.job)
         if crowd.job is not None and crowd.job not in self._unsettled:
             if state is None or state.phase in ENDED:
-                if state is None or state.phase is not Phase.SUCCEEDED:
+                self._whereabouts.leaves_line(crowd.key)
+                if not crowd.withdrawn and (state is None or state.phase is not Phase.SUCCEEDED):
                     crowd.refused = frozenset(crowd.pods)
                 self._waiting.part(crowd.job)
             elif state.phase is Phase.PENDING:
                 self._review_job(crowd, state, now)
+        if crowd.pods and state is not None and state.phase in HOLDING:
+            self._review_late(crowd, state)
         if crowd.job is None and crowd.pods:
             self._hand_in(crowd, site, now)
+            if crowd.job is None:
+                self._whereabouts.gives_turn_up(crowd.key)
+
+    def _review_late(self, crowd: Crowd, state: JobState) -> None:
+        """Pods that came after their gang started are gangs of their own; where it ends, they wait for the next."""
+        if self._is_steady(state.job, state.attempt):
+            self._waiting.set_alone(crowd.key)
+        else:
+            self._late[crowd.key] = None
 
     def _review_job(self, crowd: Crowd, state: JobState, now: float) -> None:
         """A job waits: it is held while its pods are not all there, and ended where they never will be."""
         gang = self._waiting.gang(crowd.key)
         members = state.present.members
         if self._waiting.is_gone(crowd.key):
-            self._ask(CancelRequested, state.job, "pods-gone", now)
-        elif gang is None or len(gang.pods) < members:
+            self._withdraw(crowd, state.job, "pods-gone", now)
+        elif gang is None or len(gang.pods) < members or gang.blocked:
+            self._whereabouts.leaves_line(crowd.key)
             if not state.held:
                 self._ask(HoldRequested, state.job, "hold", now, reason=FOR_PODS)
         elif _shapes(gang.pods[:members]) != _shapes_of(state):
-            self._ask(CancelRequested, state.job, "pods-changed", now)
-        elif state.held_for:
-            self._ask(ReleaseRequested, state.job, "release", now)
+            self._withdraw(crowd, state.job, "pods-changed", now)
+        else:
+            self._bar(self._whereabouts.look(gang), state.job, state.spec, now)
+            if state.held_for:
+                self._ask(ReleaseRequested, state.job, "release", now)
+
+    def _bar(self, verdict: Verdict, job: str, spec: Job, now: float) -> None:
+        """Tell where the members of a job may be, if that is not what its bars say."""
+        bars = verdict.bars_for(spec)
+        if bars != bars_of(spec):
+            told: Any = {"bars": tuple(bars.items()), "reason": verdict.reason}
+            self._ask(BarsRequested, job, "bars", now, **told)
+
+    def _withdraw(self, crowd: Crowd, job: str, word: str, now: float) -> None:
+        crowd.withdrawn = True
+        self._ask(CancelRequested, job, word, now)
 
     def _hand_in(self, crowd: Crowd, site: SiteReading | None, now: float) -> None:
         gang = self._waiting.gang(crowd.key)
@@ -105,11 +164,22 @@ class Reception:
 
     def _hand_in_whole(self, gang: Gang, site: SiteReading, now: float) -> None:
         namespace, name, kind = gang.key
-        spec, lost = job_of(gang, site.tier, namespace)
-        if gang.terms.required and spec.topology.required is None:
+        if gang.blocked is not None:
+            if not gang.blocked.may_pass:
+                sentence = f"Waiting: {gang.blocked.blocked}."
+                self._telling.say(gang.key, Saying(MISCONFIGURED, sentence))
+            return
+        spec, barred, lost = job_of(gang, site.tier, namespace)
+        if barred:
             tiers = ", ".join(site.cluster.tiers)
-            sentence = f"Waiting: the site has no {lost[0]}; its tiers are {tiers}."
+            sentence = f"Waiting: the site has no {barred[0]}; its tiers are {tiers}."
             self._telling.say(gang.key, Saying(MISCONFIGURED, sentence))
+            self._barred[gang.key] = None
+            return
+        verdict = self._whereabouts.look(gang)
+        if verdict.waits or not self._whereabouts.is_its_turn(gang):
+            why = verdict.waits or "its turn comes after others of its kind"
+            self._telling.say(gang.key, Saying(PENDING, f"Waiting: {why}."))
             return
         for word in (*gang.unknown, *lost):
             self._say(gang.key, Saying(NOT_HONOURED, f"gantree does not act on {word}."))
@@ -117,7 +187,9 @@ class Reception:
         self._waiting.adopt(job, gang.key)
         self._waiting.changed.pop(gang.key, None)
         self._unsettled[job] = None
+        spec = wished(spec, gang, self._whereabouts.scene, site.tier)
         self._emit(JobSubmitted(id=f"{job}/submitted", observed_at=now, job=job, spec=spec))
+        self._bar(verdict, job, spec, now)
 
     def _ask(self, kind: type[Event], job: str, word: str, now: float, **fields: object) -> None:
         self._counted += 1
@@ -160,4 +232,5 @@ def _shapes(pods: Sequence[Pod]) -> list[Shape]:
 
 def _shapes_of(state: JobState) -> list[Shape]:
     roles = state.present.roles
-    return sorted((role.shape for role in roles for _ in range(role.members)), key=repr)
+    shapes = (unbarred(role.shape) for role in roles for _ in range(role.members))
+    return sorted(shapes, key=repr)

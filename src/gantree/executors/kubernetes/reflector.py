@@ -3,6 +3,10 @@
 A server may end a watch at any moment, tell of something twice, and remember too little to go on from where a watch
 broke. So every list is compared with the copy, and what differs is told as if it had been watched: nobody who is told
 of changes can miss one, or sees an object come that is there already.
+
+A server may also be set back: etcd restored from a snapshot counts on from an older revision (but where that was done
+with `--bump-revision --mark-compacted`), and a watch from a newer one is told nothing until that is reached again, and
+misses what comes before. So before a watch goes on from where it broke the server is asked at which revision it is.
 """
 
 import asyncio
@@ -75,6 +79,9 @@ class Reflector(Generic[T]):
 
     async def _follow(self) -> None:
         """List, unless it is known from where to go on, and watch until the server has enough."""
+        if self._version and await self._is_set_back():
+            log.warning("%s: the server was set back: all is listed anew", self._resource.path)
+            self._version = ""
         if not self._version:
             listed = await self._client.list(self._resource)
             self._replace(listed)
@@ -85,6 +92,11 @@ class Reflector(Generic[T]):
             self.trouble, self._is_told = None, True
             self._apply(change)
             self._version = change.resource_version
+
+    async def _is_set_back(self) -> bool:
+        """Whether the server is at an older revision than what it told us."""
+        newest = await self._client.revision(self._resource)
+        return order_of(newest) < order_of(self._version)
 
     def _say(self, trouble: str) -> None:
         if trouble != self.trouble:
@@ -109,7 +121,9 @@ class Reflector(Generic[T]):
         """Change the copy; an object that was replaced by another of its name goes first."""
         before = self.copy.get(key)
         if before is not None and after is not None:
-            if before.metadata.resource_version == after.metadata.resource_version:
+            if (
+                before == after
+            ):  # not by version alone: a server that was set back gives them out again
                 return
             if before.metadata.uid != after.metadata.uid:
                 self._told(key, before, None)
@@ -124,6 +138,11 @@ class Reflector(Generic[T]):
 
 def _key(thing: HasMetadata) -> Key:
     return thing.metadata.namespace, thing.metadata.name
+
+
+def order_of(version: str) -> int:
+    """Where a resourceVersion stands among those of its kind: they are numbers that only grow."""
+    return int(version) if version.isdecimal() else 0
 
 
 async def all_synced(reflectors: Iterable[Reflector[Any]]) -> None:

@@ -7,15 +7,22 @@ runs beside the sidecars before it, whichever is more, and the overhead of the r
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from gantree.executors.kubernetes.handshake import not_understood
+from gantree.executors.kubernetes.hived import shape_of
 from gantree.executors.kubernetes.objects import (
+    Claimed,
     Container,
+    Node,
     NodeAffinity,
+    NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
     Pod,
     PodSpec,
     Toleration,
+    once_per_pod,
 )
+from gantree.executors.kubernetes.ports import sole_devices
 from gantree.model import node_rules
 from gantree.model.jobs import Shape
 from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES, quantity
@@ -70,21 +77,31 @@ def amounts_of(pod: PodSpec) -> Amounts:
     return running
 
 
+def held_by(pod: Pod) -> Amounts:
+    """What a pod takes of its node, with what it must be the only one to have there."""
+    return {**amounts_of(pod.spec), **dict.fromkeys(sole_devices(pod), 1.0)}
+
+
+@once_per_pod
 def asked_by(pod: Pod) -> Asked:
     """The shape of a pod."""
-    amounts = amounts_of(pod.spec)
-    gpus = sum(int(amounts.get(name, 0)) for name in GPU_RESOURCES)
+    amounts = held_by(pod)
+    claimed = pod.claimed or Claimed()
+    gpus = sum(int(amounts.get(name, 0)) for name in GPU_RESOURCES) + claimed.gpus
+    if claimed.counted is not None:
+        amounts[claimed.counted] = 1
     mig = [name for name in sorted(amounts) if name.startswith(MIG_PREFIX) and amounts[name] > 0]
-    unknown = [*_unknown_amounts(amounts, mig, gpus), *_unknown_wishes(pod)]
+    unknown = [*_unknown_amounts(amounts, mig, gpus), *_unknown_wishes(pod), *not_understood(pod)]
     shape = Shape(
         gpus=0 if mig else gpus,
         cpus=amounts.get("cpu", 0.0),
         memory_GiB=amounts.get("memory", 0.0) / 2**30,
         mig=mig[0].removeprefix(MIG_PREFIX) if mig else None,
-        labels=tuple(labels_of(pod.spec)),
+        labels=_pinned(dict(labels_of(pod.spec)), claimed),
         devices=tuple(sorted(devices_of(amounts).items())),
     )
-    return Asked(shape, tuple(unknown))
+    shape, of_hived = shape_of(pod, shape)
+    return Asked(shape, (*unknown, *of_hived))
 
 
 def devices_of(amounts: Mapping[str, float]) -> dict[str, int]:
@@ -121,12 +138,26 @@ def labels_of(spec: PodSpec) -> Iterator[tuple[str, str]]:
         )
 
 
+def _pinned(labels: dict[str, str], claimed: Claimed) -> tuple[tuple[str, str], ...]:
+    """The same labels, on those nodes alone where devices are that the pod has already."""
+    for nodes in claimed.nodes:
+        there = node_rules.read_rule(_rule(NodeAffinity(nodes)) or "")
+        told = labels.get(node_rules.NODES_LABEL)
+        before = ((),) if told is None else node_rules.read_rule(told)
+        both = tuple((*one, *other) for one in before for other in there)
+        labels[node_rules.NODES_LABEL] = node_rules.rule_text(both)
+    return tuple(labels.items())
+
+
 def _rule(affinity: NodeAffinity | None) -> str | None:
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    if required is None:
-        return None
-    terms = [_term(term) for term in required.node_selector_terms]
-    return node_rules.rule_text(tuple(term for term in terms if term))
+    return None if required is None else node_rules.rule_text(alternatives_of(required))
+
+
+def alternatives_of(selector: NodeSelector) -> node_rules.Alternatives:
+    """What a node selector asks, as rules have it."""
+    terms = [_term(term) for term in selector.node_selector_terms]
+    return tuple(term for term in terms if term)
 
 
 def _term(term: NodeSelectorTerm) -> tuple[node_rules.Requirement, ...]:
@@ -176,16 +207,11 @@ def _unknown_wishes(pod: Pod) -> Iterator[str]:
         ("podAffinity", affinity and affinity.pod_affinity),
         ("podAntiAffinity", affinity and affinity.pod_anti_affinity),
     ):
-        if terms and terms.required_during_scheduling_ignored_during_execution:
-            yield f"affinity.{name}.required..."
         if terms and terms.preferred_during_scheduling_ignored_during_execution:
             yield f"affinity.{name}.preferred..."
-    if spec.topology_spread_constraints:
-        yield "topologySpreadConstraints"
-    if spec.resource_claims:
-        yield "resourceClaims"
-    if any(port.host_port for container in spec.containers for port in container.ports):
-        yield "hostPort"
+    spread = spec.topology_spread_constraints
+    if any(each.when_unsatisfiable != "DoNotSchedule" for each in spread):
+        yield "topologySpreadConstraints that may be broken (ScheduleAnyway)"
 
 
 def _add(amounts: Amounts, container: Container) -> None:
@@ -198,3 +224,18 @@ def _add(amounts: Amounts, container: Container) -> None:
 def _raise(amounts: Amounts, least: Mapping[str, float]) -> None:
     for name, amount in least.items():
         amounts[name] = max(amounts.get(name, 0.0), amount)
+
+
+def is_led_to(asked: Mapping[str, str], node: Node) -> bool:
+    """Whether a node is as labels and rules ask (`labels_of`), taints aside."""
+    labels = node.metadata.labels
+    rule = asked.get(node_rules.NODES_LABEL)
+    return (rule is None or node_rules.satisfies(node.metadata.name, labels, rule)) and all(
+        labels.get(key) == value for key, value in asked.items() if key not in _RULES
+    )
+
+
+def puts_up_with(asked: Mapping[str, str], node: Node) -> bool:
+    """Whether who asks for these labels and rules tolerates all taints of a node that keep pods away."""
+    taints = (node_rules.Taint(t.key, t.value, t.effect) for t in node.spec.taints)
+    return node_rules.tolerates(tuple(taints), asked.get(node_rules.TOLERATES_LABEL, ""))

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from gantree.executors.kubernetes.objects import Node
+from gantree.executors.kubernetes.objects import Node, Wiring
 from gantree.executors.kubernetes.shapes import PODS, Amounts, is_counted
+from gantree.executors.kubernetes.topologies import Told
 from gantree.model import node_rules
 from gantree.model.cluster import Cluster, Machine
 from gantree.model.cluster import Node as SiteNode
@@ -35,6 +36,7 @@ OF_CONDITIONS = "node.kubernetes.io/"
 USUAL_PODS = 110
 """How many pods a kubelet takes that does not say."""
 _MEBI = 2.0**20
+NOTHING_TOLD = Told()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,41 +53,95 @@ class SiteReading:
         return word if word in tiers else self.tier_of_key.get(word)
 
 
-def site_of(name: str, nodes: Iterable[Node], levels: Sequence[str] = ()) -> SiteReading:
+def site_of(
+    name: str,
+    nodes: Iterable[Node],
+    levels: Sequence[str] = (),
+    told: Told = NOTHING_TOLD,
+    file: Cluster | None = None,
+) -> SiteReading:
     """The site that nodes make; levels are label keys from wide to narrow, where others than the known are meant.
+
+    told is what other objects tell of where nodes stand. Where a file describes the site, it says so instead.
 
     A node whose object cannot be made sense of is left out, with a warning: it must not hide all others. Raises
     BadInput for no node at all, and for labels that no node has.
     """
-    found = list(nodes)
+    found = [_labelled(node, told) for node in nodes]
     try:
-        return _site_of(name, found, levels)
+        return _site_of(name, found, levels, told, file)
     except BadInput as error:
+        if told.topologies:
+            reading = site_of(name, found, levels, Told(warnings=told.warnings), file)
+            lost = f"objects that tell a topology are left out: {error}"
+            return replace(reading, warnings=(*reading.warnings, lost))
         odd = {node.metadata.name: trouble for node in found if (trouble := _oddity(node))}
         sound = [node for node in found if node.metadata.name not in odd]
         if not odd or not sound:
             raise error
-    reading = _site_of(name, sound, levels)
-    told = (f"node {name} is left out: {trouble}" for name, trouble in odd.items())
-    return replace(reading, warnings=(*reading.warnings, *told))
+    reading = _site_of(name, sound, levels, told, file)
+    said = (f"node {name} is left out: {trouble}" for name, trouble in odd.items())
+    return replace(reading, warnings=(*reading.warnings, *said))
+
+
+def _labelled(node: Node, told: Told) -> Node:
+    """A node with the labels that other objects give it."""
+    added = told.labels_of_node.get(node.metadata.name)
+    if not added:
+        return node
+    labels = {**node.metadata.labels, **added}
+    return msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, labels=labels))  # fmt: skip
 
 
 def _oddity(node: Node) -> str | None:
     """What is wrong with a node that is no site even alone."""
     try:
-        _site_of("alone", [node], ())
+        _site_of("alone", [node], (), NOTHING_TOLD, None)
     except BadInput as error:
         return str(error)
     return None
 
 
-def _site_of(name: str, found: Sequence[Node], levels: Sequence[str]) -> SiteReading:
-    text = msgspec.json.encode({"items": [_with_kind(node) for node in found]}).decode()
+def _site_of(
+    name: str, found: Sequence[Node], levels: Sequence[str], told: Told, file: Cluster | None
+) -> SiteReading:
+    items = [*(_with_kind(node) for node in found), *told.topologies]
+    text = msgspec.json.encode({"items": items}).decode()
     reading, odd = _with_counts(read([(text, SOURCE)], levels or None))
     made = assembled(name, reading, MachineChoice({}, {}), SOURCE)
-    cluster = _with_devices(made.cluster, {node.metadata.name: node for node in found})
+    cluster, lost = (made.cluster, []) if file is None else as_in_file(made.cluster, file)
+    cluster = _with_devices(cluster, {node.metadata.name: node for node in found})
     cluster = replace(cluster, domains=tuple(d for d in cluster.domains if d.tier != "node"))
-    return SiteReading(cluster, _tier_of_key(found, cluster, levels), (*made.warnings, *odd))
+    keys = _tier_of_key(found, cluster, (*levels, *told.keys))
+    words = {word: keys[key] for word, key in told.key_of_word.items() if key in keys}
+    return SiteReading(cluster, {**keys, **words}, (*made.warnings, *odd, *lost, *told.warnings))
+
+
+def as_in_file(seen: Cluster, file: Cluster) -> tuple[Cluster, list[str]]:
+    """The nodes that are there, standing as a file says, on the machines that it describes; and what does not agree.
+
+    A node that the file does not know cannot be placed in its tree, so it is left out. Raises BadInput where it knows
+    none of them.
+    """
+    of_file = {node.name: node for node in file.nodes}
+    there = [node for node in seen.nodes if node.name in of_file]
+    if not there:
+        raise BadInput(f"the cluster file {file.name} has none of the cluster's nodes")
+    nodes = tuple(_as_in_file(node, of_file[node.name]) for node in there)
+    strangers = [node.name for node in seen.nodes if node.name not in of_file]
+    lost = [f"node {name} is left out: the cluster file does not have it" for name in strangers]
+    for node in there:
+        counted, said = (seen.machines[node.machine], file.machines[of_file[node.name].machine])
+        if counted.gpus != said.gpus:
+            lost.append(f"node {node.name}: {counted.gpus} GPUs, the cluster file says {said.gpus}")
+    domains = tuple(each for each in seen.domains if each.tier == "node")
+    told = replace(file, name=seen.name, nodes=nodes, allocations=())
+    return replace(told, domains=(*told.domains, *domains)), lost
+
+
+def _as_in_file(node: SiteNode, told: SiteNode) -> SiteNode:
+    labels = tuple(sorted({**dict(told.labels), **dict(node.labels)}.items()))
+    return replace(told, labels=labels, address=node.address)
 
 
 def usable(node: Node) -> bool:
@@ -118,19 +174,28 @@ def _with_counts(reading: FabricReading) -> tuple[FabricReading, list[str]]:
 def _with_devices(cluster: Cluster, told: Mapping[str, Node]) -> Cluster:
     """The same with taints, and with machines that count what else their nodes have."""
     machines: dict[str, Machine] = {}
-    number_of: dict[tuple[str, tuple[tuple[str, int], ...]], str] = {}
+    number_of: dict[object, str] = {}
     nodes = []
     for node in cluster.nodes:
         devices = tuple(sorted(_devices(told[node.name]).items()))
-        name = number_of.get((node.machine, devices))
+        wiring = told[node.name].wiring
+        name = number_of.get((node.machine, devices, wiring))
         if name is None:
             name = (
                 node.machine if node.machine not in machines else f"{node.machine}.{len(machines)}"
             )
-            number_of[node.machine, devices] = name
-            machines[name] = replace(cluster.machines[node.machine], name=name, devices=devices)
+            number_of[node.machine, devices, wiring] = name
+            machine = replace(cluster.machines[node.machine], name=name, devices=devices)
+            machines[name] = _wired(machine, wiring)
         nodes.append(_tainted(replace(node, machine=name), told[node.name]))
     return replace(cluster, machines=machines, nodes=tuple(nodes))
+
+
+def _wired(machine: Machine, wiring: Wiring) -> Machine:
+    """A machine with what slices tell of its inside, as far as nobody else does."""
+    numa = machine.numa or (wiring.numa if len(wiring.numa) == machine.gpus else ())
+    links = machine.links or (wiring.links if len(wiring.links) == machine.gpus else ())
+    return replace(machine, numa=numa, links=links)
 
 
 def _devices(node: Node) -> dict[str, int]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from gantree.core.explain import in_short
 from gantree.core.ledger import Ledger
-from gantree.executors.kubernetes.gangs import Key
+from gantree.executors.kubernetes.keys import Key
+from gantree.executors.kubernetes.ports import in_words
 from gantree.model.verdicts import Gate
 
 AT_ONCE = 4
@@ -90,4 +91,4 @@ def saying_of(ledger: Ledger, job: str, now: float) -> Saying | None:
     if state is None or state.placement is not None or state.ended_at is not None:
         return None
     sentence, gate = in_short(ledger, state, now)
-    return Saying(PENDING if gate is None else REASON_OF_GATE[gate], sentence)
+    return Saying(PENDING if gate is None else REASON_OF_GATE[gate], in_words(sentence))

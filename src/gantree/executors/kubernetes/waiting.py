@@ -5,10 +5,12 @@ they are all there the job may start again. Until then it is held.
 """
 
 from dataclasses import dataclass, field
+from itertools import islice
 
-from gantree.executors.kubernetes.dialects import Terms
-from gantree.executors.kubernetes.gangs import Gang, Key, gang_of, key_of, with_pod
+from gantree.executors.kubernetes.gangs import Gang, gang_of
+from gantree.executors.kubernetes.keys import ALONE, BY_WORD, Key, Keys, object_of, part_of
 from gantree.executors.kubernetes.objects import Pod
+from gantree.executors.kubernetes.terms import Terms
 
 
 @dataclass(slots=True)
@@ -20,6 +22,8 @@ class Crowd:
     job: str | None = None
     refused: frozenset[str] = frozenset()
     """Pods of a job that was turned down: only others are handed in."""
+    withdrawn: bool = False
+    """Its job is to end because its pods are others by now, or gone: those that come are not turned down with it."""
 
 
 class Waiting:
@@ -28,38 +32,48 @@ class Waiting:
     def __init__(self) -> None:
         self.crowds: dict[Key, Crowd] = {}
         self.key_of_job: dict[str, Key] = {}
+        self._key_of_pod: dict[str, Key] = {}
         self.changed: dict[Key, None] = {}
-        self.terms: dict[Key, Terms] = {}
-        """Of groups that have an object of their own."""
+        self.keys = Keys()
+        self._crowds_of_object: dict[Key, dict[Key, None]] = {}
 
     def see(self, pod: Pod, *, waits: bool) -> None:
         """A pod of ours is like this, and waits to be bound or not."""
-        key, uid = key_of(pod), pod.metadata.uid
-        crowd = self.crowds.get(key)
-        if crowd is None:
-            if not waits:
-                return
-            crowd = self.crowds[key] = Crowd(key)
-        if waits:
-            crowd.pods[uid] = pod
-        elif uid in crowd.pods:
-            del crowd.pods[uid]
-        else:
-            return
-        self.changed[key] = None
+        uid = pod.metadata.uid
+        key = self.keys.of(pod) if waits else None
+        before = self._key_of_pod.get(uid)
+        if before is not None and before != key:
+            del self._key_of_pod[uid]
+            del self.crowds[before].pods[uid]
+            self.changed[before] = None
+        if key is not None:
+            self._key_of_pod[uid] = key
+            (self.crowds.get(key) or self._new(key)).pods[uid] = pod
+            self.changed[key] = None
 
     def group(self, key: Key, terms: Terms | None) -> None:
         """The object of a group asks for this; None: it is gone."""
         if terms is None:
-            self.terms.pop(key, None)
+            self.keys.terms.pop(key, None)
         else:
-            self.terms[key] = terms
-        self.changed[key] = None
+            self.keys.terms[key] = terms
+        crowds = list(self._crowds_of_object.get(key, ()))
+        for pod in [pod for each in crowds for pod in self.crowds[each].pods.values()]:
+            self.see(pod, waits=True)
+        self.changed |= dict.fromkeys((key, *crowds))
+
+    def set_alone(self, key: Key) -> None:
+        """Pods of a gang that has started without them: each is a gang of its own from now on."""
+        for pod in list(self.crowds[key].pods.values()):
+            self.keys.set_alone(pod.metadata.uid)
+            self.see(pod, waits=True)
 
     def adopt(self, job: str, key: Key) -> None:
         """A job is the one of this gang."""
-        crowd = self.crowds.setdefault(key, Crowd(key))
-        crowd.job = job
+        crowd = self.crowds.get(key) or self._new(key)
+        crowd.job, crowd.withdrawn = job, False
+        if key[2] == ALONE:
+            self.keys.set_alone(job.rpartition(".")[2])
         self.key_of_job[job] = key
         self.changed[key] = None
 
@@ -76,11 +90,13 @@ class Waiting:
         crowd = self.crowds.get(key)
         if crowd is None or not crowd.pods:
             return None
-        terms = self.terms.get(key)
-        if key[2] not in ("pod", "gang") and terms is None:
+        terms = self.keys.terms_of(key)
+        if key[2] not in (ALONE, BY_WORD) and terms is None:
             return None  # its object is yet to be seen
+        if terms is not None and len(crowd.pods) < terms.members_of(part_of(key)):
+            return None
         gang = gang_of(key, terms, list(crowd.pods.values()))
-        return gang if len(crowd.pods) >= gang.terms.members else None
+        return gang if gang.is_whole else None
 
     def touch(self, job: str) -> None:
         """Something was decided about a job."""
@@ -94,6 +110,11 @@ class Waiting:
         crowd = None if key is None else self.crowds.get(key)
         return [] if crowd is None else list(crowd.pods.values())
 
+    def gang_of_job(self, job: str) -> Gang | None:
+        """The gang that a job is, as its pods are now; None while too few wait."""
+        key = self.key_of_job.get(job)
+        return None if key is None else self.gang(key)
+
     def job_of(self, key: Key) -> str | None:
         """The job that a gang is, if it was handed in."""
         crowd = self.crowds.get(key)
@@ -102,28 +123,43 @@ class Waiting:
     def what_is_missing(self, key: Key) -> str:
         """Why a gang is not whole."""
         pods = list(self.crowds[key].pods.values())
-        terms = self.terms.get(key)
-        if terms is None and key[2] != "gang":
-            return f"Waiting: there is no pod group {key[1]!r}."
-        members = with_pod(terms, pods[0]).members if pods else 0
+        terms = self.keys.terms_of(key)
+        if terms is None and key[2] != BY_WORD:
+            return f"Waiting: there is no pod group {object_of(key)[1]!r} that can be read."
+        gang = gang_of(key, terms, pods) if pods else None
+        members = gang.terms.members if gang else 0
+        if gang and len(pods) >= members:
+            asked = ", ".join(f"{role.members} {role.name}" for role in gang.terms.roles)
+            return f"Waiting: the {len(pods)} pods of {key[1]!r} are not all that are asked for: {asked}."
         return f"Waiting: {len(pods)} of {members} pods of {key[1]!r} are there."
 
     def is_gone(self, key: Key) -> bool:
         """Whether nothing of a gang is left: no pod that waits, no object of the group."""
         crowd = self.crowds.get(key)
-        return (crowd is None or not crowd.pods) and key not in self.terms
+        return (crowd is None or not crowd.pods) and self.keys.terms_of(key) is None
 
-    def take_changed(self) -> list[Key]:
-        """The keys that have changed since the last time."""
-        changed = list(self.changed)
-        self.changed.clear()
-        return changed
+    def take_changed(self, at_most: int) -> list[Key]:
+        """The first keys that have changed and were not taken since."""
+        taken = list(islice(self.changed, at_most))
+        for key in taken:
+            del self.changed[key]
+        return taken
 
     def tidy(self, key: Key) -> None:
         """Forget a crowd that nobody is in and that is no job."""
         crowd = self.crowds.get(key)
         if crowd is not None and not crowd.pods and crowd.job is None:
             del self.crowds[key]
+            crowds = self._crowds_of_object[object_of(key)]
+            del crowds[key]
+            if not crowds:
+                del self._crowds_of_object[object_of(key)]
+
+    def _new(self, key: Key) -> Crowd:
+        """A crowd that nobody is in yet."""
+        self._crowds_of_object.setdefault(object_of(key), {})[key] = None
+        crowd = self.crowds[key] = Crowd(key)
+        return crowd
 
 
 def may_be_bound(pod: Pod) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from gantree.executors.kubernetes.claim_writes import Grant, grant_all, take_back_all
 from gantree.executors.kubernetes.client import JSON, MERGE, STRATEGIC, ApiError, Client, Resource
 from gantree.executors.kubernetes.objects import Pod
 from gantree.model.errors import Unreachable
@@ -21,13 +22,14 @@ GIVE_UP_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A pod, told apart by its uid, to be bound to a node with these annotations."""
+    """A pod, told apart by its uid, to be bound to a node with these annotations, and what its claims are given."""
 
     namespace: str
     name: str
     uid: str
     node: str
     annotations: dict[str, str]
+    grants: tuple[Grant, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,29 @@ class Said:
     is_warning: bool = False
 
 
-async def bind_all(client: Client, job: str, attempt: int, bindings: Sequence[Binding]) -> Bound:
-    """Bind all pods of an attempt at once; never raises."""
-    told = await asyncio.gather(*(_bind(client, each) for each in bindings))
-    failed = [(each.uid, why) for each, why in zip(bindings, told, strict=True) if why]
-    return Bound(job, attempt, tuple(failed))
+async def bind_all(
+    client: Client, job: str, attempt: int, bindings: Sequence[Binding], home: str
+) -> Bound:
+    """Bind all pods of an attempt at once, once all have what their claims are given; never raises.
+
+    home is the namespace of the records of devices.
+    """
+    why = await grant_all(client, [each for one in bindings for each in one.grants], home)
+    if why:
+        return Bound(job, attempt, tuple((each.uid, why) for each in bindings))
+    failed = await _failed(client, bindings)
+    unbound = [each for each in bindings if each.uid in failed]
+    await take_back_all(client, [each for one in unbound for each in one.grants])
+    return Bound(job, attempt, tuple(failed.items()))
+
+
+async def _failed(client: Client, bindings: Sequence[Binding]) -> dict[str, str]:
+    """Why, by uid, of those that could not be bound. One alone needs no task of its own."""
+    if len(bindings) == 1:
+        told = [await _bind(client, bindings[0])]
+    else:
+        told = await asyncio.gather(*(_bind(client, each) for each in bindings))
+    return {each.uid: why for each, why in zip(bindings, told, strict=True) if why}
 
 
 async def delete(client: Client, namespace: str, name: str, uid: str, grace_s: float | None) -> str:

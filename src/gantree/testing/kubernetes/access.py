@@ -12,14 +12,20 @@ ALL = "*"
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a rule of a role allows. resources may name a subresource: pods/binding."""
+    """What a rule of a role allows. resources may name a subresource: pods/binding.
+
+    namespaces limits it to those, as a Role that is no ClusterRole is limited; empty: everywhere.
+    """
 
     verbs: tuple[str, ...]
     groups: tuple[str, ...]
     resources: tuple[str, ...]
+    namespaces: tuple[str, ...] = ()
 
-    def covers(self, verb: str, group: str, resource: str) -> bool:
+    def covers(self, verb: str, group: str, resource: str, namespace: str) -> bool:
         """Whether it allows this."""
+        if self.namespaces and namespace not in self.namespaces:
+            return False
         return all(
             told in allowed or ALL in allowed
             for told, allowed in (
@@ -42,7 +48,7 @@ class User:
         """Whether any rule allows this."""
         if self.namespaces and namespace not in self.namespaces:
             return False
-        return any(grant.covers(verb, group, resource) for grant in self.grants)
+        return any(grant.covers(verb, group, resource, namespace) for grant in self.grants)
 
 
 class Access:

@@ -55,6 +55,23 @@ def _check(budget: Json) -> None:
         raise Refusal(429, "TooManyRequests", VIOLATES, details)
 
 
+def disrupted(pod: Json, now: str) -> Json:
+    """A pod as the eviction subresource leaves it behind for its kubelet: it says why it goes.
+
+    Documented at "Pod disruption conditions" of Kubernetes: DisruptionTarget, EvictionByEvictionAPI.
+    """
+    told = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+        "lastTransitionTime": now,
+    }
+    status = pod["status"]
+    rest = [each for each in status.get("conditions", ()) if each["type"] != told["type"]]
+    return {**pod, "status": {**status, "conditions": [*rest, told]}}
+
+
 def charged(budget: Json, pod: Json, now: str) -> Json:
     """The budget after an eviction."""
     status = budget["status"]

@@ -1,7 +1,7 @@
 """The resources that a server has without any definition, with the rules and the selectable fields of each."""
 
 from gantree.testing.kubernetes.budgets import BudgetRules
-from gantree.testing.kubernetes.claims import ClaimRules
+from gantree.testing.kubernetes.claims import ClaimRules, SliceRules
 from gantree.testing.kubernetes.definitions import DefinitionRules
 from gantree.testing.kubernetes.groups import GroupRules, WorkloadRules
 from gantree.testing.kubernetes.namespaces import NamespaceRules
@@ -22,7 +22,7 @@ STATUS = ("status",)
 
 def builtin(gang_api: str | None) -> list[Resource]:
     """All of them. gang_api is the version of Workload and PodGroup; None: they are not served."""
-    return [*_core(), *_others(), *_dynamic_resources(), *_gangs(gang_api)]
+    return [*_core(), *_installed(), *_others(), *_dynamic_resources(), *_gangs(gang_api)]
 
 
 def _core() -> list[Resource]:
@@ -43,8 +43,28 @@ def _core() -> list[Resource]:
         Resource("", "v1", "services", "Service", subresources=STATUS, fields=("spec.clusterIP", "spec.type")),
         Resource("", "v1", "configmaps", "ConfigMap", short_names=("cm",)),
         Resource("", "v1", "events", "Event", fields=EVENT_FIELDS, short_names=("ev",)),
+        Resource(
+            "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", subresources=STATUS, short_names=("pvc",),
+        ),
+        Resource(
+            "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False, subresources=STATUS,
+            short_names=("pv",),
+        ),
         Resource("", "v1", "secrets", "Secret", fields=("type",)),
         Resource("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",)),
+    ]  # fmt: skip
+
+
+def _installed() -> list[Resource]:
+    """What manifests of a program are made of; nobody acts on these here."""
+    rbac = "rbac.authorization.k8s.io"
+    return [
+        Resource("apps", "v1", "deployments", "Deployment", subresources=STATUS, has_generation=True),
+        Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", has_generation=True),
+        Resource(rbac, "v1", "clusterroles", "ClusterRole", namespaced=False),
+        Resource(rbac, "v1", "roles", "Role"),
+        Resource(rbac, "v1", "rolebindings", "RoleBinding"),
+        Resource(rbac, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
     ]  # fmt: skip
 
 
@@ -55,6 +75,7 @@ def _others() -> list[Resource]:
             "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", subresources=STATUS,
             short_names=("pdb",), has_generation=True, needs_version=True, rules=BudgetRules(),
         ),
+        Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False, short_names=("sc",)),
         Resource(
             "batch", "v1", "jobs", "Job", subresources=STATUS, fields=("status.successful",), has_generation=True,
         ),
@@ -78,7 +99,7 @@ def _dynamic_resources() -> list[Resource]:
         Resource(group, "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
         Resource(
             group, "v1", "resourceslices", "ResourceSlice", namespaced=False,
-            fields=("spec.nodeName", "spec.driver"), has_generation=True,
+            fields=("spec.nodeName", "spec.driver"), has_generation=True, rules=SliceRules(),
         ),
     ]  # fmt: skip
 

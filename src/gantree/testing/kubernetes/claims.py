@@ -1,4 +1,4 @@
-"""What a server asks of ResourceClaims, and what not.
+"""What a server asks of ResourceClaims and ResourceSlices, and what not.
 
 It knows the form of an allocation and nothing else: neither that a device exists, nor how many were asked for, nor
 constraints, nor that another claim holds the same device. Only a scheduler prevents double allocation.
@@ -12,10 +12,29 @@ from gantree.testing.kubernetes.statuses import Json, invalid
 GROUP, KIND = "resource.k8s.io", "ResourceClaim"
 RESULT_FIELDS = ("request", "driver", "pool", "device")
 MAX_CONSUMERS = 256
+PLACES = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 NEEDS_BINDING = (
     "changing status.allocation or status.reservedFor requires resource=resourceclaims/binding"
 )
 Cause = tuple[str, str]
+
+
+class SliceRules(Rules):
+    """Those of slices: of one place, and of devices or of counters (resource.k8s.io/v1, ResourceSliceSpec)."""
+
+    def create(self, others: Others, new: Json) -> Json:
+        """One way of saying where it is, and devices or what they share."""
+        spec = new.get("spec") or {}
+        causes: list[Cause] = []
+        if sum(bool(spec.get(place)) for place in PLACES) != 1:
+            told = ", ".join(f"`{place}`" for place in PLACES)
+            causes.append(("spec", f"Invalid value: exactly one of {told} is required"))
+        if spec.get("devices") and spec.get("sharedCounters"):
+            why = "Invalid value: only one of `sharedCounters` or `devices` is allowed"
+            causes.append(("spec", why))
+        if causes:
+            raise invalid("ResourceSlice", GROUP, new["metadata"]["name"], *causes)
+        return new
 
 
 class ClaimRules(Rules):

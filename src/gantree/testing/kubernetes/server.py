@@ -10,6 +10,7 @@ of built-in resources (what they do not know is kept, not dropped).
 """
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 from traceback import format_exc
 from types import TracebackType
@@ -17,6 +18,7 @@ from typing import Self
 
 from aiohttp import web
 
+from gantree.testing.kubernetes import reviews
 from gantree.testing.kubernetes.access import Access, User
 from gantree.testing.kubernetes.builtin import builtin
 from gantree.testing.kubernetes.definitions import follow_definitions
@@ -68,6 +70,8 @@ class ApiServer:
         self.objects = Objects(Catalog(builtin(self.settings.gang_api)), self.store)
         self.lists = Lists(self.store, self.faults)
         self.watches: set[Watch] = set()
+        self.asked: Counter[tuple[str, str, str, str]] = Counter()
+        """How often each user has asked for a verb of a resource of a group."""
         follow_definitions(self.objects)
         if self.settings.collects_garbage:
             self.store.listener = Garbage(self.objects).hear
@@ -137,8 +141,11 @@ class ApiServer:
         user = self._user(request)
         if len(steps) <= (2 if steps[0] == "api" else 3):
             return _json(encode(self.objects.catalog.discover(steps)))
+        if tuple(steps) == reviews.PATH:
+            return _json(encode(reviews.reviewed(user, object_of(await request.read()))), 201)
         target = target_of(steps)
         verb = verb_of(request.method, target, request.query)
+        self.asked[user.name if user else "", verb, target.group, target.full] += 1
         if user and self.settings.access:
             self.settings.access.check(
                 user, verb, target.group, target.full, target.namespace, target.name

@@ -101,6 +101,11 @@ class Table:
         """All objects, by namespace and name, as a list tells them."""
         return [self.items[key] for key in sorted(self.items)]
 
+    def set_back(self, revision: int) -> None:
+        """Be as at a revision that is still kept. Nobody is told."""
+        self.items = {stored.key: stored for stored in self.as_of(revision)}
+        self.changes = [change for change in self.changes if change.revision <= revision]
+
     def as_of(self, revision: int) -> list[Stored]:
         """All objects as they were at a revision that is still kept."""
         items = dict(self.items)
@@ -153,6 +158,13 @@ class Store:
         self.compacted = self.revision
         for _, table in self.tables():
             table.forget(self.revision)
+
+    def set_back(self, revision: int) -> None:
+        """Be as at an older revision, and count on from there, as etcd does that was restored from a snapshot."""
+        assert self.compacted <= revision <= self.revision, f"{revision} is not kept"
+        for _, table in self.tables():
+            table.set_back(revision)
+        self.revision = revision
 
     def _record(self, table: Table, change: Change) -> Stored:
         table.record(change)

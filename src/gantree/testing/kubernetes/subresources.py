@@ -25,6 +25,8 @@ def _evict(objects: Objects, resource: Resource, namespace: str, name: str, body
         assert kept is not None
         old = objects.get(kept, namespace, budget["metadata"]["name"])
         objects.keep(kept, old, budgets.charged(old.content, pod, objects.now()))
+    found = objects.get(resource, namespace, name)
+    objects.keep(resource, found, budgets.disrupted(found.content, objects.now()))
     objects.delete(resource, namespace, name, options)
 
 

@@ -1,8 +1,10 @@
 """Watches: what changes of a resource, told as it happens.
 
 A watch begins at a revision and tells every change after it, in order; where the changes since then are no longer kept
-it tells 410. Without a revision, or from 0, it first tells what is there, as if it had just come. A change that takes
-an object out of what was asked for is told as its deletion, one that brings it in as its creation.
+it tells 410. From a revision that is yet to come it tells nothing, bookmarks neither, until that has come: a server's
+watch cache passes over what is not newer than where the watch began. Without a revision, or from 0, it first tells what
+is there, as if it had just come. A change that takes an object out of what was asked for is told as its deletion, one
+that brings it in as its creation.
 
 A watch whose reader is slow is ended by the server: its reader goes on from what it saw last.
 """
@@ -108,6 +110,8 @@ class Watch:
         self.revision = self.store.revision
 
     def _hear(self, change: Change) -> None:
+        if change.revision <= self.revision:
+            return
         kind = self._kind(change)
         if kind == DELETED and not change.deleted:
             self._say(self._heads[kind] + _as_left(change)[1:] + b"}\n")
@@ -132,7 +136,9 @@ class Watch:
 
     def bookmark(self, annotations: Json | None = None) -> None:
         """Tell up to which revision all was told."""
-        metadata: Json = {"resourceVersion": str(max(self.revision, self.store.revision))}
+        if self.store.revision < self.revision:
+            return
+        metadata: Json = {"resourceVersion": str(self.store.revision)}
         if annotations:
             metadata["annotations"] = annotations
         content = {

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gantree.text.document import Truth
 from gantree.text.records import Record
@@ -79,6 +80,7 @@ def read_node(record: Record) -> KubernetesNode:
     )
 
 
+@lru_cache(maxsize=4096)  # the same few texts stand in all pods and nodes of a cluster
 def quantity(text: str) -> float | None:
     """Return a quantity of the Kubernetes API as a number; None for what is none. "95850m" is 95.85."""
     match = _QUANTITY.fullmatch(text.strip())

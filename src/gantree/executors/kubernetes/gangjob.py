@@ -1,0 +1,251 @@
+"""GangJob, gantree's own kind of objects: its fields, and the pods and the service that are made of one. Pure.
+
+`deploy/kubernetes/crds/gangjobs.yaml` is its schema. A GangJob has the words of a job file, and a pod template for each
+role; `gangjobs` makes what it asks for and says what became of it. The pods find each other by the variables that
+processes have on the local executor too (docs/executor.md), at names that a headless service gives them.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gantree.executors.kubernetes.objects import Group
+from gantree.executors.kubernetes.terms import (
+    GroupKind,
+    RoleTerms,
+    Spec,
+    Terms,
+    amount,
+    count,
+    flag,
+    number,
+    priority_said,
+    table,
+    tables,
+    text,
+)
+from gantree.model.jobs import Restarts
+
+Json = dict[str, Any]
+
+GANGJOB = GroupKind("gantree.io", "gangjobs", ("v1alpha1",))
+API_VERSION, KIND = "gantree.io/v1alpha1", "GangJob"
+OF_GANGJOB = "gantree.io/gangjob"
+"""A label: the GangJob that a pod was made for."""
+ROLE, INDEX, PROCESSES = "gantree.io/role", "gantree.io/index", "gantree.io/processes"
+MASTER_PORT = 29500
+GPU = "nvidia.com/gpu"
+_RESTARTS = Restarts()
+_FROM_POD = {
+    "GANTREE_NODE": "spec.nodeName",
+    "GANTREE_JOB": "metadata.annotations['gantree.io/job']",
+    "GANTREE_ATTEMPT": "metadata.annotations['gantree.io/attempt']",
+    "GANTREE_DOMAIN": "metadata.annotations['gantree.io/domain']",
+    "GANTREE_GPUS": "metadata.annotations['gantree.io/gpus']",
+    "GANTREE_NICS": "metadata.annotations['gantree.io/nics']",
+}
+"""What is known when a pod is bound, and read by the kubelet when it starts the containers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One pod of a GangJob: its role, its number in the gang and in the role, its first rank."""
+
+    role: Spec
+    member: int
+    of_role: int
+    first_rank: int
+
+
+def terms(spec: Spec) -> Terms:
+    """What a GangJob asks for as a gang. Raises Odd."""
+    topology = table(spec, "topology")
+    slices = table(topology, "slices")
+    roles = tuple(_role_terms(role) for role in tables(spec, "gang"))
+    restarts = table(spec, "restarts")
+    limit = count(restarts, "limit")
+    return Terms(
+        members=sum(role.members for role in roles) or 1,
+        queue=text(spec, "queue"),
+        priority=_priority(spec),
+        required=text(topology, "required"),
+        preferred=text(topology, "preferred"),
+        slice_members=count(slices, "members"),
+        slice_required=text(slices, "required"),
+        preemptible=flag(spec, "preemptible") if spec.get("preemptible") is not None else None,
+        roles=roles,
+        restarts=Restarts(
+            _RESTARTS.limit if limit is None else limit,
+            amount(restarts, "backoffSeconds") or _RESTARTS.backoff_s,
+            amount(restarts, "backoffMaxSeconds") or _RESTARTS.backoff_max_s,
+        ),
+        time_limit_s=amount(spec, "timeLimitSeconds") or None,
+    )
+
+
+def _role_terms(role: Spec) -> RoleTerms:
+    topology = table(role, "topology")
+    table(table(role, "template"), "spec")
+    name, members = text(role, "role") or "worker", count(role, "members")
+    return RoleTerms(
+        name,
+        1 if members is None else members,
+        text(topology, "required"),
+        text(topology, "preferred"),
+    )
+
+
+def _priority(spec: Spec) -> str | int | None:
+    said = spec.get("priority")
+    return priority_said(said) if isinstance(said, str) else number(spec, "priority")
+
+
+def members_of(spec: Spec) -> Iterator[Member]:
+    """All members, role by role, as ranks count."""
+    member = first_rank = 0
+    for role in tables(spec, "gang"):
+        members = count(role, "members")
+        for of_role in range(1 if members is None else members):
+            yield Member(role, member, of_role, first_rank)
+            member += 1
+            first_rank += _processes(role)
+
+
+def pods_of(group: Group, scheduler: str) -> dict[str, Json]:
+    """The pods that a GangJob asks for, by name. Raises Odd."""
+    members = list(members_of(group.spec))
+    world = sum(_processes(each.role) for each in members)
+    return {_name(group, each): _pod(group, each, members, world, scheduler) for each in members}
+
+
+def service_of(group: Group) -> Json:
+    """The headless service by which its pods know each other's names, before they are ready too."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": group.metadata.name,
+            "namespace": group.metadata.namespace,
+            "labels": {OF_GANGJOB: group.metadata.name},
+            "ownerReferences": [_owner(group)],
+        },
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {OF_GANGJOB: group.metadata.name},
+        },
+    }
+
+
+def _pod(group: Group, each: Member, members: list[Member], world: int, scheduler: str) -> Json:
+    template = table(each.role, "template")
+    meta, spec = table(template, "metadata"), table(template, "spec")
+    name = _name(group, each)
+    env = _env(group, each, members, world)
+    containers = [
+        _container(one, env, each.role, is_first=n == 0)
+        for n, one in enumerate(tables(spec, "containers"))
+    ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": group.metadata.namespace,
+            "labels": {**table(meta, "labels"), OF_GANGJOB: group.metadata.name, ROLE: _role_name(each.role)},
+            "annotations": {
+                **table(meta, "annotations"),
+                INDEX: str(each.member),
+                PROCESSES: str(_processes(each.role)),
+            },
+            "ownerReferences": [_owner(group)],
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            **spec,
+            "schedulerName": scheduler,
+            "hostname": name,
+            "subdomain": group.metadata.name,
+            "containers": containers,
+        },
+    }  # fmt: skip
+
+
+def _env(group: Group, each: Member, members: list[Member], world: int) -> dict[str, str]:
+    """The variables of one pod. Of several processes RANK is the first; torchrun, which starts them, has its own."""
+    meta, processes = group.metadata, _processes(each.role)
+    master = f"{_name(group, members[0])}.{meta.name}.{meta.namespace}.svc"
+    port = str(count(group.spec, "masterPort") or MASTER_PORT)
+    return {
+        "RANK": str(each.first_rank),
+        "WORLD_SIZE": str(world),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": str(processes),
+        "NODE_RANK": str(each.member),
+        "NNODES": str(len(members)),
+        "MASTER_ADDR": master,
+        "MASTER_PORT": port,
+        "PET_NNODES": str(len(members)),
+        "PET_NPROC_PER_NODE": str(processes),
+        "PET_NODE_RANK": str(each.member),
+        "PET_MASTER_ADDR": master,
+        "PET_MASTER_PORT": port,
+        "GANTREE_ROLE": _role_name(each.role),
+        "GANTREE_MEMBER": str(each.of_role),
+        "GANTREE_WORLD_SIZE": str(world),
+    }
+
+
+def _container(told: Spec, env: Mapping[str, str], role: Spec, *, is_first: bool) -> Json:
+    """A container with the variables that it does not set itself; the first asks for what each member needs."""
+    own = tables(told, "env")
+    taken = {text(each, "name") for each in own}
+    added: list[Json] = [{"name": name, "value": value} for name, value in env.items()]
+    added += [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in _FROM_POD.items()
+    ]
+    container = {**told, "env": [*(each for each in added if each["name"] not in taken), *own]}
+    needs = _needs(table(role, "each"))
+    if is_first and needs:
+        resources = table(told, "resources")
+        both = ("requests", "limits")
+        more = {kind: {**needs, **table(resources, kind)} for kind in both}
+        container["resources"] = {**resources, **more}
+    return container
+
+
+def _needs(each: Spec) -> dict[str, str]:
+    """What a member needs, as resources: GPUs, CPUs, memory, others by name."""
+    gpus, cpus, memory = count(each, "gpus"), amount(each, "cpus"), amount(each, "memoryGiB")
+    devices = {name: str(count(table(each, "devices"), name) or 0) for name in table(each, "devices")}  # fmt: skip
+    return {
+        **({GPU: str(gpus)} if gpus else {}),
+        **({"cpu": f"{cpus:g}"} if cpus else {}),
+        **({"memory": f"{round(memory * 1024)}Mi"} if memory else {}),
+        **devices,
+    }
+
+
+def _name(group: Group, each: Member) -> str:
+    """The name of a pod, which is its host name too; a GangJob's own name is short enough by its schema."""
+    return f"{group.metadata.name}-{_role_name(each.role)}-{each.of_role}"
+
+
+def _role_name(role: Spec) -> str:
+    return text(role, "role") or "worker"
+
+
+def _processes(role: Spec) -> int:
+    return count(role, "processes") or 1
+
+
+def _owner(group: Group) -> Json:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": group.metadata.name,
+        "uid": group.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

@@ -1,0 +1,199 @@
+"""What a group of pods asks for, whichever scheduler's words it is in, and how objects of others are read for it.
+
+Everything in such an object was written by somebody else. A field of a type that its kind does not have means that
+the object as a whole is not understood: `Odd` is raised, the object is left out with a warning, and its pods wait and
+say so. Nothing that was asked for is passed over because it was written oddly.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gantree.model.jobs import Restarts
+
+Spec = Mapping[str, Any]
+MOST = 10**9
+"""No count or priority that means something is larger."""
+PART = ":"
+"""Between the name of an object and the part of it that is a gang of its own: no name in Kubernetes has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKind:
+    """A kind of objects that make gangs: API group, plural, and the versions that are understood, newest first.
+
+    word is what keys of its gangs say; they stand in ids on record.
+    """
+
+    group: str
+    plural: str
+    versions: tuple[str, ...]
+    word: str = ""
+
+    def path(self, version: str) -> str:
+        """Where its objects are, below the server."""
+        return f"apis/{self.group}/{version}/{self.plural}"
+
+    @property
+    def key_word(self) -> str:
+        """What tells its gangs from those of other kinds."""
+        return self.word or self.group
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRef:
+    """A group of pods: the kind of its object and its name; kind None for a gang that annotations alone make.
+
+    part names the part of the object that the pod is of, where that is a gang of its own.
+    """
+
+    kind: GroupKind | None
+    namespace: str
+    name: str
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleTerms:
+    """What a group asks for one role of it: members at least, and its own topology."""
+
+    name: str
+    members: int = 0
+    required: str | None = None
+    preferred: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a group asks for. required and preferred are label keys or names of tiers, as its author wrote them.
+
+    parts is how many members each part has that is a gang of its own; the part "a:" stands for all that begin so.
+    apart: each role is such a part. by_role: the topology is asked for each role by itself, not for all together.
+    """
+
+    members: int = 1
+    queue: str | None = None
+    priority: str | int | None = None
+    required: str | None = None
+    preferred: str | None = None
+    slice_members: int | None = None
+    slice_required: str | None = None
+    preemptible: bool | None = None
+    unknown: tuple[str, ...] = field(default=())
+    roles: tuple[RoleTerms, ...] = ()
+    parts: Mapping[str, int] = field(default_factory=dict)
+    apart: bool = False
+    by_role: bool = False
+    restarts: Restarts | None = None
+    time_limit_s: float | None = None
+
+    def members_of(self, part: str) -> int:
+        """Members of a part; of the whole for part ""."""
+        prefix = part[: part.rfind(PART) + 1]
+        return self.parts.get(part, self.parts.get(prefix, self.members)) if part else self.members
+
+
+class Odd(Exception):
+    """A field of a foreign object is of a type that its kind does not have."""
+
+
+def table(spec: Spec, key: str) -> Spec:
+    """The object in a field; an empty one where there is none. Raises Odd."""
+    found = spec.get(key)
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise Odd(f"{key} is no object")
+    return found
+
+
+def tables(spec: Spec, key: str) -> tuple[Spec, ...]:
+    """The objects in a list. Raises Odd."""
+    found = spec.get(key)
+    if found is None:
+        return ()
+    if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
+        raise Odd(f"{key} is no list of objects")
+    return tuple(found)
+
+
+def texts(spec: Spec, key: str) -> tuple[str, ...]:
+    """The texts in a list. Raises Odd."""
+    found = spec.get(key)
+    if found is None:
+        return ()
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise Odd(f"{key} is no list of texts")
+    return tuple(found)
+
+
+def text(spec: Spec, key: str) -> str | None:
+    """A text; None where there is none, or an empty one. Raises Odd."""
+    found = spec.get(key)
+    if found is not None and not isinstance(found, str):
+        raise Odd(f"{key} is no text")
+    return found or None
+
+
+def flag(spec: Spec, key: str) -> bool:
+    """Whether something is on. Raises Odd."""
+    found = spec.get(key)
+    if found is not None and not isinstance(found, bool):
+        raise Odd(f"{key} is neither true nor false")
+    return bool(found)
+
+
+def number(spec: Spec, key: str) -> int | None:
+    """A whole number; None where there is none. Raises Odd."""
+    found = spec.get(key)
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, int) or abs(found) > MOST:
+        raise Odd(f"{key} is no whole number")
+    return found
+
+
+def count(spec: Spec, key: str) -> int | None:
+    """A count from 0 on; None where there is none. Raises Odd."""
+    found = number(spec, key)
+    if found is not None and found < 0:
+        raise Odd(f"{key} is less than none")
+    return found
+
+
+def amount(spec: Spec, key: str) -> float | None:
+    """A number from 0 on, maybe with a fraction; None where there is none. Raises Odd."""
+    found = spec.get(key)
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= MOST:
+        raise Odd(f"{key} is no amount")
+    return float(found)
+
+
+def there(spec: Spec, *names: str) -> tuple[str, ...]:
+    """Those of the names that say something."""
+    return tuple(name for name in names if spec.get(name))
+
+
+def labels(spec: Spec, key: str) -> Mapping[str, str]:
+    """Labels or annotations of an object. Raises Odd."""
+    found = {name: value for name, value in table(spec, key).items() if value is not None}
+    if not all(isinstance(value, str) for value in found.values()):
+        raise Odd(f"{key} has what is no text")
+    return found
+
+
+def count_said(said: str | None) -> int | None:
+    """A count of members in a label or an annotation; None for what is none."""
+    is_count = said is not None and said.isascii() and said.isdecimal() and len(said) < 10
+    return int(said) or None if is_count and said is not None else None
+
+
+def priority_said(said: str | None) -> str | int | None:
+    """A class of the policy, or a number."""
+    if not said:
+        return None
+    digits = said.removeprefix("-")
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) < 10
+    return int(said) if is_number else said

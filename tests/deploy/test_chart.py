@@ -1,0 +1,174 @@
+"""The Helm chart, rendered by Helm's own code: what it makes is valid, is applied, and lets gantree do what it must."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import typer
+import yaml
+
+from gantree.cli.kubernetes import app
+from gantree.executors.kubernetes.rights import RIGHTS
+from gantree.testing.kubernetes.thread import Api, ServerThread
+from gantree.testing.manifests import DEPLOY, PLAIN, objects, plain, rendered
+
+helm = pytest.importorskip("helm_python", reason="Helm's library is for Linux on x86-64 alone")
+
+VERSION = "1.36.0"
+TLS = {"api": {"tlsSecret": "tls"}}
+IN_DATABASE = {"replicas": 2, "journal": {"databaseSecret": {"name": "db", "key": "url"}}}
+VALUES: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "tls": TLS,
+    "database": IN_DATABASE | TLS,
+    "monitored": TLS | {"podMonitor": {"enabled": True, "tokenSecret": "viewer"}},
+    "a pool": {"schedulerName": "gantree-b", "nodeSelector": {"pool": "b"}, "levels": ["a/spine", "a/leaf"]},
+    "dry run": {"dryRun": True},
+    "reached": {"networkPolicy": {"allowFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}},
+    "all else": {
+        "imagePullSecrets": [{"name": "pull"}],
+        "journal": {"existingClaim": "mine"},
+        "extraArgs": ["--log-level=info"],
+        "tolerations": [{"operator": "Exists"}],
+        "podNodeSelector": {"role": "infra"},
+        "affinity": {"nodeAffinity": {}},
+        "podAnnotations": {"a": "b"},
+        "serviceAccount": {"annotations": {"c": "d"}},
+    },
+}  # fmt: skip
+OURS = "monitoring.coreos.com/"
+
+
+def of_kind(kind: str, values: dict[str, Any] | None = None) -> dict[str, Any]:
+    (found,) = (each for each in objects(values) if each["kind"] == kind)
+    return found
+
+
+def container(values: dict[str, Any] | None = None) -> dict[str, Any]:
+    told: dict[str, Any] = of_kind("Deployment", values)["spec"]["template"]["spec"]["containers"][
+        0
+    ]
+    return told
+
+
+def test_the_plain_manifest_is_the_chart_with_its_defaults() -> None:
+    assert PLAIN.read_text() == plain(), "write it anew: make manifests"
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_what_the_chart_makes_is_valid(name: str) -> None:
+    for each in objects(VALUES[name]):
+        if not each["apiVersion"].startswith(OURS):
+            kubernetes_validate.validate(each, VERSION, strict=True)
+
+
+def test_the_validation_sees() -> None:
+    """As all checks, it could be one that cannot fail."""
+    deployment = of_kind("Deployment")
+    deployment["spec"]["template"]["spec"]["containers"][0]["livenesProbe"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(deployment, VERSION, strict=True)
+
+
+def test_the_monitor_is_shaped_as_its_operator_reads_it() -> None:
+    endpoint = of_kind("PodMonitor", VALUES["monitored"])["spec"]["podMetricsEndpoints"][0]
+    ports = [port["name"] for port in container(VALUES["monitored"])["ports"]]
+    assert endpoint["port"] in ports
+    assert endpoint["authorization"]["credentials"] == {"name": "viewer", "key": "token"}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"replicas": 2}, "several replicas need a journal in PostgreSQL"),
+        (IN_DATABASE | {"dryRun": True}, "a dry run keeps its journal in a directory"),
+        ({"podMonitor": {"enabled": True}}, "podMonitor needs api.tlsSecret"),
+        ({"replica": 2}, "replica"),
+        ({"api": {"port": 80}}, "port"),
+        ({"schedulerName": "No Name"}, "schedulerName"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(helm.HelmError, match=said):
+        objects(values)
+
+
+def test_every_value_is_in_the_schema_and_every_default_is_valid() -> None:
+    with helm.Chart.load(DEPLOY / "chart" / "gantree") as chart:
+        chart.validate_schema({})
+        assert set(chart.schema["properties"]) - {"global"} == set(chart.values)
+        definitions = {Path(each["filename"]).name for each in chart.crds}
+    assert definitions == {each.name for each in (DEPLOY / "kubernetes" / "crds").glob("*.yaml")}
+
+
+def test_the_container_runs_without_root_on_a_file_system_that_it_cannot_write() -> None:
+    pod = of_kind("Deployment")["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    context = container()["securityContext"]
+    assert (context["readOnlyRootFilesystem"], context["allowPrivilegeEscalation"]) == (True, False)
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    assert "USER 65532" in (DEPLOY / "Containerfile").read_text()
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_the_options_in_the_deployment_are_those_of_the_command(name: str) -> None:
+    words = container(VALUES[name])["args"]
+    group: Any = typer.main.get_command(app)
+    assert words[:2] == ["kubernetes", "schedule"]
+    group.load("schedule").make_context("schedule", list(words[2:]))
+
+
+def rights_of(values: dict[str, Any], kind: str = "ClusterRole") -> set[tuple[str, str, str]]:
+    """(verb, group, resource) of each right that a role gives."""
+    return {
+        (verb, group, resource)
+        for rule in of_kind(kind, values)["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+@pytest.mark.parametrize(("kind", "at_home"), [("ClusterRole", False), ("Role", True)])
+def test_the_roles_are_what_the_tests_run_gantree_with(kind: str, at_home: bool) -> None:
+    rights = [right for right in RIGHTS if right.at_home is at_home]
+    told = {(verb, right.group, right.resource) for right in rights for verb in right.verbs}
+    assert rights_of({}, kind) == told
+    assert not any("*" in each for each in told)
+    assert not any(resource.startswith("secrets") for _, _, resource in told)
+
+
+def test_in_a_dry_run_the_role_lets_nobody_write() -> None:
+    looks = rights_of({"dryRun": True})
+    assert {verb for verb, _, _ in looks} == {"get", "list", "watch"}
+    assert looks < rights_of({})
+    assert not any(each["kind"] == "Role" for each in objects({"dryRun": True}))
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    with ServerThread() as running, Api(running.url) as api:
+        yield api
+
+
+def test_an_api_server_takes_the_manifest(api: Api) -> None:
+    taken = set()
+    for each in yaml.safe_load_all(PLAIN.read_text()):
+        group, _, version = each["apiVersion"].rpartition("/")
+        root = f"/apis/{group}/{version}" if group else "/api/v1"
+        rows = api.get(root).json()["resources"]
+        row = next(row for row in rows if row["kind"] == each["kind"])
+        home = f"{root}/namespaces/{each['metadata']['namespace']}" if row["namespaced"] else root
+        answer = api.post(f"{home}/{row['name']}", each)
+        assert answer.status_code == 201, answer.text
+        taken.add(each["kind"])
+    assert {"Deployment", "ClusterRole", "NetworkPolicy", "PersistentVolumeClaim"} <= taken
+
+
+def test_no_template_is_left_empty() -> None:
+    assert {
+        name for name, text in rendered(VALUES["database"]).items() if not text.strip()
+    } == set()

@@ -1,0 +1,161 @@
+"""Two who allocate from the same pool: of those who write the record of a node first, only one gets a device."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
+
+import pytest
+
+from gantree.executors.kubernetes.claim_writes import FINALIZER, Grant, _grant, grant_all, take_back
+from gantree.executors.kubernetes.client import Client
+from gantree.executors.kubernetes.device_objects import CLAIMS, ResourceClaim
+from gantree.executors.kubernetes.device_records import Wanted, record
+from gantree.executors.kubernetes.reach import Reach
+from gantree.testing.devices import API
+from gantree.testing.kubernetes.samples import allocation, claim, pod
+from gantree.testing.kubernetes.statuses import Json
+from gantree.testing.kubernetes.thread import Api, ServerThread
+
+T = TypeVar("T")
+DEVICE = ("gpu.example.com", "node-0", "gpu-0")
+PATH = f"{API}/namespaces/default/resourceclaims"
+
+
+@pytest.fixture
+def running() -> Iterator[ServerThread]:
+    with ServerThread() as running:
+        yield running
+
+
+class Stage:
+    """A server with two claims and a pod for each; two schedulers that do not know each other."""
+
+    def __init__(self, running: ServerThread, api: Api) -> None:
+        self.running, self.api = running, api
+        self.pods: dict[str, Json] = {}
+        for name in ("a", "b"):
+            assert api.post(PATH, claim(name)).status_code == 201
+            self.pods[name] = api.post("/api/v1/namespaces/default/pods", pod(name)).json()
+
+    async def grant(self, client: Client, name: str) -> Grant:
+        """Device gpu-0 of node-0 for a claim, as somebody reads it now."""
+        read = await client.get(CLAIMS.of_object("default", name), ResourceClaim)
+        uid = self.pods[name]["metadata"]["uid"]
+        return Grant(read, uid, name, "node-0", allocation("gpu-0"), (DEVICE,))
+
+    def do(self, work: Callable[[Client, Client], Awaitable[T]]) -> T:
+        async def run() -> T:
+            one, other = Client(Reach(self.running.url)), Client(Reach(self.running.url))
+            try:
+                return await work(one, other)
+            finally:
+                await one.close()
+                await other.close()
+
+        return asyncio.run(run())
+
+    def status(self, name: str) -> Json:
+        told: Json = self.api.get(f"{PATH}/{name}").json()
+        return told
+
+
+@pytest.fixture
+def stage(running: ServerThread) -> Iterator[Stage]:
+    with Api(running.url) as api:
+        yield Stage(running, api)
+
+
+def test_of_two_who_grant_a_device_at_once_one_does(stage: Stage) -> None:
+    async def both(one: Client, other: Client) -> list[str]:
+        first, second = await stage.grant(one, "a"), await stage.grant(other, "b")
+        told = asyncio.gather(
+            grant_all(one, [first], "default"), grant_all(other, [second], "default")
+        )
+        return list(await told)
+
+    told = stage.do(both)
+    assert sorted(why == "" for why in told) == [False, True]
+    held = [name for name in ("a", "b") if stage.status(name)["status"].get("allocation")]
+    assert held == ["a" if told[0] == "" else "b"]
+    loser = stage.status("b" if held == ["a"] else "a")
+    assert FINALIZER not in (loser["metadata"].get("finalizers") or ())
+
+
+def test_who_stopped_between_record_and_claim_does_not_keep_others_out_nor_write_later(
+    stage: Stage,
+) -> None:
+    """Its claim was read before another had the device: what it writes by that is refused."""
+
+    async def cut_off(one: Client, other: Client) -> tuple[str, str]:
+        late = await stage.grant(one, "a")
+        faults = stage.running.server.faults
+        fault = {"verb": "patch", "resource": "resourceclaims", "code": 403}
+        stage.running.call(lambda: faults.add(**fault))
+        assert "403" in await grant_all(one, [late], "default")
+        why = await grant_all(other, [await stage.grant(other, "b")], "default")
+        return why, await grant_all(one, [late], "default")
+
+    first, second = stage.do(cut_off)
+    assert first == ""
+    assert second == "claim default/b has device gpu.example.com/node-0/gpu-0"
+    assert stage.status("a")["status"].get("allocation") is None
+
+
+def test_who_wakes_up_behind_its_record_writes_no_claim_any_more(stage: Stage) -> None:
+    """It wrote the record, and stood still; meanwhile another one took the device."""
+
+    async def late(one: Client, other: Client) -> tuple[str, str]:
+        grant = await stage.grant(one, "a")
+        assert await record(one, "default", [Wanted("node-0", DEVICE, grant.claim)]) == ""
+        why = await grant_all(other, [await stage.grant(other, "b")], "default")
+        return why, await _grant(one, grant)
+
+    first, second = stage.do(late)
+    assert first == ""
+    assert second == "another claim has got the devices that claim 'a' was to have"
+    assert not stage.status("a")["status"].get("allocation")
+
+
+def test_an_answer_that_was_lost_is_looked_up_and_what_is_taken_back_leaves_nothing(
+    stage: Stage,
+) -> None:
+    async def granted(one: Client, _: Client) -> tuple[str, Json, str]:
+        faults = stage.running.server.faults
+        lost = {"verb": "patch", "resource": "resourceclaims/status", "is_lost": True}
+        stage.running.call(lambda: faults.add(**lost))
+        grant = await stage.grant(one, "a")
+        why = await grant_all(one, [grant], "default")
+        made = stage.status("a")
+        return why, made, await take_back(one, grant.claim, grant.pod)
+
+    why, made, trouble = stage.do(granted)
+    assert (why, trouble) == ("", "")
+    assert made["status"]["reservedFor"][0]["name"] == "a"
+    assert made["metadata"]["finalizers"] == [FINALIZER]
+    left = stage.status("a")
+    assert not left["status"].get("allocation")
+    assert not left["status"].get("reservedFor")
+    assert not left["metadata"].get("finalizers")
+
+
+def test_where_one_claim_of_a_gang_is_refused_all_are_taken_back(stage: Stage) -> None:
+    async def gang(one: Client, _: Client) -> str:
+        faults = stage.running.server.faults
+        no = {"resource": "resourceclaims/status", "name": "b", "code": 422}
+        stage.running.call(lambda: faults.add(**no))
+        a, b = await stage.grant(one, "a"), await stage.grant(one, "b")
+        other = Grant(
+            b.claim,
+            b.pod,
+            b.pod_name,
+            b.node,
+            allocation("gpu-1"),
+            (("gpu.example.com", "node-0", "gpu-1"),),
+        )
+        return await grant_all(one, [a, other], "default")
+
+    assert "422" in stage.do(gang)
+    for name in ("a", "b"):
+        left = stage.status(name)
+        assert not left["status"].get("allocation")
+        assert not left["metadata"].get("finalizers")

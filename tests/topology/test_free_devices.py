@@ -1,0 +1,50 @@
+"""Sole devices: every node has one of each, from the moment at which somebody asks."""
+
+from gantree.model.jobs import Job, Role, Shape
+from gantree.model.placements import MemberPlacement, Placement
+from gantree.model.verdicts import Gate, Refused
+from gantree.placement.search import place
+from gantree.testing import builders
+from gantree.topology.fabric import Fabric
+from gantree.topology.occupancy import Occupancy
+
+PORT = (("sole/port/80", 1),)
+SHAPE = Shape(gpus=1, devices=PORT)
+
+
+def gang(members: int) -> Job:
+    return Job("x", (Role("w", members, SHAPE),))
+
+
+def rooms() -> Occupancy:
+    return Occupancy(Fabric.build(builders.cluster(leaves=1)))
+
+
+def test_members_that_ask_for_the_same_one_are_on_different_nodes() -> None:
+    occupancy = rooms()
+    placement = place(occupancy, gang(2))
+    assert isinstance(placement, Placement)
+    assert {member.node for member in placement.members} == {"n0", "n1"}
+    occupancy.take("x", placement.members)
+    assert list(occupancy.free_devices(PORT[0][0])) == [0, 0]
+    occupancy.check()
+    occupancy.give_back("x")
+    assert list(occupancy.free_devices(PORT[0][0])) == [1, 1]
+
+
+def test_there_are_no_more_of_one_than_nodes() -> None:
+    refused = place(rooms(), gang(3))
+    assert isinstance(refused, Refused)
+    assert (refused.never, refused.gate) == (True, Gate.CONTIGUITY)
+    assert refused.short_by is not None
+    assert refused.short_by.resource == PORT[0][0]
+
+
+def test_what_somebody_holds_nobody_else_gets() -> None:
+    occupancy = rooms()
+    occupancy.take("other", (MemberPlacement("w", 0, "n0", (), devices=PORT),))
+    occupancy.check()
+    placement = place(occupancy.copy(), gang(1))
+    assert isinstance(placement, Placement)
+    assert placement.members[0].node == "n1"
+    assert occupancy.missing((MemberPlacement("w", 0, "n0", (), devices=PORT),))
