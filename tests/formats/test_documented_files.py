@@ -71,7 +71,7 @@ EXAMPLES = sorted(
 """Files of ours; manifests for Kubernetes are tried on a server."""
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXAMPLE_FILES, ids=lambda path: path.stem)
 def test_every_example_file_is_read(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     signs = {"cluster": "\ntiers:", "job": "gang:", "prices": "\ngpus:"}
