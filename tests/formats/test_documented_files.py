@@ -65,7 +65,7 @@ def test_the_reference_names_every_column_of_a_trace() -> None:
     assert [column for column in (*REQUIRED, *OPTIONAL) if f"`{column}`" not in DOCUMENT] == []
 
 
-EXAMPLES = sorted(
+EXAMPLE_FILES = sorted(
     set((ROOT / "examples").rglob("*.yaml")) - set((ROOT / "examples/kubernetes").iterdir())
 )
 """Files of ours; manifests for Kubernetes are tried on a server."""
