@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 from gantree.api import questions
 from gantree.api.access import EVERYTHING, Caller
 from gantree.api.backend import Backend
@@ -225,6 +227,19 @@ async def deadly(said: Said, asked: Readers) -> None:
     await asyncio.sleep(0.05)
     os.kill(after, signal.SIGKILL)
     said["asked of a reader that was killed"] = "answered" if len(await waits) == 2 else "not"
+    await told(asked, seq_of)
+    said["asked of a socket that is closed"] = await told_of_closed(asked)
+
+
+async def told_of_closed(asked: Readers) -> list[Any]:
+    """What two questions bring that are asked between the end of a socket and the word of it."""
+    running = asked._running
+    assert running is not None
+    running.writer.close()
+    return [
+        isinstance(each, int)
+        for each in await asyncio.gather(told(asked, seq_of), told(asked, seq_of))
+    ]
 
 
 async def hopeless(said: Said, hosts: list[ReaderHost], state: Path) -> None:
@@ -291,4 +306,6 @@ if __name__ == "__main__":
     reader_server.LIMIT_S = 2.0
     reader_server.LONG_S = 0.02  # little work is long here, so that a busy machine does not end it
     forked = [fork_host(reader_server.serve, list) for _ in range(4)]
-    asyncio.run(main(Path(sys.argv[1]), forked))
+    uvloop.run(
+        main(Path(sys.argv[1]), forked)
+    )  # the daemon's loop: it refuses to write to what is closed

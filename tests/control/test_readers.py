@@ -82,6 +82,12 @@ def test_a_reader_that_is_killed_is_replaced_and_what_was_asked_of_it_is_asked_a
     assert said["asked of a reader that was killed"] == "answered"
 
 
+def test_a_question_between_the_end_of_a_reader_and_the_word_of_it_is_asked_of_the_next(
+    said: dict[str, Any],
+) -> None:
+    assert said["asked of a socket that is closed"] == [True, True]
+
+
 def test_where_the_journal_cannot_be_opened_questions_are_refused_with_the_reason(
     said: dict[str, Any],
 ) -> None:

@@ -140,7 +140,10 @@ class Readers:
         running.waiting[question.number] = answer
         running.of_asker[asker] += 1
         try:
-            running.writer.write(packed(question))
+            if (
+                not running.writer.is_closing()
+            ):  # else `_lose` is about to answer: the reader has ended
+                running.writer.write(packed(question))
             return await answer
         finally:
             running.waiting.pop(question.number, None)
