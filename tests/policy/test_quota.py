@@ -195,6 +195,23 @@ def test_what_nobody_is_guaranteed_any_of_is_nobodys_to_take_back() -> None:
     assert state(accounts, "a", 51) == "refused"
 
 
+def test_what_a_queue_keeps_makes_up_for_what_is_borrowed_of_nodes_that_are_lost() -> None:
+    rules = [
+        QueueRule("a", guarantee=gpus(4), lend=gpus(0)),
+        QueueRule("a/x", guarantee=gpus(4)),
+        QueueRule("a/y"),
+        QueueRule("b", guarantee=gpus(4)),
+        QueueRule("c"),
+    ]
+    accounts = quota(*rules, capacity=8)
+    take(accounts, "c", "borrowed when there was more", 2)
+    take(accounts, "b", "has its own", 4)
+    assert accounts.available(accounts.tree.leaf("a/y"))["gpus"] == 2
+    assert state(accounts, "a/y", 2) == "borrowed"
+    assert state(accounts, "a/y", 3) == "refused"
+    assert state(accounts, "a/x", 4) == "owed"
+
+
 def test_cohorts_lend_nothing_to_other_cohorts() -> None:
     rules = [
         QueueRule(name, cohort=cohort, guarantee=gpus(20))

@@ -47,6 +47,10 @@ class Accounts:
         self._guarantees = any(rule.guarantee for rule in policy.queues)
         self.rations_models = _rations_models(policy)
         self._due: dict[tuple[int, int, bool], bool] = {}
+        self._due_version = 0
+        self._dues_at = (0, 0)
+        self._dues: dict[str, bool] = {}
+        self._claims_made = self._claims_lost = 0
         self._claims_at_home: dict[str, None] = {}
 
     def see(self, fabric: Fabric) -> None:
@@ -183,6 +187,8 @@ class Accounts:
     def claim(self, state: JobState, placement: Placement, *, at_home: bool) -> None:
         """Room is held for a gang from now on, and so is what it takes of its queue's quota."""
         firm = at_home or state.moving is not None
+        self._claims_lost += self._to_come.has_claimed(state.job)
+        self._claims_made += 1
         self._to_come.claim(state, self.held(placement), firm=firm)
         if at_home:
             self._claims_at_home[state.job] = None
@@ -190,6 +196,7 @@ class Accounts:
     def drop_claim(self, job: str) -> None:
         """Nothing is held for a gang any more."""
         self._claims_at_home.pop(job, None)
+        self._claims_lost += 1
         self._to_come.drop(job)
         self.quota.free()
 
@@ -301,7 +308,21 @@ class Accounts:
         where = (key[:shared],) if shared is not None else (key, state.position)
         return *where, state.priority, self.is_due(state)
 
+    def claims_lost(self) -> int:
+        """A number that grows whenever a claim is made no more, or begins or ends to be for what is owed.
+
+        One more claim takes from those to whom it does not give way, and is nothing to the others.
+        """
+        at = (self._due_version, self._claims_made + self._claims_lost)
+        if self._dues_at != at:
+            dues = {state.job: self.is_due(state) for state in self._to_come.claimants}
+            self._claims_lost += not self._dues.items() <= dues.items()
+            self._dues = dues
+            self._dues_at = (self._due_version, self._claims_made + self._claims_lost)
+        return self._claims_lost
+
     def _forget_due(self) -> None:
+        self._due_version += 1
         self._due.clear()
         self._to_come.forget()
 

@@ -12,8 +12,9 @@ not be asked again until more might be given up (`Freeable.grown`).
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from gantree.core.bounds import Bounds, Places
 from gantree.core.holds import outranked
@@ -28,6 +29,7 @@ from gantree.core.ways import answers
 from gantree.placement.search import fits
 from gantree.planning.rightsize import chooses
 from gantree.policy.order import Line
+from gantree.policy.rules import Preemption
 from gantree.topology.occupancy import Occupancy
 
 
@@ -57,11 +59,11 @@ class Freeable:
         self._bounds: Bounds | None = None
         self._gpus_of_all = 0
         self._stay: list[JobState] = []
-        self._priorities: list[int] = []
+        self._stay_in_queue: dict[int, list[JobState]] = {}
         self._answers: dict[Line, tuple[str, bool]] = {}
         self._told: dict[Line | None, int] = {}
         self._kept_beside: dict[tuple[str, ...], frozenset[str]] = {}
-        self._owed: dict[str, bool] = {}
+        self._not_owed: list[JobState] | None = None
         self._victims: dict[Hashable, _Victims] = {}
         self._number_of_victims: dict[tuple[str, ...], int] = {}
         self._in_any_case = 0
@@ -78,16 +80,15 @@ class Freeable:
         """A number that changes whenever room might be made for somebody for whom it could not before.
 
         That somebody takes a place is no such cause: who might be stopped has what was free. It is one where others
-        are then no longer owed theirs.
+        are then no longer owed theirs. Nor is one more claim: it only takes, but for whom it gives way to, and these
+        might have claimed that room before. Who is told to leave for it is a cause by itself.
         """
         if self._looked_at != ledger.applied:
             self._looked_at = ledger.applied
             accounts = ledger.accounts
-            due = tuple(
-                accounts.is_due(ledger.jobs[job]) for job in (*ledger.bookings, *ledger.claims)
-            )
+            told = tuple(accounts.is_due(ledger.jobs[job]) for job in ledger.bookings)
             versions = (ledger.room_version, ledger.holders_version)
-            causes = (*versions, accounts.pushed_out(), due)
+            causes = (*versions, accounts.pushed_out(), told, accounts.claims_lost())
             if causes != self._causes:
                 self._causes = causes
                 self._grown += 1
@@ -205,11 +206,7 @@ class Freeable:
     def _below(self, ledger: Ledger, line: Line) -> "_Victims":
         """Those who might be stopped for a line by priority or order."""
         rules = ledger.policy.preemption
-        equal = bisect_right if rules.gain else bisect_left
-        first = (
-            equal(self._priorities, line.priority) if rules.by == "priority" else len(self._stay)
-        )
-        if rules.by == "none" or not first:
+        if rules.by == "none":
             return NOBODY
         head = ledger.jobs[ledger.lines[line][0].job]
         passed = self._passed(ledger, head)
@@ -218,29 +215,32 @@ class Freeable:
             kept = self._kept(ledger, passed)
             jobs = tuple(
                 state.job
-                for state in self._stay[:first]
-                if line in self._told
-                or (state.job not in kept and self._may_stop(ledger, head, state))
+                for state in self._by_right(ledger, line)
+                if line in self._told or state.job not in kept
             )
             number = self._number_of_victims.setdefault(jobs, 1 + len(self._number_of_victims))
             gpus = sum(ledger.jobs[job].touched_gpus for job in jobs)
             self._victims[key] = _Victims(number, jobs, gpus)
         return self._victims[key]
 
-    def _may_stop(self, ledger: Ledger, head: JobState, other: JobState) -> bool:
-        """Whether it might by right: not one that is owed its place, nor its equal, in another queue."""
+    def _by_right(self, ledger: Ledger, line: Line) -> Sequence[JobState]:
+        """Gangs of which none is left out that might be stopped for a line by right.
+
+        Not one that is owed its place, nor its equal, in another queue.
+        """
         rules = ledger.policy.preemption
-        equal = rules.by == "priority" and other.priority == head.priority
-        if equal and other.spec.expected_s is None:
-            return False
-        if other.spec.queue != head.spec.queue:
-            if equal or not rules.across:
-                return False
-            if other.job not in self._owed:
-                self._owed[other.job] = ledger.accounts.is_owed(other)
-            if self._owed[other.job]:
-                return False
-        return True
+        if line in self._told:
+            return _lesser(self._stay, line.priority, rules, or_equal=rules.gain > 0)
+        in_queue = self._stay_in_queue.get(line.queue, ())
+        mine = _lesser(in_queue, line.priority, rules, or_equal=rules.gain > 0)
+        if rules.by == "priority":
+            mine = [s for s in mine if s.priority < line.priority or s.spec.expected_s is not None]
+        if not rules.across:
+            return mine
+        if self._not_owed is None:
+            self._not_owed = [state for state in self._stay if not ledger.accounts.is_owed(state)]
+        others = _lesser(self._not_owed, line.priority, rules)
+        return [*mine, *(state for state in others if state.queue != line.queue)]
 
     def _passed(self, ledger: Ledger, head: JobState) -> tuple[str, ...]:
         """The estimated starts that give way to a job."""
@@ -314,7 +314,9 @@ class Freeable:
         self._forget()
         stay = (s for s in ledger.holding.values() if not s.leaving and s.spec.preemptible)
         self._stay = sorted(stay, key=lambda state: state.priority)
-        self._priorities = [state.priority for state in self._stay]
+        self._stay_in_queue.clear()
+        for state in self._stay:
+            self._stay_in_queue.setdefault(state.queue, []).append(state)
         self._told = {}
         for job in ledger.bookings:
             line = ledger.jobs[job].line
@@ -336,11 +338,21 @@ class Freeable:
         self._of_others.clear()
         self._emptied.clear()
         self._fits.clear()
-        self._owed.clear()
+        self._not_owed = None
         self._owed_lines.clear()
         self._kept_beside.clear()
         self._victims.clear()
         self._number_of_victims.clear()
+
+
+def _lesser(
+    by_priority: Sequence[JobState], priority: int, rules: Preemption, *, or_equal: bool = False
+) -> Sequence[JobState]:
+    """Those of some gangs, the lowest priority first, that one might stop by its own; all where that is not asked."""
+    if rules.by != "priority":
+        return by_priority
+    end = bisect_right if or_equal else bisect_left
+    return by_priority[: end(by_priority, priority, key=attrgetter("priority"))]
 
 
 def _held(ledger: Ledger, owner: str) -> int:

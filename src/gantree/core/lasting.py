@@ -58,6 +58,8 @@ def spoilers_of(
     Each fits where the gang would be, and not beside it.
     """
     gone = [victim.owner for victim in plan.victims]
+    if not gone:
+        return []
     found = [
         *(Spoiler(state, True) for state in _who_takes_back(ledger, wanted, plan, gone, now)),
         *(Spoiler(state, False) for state in _who_goes_first(ledger, wanted, plan, gone, now)),
@@ -89,9 +91,14 @@ def _who_goes_first(
     ledger: Ledger, wanted: Wanted, plan: Plan, gone: Sequence[str], now: float
 ) -> Iterator[JobState]:
     """Who takes the claim of the gang, and could not have stopped all the victims itself."""
-    accounts = ledger.accounts
+    accounts, lines, jobs = ledger.accounts, ledger.lines, ledger.jobs
     might = partial(_might_overrule, ledger, wanted.state)
-    for state in _first_of_lines(ledger, ledger.lines.queues, now, might):
+    queues = (
+        queue
+        for queue in lines.queues
+        if accounts.goes_before(jobs[lines.in_queue(queue)[0].position.job], wanted.state)
+    )
+    for state in _first_of_lines(ledger, queues, now, might):
         if state is wanted.state or not overrules(ledger, state, wanted.state):
             continue
         if len(_stoppable(ledger, state, plan.victims, now)) == len(gone):

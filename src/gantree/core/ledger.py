@@ -9,12 +9,13 @@ Room is held for others under owner names of their own: a claim while victims le
 Both take what is free of their place and more of it with everything that is freed, claims first, oldest first.
 """
 
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
 from gantree.core.accounts import Accounts
+from gantree.core.claimants import Claimants
 from gantree.core.ledger_by_hand import (
     job_barred,
     job_held,
@@ -31,6 +32,7 @@ from gantree.core.ledger_room import (
     reservation_dropped,
     reservation_made,
     room_claimed,
+    take_place,
 )
 from gantree.core.ledger_site import (
     Site,
@@ -137,6 +139,8 @@ class Ledger:
     came: dict[tuple[str, str], None] = field(default_factory=dict)
     usage: UsageBook = field(default_factory=UsageBook)
     _holders_of_priority: dict[int, int] = field(default_factory=dict)
+    _holding_in_queue: dict[int, dict[str, JobState]] = field(default_factory=dict)
+    _claimants: Claimants = field(default_factory=Claimants)
 
     def __post_init__(self) -> None:
         self.accounts = Accounts(self.policy)
@@ -201,28 +205,47 @@ class Ledger:
 
     def count_holder(self, state: JobState, change: int) -> None:
         """A gang begins to hold a place (1), or holds one no more (-1)."""
+        in_queue = self._holding_in_queue.setdefault(state.queue, {})
         if change > 0:
-            self.holding[state.job] = state
+            self.holding[state.job] = in_queue[state.job] = state
         else:
-            del self.holding[state.job]
+            del self.holding[state.job], in_queue[state.job]
         count = self._holders_of_priority.get(state.priority, 0) + change
         self._holders_of_priority[state.priority] = count
         if count == 0:
             del self._holders_of_priority[state.priority]
 
+    def holding_in(self, queue: int) -> Mapping[str, JobState]:
+        """The gangs of a queue that hold a place, in the order in which they took it."""
+        return self._holding_in_queue.get(queue, {})
+
     def held_places(self) -> Iterator[tuple[str, Placement]]:
         """Who holds room for a gang that is not placed, and where: claims before bookings, the oldest first."""
-        for job, claim in self.claims.items():
-            yield CLAIM + job, claim.placement
+        return self._places_of(self.claims)
+
+    def _places_of(self, claims: Iterable[str]) -> Iterator[tuple[str, Placement]]:
+        for job in claims:
+            yield CLAIM + job, self.claims[job].placement
         for job, booking in self.bookings.items():
             yield BOOKING + job, booking.placement
 
+    def set_claim(self, job: str, claim: Claim) -> None:
+        """A job has this claim from now on."""
+        self.claims[job] = claim
+        self._claimants.note(job, claim.placement)
+
+    def end_claim(self, job: str) -> Claim:
+        """A job has no claim any more; it is returned."""
+        self._claimants.forget(job)
+        return self.claims.pop(job)
+
     def hold(
-        self, nodes: Container[str] | None = None, owners: Container[str] | None = None
+        self, nodes: Collection[str] | None = None, owners: Collection[str] | None = None
     ) -> None:
         """Give every claim and booking, or some, what is free of its room now, on all nodes or on some."""
+        claims: Iterable[str] = self.claims if nodes is None else self._claimants.on(nodes)
         rooms = self.rooms()
-        for owner, placement in self.held_places():
+        for owner, placement in self._places_of(claims):
             if owners is not None and owner not in owners:
                 continue
             members = placement.members
@@ -278,7 +301,7 @@ def _gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
     assert fact.attempt == state.attempt + 1, (
         f"{fact.job}: attempt {fact.attempt} after {state.attempt}"
     )
-    _take(ledger, fact.job, fact.placement)
+    take_place(ledger, fact.job, fact.placement)
     ledger.move(state, Phase.STARTING, fact.at)
     ledger.accounts.start(state, fact.placement, fact.at)
     ledger.placings += 1
@@ -293,43 +316,6 @@ def _gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
     state.held_gpus = sum(len(member.gpus) for member in fact.placement.members)
     parts = sum(len(member.parts) for member in fact.placement.members)
     state.touched_gpus = max(1, state.held_gpus + parts)
-
-
-def _take(ledger: Ledger, job: str, placement: Placement) -> None:
-    """A gang takes its place, also where room that it may use is held for others: they hold what is left of theirs."""
-    rooms = ledger.rooms()
-    if _shares_with_held(ledger, placement):
-        given_way = [owner for owner, _ in ledger.held_places()]
-        ledger.let_go(given_way)
-    else:
-        given_way = _gives_way(ledger, placement)
-    rooms.take(job, placement.members)
-    if given_way:
-        ledger.hold(owners=frozenset(given_way))
-
-
-def _gives_way(ledger: Ledger, placement: Placement) -> list[str]:
-    """Let the last of those for whom room is held go until a place is free; whom.
-
-    Those before them hold what they would hold if all let go: room is given to the first of them first.
-    """
-    rooms = ledger.rooms()
-    if not (ledger.bookings or ledger.claims) or not rooms.missing(placement.members):
-        return []
-    held, gone = [owner for owner, _ in ledger.held_places()], 0
-    while gone < len(held) and rooms.missing(placement.members):
-        more = max(1, gone)
-        ledger.let_go(held[max(0, len(held) - gone - more) : len(held) - gone])
-        gone = min(len(held), gone + more)
-    return held[len(held) - gone :]
-
-
-def _shares_with_held(ledger: Ledger, placement: Placement) -> bool:
-    """Whether parts of GPUs are taken where room is held for others, who may keep the rest of these."""
-    if not any(member.parts for member in placement.members):
-        return False
-    nodes = placement.nodes
-    return any(not nodes.keys().isdisjoint(held.nodes) for _, held in ledger.held_places())
 
 
 def _gang_running(ledger: Ledger, fact: GangRunning) -> None:

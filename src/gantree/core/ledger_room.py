@@ -12,14 +12,52 @@ from gantree.model.facts import (
     ReservationMade,
     RoomClaimed,
 )
+from gantree.model.placements import Placement
 
 if TYPE_CHECKING:
     from gantree.core.ledger import Ledger
 
 
+def take_place(ledger: Ledger, job: str, placement: Placement) -> None:
+    """A gang takes its place, also where room that it may use is held for others: they hold what is left of theirs."""
+    rooms = ledger.rooms()
+    if _shares_with_held(ledger, placement):
+        given_way = [owner for owner, _ in ledger.held_places()]
+        ledger.let_go(given_way)
+    else:
+        given_way = _gives_way(ledger, placement)
+    rooms.take(job, placement.members)
+    if given_way:
+        ledger.hold(owners=frozenset(given_way))
+
+
+def _gives_way(ledger: Ledger, placement: Placement) -> list[str]:
+    """Let the last of those for whom room is held go until a place is free; whom.
+
+    Those before them hold what they would hold if all let go: room is given to the first of them first.
+    """
+    rooms = ledger.rooms()
+    if not (ledger.bookings or ledger.claims) or not rooms.missing(placement.members):
+        return []
+    held, gone = [owner for owner, _ in ledger.held_places()], 0
+    while gone < len(held) and rooms.missing(placement.members):
+        more = max(1, gone)
+        ledger.let_go(held[max(0, len(held) - gone - more) : len(held) - gone])
+        gone = min(len(held), gone + more)
+    return held[len(held) - gone :]
+
+
+def _shares_with_held(ledger: Ledger, placement: Placement) -> bool:
+    """Whether parts of GPUs are taken where room is held for others, who may keep the rest of these."""
+    if not any(member.parts for member in placement.members):
+        return False
+    nodes = placement.nodes
+    return any(not nodes.keys().isdisjoint(held.nodes) for _, held in ledger.held_places())
+
+
 def _claim(ledger: Ledger, job: str, claim: Claim) -> None:
     """A claim goes before bookings: what they hold of its room becomes its. Older claims hold what they can already."""
-    ledger.claims[job] = claim
+    ledger.set_claim(job, claim)
     ledger.lines.touch(ledger.jobs[job].queue)
     ledger.accounts.claim(ledger.jobs[job], claim.placement, at_home=claim.at_home)
     bookings = [BOOKING + each for each in ledger.bookings]
@@ -34,7 +72,7 @@ def room_claimed(ledger: Ledger, fact: RoomClaimed) -> None:
 
 def claim_dropped(ledger: Ledger, fact: ClaimDropped) -> None:
     """Nothing is held for it any more; what it held goes to those that come after."""
-    claim = ledger.claims.pop(fact.job)
+    claim = ledger.end_claim(fact.job)
     ledger.lines.touch(ledger.jobs[fact.job].queue)
     ledger.accounts.drop_claim(fact.job)
     ledger.jobs[fact.job].moving = None

@@ -2,7 +2,7 @@
 
 More is refused wherever less was: so a queue remembers the amounts that it was refused, and whoever asks as much of
 everything that quotas count has the same answer. Where somebody has a claim, whose room counts for some and not for
-others, the answer is kept for its own line alone, and while the same claims are for what is owed.
+others, the answer is kept for its own line alone, and until one of these claims is made no more or is for what is owed.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,6 @@ class Over:
         self._version_of_line: dict[Line, tuple[object, ...]] = {}
         self._refused: dict[tuple[int, bool], tuple[tuple[int, int], list[Vector]]] = {}
         self._asked_of_signature: dict[int, Vector | None] = {}
-        self._claims_at = -1
-        self._claims: tuple[tuple[str, bool], ...] = ()
 
     def is_over(self, ledger: Ledger, line: Line) -> bool:
         """Whether the quota says no to a line as far as is known."""
@@ -32,7 +30,7 @@ class Over:
         if known is None and line not in self._version_of_line:
             return False
         version = ledger.accounts.freed(line.queue)
-        if self._version_of_line.get(line) == (version, self._claimed(ledger)):
+        if self._version_of_line.get(line) == (version, ledger.accounts.claims_lost()):
             return True
         if known is None or known[0] != version or ledger.claims:
             return False
@@ -42,7 +40,7 @@ class Over:
     def refused(self, ledger: Ledger, line: Line) -> None:
         """The quota has said no to every way of a line."""
         version = ledger.accounts.freed(line.queue)
-        self._version_of_line[line] = (version, self._claimed(ledger))
+        self._version_of_line[line] = (version, ledger.accounts.claims_lost())
         asked = None if ledger.claims else self._asked(ledger, line)
         if asked is None:
             return
@@ -51,15 +49,6 @@ class Over:
         others = [each for each in others if not _as_much(each, asked)]
         vectors = [*others, asked][-MOST_VECTORS:]
         self._refused[line.queue, line.preemptible] = (version, vectors)
-
-    def _claimed(self, ledger: Ledger) -> tuple[tuple[str, bool], ...]:
-        """Who has a claim, and whether it is for what is owed: only then it counts for all."""
-        if self._claims_at != ledger.applied:
-            self._claims_at = ledger.applied
-            self._claims = tuple(
-                (job, ledger.accounts.is_due(ledger.jobs[job])) for job in ledger.claims
-            )
-        return self._claims
 
     def _asked(self, ledger: Ledger, line: Line) -> Vector | None:
         """What a line asks of each resource that quotas count; None where that depends on the way it goes."""

@@ -10,6 +10,7 @@ the books, and a question counts out what does not concern its job, mostly nothi
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from gantree.core.state import CLAIM, JobState
 from gantree.policy.admission import Admission
@@ -32,12 +33,13 @@ class Claimed:
     firm: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Standing:
-    """Claims as one class of jobs sees them: whose give way, and which must stay owed."""
+    """The first so many claims as one class of jobs sees them: whose give way, and which must stay owed."""
 
-    giving_way: tuple[str, ...]
-    owed: tuple[Claimed, ...]
+    counted: int = 0
+    giving_way: tuple[str, ...] = ()
+    owed: tuple[Claimed, ...] = ()
 
 
 class QuotaToCome:
@@ -47,7 +49,7 @@ class QuotaToCome:
         self.quota = Quota(tree, {})
         self._gives_way = gives_way
         self._claims: dict[str, Claimed] = {}
-        self._queues: frozenset[str] = frozenset()
+        self._queues: set[str] = set()
         self._standing: dict[Hashable, _Standing] = {}
 
     def take(self, state: JobState, amounts: Amounts) -> None:
@@ -61,19 +63,17 @@ class QuotaToCome:
 
     def claim(self, state: JobState, amounts: Amounts, *, firm: bool) -> None:
         """A gang claims these amounts."""
+        if self.has_claimed(state.job):
+            self.forget()
         self.quota.take(state.queue, CLAIM + state.job, amounts, UNRANKED)
         self._claims[state.job] = Claimed(state, amounts, firm)
-        self._follow()
+        self._queues.add(state.spec.queue)
 
     def drop(self, job: str) -> None:
         """A gang claims nothing any more."""
         del self._claims[job]
         self.quota.give_back(CLAIM + job)
-        self._follow()
-
-    def _follow(self) -> None:
-        """Other claims are made than before."""
-        self._queues = frozenset(claimed.state.spec.queue for claimed in self._claims.values())
+        self._queues = {claimed.state.spec.queue for claimed in self._claims.values()}
         self.forget()
 
     def forget(self) -> None:
@@ -89,6 +89,15 @@ class QuotaToCome:
     def anybody_claims(self) -> bool:
         """Whether there is any claim."""
         return bool(self._claims)
+
+    def has_claimed(self, job: str) -> bool:
+        """Whether a job has a claim."""
+        return job in self._claims
+
+    @property
+    def claimants(self) -> Iterator[JobState]:
+        """The jobs that have claims, the oldest first."""
+        return (claimed.state for claimed in self._claims.values())
 
     @property
     def firm(self) -> Iterator[Claimed]:
@@ -151,17 +160,23 @@ class QuotaToCome:
         Claims of a job's own queue are compared with its place in line, and its own claim is none to it.
         """
         apart = (state.spec.queue, state.position) if state.spec.queue in self._queues else None
-        known = self._standing.get((seen_as, apart))
-        if known is not None:
-            return known
+        seen = self._standing.setdefault((seen_as, apart), _Standing())
+        if seen.counted < len(self._claims):
+            newer = list(islice(self._claims.values(), seen.counted, None))
+            self._count(state, newer, seen)
+        return seen
+
+    def _count(self, state: JobState, newer: Iterable[Claimed], seen: _Standing) -> None:
+        """Sort claims that were made since, as a job sees them."""
         giving_way, owed = [], []
-        for job, claimed in self._claims.items():
+        for claimed in newer:
             if claimed.state is state:
                 continue
             if self._gives_way(state, claimed.state):
-                giving_way.append(job)
+                giving_way.append(claimed.state.job)
             elif not claimed.state.spec.preemptible:
                 owed.append(claimed)
-        found = _Standing(tuple(giving_way), tuple(owed))
-        self._standing[seen_as, apart] = found
-        return found
+        seen.counted = len(self._claims)
+        if giving_way or owed:
+            seen.giving_way += tuple(giving_way)
+            seen.owed += tuple(owed)

@@ -210,7 +210,7 @@ def restored(snapshot: LedgerSnapshot, policy: Policy) -> Scheduler:
     _restore_lines(ledger, books, live, snapshot.lines)
     _restore_shares(ledger, books)
     for job, claim in books.claims.items():
-        ledger.claims[job] = claim
+        ledger.set_claim(job, claim)
         ledger.accounts.claim(ledger.jobs[job], claim.placement, at_home=claim.at_home)
     return Scheduler.of(ledger, books.now)
 

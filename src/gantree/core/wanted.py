@@ -3,7 +3,7 @@
 What is done with that, from least harm to most, is `core.room`; the rights themselves are in `core.rights`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
@@ -65,7 +65,8 @@ def whom_to_ask(ledger: Ledger, wanted: Wanted, now: float, *, everybody: bool =
     """The gangs that may be stopped for this one; where everybody, also all others, and why each may not."""
     victims, forbidden, later = [], [], inf
     reclaimed = borrowers_for(ledger, wanted)
-    for other in ledger.holding.values():
+    gangs = ledger.holding.values() if everybody else _in_question(ledger, wanted, reclaimed)
+    for other in gangs:
         if other.leaving or other.moving is not None or other.job == wanted.state.job:
             continue
         if not everybody and not _concerns(ledger, wanted, other, reclaimed):
@@ -80,14 +81,23 @@ def whom_to_ask(ledger: Ledger, wanted: Wanted, now: float, *, everybody: bool =
     return Asked(tuple(victims), tuple(forbidden), None if later == inf else later)
 
 
-def borrowers_for(ledger: Ledger, wanted: Wanted) -> frozenset[str]:
+def borrowers_for(ledger: Ledger, wanted: Wanted) -> Mapping[str, JobState]:
     """Jobs that run on what the gang's queue is guaranteed."""
     if not wanted.admission.takes_back or not ledger.accounts.is_guaranteed(wanted.state.queue):
-        return frozenset()
-    return frozenset(borrowers(ledger, wanted.state.queue))
+        return {}
+    return {job: ledger.jobs[job] for job in borrowers(ledger, wanted.state.queue)}
 
 
-def _concerns(ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: frozenset[str]) -> bool:
+def _in_question(
+    ledger: Ledger, wanted: Wanted, reclaimed: Mapping[str, JobState]
+) -> Iterable[JobState]:
+    """Gangs of which none is left out that might ever be stopped for this one."""
+    if ledger.policy.preemption.across:
+        return ledger.holding.values()
+    return {**ledger.holding_in(wanted.state.queue), **reclaimed}.values()
+
+
+def _concerns(ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: Container[str]) -> bool:
     """Whether a gang might ever be stopped for this one, as far as that is quickly told."""
     rules, state = ledger.policy.preemption, wanted.state
     if other.job in reclaimed or rules.by == "order":
@@ -99,7 +109,7 @@ def _concerns(ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: frozen
 
 
 def _objection(
-    ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: frozenset[str], now: float
+    ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: Container[str], now: float
 ) -> tuple[str, float]:
     """Why a gang may not be stopped ("" if it may), and from when on it may be (inf: never)."""
     if not other.spec.preemptible:
@@ -112,7 +122,7 @@ def _objection(
 
 
 def _victim(
-    ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: frozenset[str], now: float
+    ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: Container[str], now: float
 ) -> Victim:
     owed = BORROWS if other.job in reclaimed else OWED * ledger.accounts.is_owed(other)
     if ledger.policy.preemption.by == "order":

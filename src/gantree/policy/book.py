@@ -133,10 +133,20 @@ class Book:
     ) -> Over | None:
         """Return the first node that would have to draw more than it may.
 
-        What is owed is not refused for want of anything in the root's pool: those who borrowed it give it back.
+        What is owed is not refused for want of anything in the root's pool: those who borrowed it give it back. For
+        others what a queue keeps makes up for what was drawn too much above it, as in `available`.
         """
         if not self.rationed:
             return None
+        found = self._must_draw_more(path, amount, owed, ever)
+        if found is None and not owed and not ever and self.drawn[ROOT] > self.pool[ROOT]:
+            missing = amount - self.available(path)
+            return Over(ROOT, missing) if missing > 0 else None
+        return found
+
+    def _must_draw_more(
+        self, path: Sequence[int], amount: int, owed: bool, ever: bool
+    ) -> Over | None:
         drawn = self._nothing if ever else self.drawn
         rest = amount
         for node in path:

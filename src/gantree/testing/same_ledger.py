@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gantree.core.accounts import Accounts
+from gantree.core.claimants import Claimants
 from gantree.core.ledger import Ledger
 from gantree.core.quota_to_come import QuotaToCome
 from gantree.core.state import JobState
@@ -27,7 +28,20 @@ from gantree.topology.spares import Spares
 
 CACHES: dict[type, frozenset[str]] = {
     Ledger: frozenset(),
-    Accounts: frozenset({"_asked_of_signature", "_due", "_guaranteed_queues", "_fabric"}),
+    Accounts: frozenset(
+        {
+            "_asked_of_signature",
+            "_due",
+            "_due_version",
+            "_dues",
+            "_dues_at",
+            "_claims_made",
+            "_claims_lost",
+            "_guaranteed_queues",
+            "_fabric",
+        }
+    ),
+    Claimants: frozenset({"_number_of", "_next"}),
     QuotaToCome: frozenset({"_gives_way", "_queues", "_standing"}),
     Quota: frozenset({"_version", "_version_of_node", "_freed_at"}),
     Borrowing: frozenset({"_found_under", "_found_last", "_came", "_pushed_out"}),
@@ -41,15 +55,18 @@ ANY_ORDER = frozenset(
     {
         "_holders_of_priority", "newest_of_name", "_node_of_user", "_node_of_queue", "_node_of_cohort",
         "_lines_in_queue", "_count_in_queue", "parts_of_node", "numa_of_node", "_holders_on_node", "held_back",
-        "_ranked_under", "_holdings", "_uses[]", "_count_in_queue[]",
+        "_ranked_under", "_holdings", "_holding_in_queue", "_on_node", "_on_node[]", "_uses[]", "_count_in_queue[]",
     }
 )  # fmt: skip
 """Dictionaries that are only ever asked for one key; "[]": those inside of one."""
 
 
 LEAVE_ENTRIES = frozenset(
-    {"numa_of_node", "_holders_on_node", "_ranked_under", "_lines_in_queue", "_count_in_queue"}
-)
+    {
+        "numa_of_node", "_holders_on_node", "_ranked_under", "_lines_in_queue", "_count_in_queue",
+        "_holding_in_queue",
+    }
+)  # fmt: skip
 """Dictionaries in which entries that say nothing may stay behind, as may the last ones of `_uses`."""
 
 

@@ -1,0 +1,41 @@
+"""Who has claims on which nodes: what comes free on a few of them concerns few of a thousand claims."""
+
+from collections.abc import Iterable, Sequence
+
+from gantree.model.placements import Placement
+
+
+class Claimants:
+    """The jobs that have claims, by the nodes of their places."""
+
+    def __init__(self) -> None:
+        self._on_node: dict[str, dict[str, None]] = {}
+        self._place_of: dict[str, Placement] = {}
+        self._number_of: dict[str, int] = {}
+        self._next = 0
+
+    def note(self, job: str, place: Placement) -> None:
+        """A job claims a place, and no other one any more; a claim that is changed is as old as it was."""
+        if job in self._place_of:
+            self._leave(job)
+        else:
+            self._number_of[job], self._next = self._next, self._next + 1
+        self._place_of[job] = place
+        for node in place.nodes:
+            self._on_node.setdefault(node, {})[job] = None
+
+    def forget(self, job: str) -> None:
+        """A job claims nothing any more."""
+        self._leave(job)
+        del self._place_of[job], self._number_of[job]
+
+    def on(self, nodes: Iterable[str]) -> Sequence[str]:
+        """Those who claim something on any of these nodes, the oldest claim first."""
+        there = {job: None for node in nodes for job in self._on_node.get(node, ())}
+        return sorted(there, key=self._number_of.__getitem__)
+
+    def _leave(self, job: str) -> None:
+        for node in self._place_of[job].nodes:
+            del self._on_node[node][job]
+            if not self._on_node[node]:
+                del self._on_node[node]

@@ -1,0 +1,33 @@
+"""Claims by node, held against a plain look at all of them."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gantree.core.claimants import Claimants
+from gantree.model.placements import Domain, MemberPlacement, Placement, Predicted
+from gantree.testing.examples import examples
+
+NODES = ("n0", "n1", "n2", "n3")
+nodes = st.lists(st.sampled_from(NODES), min_size=1, max_size=3, unique=True)
+steps = st.lists(st.tuples(st.sampled_from("abcdef"), st.none() | nodes), max_size=20)
+
+
+def place(on: list[str]) -> Placement:
+    members = tuple(MemberPlacement("w", rank, node) for rank, node in enumerate(on))
+    return Placement(members, Domain("fabric", ""), Predicted(0.0, ()))
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(steps, nodes)
+def test_who_claims_something_on_some_nodes_is_told_the_oldest_claim_first(
+    history: list[tuple[str, list[str] | None]], asked: list[str]
+) -> None:
+    claimants, plain = Claimants(), dict[str, list[str]]()
+    for job, claimed in history:
+        if claimed is not None:
+            claimants.note(job, place(claimed))
+            plain[job] = claimed  # a claim that is changed keeps its age
+        elif job in plain:
+            claimants.forget(job)
+            del plain[job]
+    assert list(claimants.on(asked)) == [job for job in plain if set(plain[job]) & set(asked)]
