@@ -21,8 +21,11 @@ RETRY_WITHIN_S = 45.0
 """So long a request is sent again, from the first failure on: half as long again as the longest lease."""
 PAUSE_S = 0.2
 """After all were tried."""
-FIRST_ANSWER_WITHIN_S = 5.0
-"""So long an answer is waited for where another daemon may answer; twice as long each time that one was too slow."""
+FIRST_ANSWER_WITHIN_S = 4.0
+"""So long an answer is waited for where another daemon may answer; twice as long each time that one was too slow.
+
+A second longer than the default lease: by then another leads if the first one has stopped.
+"""
 SLOW_S = 5.0
 """So long one that was too slow is passed over: by then another leads, or it was only slow."""
 CONNECT_WITHIN_S = 5.0

@@ -32,7 +32,11 @@ class Claimants:
     def on(self, nodes: Iterable[str]) -> Sequence[str]:
         """Those who claim something on any of these nodes, the oldest claim first."""
         there = {job: None for node in nodes for job in self._on_node.get(node, ())}
-        return sorted(there, key=self._number_of.__getitem__)
+        return self.oldest_first(there)
+
+    def oldest_first(self, jobs: Iterable[str]) -> Sequence[str]:
+        """Some jobs that have claims, the oldest claim first."""
+        return sorted(jobs, key=self._number_of.__getitem__)
 
     def _leave(self, job: str) -> None:
         for node in self._place_of[job].nodes:

@@ -83,7 +83,7 @@ class Cycle:
         self._growth = Growth(taste)
         self._drain = Drain(taste)
         self._settled_at: tuple[object, ...] = ()
-        self._settled_by = self._came_here_at = -1
+        self._came_here_at = -1
         self._over: set[Line] = set()
         self._closed: set[str] = set()
         self._boosted_until: float | None = None
@@ -189,8 +189,7 @@ class Cycle:
         lately = self._came_here_at == before
         if walk.has_left_out_any(partial(self._first_to_ask, ledger), lately=lately):
             return False
-        only_new = [fact.job for fact in new if isinstance(fact, RoomClaimed)]
-        self._settle_claims(draft, only_new if self._settled_by == before else None)
+        self._settle_claims(draft, [fact.job for fact in new if isinstance(fact, RoomClaimed)])
         self._awake.begin(draft)
         self._came_here_at = ledger.applied
         return len(draft.facts) == facts + len(new)
@@ -321,15 +320,17 @@ class Cycle:
 
     # ----- claims and boosts
 
-    def _settle_claims(self, draft: Draft, only: Iterable[str] | None = None) -> None:
+    def _settle_claims(self, draft: Draft, newer: Collection[str] = ()) -> None:
         """Start claimants whose room is free; drop claims whose victims have left in vain.
 
-        only: those that claimed since, where nothing else was decided.
+        newer: those that claimed since the last time.
         """
-        ledger = draft.ledger
-        if not ledger.claims or self._settled_at == _unsettled(ledger):
+        ledger, at = draft.ledger, _unsettled(draft.ledger)
+        if not ledger.claims or self._settled_at == at:
             return
-        claimants = ledger.claims if only is None else only
+        claimants: Collection[str] = ledger.claims
+        if newer and self._settled_at == (*at[:-1], at[-1][: -len(newer)]):
+            claimants = newer
         waiting = [job for job in claimants if ledger.jobs[job].phase is Phase.PENDING]
         for job in sorted(waiting, key=lambda name: ledger.jobs[name].position):
             state, claim = ledger.jobs[job], ledger.claims[job]
@@ -339,7 +340,7 @@ class Cycle:
                 start(draft, state, placement, at_home=claim.at_home)
             elif not (ledger.leaving if placement else _awaited(ledger, state, claim)):
                 draft.record(ClaimDropped(at=draft.now, job=job, reason="the room was lost"))
-        self._settled_at, self._settled_by = _unsettled(ledger), ledger.applied
+        self._settled_at = _unsettled(ledger)
 
     def _claimed(self, ledger: Ledger, state: JobState) -> Placement | None:
         """The place of a claimant, if its room is free: the very one where it was decided, else the best."""
@@ -407,7 +408,7 @@ def _is_any_due(ledger: Ledger, queues: Iterable[int]) -> bool:
     return any(_is_due(ledger, line) for queue in queues for line in ledger.lines.lines_in(queue))
 
 
-def _unsettled(ledger: Ledger) -> tuple[object, ...]:
+def _unsettled(ledger: Ledger) -> tuple[int, tuple[int, int], tuple[str, ...]]:
     """What is different whenever the room of a claim may be free, or lost, that was not before."""
     out_of_use = (len(ledger.unusable), ledger.site.version)
     return ledger.room_version, out_of_use, tuple(ledger.claims)

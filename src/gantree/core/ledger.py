@@ -243,7 +243,12 @@ class Ledger:
         self, nodes: Collection[str] | None = None, owners: Collection[str] | None = None
     ) -> None:
         """Give every claim and booking, or some, what is free of its room now, on all nodes or on some."""
-        claims: Iterable[str] = self.claims if nodes is None else self._claimants.on(nodes)
+        claims: Iterable[str] = self.claims
+        if nodes is not None:
+            claims = self._claimants.on(nodes)
+        elif owners is not None:
+            named = [each.removeprefix(CLAIM) for each in owners if each.startswith(CLAIM)]
+            claims = self._claimants.oldest_first(named)
         rooms = self.rooms()
         for owner, placement in self._places_of(claims):
             if owners is not None and owner not in owners:
