@@ -215,6 +215,7 @@ def _database(url: URL, limits: Limits) -> Database:
         NOW,
         owned=False,
         clear=CLEAR,
+        is_ended=_is_ended,
         secrets=tuple(str(each) for each in secrets if each),
     )
 
