@@ -24,7 +24,7 @@ def older_database(url: str, version: int, first: Path) -> None:
                 read = db.execute(f"SELECT * FROM {table}")  # noqa: S608 - a name from above
                 names = [column[0] for column in read.description]
                 places = f"({', '.join(names)}) VALUES (:{', :'.join(names)})"
-                insert = text(f"INSERT INTO {table} {places}")  # noqa: S608 - likewise
+                insert = text(f"INSERT INTO {table} {places}")
                 connection.execute(insert, [dict(zip(names, row, strict=True)) for row in read])
         if version > 1:
             schema.migrate(connection, 1, to=version)
