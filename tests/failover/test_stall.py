@@ -4,6 +4,9 @@ One fleet for both tests: each leaves two daemons of which one leads.
 """
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -58,6 +61,17 @@ def until_running(fleet: Fleet, job: str) -> None:
     assert fleet.client.job(job, wait_s=30.0, until="running")["phase"] == "running"
 
 
+def attached(fleet: Fleet, job: str) -> str:
+    """What a command beside a job prints, by whichever daemon."""
+    servers = ",".join(fleet.url_of[name] for name in fleet.names)
+    done = subprocess.run(
+        [sys.executable, "-m", "gantree.cli", "attach", job, "--", "echo", "hello"],
+        env={**os.environ, "GANTREE_SERVER": servers, "GANTREE_TOKEN": fleet.token},
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    return done.stdout
+
+
 def until_led_by(database: str, name: str) -> None:
     """Wait until an epoch of a daemon has begun, whatever that can do in it."""
     deadline = time.monotonic() + READY_WITHIN_S
@@ -83,11 +97,13 @@ def test_a_leader_whose_turn_never_ends_says_where_it_hangs_and_ends_and_the_oth
     assert "the engine hangs" in said
     assert "in hanging" in said, "what its thread did"
     until_running(fleet, job)
+    assert attached(fleet, before) == "hello\n", "though the first daemon that it knows is gone"
     assert fleet.leader() == "b"
     assert fleet.client.job(before)["phase"] == "running"
     assert sorted(starts.read_text().split()) == ["before", hanging.NAME]
     fleet.hanging.clear()
     fleet.start("a")
+    assert attached(fleet, before) == "hello\n", "though that one stands by"
 
 
 def test_a_leader_whose_database_does_not_answer_its_engine_ends_and_holds_up_nobody(
