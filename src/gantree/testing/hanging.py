@@ -22,4 +22,4 @@ def hang() -> None:
             threading.Event().wait()
         return handle(scheduler, events)
 
-    Scheduler.handle = hanging  # type: ignore[method-assign]  # in this process alone, as said above
+    Scheduler.handle = hanging  # type: ignore[method-assign, assignment]  # in this process alone, as said above
