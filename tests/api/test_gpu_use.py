@@ -1,4 +1,4 @@
-"""How busy the GPUs of each job are, over the API and on the command line: from a real exporter, as far as one may know."""
+"""How busy the GPUs of each job are, over the API and on the command line: from a real exporter, as one may see it."""
 
 import json
 import os
