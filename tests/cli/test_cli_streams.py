@@ -131,3 +131,39 @@ def test_a_job_whose_output_has_no_room_is_followed_to_its_end_all_the_same(star
     assert process.returncode == 3
     assert b"the output of full cannot be printed: No space left on device" in complaint
     assert b"Traceback" not in complaint
+
+
+@pytest.mark.parametrize("more", [(), ("--rank", "0"), ("--json",)], ids=" ".join)
+def test_output_that_is_followed_goes_on_where_it_was_once_there_is_a_daemon_again(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    gates = [tmp_path / "second", tmp_path / "third"]
+    says = "echo first; " + "".join(
+        f"until test -e {gate}; do sleep 0.02; done; echo {gate.name}; " for gate in gates
+    )
+    with Daemon(tmp_path / "state", CLUSTER) as daemon:
+        role = {"role": "w", "members": 1, "each": {"gpus": 0}, "run": ["bash", "-c", says]}
+        daemon.client.submit(jobs=[{"name": "slow", "gang": [role]}])
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gantree.cli", "logs", "-f", "slow", *more],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "GANTREE_STATE": str(daemon.state_dir)},
+        )
+        assert process.stdout is not None and process.stderr is not None
+        lines = [process.stdout.readline()]
+        daemon.kill()
+        complaint = process.stderr.readline()
+        assert b"waiting to go on from there" in complaint
+        gates[0].touch()
+        daemon.start()
+        lines.append(process.stdout.readline())
+        assert b"gantree: the output of slow goes on\n" in iter(process.stderr.readline, b"")
+        gates[1].touch()
+        rest, complaint = process.communicate(timeout=WITHIN_S)
+        assert (process.returncode, complaint) == (0, b"")
+    told = b"".join([*lines, rest]).decode()
+    shape = {"": "[0] {}", "--rank 0": "{}", "--json": '{{"rank": 0, "line": "{}"}}'}[
+        " ".join(more)
+    ]
+    assert told == "".join(shape.format(word) + "\n" for word in ("first", "second", "third"))

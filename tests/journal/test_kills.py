@@ -20,18 +20,22 @@ from sqlalchemy import Engine, event
 from gantree.core.scheduler import Scheduler
 from gantree.core.snapshot import snapshot_of
 from gantree.journal.contract import Snapshot
-from gantree.journal.postgres import PostgresJournal
+from gantree.journal.postgres import PostgresJournal, PostgresReader
 from gantree.journal.snapshots import SnapshotCodec
 from gantree.journal.sql import SqlJournal
 from gantree.journal.sqlite import FILE, SqliteJournal
 from gantree.journal.tables import VERSION
 from gantree.journal.verify import verify
+from gantree.model.errors import JournalError
 from gantree.policy.rules import Policy
 from gantree.testing.journal_contract import ended, led, stop, tick
+from gantree.testing.older_journals import older_database
 
 TURNS = 4
 EVERY = 3
 """Of the statements of a migration, most of which look at tables, one in so many."""
+EVERY_IN_DATABASE = {False: 2, True: 7}
+"""The same in a database, where its tables are made (False) and where they are migrated."""
 OLDEST = Path(__file__).parents[1] / "data" / "journals" / "version-1.sqlite3"
 Open = Callable[[], SqlJournal]
 
@@ -149,3 +153,21 @@ def test_a_migration_that_is_killed_after_any_statement_leaves_a_journal_that_op
         statement += EVERY
         older_file(tmp_path)
     assert statement > 5 * EVERY
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_tables_that_are_made_or_migrated_in_a_database_are_whole_or_untouched_after_any_statement(
+    database_url: str, *, is_older: bool
+) -> None:
+    """Whoever is killed has told the server nothing of a COMMIT; whoever comes then begins anew."""
+    if is_older:
+        older_database(database_url, 1, OLDEST)
+    untouched = "older gantree .schema 1," if is_older else "holds no journal"
+    statement = 1
+    while dies_after(statement, lambda: PostgresJournal(database_url).close()):
+        with pytest.raises(JournalError, match=untouched):
+            PostgresReader(database_url)
+        statement += EVERY_IN_DATABASE[is_older]
+    assert statement > 3 * EVERY_IN_DATABASE[is_older]
+    with closing(PostgresJournal(database_url)) as journal:
+        assert (verify(journal).faults, journal.turns()) == ([], 3 if is_older else 0)

@@ -19,9 +19,11 @@ from gantree.journal.tables import METADATA, VERSION, VERSION_TABLE, leadership
 from gantree.journal.verify import verify
 from gantree.model.errors import JournalError, NotLeading
 from gantree.testing.journal_contract import ended, led, tick
+from gantree.testing.older_journals import older_database
 
 FILES = Path(__file__).parents[1] / "data" / "journals"
 """A SQLite journal of each older version, written by the gantree of that time."""
+FIRST = FILES / "version-1.sqlite3"
 OLDER = range(1, VERSION)
 MESSAGE = "written by an older gantree"
 
@@ -133,30 +135,11 @@ def test_a_fresh_file_has_todays_tables(tmp_path: Path) -> None:
     journal.close()
 
 
-def older_database(url: str, version: int) -> None:
-    """A database as the gantree of that version would have left it, with the rows of the file of version 1."""
-    journal = PostgresJournal(url)
-    with journal.database.writing() as connection:
-        METADATA.drop_all(connection)
-        schema.migrate(connection, 0, to=1)
-        with closing(sqlite3.connect(FILES / "version-1.sqlite3")) as db:
-            for table in ("epochs", "inbox", "turns", "facts", "orders", "set_aside"):
-                read = db.execute(f"SELECT * FROM {table}")
-                names = [column[0] for column in read.description]
-                insert = text(
-                    f"INSERT INTO {table} ({', '.join(names)}) VALUES (:{', :'.join(names)})"
-                )
-                connection.execute(insert, [dict(zip(names, row, strict=True)) for row in read])
-        if version > 1:
-            schema.migrate(connection, 1, to=version)
-    journal.close()
-
-
 @pytest.mark.parametrize("version", OLDER)
 def test_a_database_of_an_older_gantree_keeps_all_that_it_held(
     database_url: str, version: int
 ) -> None:
-    older_database(database_url, version)
+    older_database(database_url, version, FIRST)
     with pytest.raises(JournalError, match=MESSAGE):
         PostgresReader(database_url)
     journal = PostgresJournal(database_url)
@@ -194,7 +177,7 @@ def test_a_newer_database_is_refused_unchanged(
 
 def test_a_newer_daemon_deposes_the_leader_whose_tables_it_changes(database_url: str) -> None:
     """Who leads by the older version goes on until it is asked: what it writes then was meant for other tables."""
-    older_database(database_url, VERSION - 1)
+    older_database(database_url, VERSION - 1, FIRST)
     with closing(
         PostgresElection(database_url, 3.0)
     ) as old:  # looks at no version before it is asked

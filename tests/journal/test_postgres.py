@@ -14,7 +14,9 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
+from gantree.journal.access_book import AccessBook
 from gantree.journal.contract import LONGEST_LEASE_S, Journal
+from gantree.journal.database import Database
 from gantree.journal.postgres import PostgresJournal, PostgresReader, _database, patient
 from gantree.model.errors import BadInput, JournalError
 from gantree.testing.compaction_contract import CompactionContract
@@ -275,6 +277,43 @@ def test_sessions_that_the_server_ended_while_nobody_used_them_are_replaced_and_
         journal.append_inbox([tick(number)], epoch)
     end_all_others(database_url)
     assert len(journal.read_inbox(0, 9)) == 2
+    journal.close()
+
+
+def writer_of(database: Database) -> object:
+    """The connection of a transaction that does nothing."""
+    with database.writing() as connection:
+        return connection.connection.driver_connection
+
+
+def test_transactions_share_a_connection_and_those_that_wait_for_none_of_these_have_another(
+    database_url: str,
+) -> None:
+    """Where they shared it under locks of their own, one closed it under the other's BEGIN, and the leader hung."""
+    journal = PostgresJournal(database_url)
+    audit = AccessBook(journal.database)._database
+    first = writer_of(journal.database)
+    assert writer_of(journal.database) is first
+    assert writer_of(audit) is not first
+    with journal.database.writing() as at_work, ThreadPoolExecutor(1) as pool:
+        assert at_work.connection.driver_connection is first
+        assert pool.submit(writer_of, audit).result(timeout=30) is not first
+        with pytest.raises(JournalError), audit.writing() as connection:
+            connection.exec_driver_sql("SELECT nonsense")
+        assert at_work.exec_driver_sql("SELECT 1").scalar_one() == 1
+    assert writer_of(journal.database) is first
+    audit.close()
+    journal.close()
+
+
+def test_after_a_failure_anywhere_no_connection_is_kept_that_may_share_it(
+    database_url: str,
+) -> None:
+    journal = PostgresJournal(database_url)
+    first = writer_of(journal.database)
+    with pytest.raises(JournalError), journal.database.reading() as connection:
+        connection.exec_driver_sql("SELECT nonsense")
+    assert writer_of(journal.database) is not first
     journal.close()
 
 

@@ -108,6 +108,7 @@ class AsyncClient:
     facts = _streamed(requests.facts)
     events = _streamed(requests.events)
     usage = _asked(requests.usage)
+    gpu_use = _asked(requests.gpu_use)
     health = _asked(requests.health)
     session = _asked(requests.session)
     make_token = _asked(requests.make_token)

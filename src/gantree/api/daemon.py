@@ -31,8 +31,9 @@ from gantree.api.access_set_up import access_of, run_as_of
 from gantree.api.app import Pages, build_app
 from gantree.api.audit import Audit
 from gantree.api.backend import Backend
-from gantree.api.engines import Engine, election_by_lease, kubernetes_engine, local_engine
+from gantree.api.engines import Engine, kubernetes_engine, local_engine
 from gantree.api.gpu_counters import counters_of
+from gantree.api.home import Home, home_of, refuse_runs_elsewhere
 from gantree.api.listening import Server, advertised, bind, url_of
 from gantree.api.settings import Settings
 from gantree.api.standing_by import Front, build_standing_by
@@ -40,7 +41,7 @@ from gantree.api.standing_reads import Standing
 from gantree.control.controller import Controller
 from gantree.control.following import Follower
 from gantree.control.garbage import set_all_apart, set_survivors_apart, take_back
-from gantree.control.leadership import CAMPAIGN_EVERY_S, Leadership, Term
+from gantree.control.leadership import CAMPAIGN_EVERY_S, Term
 from gantree.control.loop import Loop, wait_until_set
 from gantree.control.metrics import Metrics
 from gantree.control.reader_frames import Follow
@@ -48,14 +49,10 @@ from gantree.control.reader_host import ReaderHost, fork_host
 from gantree.control.reader_server import serve
 from gantree.control.readers import Readers
 from gantree.control.warming import Warm
-from gantree.executors.epochs import EpochFile
+from gantree.control.watchdog import Watchdog
 from gantree.journal.access_book import AccessBook
-from gantree.journal.contract import Journal
-from gantree.journal.postgres import PostgresElection, PostgresJournal, PostgresReader
-from gantree.journal.sql import SqlJournal
-from gantree.journal.sqlite import FILE, SqliteJournal, SqliteReader
 from gantree.model.cluster import Cluster
-from gantree.model.errors import Conflict, JournalError, NotLeading, Unreachable
+from gantree.model.errors import JournalError, NotLeading, Unreachable
 from gantree.text.words import plural
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -87,7 +84,7 @@ def run_daemon(settings: Settings, pages: Pages = ()) -> None:
     site = settings.site()
     with ExitStack() as opened:
         opened.callback(host.close)
-        home = _home(settings, opened)
+        home = home_of(settings, opened)
         book = AccessBook(home.journal.database)
         access = access_of(settings, book)
         audit = Audit(book)
@@ -97,74 +94,12 @@ def run_daemon(settings: Settings, pages: Pages = ()) -> None:
         runner.run(_live(_Daemon(settings, home, site, access, audit, pages, host)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Home:
-    """The journal, how its readers open it, and the election of who writes it. shared: others may have it open too."""
-
-    journal: SqlJournal
-    open_reader: Callable[[], Journal]
-    leadership: Leadership
-    shared: bool
-
-
-def _home(settings: Settings, opened: ExitStack) -> _Home:
-    """Raises JournalError for a journal, or a state directory, that cannot be used."""
-    state_dir, url = settings.state_dir, settings.database
-    if url is None:
-        _refuse_orphaned_runs(state_dir)
-        alone = SqliteJournal(state_dir)
-        opened.callback(alone.close)
-        leadership = _alone(settings, alone, opened)
-        return _Home(alone, partial(SqliteReader, state_dir), leadership, shared=False)
-    opened.enter_context(sockets.present(state_dir))
-    election = PostgresElection(url, settings.lease_s)
-    opened.callback(election.close)
-    leadership = Leadership(election, settings.name, settings.advertise, lease_s=settings.lease_s)
-    journal = PostgresJournal(url, leadership.check, settings.lease_s)
-    opened.callback(journal.close)
-    return _Home(journal, partial(PostgresReader, url), leadership, shared=True)
-
-
-def _alone(settings: Settings, journal: Journal, opened: ExitStack) -> Leadership:
-    """The leadership of who has its journal for itself: on Kubernetes by a Lease, if one is asked for."""
-    told = settings.kubernetes
-    if told is None or not told.lease:
-        return Leadership(journal, settings.name, lease_s=None)
-    election, lease_s = election_by_lease(told, journal)
-    opened.callback(election.close)
-    return Leadership(election, settings.name, settings.advertise, lease_s=lease_s)
-
-
-def _refuse_orphaned_runs(state_dir: Path) -> None:
-    """What an unknown journal started must not be taken over under ids that a new one would give again."""
-    journal = state_dir / FILE
-    is_lost = not journal.exists() or journal.stat().st_size == 0
-    if is_lost and (state_dir / "runs").exists():
-        raise JournalError(
-            f"{state_dir} has runs, but no journal that knows of them; restore {FILE}, or use another directory"
-        )
-
-
-def _refuse_runs_elsewhere(state_dir: Path, journal: SqlJournal) -> None:
-    """Who led last must have had this directory: what runs below another would be taken for lost, and started again."""
-    last = journal.last_epoch()
-    if last == 0 and (state_dir / "runs").exists():
-        raise JournalError(
-            f"{state_dir} has runs that journal {journal.database.name} knows nothing of; use another directory"
-        )
-    if EpochFile(state_dir).newest() < last:
-        raise Conflict(
-            f"the last daemon that led on {journal.database.name} kept its runs elsewhere, not in {state_dir}:"
-            " all daemons of a database share one --state, on one machine"
-        )
-
-
 @dataclass(slots=True)
 class _Daemon:
     """What lasts as long as the process."""
 
     settings: Settings
-    home: _Home
+    home: Home
     site: Cluster | None
     access: Access
     audit: Audit
@@ -293,6 +228,10 @@ class _Life:
     async def _lead(self, term: Term, *, is_start: bool) -> None:
         """Until told to stop, or until the term is over. What recovery raises goes through at the start alone."""
         loop = Loop()
+        with Watchdog(loop.pulse, term, self._daemon.settings.stall_s):
+            await self._lead_by(loop, term, is_start=is_start)
+
+    async def _lead_by(self, loop: Loop, term: Term, *, is_start: bool) -> None:
         try:
             controller = await self._recover(loop, term, is_start=is_start)
             if controller is None:
@@ -318,15 +257,17 @@ class _Life:
         """A controller that goes on. Where the cluster does not answer it is asked again; None once that is in vain."""
         while True:
             self._leave_signals()
+            loop.pulse.is_recovering = True
             try:
                 return await loop.call(
                     lambda: _recovered(
-                        self._daemon, loop.wake, term, self._warm.take(), is_start=is_start
+                        self._daemon, loop, term, self._warm.take(), is_start=is_start
                     )
                 )
             except Unreachable as error:
                 log.error("not ready, trying again: %s", error)
             finally:
+                loop.pulse.is_recovering = False
                 self._obey_signals()
             self._readers.start()
             self._over_tcp()
@@ -410,7 +351,7 @@ def _remove_socket(state_dir: Path, term: Term) -> None:
 
 def _recovered(
     daemon: _Daemon,
-    wake: Callable[[], None],
+    loop: Loop,
     term: Term,
     follower: Follower | None,
     *,
@@ -424,23 +365,24 @@ def _recovered(
     settings, journal = daemon.settings, daemon.home.journal
     running: list[Controller] = []  # none yet while it is built
     if daemon.home.shared and settings.kubernetes is None:
-        _refuse_runs_elsewhere(settings.state_dir, journal)
+        refuse_runs_elsewhere(settings.state_dir, journal)
     is_named = is_start or journal.turns() == 0
 
-    engine = _engine(daemon, running, term, wake, is_named=is_named)
+    engine = _engine(daemon, running, term, loop.wake, is_named=is_named)
     try:
         controller = Controller(
             journal,
             settings.policy,
             engine.make_cluster,
             site=engine.site,
-            wake=wake,
+            wake=loop.wake,
             places=settings.places,
             metrics=daemon.metrics,
             policy_text=settings.policy_text if is_named else None,
             epoch=term.epoch,
             keep=settings.keep,
             follower=follower,
+            beat=loop.pulse.beat,
         )
     except BaseException:
         engine.close()

@@ -1,7 +1,8 @@
 """The use of the cluster's GPUs as the pages show it: read from exporters, or of this machine from its driver.
 
-It is read while somebody looks and not otherwise, at most every FRESH_S, beside all else: nobody waits for an exporter,
-and nothing is decided by what it says. What does not answer is left out; that is said once, until it answers again.
+It is read while somebody looks and not otherwise, at most every FRESH_S, beside all else: nobody waits for an exporter
+but who asks for figures once, and nothing is decided by what it says. What does not answer is left out; that is said
+once, until it answers again.
 """
 
 import asyncio
@@ -22,6 +23,8 @@ from gantree.telemetry.nvml_use import use_here
 
 FRESH_S = 5.0
 ANSWER_WITHIN_S = 4.0
+FRESH_WITHIN_S = 10.0
+"""So long somebody waits for exporters who asks for figures once; pages do not wait."""
 MOST_BYTES = 32 << 20
 AT_ONCE = 16
 NODE = "{node}"
@@ -56,6 +59,13 @@ class GpuCounters:
         """Have it read anew for these nodes if it is not fresh, and do not wait."""
         if self._looking is None and time.monotonic() - self._looked_at >= FRESH_S:
             self._looking = asyncio.create_task(self._look(nodes))
+
+    async def fresh(self, nodes: Sequence[str]) -> UseOfNode:
+        """The use once it has been read anew, if it is not fresh; what there is, where that takes too long."""
+        self.look_soon(nodes)
+        if self._looking is not None:
+            await asyncio.wait({self._looking}, timeout=FRESH_WITHIN_S)
+        return self.use_of_node
 
     async def _look(self, nodes: Sequence[str]) -> None:
         try:

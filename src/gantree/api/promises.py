@@ -50,6 +50,7 @@ PROMISES: Mapping[str, type[BaseModel]] = {
     "GET /v1/queues": models.QueuesTold,
     "GET /v1/cluster": models.ClusterTold,
     "GET /v1/usage": usage.UsageTold,
+    "GET /v1/usage/gpus": usage.GpuUseTold,
     "GET /v1/health": models.HealthTold,
     "GET /v1/session": sessions.SessionTold,
     "GET /v1/tokens": tokens.TokensTold,

@@ -389,6 +389,11 @@ def usage(
     return Request("GET", "/v1/usage", query=query)
 
 
+def gpu_use() -> Request[Json]:
+    """How busy the GPUs are that jobs hold now, job by job, as their own counters say."""
+    return Request("GET", "/v1/usage/gpus")
+
+
 def health() -> Request[Json]:
     """Version, process, epoch and counts of the daemon."""
     return Request("GET", "/v1/health")

@@ -10,6 +10,7 @@ from gantree.api.log_lines import Format, Level
 from gantree.control.history import AS_USUAL, Keep
 from gantree.control.leadership import LEASE_S
 from gantree.control.policies import PolicyText
+from gantree.control.watchdog import STALL_S
 from gantree.executors.kubernetes.settings import KubernetesSettings
 from gantree.formats import read_cluster
 from gantree.formats.policies import PRESETS
@@ -33,7 +34,7 @@ class Settings:
     root_path is the prefix that a proxy serves the daemon under: "/gantree", or "".
     database is the URL of a PostgreSQL that holds the journal; None: SQLite in the state directory. name is what the
     daemon is called among those that share the database, advertise the URL at which clients reach it, and lease_s how
-    long it may be out of touch before another leads.
+    long it may be out of touch before another leads. stall_s is how long its engine may hang before it ends itself.
     keep says how many ended jobs the daemon knows, and how long the journal keeps facts.
     access_file says who may do what; None: whoever reaches the socket or has the token may do everything.
     kubernetes: orders become pods there, and the site is what its nodes tell; None: processes of this machine.
@@ -57,6 +58,7 @@ class Settings:
     name: str = field(default_factory=own_name)
     advertise: str | None = None
     lease_s: float = LEASE_S
+    stall_s: float = STALL_S
     keep: Keep = AS_USUAL
     log_level: Level = Level.WARNING
     log_format: Format = Format.AUTO

@@ -62,7 +62,7 @@ def attach(
 def _beside(daemon: Client, job: str, rank: int, command: list[str]) -> int:
     on_terminal = os.isatty(STDIN)
     wish = {"rank": rank, "command": command, "terminal": _terminal() if on_terminal else None}
-    guest = attached_to(daemon.target, job, wish)
+    guest = _attached(daemon, job, wish)
     with _raw_terminal() if on_terminal else _as_it_is(), _size_changes() as resized:
         threading.Thread(
             target=_carry_input, args=(guest, resized if on_terminal else None), daemon=True
@@ -75,13 +75,21 @@ def _beside(daemon: Client, job: str, rank: int, command: list[str]) -> int:
             guest.close()
 
 
+def _attached(daemon: Client, job: str, wish: dict[str, Any]) -> Attached:
+    """Attach by the daemon that leads now, which a client finds only by asking for something."""
+    daemon.health()
+    return attached_to(daemon.target, job, wish)
+
+
 def _carry_output(guest: Attached) -> int:
     """Print what comes until the end; the exit status. Raises what the daemon says instead of an end."""
     for letter, payload in guest.receive():
         if letter == b"x":
             return int(json.loads(payload)["code"])
         _write(STDERR if letter == b"r" else STDOUT, payload)
-    raise Conflict("the daemon let go before the command ended")
+    raise Conflict(
+        "the daemon let go, and the command ended with it; the job runs on. Attach again for another"
+    )
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -182,7 +190,7 @@ def _carry_connection(
 ) -> None:
     with connection:
         try:
-            guest = attached_to(daemon.target, job, wish)
+            guest = _attached(daemon, job, wish)
             threading.Thread(target=_send_all, args=(guest, connection), daemon=True).start()
             for letter, payload in guest.receive():
                 if letter == b"o":

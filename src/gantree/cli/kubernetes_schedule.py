@@ -45,11 +45,13 @@ from gantree.cli.up_options import (
     LogFormatOption,
     LogLevelOption,
     NameOption,
+    StallOption,
     TlsCertOption,
     TlsKeyOption,
     TokenFileOption,
 )
 from gantree.control.leadership import LEASE_S
+from gantree.control.watchdog import STALL_S
 from gantree.executors.kubernetes.settings import SCHEDULER, KubernetesSettings, Shadow
 from gantree.formats import read_cluster
 from gantree.model.cluster import Cluster
@@ -92,6 +94,7 @@ def kubernetes(
     database: DatabaseOption = None,
     name: NameOption = None,
     lease: LeaseOption = LEASE_S,
+    stall: StallOption = STALL_S,
     listen: ListenOption = None,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
@@ -120,6 +123,7 @@ def kubernetes(
         database=database_url(database),
         name=name or own_name(),
         lease_s=lease,
+        stall_s=stall,
         gpu_metrics=tuple(checked(url) for url in gpu_metrics or ()),
         log_level=log_level,
         log_format=log_format,

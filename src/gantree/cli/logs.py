@@ -1,13 +1,13 @@
 """`gantree logs`: the output of a job's processes, byte by byte as it was written, or as JSON lines."""
 
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
 
 from gantree.cli.daemon import JobArgument, client
+from gantree.cli.following import followed, pour
 from gantree.cli.options import StateOption, new_app
 from gantree.model.errors import Unreachable
 
@@ -40,16 +40,21 @@ def logs(
     state: StateOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
 ) -> None:
-    """Print what the processes of a job wrote."""
-    chunks = client(state).logs(job, rank=rank, follow=follow, attempt=attempt, tail=tail)
+    """Print what the processes of a job wrote.
+
+    With -f, and no -n, a daemon that goes is waited for, or another in its place; then it goes on where it was.
+    """
+    daemon = client(state)
+    if follow and tail is None:
+        job = daemon.job(job)["job"]  # by its id: another may get its name
+        chunks = followed(daemon, job, rank, attempt, say=_say)
+    else:
+        chunks = daemon.logs(job, rank=rank, follow=follow, attempt=attempt, tail=tail)
     pour(_json_lines(chunks, rank) if as_json else chunks)
 
 
-def pour(chunks: Iterable[bytes]) -> None:
-    """Write chunks to stdout as they come."""
-    for chunk in chunks:
-        sys.stdout.buffer.write(chunk)
-        sys.stdout.buffer.flush()
+def _say(sentence: str) -> None:
+    typer.echo(f"gantree: {sentence}", err=True)
 
 
 def _json_lines(chunks: Iterable[bytes], rank: int | None) -> Iterator[bytes]:

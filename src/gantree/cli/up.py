@@ -41,6 +41,7 @@ from gantree.cli.up_options import (
     NameOption,
     RateOption,
     RootPathOption,
+    StallOption,
     TlsCertOption,
     TlsKeyOption,
     TokenFileOption,
@@ -48,6 +49,7 @@ from gantree.cli.up_options import (
 )
 from gantree.control.history import KEEP_ENDED, Keep
 from gantree.control.leadership import LEASE_S
+from gantree.control.watchdog import STALL_S
 from gantree.journal.sqlite import FILE as JOURNAL_FILE
 from gantree.model.errors import BadInput, Unreachable
 from gantree.web import pages
@@ -67,6 +69,7 @@ def up(
     name: NameOption = None,
     advertise: AdvertiseOption = None,
     lease: LeaseOption = LEASE_S,
+    stall: StallOption = STALL_S,
     listen: ListenOption = None,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
@@ -111,6 +114,7 @@ def up(
         name=name or own_name(),
         advertise=advertise and target(advertise).url,
         lease_s=lease,
+        stall_s=stall,
         keep=_keep(keep_ended, keep_history),
         log_level=log_level,
         log_format=log_format,

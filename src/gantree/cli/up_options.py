@@ -7,6 +7,7 @@ import typer
 
 from gantree.api.log_lines import Format, Level
 from gantree.control.leadership import SHORTEST_LEASE_S
+from gantree.control.watchdog import SHORTEST_STALL_S
 from gantree.journal.contract import LONGEST_LEASE_S
 
 ClusterOption = Annotated[
@@ -35,6 +36,14 @@ LeaseOption = Annotated[
         min=SHORTEST_LEASE_S,
         max=LONGEST_LEASE_S,
         help="So long out of touch with the database, and another leads.",
+    ),
+]
+StallOption = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=SHORTEST_STALL_S,
+        help="So long its engine hangs, and it ends itself, with 70; ten times as long while that computes.",
     ),
 ]
 ListenOption = Annotated[

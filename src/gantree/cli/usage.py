@@ -1,8 +1,8 @@
-"""`gantree usage`: GPU-hours held and wasted, hours waited and money, by user, queue, GPU model or job."""
+"""`gantree usage`: GPU-hours held and wasted, hours waited and money, by user, queue, model or job; GPUs' own use."""
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -21,6 +21,7 @@ from gantree.model.errors import BadInput
 app = new_app()
 Row = dict[str, Any]
 FIGURES = ("held_gpu_hours", "wasted_gpu_hours", "waited_hours", "USD", "unpriced_gpu_hours")
+GPU_FIGURES = ("held_gpus", "told_gpus", "busy", "least_busy", "memory_GiB", "power_W")
 ALLOWED = "a date such as 2026-11-01, or how long ago: 7d, 36h"
 
 
@@ -46,6 +47,9 @@ def usage(
     prices: Annotated[
         str | None, typer.Option(metavar="FILE", help="Prices of the site, over the list prices.")
     ] = None,
+    gpus: Annotated[
+        bool, typer.Option("--gpus", help="How busy the GPUs are that jobs hold now, instead.")
+    ] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     state: StateOption = None,
     as_json: JsonOption = False,
@@ -55,6 +59,9 @@ def usage(
     What of it was wasted, and how long jobs waited, is told, too.
     """
     daemon, now = client(state), datetime.now(UTC).timestamp()
+    if gpus:
+        _print_gpus(daemon.gpu_use(), as_csv=as_csv, as_json=as_json)
+        return
     told = daemon.usage(
         by.value, since=_moment("--since", since, now), until=_moment("--until", until, now)
     )
@@ -66,6 +73,32 @@ def usage(
         typer.echo(_csv(told), nl=False)
     else:
         typer.echo("\n".join(_lines(told)))
+
+
+def _print_gpus(told: Row, *, as_csv: bool, as_json: bool) -> None:
+    if as_json:
+        print_json(told)
+    elif as_csv:
+        typer.echo(_written(("job", *GPU_FIGURES), told["rows"], GPU_FIGURES), nl=False)
+    elif not told["is_told"]:
+        typer.echo("nobody tells how busy GPUs are: gantree up --gpu-metrics URL names exporters")
+    else:
+        head = ("JOB", "QUEUE", "GPUS", "BUSY", "LEAST", "MEMORY GiB", "WATTS")
+        typer.echo(columns(head, [_gpu_cells(row) for row in told["rows"]]))
+        if any(row["is_shared"] for row in told["rows"]):
+            typer.echo("+ holds parts of GPUs: figures are those of all who share them")
+
+
+def _gpu_cells(row: Row) -> tuple[str, ...]:
+    told = "" if row["told_gpus"] == row["held_gpus"] else f" ({row['told_gpus']} tell)"
+    shares = [_percent(row[name]) for name in ("busy", "least_busy")]
+    sums = ["-" if row[name] is None else digits(row[name]) for name in ("memory_GiB", "power_W")]
+    count = f"{row['held_gpus']}{'+' if row['is_shared'] else ''}{told}"
+    return (row["name"], row["queue"], count, *shares, *sums)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
 
 
 def _moment(option: str, text: str | None, now: float) -> float | None:
@@ -99,12 +132,14 @@ def _price(told: Row, file: str) -> None:
 
 
 def _csv(told: Row) -> str:
+    return _written((told["by"], *FIGURES), told["rows"], FIGURES)
+
+
+def _written(head: Sequence[str], rows: Sequence[Row], figures: Sequence[str]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((told["by"], *FIGURES))
-    writer.writerows(
-        (_safe(row["name"]), *(row[figure] for figure in FIGURES)) for row in told["rows"]
-    )
+    writer.writerow(head)
+    writer.writerows((_safe(row["name"]), *(row[figure] for figure in figures)) for row in rows)
     return text.getvalue()
 
 

@@ -90,12 +90,13 @@ class Controller:
         epoch: int | None = None,
         keep: Keep = AS_USUAL,
         follower: Follower | None = None,
+        beat: Callable[[], None] = lambda: None,
     ) -> None:
         """site is the cluster as described now, or finds it, given the ledger on record; None: the one on record stays.
         places are the policy's.
 
         epoch is the one in which this process leads already; None: it begins one here. follower has read the journal
-        ahead and is taken over; None: the journal is read here.
+        ahead and is taken over; None: the journal is read here. beat is called while it goes on with what takes long.
 
         metrics are those that it feeds; of its own where None. policy_text is what policy was read from, if somebody
         named it: else the newest on record rules, and policy where there is none.
@@ -109,7 +110,8 @@ class Controller:
         self.metrics = metrics or Metrics()
         self.causes = Causes()
         self.intake = Intake(journal, self.epoch, wake, self.metrics, self.causes)
-        self._snapshots = Snapshots(journal, self.epoch)
+        self._beat = beat
+        self._snapshots = Snapshots(journal, self.epoch, beat=beat)
         self._history = History(journal, self.epoch, keep)
         ahead = read_ahead(follower, journal)
         on_record = OnRecord(journal) if ahead is None else ahead.on_record(journal)
@@ -384,6 +386,7 @@ class Controller:
         progressed = False
         while self.intake.flush() | self.turns.run():
             progressed = True
+            self._beat()
         return progressed
 
     def _observe(self, site: Cluster) -> None:

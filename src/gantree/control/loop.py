@@ -17,6 +17,7 @@ from contextvars import copy_context
 from typing import TypeVar
 
 from gantree.control.controller import Controller
+from gantree.control.watchdog import Pulse
 from gantree.model.errors import GantreeError
 
 POLL_S = 0.05
@@ -53,6 +54,7 @@ class Loop:
     def __init__(self) -> None:
         self.changes = Changes()
         self.stopping = False
+        self.pulse = Pulse()
         self._engine = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
         self._events = asyncio.get_running_loop()
         self._woken = asyncio.Event()
@@ -61,7 +63,12 @@ class Loop:
     async def call(self, work: Callable[[], T]) -> T:
         """Run something on the controller's thread, in the context (span, log fields) of whoever asks."""
         context = copy_context()
-        return await self._events.run_in_executor(self._engine, lambda: context.run(work))
+
+        def at_work() -> T:
+            with self.pulse.at_work():
+                return context.run(work)
+
+        return await self._events.run_in_executor(self._engine, at_work)
 
     def wake(self) -> None:
         """Let the next step begin now; safe from any thread."""
@@ -107,6 +114,7 @@ class Loop:
     def stop(self) -> None:
         """End `run` and everybody's waiting."""
         self.stopping = True
+        self.pulse.is_stepping = False
         self.wake()
         self.changes.tick()
 

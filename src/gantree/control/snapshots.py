@@ -7,7 +7,7 @@ stop. So a start reads one snapshot and about so many facts at most, however lon
 
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -17,6 +17,7 @@ from gantree.core.snapshot import restored, snapshot_of
 from gantree.journal.contract import Journal, Snapshot
 from gantree.journal.snapshots import SnapshotCodec
 from gantree.model.errors import GantreeError
+from gantree.model.facts import Fact
 from gantree.policy.rules import Policy
 
 EVERY_FACTS = 25_000
@@ -25,6 +26,8 @@ WORTH_A_STOP = 1_000
 """Fewer facts than these are folded faster than a snapshot is written at a stop."""
 WORTH_FREEZING = 10_000
 """With so many jobs the first fold is kept out of garbage collections, each of which would take a second or more."""
+BEAT_FACTS = 1000
+"""So many facts are folded in tens of milliseconds."""
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +35,16 @@ log = logging.getLogger(__name__)
 class Snapshots:
     """The snapshots of one leadership. All methods are called from the controller's thread."""
 
-    def __init__(self, journal: Journal, epoch: int, every_facts: int = EVERY_FACTS) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        epoch: int,
+        every_facts: int = EVERY_FACTS,
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        """beat is called every `BEAT_FACTS` while a journal is folded."""
         self._journal = journal
+        self._beat = beat
         self._epoch = epoch
         self._every_facts = every_facts
         self._codec = SnapshotCodec()
@@ -46,7 +57,7 @@ class Snapshots:
         codec = SnapshotCodec()
         with without_collecting():
             scheduler, after = newest_restored(self._journal, policy, codec)
-            scheduler.recover(recorded.fact for recorded in self._journal.facts(after))
+            scheduler.recover(self._facts_after(after))
         if self._taken_at == 0 and len(scheduler.ledger.jobs) >= WORTH_FREEZING:
             set_all_apart()
         if self._written is None:
@@ -88,6 +99,12 @@ class Snapshots:
         finally:
             if self._writer is not None:
                 self._writer.shutdown(wait=True)
+
+    def _facts_after(self, seq: int) -> Iterator[Fact]:
+        for recorded in self._journal.facts(seq):
+            if recorded.seq % BEAT_FACTS == 0:
+                self._beat()
+            yield recorded.fact
 
     def _facts_since(self) -> int:
         return self._journal.last_fact() - self._taken_at

@@ -7,8 +7,7 @@ added.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from threading import RLock
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from sqlalchemy import Select, bindparam, select
@@ -71,7 +70,7 @@ class AccessBook:
 
     def __init__(self, database: Database) -> None:
         """database is the journal's. Where many may write at once, what is written here waits for no turn."""
-        self._database = database if database.owned else replace(database, lock=RLock())
+        self._database = database if database.owned else database.apart()
 
     def add(self, row: TokenRow) -> None:
         """Make a token or session durable."""

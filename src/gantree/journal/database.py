@@ -2,13 +2,13 @@
 
 Connections are in autocommit mode: a read is one statement on a connection of the pool, and `writing` begins and ends
 its transaction itself, so that SQLite takes its write lock at the beginning. Any thread may read; writers of one
-process come one after the other.
+process come one after the other, on a connection that is kept for them and is nowhere else while one of them has it.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, TextClause
@@ -23,7 +23,11 @@ class Database:
 
     now is the database's clock in seconds since 1970. owned says that whoever has it open is alone with it, so no
     lease is needed. clear ends the sessions of leaders that stopped in the middle of a write, where there can be any;
-    it is run only when a lease has run out. damage_hint follows the error where the data themselves are unreadable.
+    it is run only when a lease has run out. is_ended tells of a connection of the driver that nobody uses whether the
+    server has ended it. damage_hint follows the error where the data themselves are unreadable.
+
+    lock and kept belong together: a copy that has one of them and not the other would share a connection that it does
+    not own, as one did once (docs/decisions/0022).
     """
 
     engine: Engine
@@ -32,10 +36,15 @@ class Database:
     now: ColumnElement[Any]
     owned: bool
     clear: TextClause | None = None
+    is_ended: Callable[[Any], bool] = lambda connection: False
     secrets: tuple[str, ...] = ()
     damage_hint: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
     kept: list[Connection] = field(default_factory=list, repr=False)
+
+    def apart(self) -> "Database":
+        """The same database, with transactions that wait for none of these."""
+        return replace(self, lock=threading.RLock(), kept=[])
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -48,6 +57,7 @@ class Database:
                     error, SQLAlchemyError
                 ):  # it has not seen that; so not used again
                     connection.invalidate()
+                self._give_up_idle()
                 raise
 
     @contextmanager
@@ -68,18 +78,27 @@ class Database:
 
     @contextmanager
     def _writer(self) -> Iterator[Connection]:
-        """The connection of a transaction: one of the pool.
+        """The connection of a transaction: the same for all of them until one fails on it.
 
-        A database that is ours alone has one for all of them, until one fails on it: to take it from the pool and give
-        it back costs more there than a small transaction.
+        To take it from the pool and give it back costs more than a small transaction. While that lasts it is its alone,
+        and not in `kept`.
         """
         with self.errors():
-            connection = self.kept.pop() if self.kept else self.engine.connect()
+            connection = self._kept_one() or self.engine.connect()
         yield connection
-        if not self.owned:
-            connection.close()
-        elif not connection.closed:
+        if not connection.closed:
             self.kept.append(connection)
+
+    def _kept_one(self) -> Connection | None:
+        """The kept connection, which is kept no more; None where there is none that works."""
+        if not self.kept:
+            return None
+        connection = self.kept.pop()
+        if not self.is_ended(connection.connection.driver_connection):
+            return connection
+        connection.invalidate()
+        connection.close()
+        return None
 
     def _roll_back(self, connection: Connection) -> None:
         """Leave nothing of a transaction, nor its connection to the next one: whatever has happened on it."""
@@ -89,6 +108,14 @@ class Database:
                 driver.execute("ROLLBACK")
         connection.invalidate()
         connection.close()
+
+    def _give_up_idle(self) -> None:
+        """After a failure elsewhere, which a kept connection may share; one that is at work finds out by itself."""
+        if self.lock.acquire(blocking=False):
+            try:
+                self._give_up_kept()
+            finally:
+                self.lock.release()
 
     def _give_up_kept(self) -> None:
         for connection in self.kept:

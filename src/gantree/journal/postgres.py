@@ -5,7 +5,8 @@ stand in the first schema of the search path, which holds nothing else. A passwo
 PGPASSWORD; one in the URL is never repeated in errors and logs.
 
 A leader that is paused in the middle of a transaction holds the row of leadership. The server ends such a session
-after IDLE_MS, and whoever would lead once the lease has run out ends it too, so that nobody has to wait for it.
+after two thirds of the lease, and whoever would lead once the lease has run out ends it too, so that nobody has to wait
+for it. One that died while the server did something for it holds the row until the server notices, within a second.
 
 A server that restarts, or is told to, ends connections that nobody uses just then. Those are found before they are used
 again: a daemon that stood by for a week would otherwise fail at its first word as the leader, and an audit row be lost.
@@ -83,6 +84,10 @@ CLEAR = text(
 )
 """Ends sessions that hold the row of leadership and wait for their client. The server's own time limit was seen
 to spare one for minutes: perhaps one that had sent a part of a pipeline before it stopped."""
+LOOKS_FOR_CLIENTS = 140_000
+"""The first version of PostgreSQL that ends a session whose client is gone before it has to be answered. Without it the
+session of a leader that died while it waited for a lock keeps the row of leadership until it has got that."""
+LOOK_FOR_CLIENT_MS = 500
 NOW = func.extract("epoch", func.clock_timestamp()).cast(Double)
 
 
@@ -198,6 +203,7 @@ def _database(url: URL, limits: Limits) -> Database:
         pool_use_lifo=True,
         connect_args=_parameters(url.query, limits),
     )
+    event.listen(engine, "connect", _end_with_client)
     event.listen(engine, "checkout", _check_not_ended)
     shown = f"postgresql://{url.username or ''}@{url.host or ''}"
     name = f"{shown}{f':{url.port}' if url.port else ''}/{url.database}"
@@ -209,8 +215,15 @@ def _database(url: URL, limits: Limits) -> Database:
         NOW,
         owned=False,
         clear=CLEAR,
+        is_ended=_is_ended,
         secrets=tuple(str(each) for each in secrets if each),
     )
+
+
+def _end_with_client(connection: Any, *_: object) -> None:
+    """Where the server can, it looks whether we are still there while it works, or waits for a lock, for us."""
+    if connection.info.server_version >= LOOKS_FOR_CLIENTS:
+        connection.execute(f"SET client_connection_check_interval = {LOOK_FOR_CLIENT_MS}")
 
 
 def _check_not_ended(connection: Any, *_: object) -> None:

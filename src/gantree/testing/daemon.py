@@ -43,7 +43,12 @@ def start_nursery() -> Nursery:
 
 
 def live(arguments: list[str]) -> None:
-    """The life of a process of its own: a daemon as `Daemon` asks for it, or `gantree up`."""
+    """The life of a process of its own: a daemon as `Daemon` asks for it, or `gantree up`; "hanging" before that."""
+    if arguments[0] == "hanging":
+        from gantree.testing.hanging import hang  # noqa: PLC0415 - as below
+
+        hang()
+        arguments = arguments[1:]
     if arguments[0] == "up":
         from gantree.cli.main import main  # noqa: PLC0415 - as below
 

@@ -99,14 +99,19 @@ class Fleet:
         cluster_text: str | None,
         names: Sequence[str],
         lease_s: float = LEASE_S,
+        more: Sequence[str] = (),
     ) -> None:
-        """The daemons get ports that the system gives. cluster_text None: the cluster is on record."""
+        """The daemons get ports that the system gives. cluster_text None: the cluster is on record.
+
+        more are options of `gantree up`. Daemons in `hanging` are born as `gantree.testing.hanging` has it.
+        """
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.state_dir, self.names = state_dir, tuple(names)
         self.local = Client(state_dir)
         self.url_of: dict[str, str] = {}
         self._named: list[str] = []
-        self._lease_s = lease_s
+        self.hanging: set[str] = set()
+        self._lease_s, self._more = lease_s, tuple(more)
         if cluster_text is not None:
             file = state_dir / "cluster-of-test.yaml"
             file.write_text(cluster_text)
@@ -155,8 +160,9 @@ class Fleet:
             self._printed_before[name] = output.tell()
             self._process_of[name] = start_nursery().bear(
                 [
-                    "up", "--name", name, "--listen", address,
-                    "--state", str(self.state_dir), "--lease", f"{self._lease_s:g}", *self._named,
+                    *(["hanging"] if name in self.hanging else []),
+                    "up", "--name", name, "--listen", address, "--state", str(self.state_dir),
+                    "--lease", f"{self._lease_s:g}", *self._named, *self._more,
                 ],
                 output.fileno(),
                 {"GANTREE_DATABASE": self._database_of[name]},
@@ -210,6 +216,10 @@ class Fleet:
     def stop(self, name: str) -> int:
         """SIGTERM; give the exit status."""
         self.signal(name, signal.SIGTERM)
+        return self._process_of[name].wait(timeout=READY_WITHIN_S)
+
+    def ended(self, name: str) -> int:
+        """Wait until one has ended by itself; give the exit status."""
         return self._process_of[name].wait(timeout=READY_WITHIN_S)
 
     def signal(self, name: str, number: signal.Signals) -> None:

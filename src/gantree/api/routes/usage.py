@@ -1,4 +1,4 @@
-"""The route of usage: GPU-hours by user, queue, GPU model or job, for whoever may see their jobs."""
+"""The routes of usage: GPU-hours by user, queue, model or job, and how busy GPUs are, for whoever may see the jobs."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from gantree.api import usage_view
+from gantree.api import gpu_use_view, usage_view
 from gantree.api.access import WhoAsks
 from gantree.api.answers import answer, tells
 from gantree.api.backend import Reads
@@ -53,6 +53,32 @@ class UsageTold(BaseModel):
     sum: UsageAmounts
 
 
+class GpuUseRow(BaseModel):
+    """One job that holds GPUs, and what the counters of these say. Of a shared GPU they are of all who share it."""
+
+    name: str = Field(examples=["train"])
+    user: str
+    queue: str
+    phase: str
+    held_gpus: int = Field(description="GPUs of which it holds anything.", examples=[8])
+    is_shared: bool = Field(description="Whether it holds parts of GPUs.")
+    told_gpus: int = Field(description="GPUs of these that say how busy they are.", examples=[8])
+    busy: float | None = Field(
+        description="The share of the last moments in which they computed, 0 to 1, on average.",
+        examples=[0.93],
+    )
+    least_busy: float | None = Field(description="Of the one that did least.", examples=[0.4])
+    memory_GiB: float | None = Field(description="Taken, altogether.", examples=[512.5])
+    power_W: float | None = Field(description="Altogether.", examples=[4800.0])
+
+
+class GpuUseTold(BaseModel):
+    """The least busy first, those whose GPUs tell nothing last."""
+
+    is_told: bool = Field(description="Whether anybody is asked: an exporter, or a driver.")
+    rows: list[GpuUseRow]
+
+
 def router(backend: Reads) -> APIRouter:
     """The route of this module."""
     routes = APIRouter(prefix="/v1", tags=["site"])
@@ -73,5 +99,14 @@ def router(backend: Reads) -> APIRouter:
             usage_view.usage, caller, by, since, until, limit, asker=caller.name
         )
         return answer(told)
+
+    @routes.get("/usage/gpus", **tells(GpuUseTold, "The figures."), **needs(Need.KNOWN))
+    async def gpus(caller: WhoAsks) -> Response:
+        """How busy the GPUs are that jobs hold now, as their own counters say. Exporters are asked for it."""
+        held = await backend.read(gpu_use_view.held, caller)
+        counters = backend.gpu_counters
+        is_told = counters.tell_of(held["nodes"])
+        use = await counters.fresh(held["nodes"]) if is_told else {}
+        return answer({"is_told": is_told, "rows": gpu_use_view.measured(held["rows"], use)})
 
     return routes
