@@ -49,6 +49,8 @@ class Nodes:
         """
         self._allocator = allocator or Allocator()
         self.site: SiteReading | None = None
+        self.gpus_of_node: dict[str, int] = {}
+        """How many GPUs each node of the site has."""
         self._name, self._levels, self._file = name, tuple(levels), file
         self._topologies: dict[tuple[GroupKind, str], Group] = {}
         self._nodes: dict[str, Node] = {}
@@ -93,16 +95,12 @@ class Nodes:
         self.site = site_of(self._name, equipped, self._levels, told, self._file)
         cluster, ghosts = with_ghosts(self.site.cluster, ledger)
         self.site = replace(self.site, cluster=cluster)
+        self.gpus_of_node = {
+            node.name: cluster.machines[node.machine].gpus for node in cluster.nodes
+        }
         self._stale_since = now if ghosts else None
         self._changed |= dict.fromkeys(ghosts)
         return cluster
-
-    def gpus_of_node(self) -> dict[str, int]:
-        """How many GPUs each node of the site has."""
-        if self.site is None:
-            return {}
-        cluster = self.site.cluster
-        return {node.name: cluster.machines[node.machine].gpus for node in cluster.nodes}
 
     def events(self, ledger: Ledger, now: float, epoch: int) -> Iterator[Event]:
         """What is to be told: the site first, where it has changed and settled, then nodes one by one."""

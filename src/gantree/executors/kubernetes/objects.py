@@ -96,11 +96,18 @@ class NodeSelector(Object, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
+class PreferredTerm(Object, frozen=True):
+    """Nodes that a pod rather goes to, and how much that weighs."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
 class NodeAffinity(Object, frozen=True):
-    """What nodes a pod must have. Preferences are not read."""
+    """What nodes a pod must have, and which it rather has."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    preferred_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredTerm, ...] = ()
 
 
 class SelectorRequirement(Object, frozen=True):
