@@ -81,7 +81,9 @@ pictures = st.lists(st.integers(0, 4), min_size=4, max_size=4)
 
 
 def picture(free: list[int]) -> str:
-    cells = [f"{name} {'a' * (4 - count)}{'.' * count}" for name, count in zip(NODES, free, strict=True)]
+    cells = [
+        f"{name} {'a' * (4 - count)}{'.' * count}" for name, count in zip(NODES, free, strict=True)
+    ]
     return f"s0/l0: {cells[0]} {cells[1]}\ns0/l1: {cells[2]} {cells[3]}\n"
 
 

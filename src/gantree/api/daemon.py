@@ -39,7 +39,12 @@ from gantree.api.standing_by import Front, build_standing_by
 from gantree.api.standing_reads import Standing
 from gantree.control.controller import Controller
 from gantree.control.following import Follower
-from gantree.control.garbage import set_all_apart, set_survivors_apart, take_back
+from gantree.control.garbage import (
+    set_all_apart,
+    set_survivors_apart,
+    take_back,
+    without_collecting,
+)
 from gantree.control.leadership import CAMPAIGN_EVERY_S, Leadership, Term
 from gantree.control.loop import Loop, wait_until_set
 from gantree.control.metrics import Metrics
@@ -319,11 +324,12 @@ class _Life:
         while True:
             self._leave_signals()
             try:
-                return await loop.call(
-                    lambda: _recovered(
-                        self._daemon, loop.wake, term, self._warm.take(), is_start=is_start
+                with without_collecting():
+                    return await loop.call(
+                        lambda: _recovered(
+                            self._daemon, loop.wake, term, self._warm.take(), is_start=is_start
+                        )
                     )
-                )
             except Unreachable as error:
                 log.error("not ready, trying again: %s", error)
             finally:

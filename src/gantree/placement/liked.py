@@ -73,9 +73,9 @@ def _both(one: str, other: str) -> str:
 
 
 def _is_as_good(fabric: Fabric, job: Job, other: Placement, found: Placement) -> bool:
-    if any(role.shape.models for role in job.roles):
-        if _models(fabric, other) != _models(fabric, found):
-            return False
+    is_choice = any(role.shape.models for role in job.roles)
+    if is_choice and _models(fabric, other) != _models(fabric, found):
+        return False
     costs = zip(_costs(fabric, other), _costs(fabric, found), strict=True)
     return all(this <= least for this, least in costs)
 

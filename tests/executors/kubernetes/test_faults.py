@@ -2,7 +2,8 @@
 
 Each seed is one story. Then all calms down, and what must be true is looked up on the server: no node has more bound
 than it has, every gang is bound whole or not at all, what fits is bound, pods are nominated to nodes where room is held
-for them and to no others, and once all pods are gone nothing of them is remembered. GANTREE_KUBERNETES_SEEDS says how many stories are told, GANTREE_KUBERNETES_FIRST_SEED from which on.
+for them and to no others, and once all pods are gone nothing of them is remembered. GANTREE_KUBERNETES_SEEDS says how
+many stories are told, GANTREE_KUBERNETES_FIRST_SEED from which on.
 """
 
 import os
@@ -56,9 +57,9 @@ class Story:
     def go(self) -> None:
         """So many things, one after the other, with gantree at work between them."""
         acts = [
-            *[self.submit] * 6, *[self.finish] * 2, self.crash, self.stop, self.refuse, self.lose, self.refuse_deletes, self.refuse_words,
-            self.cut, self.forget, self.lag, self.unready, self.take_node, self.delete_pod, self.kubelet_refuses,
-            self.crash_at_a_write, self.other_pod,
+            *[self.submit] * 6, *[self.finish] * 2, self.crash, self.stop, self.refuse, self.lose, self.refuse_deletes,
+            self.refuse_words, self.cut, self.forget, self.lag, self.unready, self.take_node, self.delete_pod,
+            self.kubelet_refuses, self.crash_at_a_write, self.other_pod,
         ]  # fmt: skip
         for _ in range(STEPS):
             act = self.random.choice(acts)

@@ -232,7 +232,9 @@ def rather(key: str, value: str, weight: int = 1) -> Json:
     """Preferred nodes."""
     asked = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
     terms = [{"weight": weight, "preference": asked}]
-    return {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}}
+    return {
+        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+    }
 
 
 def test_a_pod_goes_to_nodes_that_it_prefers_while_they_have_room(stage: PodStage) -> None:

@@ -188,9 +188,7 @@ class Client:
         finally:
             coming.cancel()
 
-    def _page(
-        self, resource: Resource[Any], query: Mapping[str, str]
-    ) -> "asyncio.Task[bytes]":
+    def _page(self, resource: Resource[Any], query: Mapping[str, str]) -> "asyncio.Task[bytes]":
         """A page of a list, asked for now."""
         return asyncio.ensure_future(self._ask("GET", f"{resource.path}?{urlencode(query)}"))
 

@@ -98,8 +98,10 @@ async def _devices(client: Client, pods: Sequence[Pod]) -> Allocator:
     """What devices there are, and what all pods ask of them. Raises Unreachable, ApiError."""
     listed: list[tuple[str, Any, Any, Any]] = [("pod", None, None, pod) for pod in pods]
     for noun, resource in OF_DEVICES if await has_devices(client) else ():
-        for each in (await client.list(resource)).objects:
-            listed.append((noun, (each.metadata.namespace, each.metadata.name), None, each))
+        found = (await client.list(resource)).objects
+        listed += [
+            (noun, (each.metadata.namespace, each.metadata.name), None, each) for each in found
+        ]
     allocator = Allocator()
     allocator.see_all(listed)
     return allocator
@@ -130,7 +132,9 @@ def files_of(
         "trace.csv": _trace(with_gpus, reading, told.at),
     }
     odd = [gang for gang in gangs if gang.blocked and not _runs(gang)]
-    lost = (f"gang {gang.key[1]} is left out: {gang.blocked.blocked}" for gang in odd if gang.blocked)
+    lost = (
+        f"gang {gang.key[1]} is left out: {gang.blocked.blocked}" for gang in odd if gang.blocked
+    )
     return files, (*warnings, *lost)
 
 
