@@ -109,6 +109,13 @@ class Journal(Election, Protocol):
         """
         ...
 
+    def append_told(self, events: Sequence[Event], epoch: int) -> None:
+        """The same for events that their source tells again: they may be lost with the machine until a turn is committed.
+
+        Nobody else is told of them before that, so nobody waits for the disk twice.
+        """
+        ...
+
     def seen(self, event_ids: Collection[str]) -> frozenset[str]:
         """Which of these ids an event that was ever appended had."""
         ...
