@@ -110,9 +110,9 @@ class Journal(Election, Protocol):
         ...
 
     def append_told(self, events: Sequence[Event], epoch: int) -> None:
-        """The same for events that their source tells again: they may be lost with the machine until a turn is committed.
+        """The same for events that their source tells again: until a turn is committed they may go with the machine.
 
-        Nobody else is told of them before that, so nobody waits for the disk twice.
+        So a turn waits for the disk once.
         """
         ...
 
