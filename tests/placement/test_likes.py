@@ -53,8 +53,11 @@ def test_a_liked_node_is_taken_where_it_is_as_good(job: Job, nodes: list[str]) -
 
 
 def test_many_likes_are_let_go_from_the_lightest_on() -> None:
-    likes = [Like(named("n3"), 9 + number) for number in range(7)]
-    assert nodes_of(drawn(LEAVES), gang(1, 2, Like(named("n1"), 1), *likes)) == ["n3"]
+    """Of seven the two lightest: the one that can be had besides the others is, the other one is let go."""
+    heavy = [Like(named("n2", "n3"), 10 + number) for number in range(5)]
+    light = [Like(named("n3"), 2), Like(named("n1"), 1)]
+    assert nodes_of(drawn(LEAVES), gang(1, 2, *heavy)) == ["n2"]
+    assert nodes_of(drawn(LEAVES), gang(1, 2, *light, *heavy)) == ["n3"]
 
 
 def test_a_bar_comes_before_a_like() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from typing import Any, ClassVar
 
 import pytest
@@ -60,17 +61,19 @@ def test_a_page_comes_while_the_one_before_is_read(monkeypatch: pytest.MonkeyPat
 
 
 class _Counting(Client):
-    """A client that counts how many of its questions are open at once."""
+    """A client that counts how many of its questions about groups, and about versions, are open at once."""
 
-    most = now = 0
+    now: ClassVar[Counter[int]] = Counter()
+    most: ClassVar[Counter[int]] = Counter()
 
     async def get(self, path: str, kind: type[Any]) -> Any:
-        _Counting.now += 1
-        _Counting.most = max(self.most, self.now)
+        depth = path.count("/") if "resource.k8s.io" not in path else 0
+        self.now[depth] += 1
+        self.most[depth] = max(self.most[depth], self.now[depth])
         try:
             return await super().get(path, kind)
         finally:
-            _Counting.now -= 1
+            self.now[depth] -= 1
 
 
 def test_what_a_server_has_is_asked_all_at_once() -> None:
@@ -80,4 +83,5 @@ def test_what_a_server_has_is_asked_all_at_once() -> None:
         there = {kind.plural for kind in link._versions}
         link.close()
     assert {"podgroups", "jobs"} <= there
-    assert _Counting.most > 5
+    assert _Counting.most[1] > 5, "groups"
+    assert _Counting.most[2] == 2, "versions of the two groups that there are"
