@@ -1,16 +1,18 @@
 """How everything is listed at a start: kinds beside each other, and each page while the one before is read."""
 
 import asyncio
+import gc
 import time
 from collections import Counter
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
 from gantree.executors.kubernetes import client as client_module
 from gantree.executors.kubernetes.client import Client, Resource
 from gantree.executors.kubernetes.link import Link
-from gantree.executors.kubernetes.objects import Metadata, Object
+from gantree.executors.kubernetes.objects import Metadata, Object, Pod
 from gantree.executors.kubernetes.reach import Reach
 from gantree.testing.kubernetes.thread import Api, ServerThread
 
@@ -58,6 +60,18 @@ def test_a_page_comes_while_the_one_before_is_read(monkeypatch: pytest.MonkeyPat
         assert asyncio.run(names(running.url)) == NAMES
         assert _Slow.pages == [2]
         assert _asked(running) == 3
+
+
+def test_what_is_listed_costs_no_time_when_python_looks_for_garbage() -> None:
+    """Of all that a start lists nothing is looked at, however long it lives."""
+    told = {
+        "metadata": {"name": "p", "labels": {"app": "x"}, "ownerReferences": [{"name": "r"}]},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    pod = msgspec.convert(told, Pod)
+    made = (pod, pod.metadata, pod.spec, pod.status, *pod.spec.containers, *pod.status.conditions)
+    assert [gc.is_tracked(each) for each in made] == [False] * 6
 
 
 class _Counting(Client):
