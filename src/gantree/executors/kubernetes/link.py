@@ -37,12 +37,14 @@ from gantree.executors.kubernetes.writes import PODS, Binding, Bound, Said, bind
 from gantree.model.errors import Unreachable
 
 NODES: Resource[Node] = Resource("api/v1/nodes", Node)
-OF_ANY_SERVER: tuple[tuple[str, Resource[Any]], ...] = (
+Listed = tuple[tuple[str, Resource[Any]], ...]
+"""Resources, each with the noun as which its objects are seen."""
+OF_ANY_SERVER: Listed = (
     ("namespace", NAMESPACES),
     *(("volume", each) for each in OF_VOLUMES),
 )
 """Beside nodes and pods: what every server has, so that it is listed while it is asked for the rest."""
-OF_DEVICES: tuple[tuple[str, Resource[Any]], ...] = (
+OF_DEVICES: Listed = (
     ("slice", SLICES),
     ("class", CLASSES),
     ("claim", CLAIMS),
@@ -98,7 +100,7 @@ class Link:
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
         self._client: Client | None = None
         self._make_client = make_client
-        self._always = (("pod", PODS), ("node", nodes), *OF_ANY_SERVER)
+        self._always: Listed = (("pod", PODS), ("node", nodes), *OF_ANY_SERVER)
         self._reflectors: list[Reflector[Any]] = []
         self._versions: dict[GroupKind, str] = {}
         self._quietly = asyncio.Semaphore(SAID_AT_ONCE)
