@@ -324,12 +324,11 @@ class _Life:
         while True:
             self._leave_signals()
             try:
-                with without_collecting():
-                    return await loop.call(
-                        lambda: _recovered(
-                            self._daemon, loop.wake, term, self._warm.take(), is_start=is_start
-                        )
+                return await loop.call(
+                    lambda: _recovered(
+                        self._daemon, loop.wake, term, self._warm.take(), is_start=is_start
                     )
+                )
             except Unreachable as error:
                 log.error("not ready, trying again: %s", error)
             finally:
@@ -414,6 +413,7 @@ def _remove_socket(state_dir: Path, term: Term) -> None:
         sockets.remove(state_dir)
 
 
+@without_collecting()
 def _recovered(
     daemon: _Daemon,
     wake: Callable[[], None],
