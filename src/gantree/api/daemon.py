@@ -432,7 +432,6 @@ def _recovered(
     if daemon.home.shared and settings.kubernetes is None:
         _refuse_runs_elsewhere(settings.state_dir, journal)
     is_named = is_start or journal.turns() == 0
-
     engine = _engine(daemon, running, term, wake, is_named=is_named)
     try:
         controller = Controller(
