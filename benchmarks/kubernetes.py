@@ -28,7 +28,7 @@ from typing import Any
 
 from gantree.api.daemon import SWITCH_S
 from gantree.control.controller import Controller
-from gantree.control.garbage import set_all_apart, set_survivors_apart
+from gantree.control.garbage import set_all_apart, set_survivors_apart, without_collecting
 from gantree.core.scheduler import Decision
 from gantree.executors.kubernetes.cluster import KubernetesCluster
 from gantree.executors.kubernetes.opening import Opened
@@ -63,18 +63,21 @@ class Gantree:
         self.took_s: list[float] = []
         self.decision_cpu_s: list[float] = []
         start_s = time.perf_counter()
+        with without_collecting():
+            self._controller = self._started(url, state_dir)
+            self._controller.recover()
+        set_all_apart()
+        self._controller.step()
+        self.ready_s = time.perf_counter() - start_s
+
+    def _started(self, url: str, state_dir: Path) -> Controller:
         opened = Opened(KubernetesSettings(Reach(url)), self._woken.set)
         self._link = opened._link
-        journal = SqliteJournal(state_dir)
 
         def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
             return opened.cluster(emit, clock, lambda: self.controller.ledger)
 
-        self._controller = Controller(journal, PRESETS["gantree"], make, site=opened.site)
-        self._controller.recover()
-        set_all_apart()
-        self._controller.step()
-        self.ready_s = time.perf_counter() - start_s
+        return Controller(SqliteJournal(state_dir), PRESETS["gantree"], make, site=opened.site)
 
     @property
     def controller(self) -> Controller:

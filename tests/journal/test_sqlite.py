@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from gantree.journal.contract import Journal
 from gantree.journal.sqlite import FILE, LOCK, SqliteJournal
 from gantree.journal.tables import VERSION
 from gantree.model.errors import JournalError
+from gantree.model.events import Event
 from gantree.testing.compaction_contract import CompactionContract, at_turn, lived
 from gantree.testing.examples import examples
 from gantree.testing.journal_contract import JournalContract, ended, led, stop, tick
@@ -82,6 +84,34 @@ def test_commits_wait_for_the_disk(tmp_path: Path) -> None:
     with journal.database.writing() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
+    journal.close()
+
+
+def pace(journal: SqliteJournal) -> int:
+    """How the connection of transactions is synchronised: 1 for NORMAL, 2 for FULL."""
+    with journal.database._writer() as connection:
+        told: int = connection.exec_driver_sql("PRAGMA synchronous").scalar_one()
+    return told
+
+
+def test_only_what_is_told_again_does_not_wait_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even once that has failed: who comes next waits again."""
+    journal, paces = SqliteJournal(tmp_path), []
+    epoch, append = led(journal), journal.append_inbox
+
+    def noting(events: Sequence[Event], epoch: int) -> None:
+        paces.append(pace(journal))
+        append(events, epoch)
+
+    monkeypatch.setattr(journal, "append_inbox", noting)
+    journal.append_told([tick(1)], epoch)
+    journal.append_inbox([tick(2)], epoch)
+    with pytest.raises(JournalError, match="is over"):
+        journal.append_told([tick(3)], epoch - 1)
+    journal.append_inbox([tick(4)], epoch)
+    assert (paces, pace(journal)) == ([1, 2, 1, 2], 2)
     journal.close()
 
 

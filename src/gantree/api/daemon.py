@@ -40,7 +40,12 @@ from gantree.api.standing_by import Front, build_standing_by
 from gantree.api.standing_reads import Standing
 from gantree.control.controller import Controller
 from gantree.control.following import Follower
-from gantree.control.garbage import set_all_apart, set_survivors_apart, take_back
+from gantree.control.garbage import (
+    set_all_apart,
+    set_survivors_apart,
+    take_back,
+    without_collecting,
+)
 from gantree.control.leadership import CAMPAIGN_EVERY_S, Term
 from gantree.control.loop import Loop, wait_until_set
 from gantree.control.metrics import Metrics
@@ -349,6 +354,7 @@ def _remove_socket(state_dir: Path, term: Term) -> None:
         sockets.remove(state_dir)
 
 
+@without_collecting()
 def _recovered(
     daemon: _Daemon,
     loop: Loop,

@@ -10,10 +10,10 @@ import logging
 from itertools import takewhile
 
 from gantree.control.clock import boot_time
-from gantree.control.garbage import take_back
+from gantree.control.garbage import take_back, without_collecting
 from gantree.control.policies import OnRecord
 from gantree.control.reading import Moment, Reading
-from gantree.control.snapshots import newest_restored, without_collecting
+from gantree.control.snapshots import newest_restored
 from gantree.core.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.formats.policies import read_policy

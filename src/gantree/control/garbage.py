@@ -8,6 +8,8 @@ What was set apart is still freed as soon as nothing refers to it; what refers t
 """
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 SURVIVED = 6
 """So many collections of the middle generation are between two of these; at eleven Python looks through all."""
@@ -28,3 +30,15 @@ def set_survivors_apart() -> None:
 def take_back() -> None:
     """A ledger was thrown away: the next collection is a long one, and may have it."""
     gc.unfreeze()
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """What a start makes, of the journal or of a cluster, is no garbage: to look for some while it grows costs time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -50,13 +50,19 @@ class Intake:
         """Append what was told; say whether there was anything."""
         told = tuple(self._told)
         if told:
-            self.append(told)
+            self._append(told, self._journal.append_told)
         for _ in told:
             self._told.popleft()
         return bool(told)
 
     def append(self, events: Sequence[Event]) -> None:
         """Make events durable before returning. Raises JournalError, and BadInput for unwritable text."""
+        self._append(events, self._journal.append_inbox)
+
+    def _append(
+        self, events: Sequence[Event], keep: Callable[[Sequence[Event], int], None]
+    ) -> None:
+        """Hand stamped events to a method of the journal."""
         stamped, last = [], self._last_observed_at
         for event in events:
             last = max(last, event.observed_at)
@@ -65,7 +71,7 @@ class Intake:
         self._causes.remember(events)
         self._last_observed_at = last  # also if that fails: it may be in the journal all the same
         with self._commit.time():
-            self._journal.append_inbox(stamped, self._epoch)
+            keep(stamped, self._epoch)
 
 
 def _writable(event: Event) -> Event:

@@ -5,13 +5,11 @@ makes text of it, and the next step after that keeps it. Every 25,000 facts ther
 stop. So a start reads one snapshot and about so many facts at most, however long the journal is.
 """
 
-import gc
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 
-from gantree.control.garbage import set_all_apart
+from gantree.control.garbage import set_all_apart, without_collecting
 from gantree.core.scheduler import Scheduler
 from gantree.core.snapshot import restored, snapshot_of
 from gantree.journal.contract import Journal, Snapshot
@@ -142,15 +140,3 @@ def newest_restored(
     if kept is None:
         return Scheduler(policy), 0
     return restored(codec.decode(kept.text), policy), kept.seq
-
-
-@contextmanager
-def without_collecting() -> Iterator[None]:
-    """Nothing that a fold makes is garbage, so looking for some while it grows only costs time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

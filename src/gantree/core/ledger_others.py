@@ -46,8 +46,10 @@ def count_others(ledger: Ledger, holders: Iterable[str]) -> None:
         owner, members = OWNER_PREFIX + holder, site.others.get(holder, ())
         rooms.give_back(owner)
         known = [member for member in members if member.node in rooms.fabric.index_of_node]
+        if known and rooms.missing(known):
+            known = [_free_part(rooms, member) for member in known]
         if known:
-            rooms.take(owner, [_free_part(rooms, member) for member in known])
+            rooms.take(owner, known)
         if rooms.owners.get(owner, ()) == members:
             site.short.pop(holder, None)
         else:

@@ -109,6 +109,13 @@ class Journal(Election, Protocol):
         """
         ...
 
+    def append_told(self, events: Sequence[Event], epoch: int) -> None:
+        """The same for events that their source tells again: until a turn is committed they may go with the machine.
+
+        So a turn waits for the disk once.
+        """
+        ...
+
     def seen(self, event_ids: Collection[str]) -> frozenset[str]:
         """Which of these ids an event that was ever appended had."""
         ...

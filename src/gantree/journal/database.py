@@ -24,7 +24,8 @@ class Database:
     now is the database's clock in seconds since 1970. owned says that whoever has it open is alone with it, so no
     lease is needed. clear ends the sessions of leaders that stopped in the middle of a write, where there can be any;
     it is run only when a lease has run out. is_ended tells of a connection of the driver that nobody uses whether the
-    server has ended it. damage_hint follows the error where the data themselves are unreadable.
+    server has ended it. damage_hint follows the error where the data themselves are unreadable. loose is the statement
+    after which a commit does not wait for the disk, strict the one after which it does again.
 
     lock and kept belong together: a copy that has one of them and not the other would share a connection that it does
     not own, as one did once (docs/decisions/0022).
@@ -39,6 +40,8 @@ class Database:
     is_ended: Callable[[Any], bool] = lambda connection: False
     secrets: tuple[str, ...] = ()
     damage_hint: str = ""
+    loose: str = ""
+    strict: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
     kept: list[Connection] = field(default_factory=list, repr=False)
 
@@ -74,6 +77,31 @@ class Database:
                 if isinstance(error, self._failures):
                     self.engine.dispose()  # what has cut one line may have cut all that were idle
                     raise self.error(error) from None
+                raise
+
+    @contextmanager
+    def without_waiting(self) -> Iterator[None]:
+        """Transactions of this block are whole or nothing, but not waited for until they are on the disk: who loses
+        power may lose the last of them. The next one that is waited for brings them there. Where nothing is gained by
+        that, they are waited for.
+        """
+        with self.lock:
+            self._say(self.loose)
+            try:
+                yield
+            finally:
+                self._say(self.strict)
+
+    def _say(self, statement: str) -> None:
+        """A statement on the connection of all transactions; where it fails, the next one has another connection."""
+        if not statement:
+            return
+        with self.errors(), self._writer() as connection:
+            driver: Any = connection.connection.driver_connection
+            try:
+                driver.execute(statement)
+            except BaseException:
+                self._roll_back(connection)
                 raise
 
     @contextmanager

@@ -184,6 +184,11 @@ class SqlJournal:
             if rows:
                 _APPEND.run(connection, rows)
 
+    def append_told(self, events: Sequence[Event], epoch: int) -> None:
+        """The same, of events that their source tells again after a crash of the machine."""
+        with self.database.without_waiting():
+            self.append_inbox(events, epoch)
+
     def seen(self, event_ids: Collection[str]) -> frozenset[str]:
         """Which of these were ever appended."""
         asked = [event_id for event_id in event_ids if _is_writable(event_id)]

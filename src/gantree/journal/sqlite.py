@@ -1,5 +1,8 @@
 """The default journal: one SQLite file in WAL mode with synchronous=FULL, one process that writes.
 
+What the cluster tells again after a crash is appended with synchronous=NORMAL: the commit of the turn that decides
+about it, a moment later, brings both to the disk.
+
 A state directory belongs to one process at a time: `journal.lock` beside the file is held with flock(2) as
 long as the journal is open, and the kernel lets go of it however the process ends. That lock is the lease. The file's
 application_id and user_version say what it is and by which version it was written; both are read through a read-only
@@ -29,6 +32,7 @@ LEFT_BY_THE_DEAD_S = 1.0
 APPLICATION_ID = 0x67616E74
 """SQLite's application_id of our files: "gant" in ASCII."""
 NOW = literal_column("((julianday('now') - 2440587.5) * 86400.0)", Double)
+STRICT = "PRAGMA synchronous = FULL"
 DAMAGE_HINT = "; restore it from a copy, or use another state directory"
 
 
@@ -151,13 +155,22 @@ def _database(path: Path, connect: Callable[[], sqlite3.Connection]) -> Database
         isolation_level="AUTOCOMMIT",
         hide_parameters=True,
     )
-    return Database(engine, str(path), "BEGIN IMMEDIATE", NOW, owned=True, damage_hint=DAMAGE_HINT)
+    return Database(
+        engine,
+        str(path),
+        "BEGIN IMMEDIATE",
+        NOW,
+        owned=True,
+        damage_hint=DAMAGE_HINT,
+        loose="PRAGMA synchronous = NORMAL",
+        strict=STRICT,
+    )
 
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(STRICT)
     return connection
 
 

@@ -107,8 +107,18 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True)
+class Like:
+    """Nodes that members rather go to than to others, by a rule (`model.node_rules`); weight is beside other likes."""
+
+    rule: str
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class TopologyWish:
     """required: all members in one domain of this tier, or wait. preferred: try this tight first, then widen.
+
+    likes say which of places that are as good is taken; nobody waits for them.
 
     box is the shape of a torus slice in GPUs, axis by axis; () for a slice of any legal shape; None for no slice.
     """
@@ -120,6 +130,7 @@ class TopologyWish:
     apart: tuple[Apart, ...] = ()
     box: tuple[int, ...] | None = None
     near: Near | None = None
+    likes: tuple[Like, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

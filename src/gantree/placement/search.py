@@ -2,6 +2,7 @@
 
     fewest domains of the widest tier, then of the next, down to fewest nodes (`placement.solve`);
     where nodes are not alike to traffic or data, the place of the best price among these (`placement.choice`);
+    among these one on nodes that the gang likes (`placement.liked`);
     among equals the place that strands least: broken-up nodes and domains before whole ones; then topology order.
 
 Which of a job's wishes is granted is in `placement.granted`, slices of tori are placed by `placement.torus`, what a
@@ -15,6 +16,7 @@ from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.choice import best_place
 from gantree.placement.granted import grantable, granted
+from gantree.placement.liked import has_likes, most_liked
 from gantree.placement.refusal import explain
 from gantree.placement.taste import DEFAULT, Taste
 from gantree.placement.torus import find_on_torus, fits_on_torus, place_on_torus
@@ -43,7 +45,10 @@ def find(occupancy: Occupancy, job: Job, taste: Taste = DEFAULT) -> Placement | 
     def best(where: Occupancy, wish: Wish) -> Placement | None:
         return best_place(where, wish, job, taste)
 
-    return granted(occupancy, job, best)
+    found = granted(occupancy, job, best)
+    if found is None or not has_likes(job):
+        return found
+    return most_liked(occupancy.fabric, job, found, lambda like: granted(occupancy, like, best))
 
 
 def fits(occupancy: Occupancy, job: Job) -> bool:

@@ -85,7 +85,8 @@ def _located(value: Any, path: str, source: str, depth: int) -> Any:
                 raise BadFields(
                     [Problem(source, None, table.path_of(key), "it twice", "each field once")]
                 )
-            table[key] = _located(entry, table.path_of(key), source, depth + 1)
+            is_plain = not isinstance(entry, list)  # most are, and need no path
+            table[key] = entry if is_plain else _located(entry, table.path_of(key), source, depth + 1)  # fmt: skip
         return table
     if isinstance(value, list):
         rows = Rows(path, UNKNOWN_LINE)

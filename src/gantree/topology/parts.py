@@ -78,8 +78,9 @@ class GpuState:
     @property
     def held(self) -> bool:
         """Whether anything of it is held or kept."""
-        parts = self.whole or bool(self.tenants) or self.kept > 0
-        return parts or any(one.held for one in self.instances)
+        if self.whole or self.tenants or self.kept > 0:
+            return True
+        return bool(self.instances) and any(one.held for one in self.instances)
 
     @property
     def held_instances(self) -> tuple[MigInstance, ...]:
@@ -139,7 +140,7 @@ class NodeState:
         """GPUs that one member could have whole now: nothing of them is held, MIG mode is off or may be switched."""
         mask = 0
         for gpu, state in enumerate(self.gpus):
-            if not state.held and (self.recut or not state.mig):
+            if state is PLAIN or (not state.held and (self.recut or not state.mig)):
                 mask |= 1 << gpu
         return mask
 

@@ -1,20 +1,23 @@
 """gantree among faults: gangs come and go while writes fail, watches break, nodes go and gantree itself is killed.
 
 Each seed is one story. Then all calms down, and what must be true is looked up on the server: no node has more bound
-than it has, every gang is bound whole or not at all, what fits is bound, and once all pods are gone nothing of them is
-remembered. GANTREE_KUBERNETES_SEEDS says how many stories are told, GANTREE_KUBERNETES_FIRST_SEED from which on.
+than it has, every gang is bound whole or not at all, what fits is bound, pods are nominated to nodes where room is held
+for them and to no others, and once all pods are gone nothing of them is remembered. GANTREE_KUBERNETES_SEEDS says how
+many stories are told, GANTREE_KUBERNETES_FIRST_SEED from which on.
 """
 
 import os
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gantree.core.invariants import check
+from gantree.formats.policies import PRESETS
 from gantree.model.phases import ENDED
 from gantree.testing.kubernetes.statuses import Json
 from gantree.testing.pods import PodStage
@@ -28,6 +31,12 @@ AS_USUAL = frozenset({"submit", "finish", "stop", "other_pod"})
 CALM_S = 60.0
 GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 PODS = "/api/v1/namespaces/default/pods"
+WRITES = (
+    ("create", "pods/binding"),
+    ("delete", "pods"),
+    ("create", "pods/eviction"),
+    ("patch", "pods/status"),
+)
 ENDED_PODS = frozenset({"Succeeded", "Failed"})
 
 
@@ -39,6 +48,7 @@ class Story:
         self.log: list[str] = []
         self.wanted: dict[str, tuple[int, int]] = {}
         """Members, and GPUs of each, by gang."""
+        self.priority: dict[str, str] = {}
         self.finished: set[str] = set()
         self._made = 0
 
@@ -48,8 +58,8 @@ class Story:
         """So many things, one after the other, with gantree at work between them."""
         acts = [
             *[self.submit] * 6, *[self.finish] * 2, self.crash, self.stop, self.refuse, self.lose, self.refuse_deletes,
-            self.cut, self.forget, self.lag, self.unready, self.take_node, self.delete_pod, self.kubelet_refuses,
-            self.crash_at_a_write, self.other_pod,
+            self.refuse_words, self.cut, self.forget, self.lag, self.unready, self.take_node, self.delete_pod,
+            self.kubelet_refuses, self.crash_at_a_write, self.other_pod,
         ]  # fmt: skip
         for _ in range(STEPS):
             act = self.random.choice(acts)
@@ -67,6 +77,7 @@ class Story:
         members = self.random.choice((1, 1, 2, 3, 4))
         name = f"g{len(self.wanted)}"
         self.wanted[name] = (members, self.random.choice((1, 4, 8)))
+        self.priority[name] = self.random.choice(("research", "research", "production"))
         if members > 1:
             spec = {"schedulingPolicy": {"gang": {"minCount": members}}}
             body = {
@@ -92,7 +103,10 @@ class Story:
     def make_pod(self, gang: str, members: int, gpus: int) -> None:
         self._made += 1
         spec = {"schedulingGroup": {"podGroupName": gang}} if members > 1 else {}
-        self.stage.pod(f"{gang}-{self._made}", gpus, labels={"story": gang}, spec=spec)
+        told = {"gantree.io/priority": self.priority[gang], "kubelet.gantree/stops-s": "0.2"}
+        self.stage.pod(
+            f"{gang}-{self._made}", gpus, labels={"story": gang}, annotations=told, spec=spec
+        )
 
     def finish(self) -> None:
         """A gang that runs comes to its end."""
@@ -113,7 +127,7 @@ class Story:
 
     def crash_at_a_write(self) -> None:
         """gantree is killed while the server has done a write of it and the answer is still on its way."""
-        verb, resource = self.random.choice((("create", "pods/binding"), ("delete", "pods")))
+        verb, resource = self.random.choice(WRITES)
         faults, skip = self.stage.running.server.faults, self.random.randint(0, 2)
         fault = self.stage.running.call(
             lambda: faults.add(verb=verb, resource=resource, delay_s=0.5, skip=skip)
@@ -134,7 +148,13 @@ class Story:
         self.fault(resource="pods/binding", code=code, times=self.random.randint(1, 3))
 
     def refuse_deletes(self) -> None:
-        self.fault(verb="delete", resource="pods", code=self.random.choice((429, 500)))
+        verb, resource = self.random.choice((("delete", "pods"), ("create", "pods/eviction")))
+        self.fault(verb=verb, resource=resource, code=self.random.choice((429, 500)))
+
+    def refuse_words(self) -> None:
+        """What is written about pods that wait, nominations among it, is refused, or done and not answered."""
+        told = {"is_lost": True} if self.random.random() < 0.5 else {"code": 500}
+        self.fault(resource="pods/status", times=self.random.randint(1, 4), **told)
 
     def lose(self) -> None:
         """A binding is done, and its answer is lost or comes late."""
@@ -296,7 +316,22 @@ def settled(story: Story) -> bool:
         bound = [pod for pod in pods if pod["spec"].get("nodeName")]
         if gang not in story.finished and len(bound) not in (0, story.wanted[gang][0]):
             return False
-    return held_by_ledger(story) == {n: c for n, c in story.gpus_of_node().items() if c}
+    held = {node: count for node, count in story.gpus_of_node().items() if count}
+    return held_by_ledger(story) == held and are_nominated_rightly(story)
+
+
+def are_nominated_rightly(story: Story) -> bool:
+    """Whether pods that wait are nominated to a node where the ledger holds room for their gang, or to none."""
+    ledger, cluster = story.stage.controller.ledger, story.stage.controller.cluster
+    waiting = cluster._waiting  # type: ignore[attr-defined]  # a look inside
+    for pod in story.stage.pods().values():
+        node = pod["status"].get("nominatedNodeName")
+        if node and not pod["spec"].get("nodeName"):
+            job = waiting.job_of(waiting._key_of_pod.get(pod["metadata"]["uid"]))
+            claim = ledger.claims.get(job)
+            if claim is None or node not in claim.placement.nodes:
+                return False
+    return True
 
 
 def held_by_ledger(story: Story) -> dict[str, int]:
@@ -349,7 +384,8 @@ def remembered(story: Story) -> dict[str, Any]:
 def test_whatever_fails_gangs_are_whole_and_nothing_is_left(
     seed: int, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    with PodStage(tmp_path) as stage:
+    policy = replace(PRESETS["gantree"], grace_s=1.0, min_run_s=0.0)
+    with PodStage(tmp_path, policy) as stage:
         story = Story(stage, seed)
         stage.nodes(f"n[0-{NODES - 1}]")
         stage.start()

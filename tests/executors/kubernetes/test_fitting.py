@@ -226,3 +226,22 @@ def test_many_that_count_their_own_kind_get_their_places_one_after_the_other(
     assert sorted(counts.values()) == [3, 4]
     jobs = stage.controller.ledger.jobs.values()
     assert all(state.failures == 0 for state in jobs)
+
+
+def rather(key: str, value: str, weight: int = 1) -> Json:
+    """Preferred nodes."""
+    asked = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
+    terms = [{"weight": weight, "preference": asked}]
+    return {
+        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+    }
+
+
+def test_a_pod_goes_to_nodes_that_it_prefers_while_they_have_room(stage: PodStage) -> None:
+    zoned(stage, a="a0", b="b0")
+    stage.start()
+    stage.pod("p0", 8, spec=rather(ZONE, "b"))
+    stage.until(lambda: stage.bound("p0"))
+    stage.pod("p1", 8, spec=rather(ZONE, "b"))
+    stage.until(lambda: stage.bound("p1"))
+    assert (zone_of(stage, "p0"), zone_of(stage, "p1")) == ("b", "a")

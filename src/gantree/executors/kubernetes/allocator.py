@@ -6,7 +6,7 @@ that the core named where they are as the claims ask, else on others of the node
 all of a gang or nothing. A claim whose pod did not start after all is a stray, and is given back.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from gantree.executors.kubernetes.claim_book import (
     ClaimBook,
     NotReady,
     Plan,
+    devices_in,
     is_for_pod_alone,
 )
 from gantree.executors.kubernetes.claim_writes import Grant, allocation_of
@@ -210,10 +211,9 @@ class Allocator:
                 self._known[holder.removeprefix(HOLDER)] = members
         self.recount({*self._known, *self._pools.nodes()})
 
-    def changes(self, known: Iterable[str], now: float, epoch: int) -> Iterator[OthersHold]:
+    def changes(self, known: Container[str], now: float, epoch: int) -> Iterator[OthersHold]:
         """An event for each node of which something else is taken than before; nodes that are not known wait."""
-        there = set(known)
-        for node in [each for each in self._changed if each in there or each in self._known]:
+        for node in [each for each in self._changed if each in known or each in self._known]:
             del self._changed[node]
             member = self.taken(node)
             members = () if member is None else (member,)
@@ -240,6 +240,20 @@ class Allocator:
         )
         seats = [seat for user in users if (seat := self._seats.get(user)) and seat.node == node]
         return self.room.taken(node, there, held, seats)
+
+    def barred(self, node: str) -> MemberPlacement | None:
+        """What of a node cannot be had by anybody, whoever holds what."""
+        return self.room.taken(node, self._pools.of_node(node), {}, ())
+
+    def gpus_of(self, pod: Pod) -> tuple[int, ...]:
+        """The whole GPUs that the claims of a bound pod have, by their positions on its node."""
+        try:
+            claims = self.book.claims_of(pod)
+        except NotReady:
+            return ()
+        gpus = self._pools.of_node(pod.spec.node_name).gpus
+        held = {key for claim in claims.values() for key in devices_in(claim.status.allocation)}
+        return tuple(position for position, key in enumerate(gpus) if key in held)
 
     # ----- what a gang is given
 

@@ -7,7 +7,7 @@ reason.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
@@ -171,22 +171,37 @@ class Client:
         """All objects of a kind. Raises ApiError, Unreachable."""
         found: list[T] = []
         unread: set[Key] = set()
-        decoder = msgspec.json.Decoder(resource.type)
         query = {**resource.selectors, "limit": str(PAGE)}
-        while True:
-            content = await self._ask("GET", f"{resource.path}?{urlencode(query)}")
-            try:
-                page = self._list_decoder(resource.type).decode(content)
-                found += page.items or ()
-            except msgspec.DecodeError:
-                page = self._decoded(content, self._list_decoder(msgspec.Raw))
-                for text in page.items or ():
-                    key, thing = self._read(text, decoder)
-                    found += () if thing is None else (thing,)
-                    unread |= {key} if thing is None else set()
-            if not page.metadata.continue_:
-                return Listed(found, frozenset(unread), page.metadata.resource_version)
-            query["continue"] = page.metadata.continue_
+        coming = self._page(resource, query)
+        try:
+            while True:
+                content = await coming
+                head = self._decoded(content, self._list_head_decoder).metadata
+                if head.continue_:
+                    coming = self._page(resource, {**query, "continue": head.continue_})
+                    await asyncio.sleep(0)  # so that the server makes it while this one is read
+                objects, odd = self._read_page(content, resource.type)
+                found += objects
+                unread |= odd
+                if not head.continue_:
+                    return Listed(found, frozenset(unread), head.resource_version)
+        finally:
+            coming.cancel()
+
+    def _page(self, resource: Resource[Any], query: Mapping[str, str]) -> "asyncio.Task[bytes]":
+        """A page of a list, asked for now."""
+        return asyncio.ensure_future(self._ask("GET", f"{resource.path}?{urlencode(query)}"))
+
+    def _read_page(self, content: bytes, kind: type[T]) -> tuple[Sequence[T], set[Key]]:
+        """The objects of a page, and the keys of those that cannot be read."""
+        try:
+            return self._list_decoder(kind).decode(content).items or (), set()
+        except msgspec.DecodeError:
+            decoder = msgspec.json.Decoder(kind)
+            page = self._decoded(content, self._list_decoder(msgspec.Raw))
+        read = [self._read(text, decoder) for text in page.items or ()]
+        unread = {key for key, thing in read if thing is None}
+        return [thing for _, thing in read if thing is not None], unread
 
     async def revision(self, resource: Resource[Any]) -> str:
         """The version at which a kind is now, by the newest that the server can know. Raises ApiError, Unreachable."""

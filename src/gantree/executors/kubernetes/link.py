@@ -37,6 +37,18 @@ from gantree.executors.kubernetes.writes import PODS, Binding, Bound, Said, bind
 from gantree.model.errors import Unreachable
 
 NODES: Resource[Node] = Resource("api/v1/nodes", Node)
+Listed = tuple[tuple[str, Resource[Any]], ...]
+"""Resources, each with the noun as which its objects are seen."""
+OF_ANY_SERVER: Listed = (
+    ("namespace", NAMESPACES),
+    *(("volume", each) for each in OF_VOLUMES),
+)
+"""Beside nodes and pods: what every server has, so that it is listed while it is asked for the rest."""
+OF_DEVICES: Listed = (
+    ("slice", SLICES),
+    ("class", CLASSES),
+    ("claim", CLAIMS),
+)
 SYNC_WITHIN_S = 60.0
 ENDS_WITHIN_S = 5.0
 SAID_AT_ONCE = 4
@@ -87,7 +99,8 @@ class Link:
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
         self._client: Client | None = None
-        self._nodes, self._make_client = nodes, make_client
+        self._make_client = make_client
+        self._always: Listed = (("pod", PODS), ("node", nodes), *OF_ANY_SERVER)
         self._reflectors: list[Reflector[Any]] = []
         self._versions: dict[GroupKind, str] = {}
         self._quietly = asyncio.Semaphore(SAID_AT_ONCE)
@@ -185,20 +198,16 @@ class Link:
 
     async def _begin(self) -> None:
         self._client = client = self._make_client(self._reach, self.leads)
-        self._watch(Reflector(client, self._nodes, self._teller("node")))
-        self._watch(Reflector(client, PODS, self._teller("pod")))
-        if await _has_devices(client):
-            self._watch(Reflector(client, SLICES, self._teller("slice")))
-            self._watch(Reflector(client, CLASSES, self._teller("class")))
-            self._watch(Reflector(client, CLAIMS, self._teller("claim")))
-        self._watch(Reflector(client, NAMESPACES, self._teller("namespace")))
-        for each in OF_VOLUMES:
-            self._watch(Reflector(client, each, self._teller("volume")))
-        self._versions = (await served(client)).version_of_kind
+        for noun, resource in self._always:
+            self._watch(Reflector(client, resource, self._teller(noun)))
+        are_devices, told = await asyncio.gather(has_devices(client), served(client))
+        for noun, resource in OF_DEVICES if are_devices else ():
+            self._watch(Reflector(client, resource, self._teller(noun)))
+        self._versions = told.version_of_kind
         for kind, version in self._versions.items():
-            resource = Resource(kind.path(version), JobObject if kind is JOB else Group)
+            objects = Resource(kind.path(version), JobObject if kind is JOB else Group)
             noun = "topology" if kind in TOPOLOGY_KINDS else "group"
-            self._watch(Reflector(client, resource, self._group_teller(noun, kind)))
+            self._watch(Reflector(client, objects, self._group_teller(noun, kind)))
         await all_synced(self._reflectors)
 
     def _watch(self, reflector: Reflector[Any]) -> None:
@@ -280,25 +289,35 @@ class Link:
 
 
 async def served(client: Client) -> Served:
-    """The kinds of groups that the server has. Raises ApiError, Unreachable."""
-    found: dict[GroupKind, str] = {}
-    for kind in (*GROUP_KINDS, *TOPOLOGY_KINDS):
-        try:
-            group = await client.get(f"apis/{kind.group}", _ApiGroup)
-        except ApiError as error:
-            if error.status == 404:
-                continue
-            raise
-        there = [each.version for each in group.versions]
-        for version in (version for version in kind.versions if version in there):
-            if await _has(client, kind, version):
-                if await _may_list(client, kind, version):
-                    found[kind] = version
-                break
-    return Served(found)
+    """The kinds of groups that the server has; all are asked for at once. Raises ApiError, Unreachable."""
+    kinds = (*GROUP_KINDS, *TOPOLOGY_KINDS)
+    groups = list(dict.fromkeys(kind.group for kind in kinds))
+    told = await asyncio.gather(*(_versions_of(client, group) for group in groups))
+    there = dict(zip(groups, told, strict=True))
+    found = await asyncio.gather(*(_version_of(client, kind, there[kind.group]) for kind in kinds))
+    return Served({kind: version for kind, version in zip(kinds, found, strict=True) if version})
 
 
-async def _has_devices(client: Client) -> bool:
+async def _versions_of(client: Client, group: str) -> frozenset[str]:
+    """The versions of an API group; none where the server does not have it."""
+    try:
+        told = await client.get(f"apis/{group}", _ApiGroup)
+    except ApiError as error:
+        if error.status == 404:
+            return frozenset()
+        raise
+    return frozenset(each.version for each in told.versions)
+
+
+async def _version_of(client: Client, kind: GroupKind, there: frozenset[str]) -> str | None:
+    """The first of our versions of a kind that is served; None where none is, or we may not list it."""
+    for version in (version for version in kind.versions if version in there):
+        if await _has(client, kind, version):
+            return version if await _may_list(client, kind, version) else None
+    return None
+
+
+async def has_devices(client: Client) -> bool:
     """Whether the server has dynamic resource allocation, and we may read it. Raises ApiError, Unreachable."""
     try:
         await client.get(f"apis/{GROUP_VERSION}", _ResourceList)

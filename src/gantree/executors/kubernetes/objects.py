@@ -13,8 +13,11 @@ import msgspec
 T = TypeVar("T")
 
 
-class Object(msgspec.Struct, rename="camel", frozen=True):
-    """What all of them have in common: names are written as Kubernetes writes them. Nobody changes one."""
+class Object(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """What all of them have in common: names are written as Kubernetes writes them. Nobody changes one.
+
+    Made of JSON, they never refer to each other in a circle, so Python need not look for garbage among them.
+    """
 
 
 class OwnerReference(Object, frozen=True):
@@ -96,11 +99,18 @@ class NodeSelector(Object, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
+class PreferredTerm(Object, frozen=True):
+    """Nodes that a pod rather goes to, and how much that weighs."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
 class NodeAffinity(Object, frozen=True):
-    """What nodes a pod must have. Preferences are not read."""
+    """What nodes a pod must have, and which it rather has."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    preferred_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredTerm, ...] = ()
 
 
 class SelectorRequirement(Object, frozen=True):
@@ -283,7 +293,7 @@ class Claimed(Object, frozen=True):
     may_pass: bool = False
 
 
-class Pod(Object, frozen=True, dict=True):
+class Pod(Object, frozen=True, dict=True, gc=True):
     """A pod: one member of a gang. Its dict keeps what was worked out about it (`once_per_pod`)."""
 
     metadata: Metadata
@@ -298,7 +308,10 @@ class Pod(Object, frozen=True, dict=True):
 
 
 def once_per_pod(work_out: Callable[[Pod], T]) -> Callable[[Pod], T]:
-    """What follows from a pod alone is worked out once: pods never change, and each is asked about again and again."""
+    """What follows from a pod alone is worked out once: pods never change, and each is asked about again and again.
+
+    It must not refer to the pod, or neither is ever freed (`Object`).
+    """
     name = work_out.__qualname__
 
     @wraps(work_out)

@@ -11,6 +11,7 @@ from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
 from gantree.executors.kubernetes.gangs import Gang, job_of, order_of
 from gantree.executors.kubernetes.keys import Key
+from gantree.executors.kubernetes.likes import liking
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.members import FOR_PODS
 from gantree.executors.kubernetes.objects import Pod
@@ -187,7 +188,7 @@ class Reception:
         self._waiting.adopt(job, gang.key)
         self._waiting.changed.pop(gang.key, None)
         self._unsettled[job] = None
-        spec = wished(spec, gang, self._whereabouts.scene, site.tier)
+        spec = liking(wished(spec, gang, self._whereabouts.scene, site.tier), gang)
         self._emit(JobSubmitted(id=f"{job}/submitted", observed_at=now, job=job, spec=spec))
         self._bar(verdict, job, spec, now)
 

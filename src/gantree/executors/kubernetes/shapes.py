@@ -200,9 +200,6 @@ def _unknown_amounts(amounts: Amounts, mig: list[str], gpus: int) -> Iterator[st
 
 def _unknown_wishes(pod: Pod) -> Iterator[str]:
     spec, affinity = pod.spec, pod.spec.affinity
-    nodes = affinity and affinity.node_affinity
-    if nodes and nodes.preferred_during_scheduling_ignored_during_execution:
-        yield "affinity.nodeAffinity.preferred..."
     for name, terms in (
         ("podAffinity", affinity and affinity.pod_affinity),
         ("podAntiAffinity", affinity and affinity.pod_anti_affinity),

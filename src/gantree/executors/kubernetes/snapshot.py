@@ -12,18 +12,20 @@ gangs that run have done in the mean, and an hour where none does.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from statistics import fmean
+from typing import Any
 
 import yaml
 
+from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.client import Client, Resource
 from gantree.executors.kubernetes.dialects import terms_of_group
 from gantree.executors.kubernetes.gangs import Gang, gang_of, job_of
 from gantree.executors.kubernetes.keys import Key, Keys
-from gantree.executors.kubernetes.link import NODES, served
+from gantree.executors.kubernetes.link import NODES, OF_DEVICES, has_devices, served
 from gantree.executors.kubernetes.objects import Group, JobObject, Node, Pod
 from gantree.executors.kubernetes.owners import JOB
 from gantree.executors.kubernetes.reach import Reach
@@ -37,9 +39,12 @@ from gantree.executors.kubernetes.writes import PODS
 from gantree.formats import write_cluster
 from gantree.model.cluster import Allocation, Cluster
 from gantree.model.jobs import Job, Role, Shape, TopologyWish
+from gantree.model.placements import MemberPlacement
 
 AN_HOUR_S = 3600.0
 LONGEST_NAME = 63
+OF_CLAIMS = "claims"
+"""Who holds devices that cannot be had, and that no pod of the file has."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 _TRACE = (
     "job_id", "submit_s", "duration_s", "members", "gpus_per_member", "queue", "user", "priority", "cpus_per_member",
@@ -49,12 +54,13 @@ _TRACE = (
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was listed, at a moment."""
+    """What was listed, at a moment: nodes and pods with what drivers and claims tell of devices (`allocator`)."""
 
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
     keys: Keys
     topologies: Mapping[tuple[GroupKind, str], Group]
+    allocator: Allocator
     at: float
 
 
@@ -65,6 +71,7 @@ async def seen(reach: Reach, node_selector: str = "") -> Seen:
         chosen = {"labelSelector": node_selector} if node_selector else {}
         nodes = (await client.list(replace(NODES, selectors=chosen))).objects
         pods = (await client.list(PODS)).objects
+        allocator = await _devices(client, pods)
         keys, topologies = Keys(), {}
         for kind, version in (await served(client)).version_of_kind.items():
             shape = JobObject if kind is JOB else Group
@@ -77,7 +84,27 @@ async def seen(reach: Reach, node_selector: str = "") -> Seen:
                     keys.terms[group.metadata.namespace, group.metadata.name, kind.key_word] = terms
     finally:
         await client.close()
-    return Seen(tuple(nodes), tuple(pods), keys, topologies, datetime.now(UTC).timestamp())
+    return Seen(
+        tuple(map(allocator.equipped, nodes)),
+        tuple(map(allocator.read, pods)),
+        keys,
+        topologies,
+        allocator,
+        datetime.now(UTC).timestamp(),
+    )
+
+
+async def _devices(client: Client, pods: Sequence[Pod]) -> Allocator:
+    """What devices there are, and what all pods ask of them. Raises Unreachable, ApiError."""
+    listed: list[tuple[str, Any, Any, Any]] = [("pod", None, None, pod) for pod in pods]
+    for noun, resource in OF_DEVICES if await has_devices(client) else ():
+        found = (await client.list(resource)).objects
+        listed += [
+            (noun, (each.metadata.namespace, each.metadata.name), None, each) for each in found
+        ]
+    allocator = Allocator()
+    allocator.see_all(listed)
+    return allocator
 
 
 def files_of(
@@ -91,18 +118,29 @@ def files_of(
         gang_of(key, told.keys.terms_of(key), pods)
         for key, pods in _by_gang(alive, told.keys).items()
     ]
-    with_gpus = [gang for gang in gangs if any(gpus_of(pod) for pod in gang.pods)]
+    with_gpus = [gang for gang in gangs if any(map(_gpus_of, gang.pods)) and not gang.blocked]
     waiting = [gang for gang in with_gpus if not any(pod.spec.node_name for pod in gang.pods)]
     known = {node.name for node in cluster.nodes}
     held = [pod for pod in alive if pod.spec.node_name in known]
-    without = [pod for pod in held if not gpus_of(pod)]
+    without = [pod for pod in held if not _gpus_of(pod)]
+    full = _with_held(cluster, held, told, told.allocator.taken)
+    empty = _with_held(cluster, without, told, told.allocator.barred)
     files = {
-        "cluster.yaml": write_cluster(_with_held(cluster, held, told.keys)),
-        "cluster-empty.yaml": write_cluster(_with_held(cluster, without, told.keys)),
+        "cluster.yaml": write_cluster(full),
+        "cluster-empty.yaml": write_cluster(empty),
         "waiting.yaml": _waiting(waiting, reading),
         "trace.csv": _trace(with_gpus, reading, told.at),
     }
-    return files, warnings
+    odd = [gang for gang in gangs if gang.blocked and not _runs(gang)]
+    lost = (
+        f"gang {gang.key[1]} is left out: {gang.blocked.blocked}" for gang in odd if gang.blocked
+    )
+    return files, (*warnings, *lost)
+
+
+def _gpus_of(pod: Pod) -> int:
+    """How many GPUs a pod asks for, by resources and by claims."""
+    return gpus_of(pod) + (pod.claimed.gpus if pod.claimed else 0)
 
 
 def _plain(reading: SiteReading) -> tuple[Cluster, tuple[str, ...]]:
@@ -120,39 +158,65 @@ def _by_gang(pods: Iterable[Pod], keys: Keys) -> dict[Key, list[Pod]]:
     return found
 
 
-def _with_held(cluster: Cluster, pods: Sequence[Pod], keys: Keys) -> Cluster:
-    """The cluster with what pods hold, each node's GPUs counted from the first; what is asked beyond its end is not."""
+Lost = Callable[[str], MemberPlacement | None]
+"""What of a node's devices is taken, whoever has it."""
+
+
+def _with_held(cluster: Cluster, pods: Sequence[Pod], told: Seen, lost: Lost) -> Cluster:
+    """The cluster with what pods hold, and with devices that are lost beside that."""
     by_node: dict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
         by_node[pod.spec.node_name].append(pod)
     allocations: list[Allocation] = []
     for node in cluster.nodes:
         machine = cluster.machines[node.machine]
-        allocations += _of_node(by_node[node.name], machine.gpus, dict(machine.devices), keys)
+        taking = _Taking(machine.gpus, dict(machine.devices), lost(node.name))
+        allocations += (taking.by_pod(pod, told) for pod in by_node[node.name])
+        allocations += taking.rest(node.name)
     return replace(cluster, allocations=tuple(allocations))
 
 
-def _of_node(
-    pods: Iterable[Pod], gpus: int, devices: dict[str, int], keys: Keys
-) -> Iterator[Allocation]:
-    taken = 0
-    for pod in pods:
-        count = min(gpus_of(pod), gpus - taken)
-        asked = dict(asked_by(pod).shape.devices)
-        given = {name: min(amount, devices.get(name, 0)) for name, amount in asked.items()}
-        for name, amount in given.items():
-            devices[name] = devices.get(name, 0) - amount
+class _Taking:
+    """What is left of a node while pods take theirs; what is asked beyond its end is not counted.
+
+    GPUs of claims are those that they have, those that a kubelet gave out are counted from the first that is left.
+    """
+
+    def __init__(self, gpus: int, devices: dict[str, int], lost: MemberPlacement | None) -> None:
+        self._of_claims = dict.fromkeys(lost.gpus if lost else ())
+        self._lost = dict(lost.devices) if lost else {}
+        self._free = [gpu for gpu in range(gpus) if gpu not in self._of_claims]
+        self._devices = devices
+
+    def by_pod(self, pod: Pod, told: Seen) -> Allocation:
+        own = [gpu for gpu in told.allocator.gpus_of(pod) if gpu in self._of_claims]
+        for gpu in own:
+            del self._of_claims[gpu]
+        count = min(gpus_of(pod), len(self._free))
+        counted, self._free = self._free[:count], self._free[count:]
+        namespace, name, _ = told.keys.of(pod)
         amounts = amounts_of(pod.spec)
-        namespace, name, _ = keys.of(pod)
-        yield Allocation(
+        return Allocation(
             _name(namespace, name),
             pod.spec.node_name,
-            tuple(range(taken, taken + count)),
+            tuple(sorted((*own, *counted))),
             cpus=amounts.get("cpu", 0.0),
             memory_GiB=amounts.get("memory", 0.0) / 2**30,
-            devices=tuple(sorted((name, amount) for name, amount in given.items() if amount)),
+            devices=self._given(dict(asked_by(pod).shape.devices)),
         )
-        taken += count
+
+    def rest(self, node: str) -> Iterator[Allocation]:
+        """Devices that are lost for another reason than these pods."""
+        devices = self._given({name: amount for name, amount in self._lost.items() if amount > 0})
+        if self._of_claims or devices:
+            yield Allocation(OF_CLAIMS, node, tuple(self._of_claims), devices=devices)
+
+    def _given(self, asked: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+        given = {name: min(amount, self._devices.get(name, 0)) for name, amount in asked.items()}
+        for name, amount in given.items():
+            self._devices[name] = self._devices.get(name, 0) - amount
+            self._lost[name] = self._lost.get(name, 0) - amount
+        return tuple(sorted((name, amount) for name, amount in given.items() if amount))
 
 
 def _waiting(gangs: Sequence[Gang], reading: SiteReading) -> str:
