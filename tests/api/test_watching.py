@@ -68,7 +68,7 @@ def http(daemon: Daemon) -> Iterator[httpx.Client]:
 
 def connected(state_dir: Path) -> httpx.Client:
     transport = httpx.HTTPTransport(uds=str(state_dir / SOCKET))
-    return httpx.Client(transport=transport, base_url="http://localhost", timeout=30)
+    return httpx.Client(transport=transport, base_url="http://localhost", timeout=90)
 
 
 def families(http: httpx.Client) -> list[Metric]:

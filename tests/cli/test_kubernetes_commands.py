@@ -97,7 +97,7 @@ def test_a_dry_run_reports_while_it_runs_and_at_its_end(
         metrics = httpx.get(f"{url}/metrics", headers=headers).text
         assert 'gantree_shadow_gangs_started{scheduler="gantree"}' in metrics
         running.send_signal(signal.SIGTERM)
-        out, _ = running.communicate(timeout=60)
+        out, _ = running.communicate(timeout=300)
     assert "Nothing was written to the cluster." in out
     assert "default/g  2     16" in out
     told = gantree("kubernetes", "shadow", "--state", state, "--json").json()

@@ -140,7 +140,7 @@ def test_a_lease_is_renewed_while_a_long_turn_is_written(database_url: str) -> N
     journal = PostgresJournal(database_url)
     epoch = journal.lead("one", 600) or 0
     with journal._leading(epoch), ThreadPoolExecutor(1) as pool:
-        assert pool.submit(journal.renew, epoch, 600).result(timeout=30)
+        assert pool.submit(journal.renew, epoch, 600).result(timeout=90)
     journal.close()
 
 

@@ -24,13 +24,13 @@ from gantree.formats import read_policy
 from gantree.model.errors import GantreeError
 from gantree.testing.nursery import Born, Nursery
 
-READY_WITHIN_S = 30.0
+READY_WITHIN_S = 90.0
 ENDED_PHASES = frozenset({"succeeded", "failed", "cancelled", "timed-out"})
 
 
 @cache
 def start_nursery() -> Nursery:
-    """The one that the daemons of this process come from."""
+    """The one that the daemons of this process come from, and of all that are forked from it hereafter."""
     late = (
         "gantree.api.daemon",
         "gantree.web.pages",
@@ -38,13 +38,16 @@ def start_nursery() -> Nursery:
         "gantree.journal.postgres",
         "pydantic.v1",  # FastAPI imports it when it has seen the first route
         "uvicorn.lifespan.off",
+        "gantree.cli.up",
+        "gantree.cli.kubernetes_schedule",
+        "gantree.executors.kubernetes.opening",
     )
     return Nursery("gantree.testing.daemon:live", *late)
 
 
 def live(arguments: list[str]) -> None:
-    """The life of a process of its own: a daemon as `Daemon` asks for it, or `gantree up`."""
-    if arguments[0] == "up":
+    """The life of a process of its own: `gantree up`, `gantree kubernetes`, or a daemon as `Daemon` asks for it."""
+    if arguments[0] in ("up", "kubernetes"):
         from gantree.cli.main import main  # noqa: PLC0415 - as below
 
         main(arguments)
@@ -161,7 +164,7 @@ class Daemon:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=READY_WITHIN_S)
 
-    def wait(self, job: str, until: str = "ended", within_s: float = 30.0) -> dict[str, object]:
+    def wait(self, job: str, until: str = "ended", within_s: float = 60.0) -> dict[str, object]:
         """Wait for a job; AssertionError, with the job as it is, if it takes longer."""
         detail = self.client.job(job, wait_s=within_s, until=until)
         if until == "ended":
