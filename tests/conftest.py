@@ -7,6 +7,7 @@ import pytest
 from hypothesis import find, settings
 from hypothesis.strategies import text
 
+from gantree.testing.daemon import start_nursery
 from gantree.testing.examples import examples
 from gantree.testing.postgres import NoPostgres, Server, SharedServer
 
@@ -35,8 +36,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Have Hypothesis read the constants in our modules, and what characters there are, once for all forks."""
+    """Do once what each fork would: Hypothesis reads constants in our modules, and daemons need a nursery."""
     if session.config.option.forks:
+        start_nursery()
         find(text(), lambda _: True, settings=settings(database=None))
 
 

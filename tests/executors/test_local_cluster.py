@@ -122,7 +122,7 @@ def test_who_ignores_sigterm_is_killed_after_the_grace(stage: GangStage) -> None
     began_at = time.monotonic()
     stage.stop(grace_s=0.5)
     assert stage.until_ended() == 137
-    assert 0.5 <= time.monotonic() - began_at
+    assert time.monotonic() - began_at >= 0.5
     assert stage.exit_codes() == {0: 137, 1: 137}
 
 

@@ -153,7 +153,8 @@ class Forks:
     ) -> None:
         """A test has ended with these reports."""
         assert worker.at is not None
-        worker.at, item = None, self._session.items[worker.at]
+        item = self._session.items[worker.at]
+        worker.at = None
         self._ended += 1
         hook = self._config.hook
         for words in warned:
