@@ -219,7 +219,7 @@ def test_who_hands_in_is_told_before_the_turn_and_who_asks_then_is_answered_afte
 
         def run_once_told() -> bool:
             if controller.journal.seen(["a/submitted"]):
-                assert told.wait(20), "the answer waits for the turn"
+                assert told.wait(90), "the answer waits for the turn"
             return run()
 
         controller.turns.run = run_once_told  # type: ignore[method-assign]  # waits

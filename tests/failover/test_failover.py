@@ -69,11 +69,11 @@ def fleet(postgres: Server, place: Path, cables: dict[str, Cable]) -> Iterator[F
 @pytest.fixture
 def browsing(fleet: Fleet) -> Iterator[BrowserContext]:
     """A browser that shows the token."""
-    expect.set_options(timeout=30_000)
+    expect.set_options(timeout=90_000)
     with chromium() as browser:
         shown = {"Authorization": f"Bearer {fleet.token}"}
         context = browser.new_context(extra_http_headers=shown)
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(90_000)
         yield context
 
 

@@ -43,7 +43,7 @@ def name_of(url: str) -> str:
 
 def led_at_last(journal: Journal, holder: str) -> int:
     """The epoch that begins as soon as the lease of another has run out."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         epoch = journal.lead(holder, 60)
         if epoch is not None:

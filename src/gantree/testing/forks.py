@@ -60,7 +60,6 @@ class Forks:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._workers: list[Worker] = []
-        self._ended = 0
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self) -> Generator[None, object, object]:
@@ -77,6 +76,7 @@ class Forks:
         if session.testsfailed and not self._config.option.continue_on_collection_errors:
             return None
         self._session, self._files = session, files_of(session.items)
+        self._left = set(range(len(session.items)))
         self._queue = queue_of(len(self._files))
         self._get_ready()
         try:
@@ -90,7 +90,7 @@ class Forks:
             raise session.Failed(session.shouldfail)
         if session.shouldstop:
             raise session.Interrupted(session.shouldstop)
-        assert self._ended == len(session.items), "a test was not run"
+        assert not self._left, "a test was not run"
         return True
 
     def _get_ready(self) -> None:
@@ -154,8 +154,8 @@ class Forks:
         """A test has ended with these reports."""
         assert worker.at is not None
         item = self._session.items[worker.at]
+        self._left.remove(worker.at)  # KeyError if it was run before
         worker.at = None
-        self._ended += 1
         hook = self._config.hook
         for words in warned:
             hook.pytest_warning_recorded.call_historic(kwargs=words)

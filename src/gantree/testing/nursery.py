@@ -5,8 +5,9 @@
     born.wait(timeout=30.0)
 
 To import a daemon takes several times as long as to start one, and a test run starts hundreds. So a test run has one
-nursery, however many processes it has: it imports the module of a function, and waits; whoever it bears is its fork and calls that
-function, with the environment, directory and umask of who asked, no descriptor but its output, and a life of its own.
+nursery, however many processes it has: it imports the module of a function, and waits. Whoever it bears is its fork and
+calls that function, with the environment, directory and umask of who asked, no descriptor but its output, and a life of
+its own.
 The nursery tells who asked how it ended. It ends itself when the processes that can ask have.
 """
 
