@@ -3,21 +3,18 @@
 The processes are forked from one that has imported everything, but for one that begins as a user's does.
 """
 
-import os
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
 import httpx
 import pytest
 
-from gantree.testing.daemon import start_nursery
+from gantree.testing.daemon import Program
 from gantree.testing.kubernetes.samples import node
 from gantree.testing.pods import PodStage
 
@@ -39,44 +36,6 @@ def command(stage: PodStage, state: Path, *more: str) -> list[str]:
     return ["kubernetes", *named, *more]
 
 
-class Started:
-    """A process of `gantree`, and all that it prints."""
-
-    def __init__(self, words: list[str]) -> None:
-        said, say = os.pipe()
-        self.said = os.fdopen(said, encoding="utf-8")
-        self.process = start_nursery().bear(words, say)
-        os.close(say)
-
-    def says(self, words: str) -> str:
-        """The next line that has these words."""
-        line = next((line for line in self.said if words in line), "")
-        assert line, f"it ended, and never said {words!r}"
-        return line
-
-    def stop(self) -> int:
-        """Its exit status after SIGTERM."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(WITHIN_S)
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[[list[str]], Started]]:
-    """Start a process; none outlives the test."""
-    with ExitStack() as ends:
-
-        def start(words: list[str]) -> Started:
-            started = Started(words)
-            ends.callback(started.said.close)
-            ends.callback(started.process.kill)
-            return started
-
-        yield start
-
-
-Start = Callable[[list[str]], Started]
-
-
 def until_bound(stage: PodStage, *names: str) -> None:
     deadline = time.monotonic() + WITHIN_S
     while not stage.bound(*names):
@@ -85,46 +44,44 @@ def until_bound(stage: PodStage, *names: str) -> None:
 
 
 def test_the_daemon_binds_gangs_answers_and_goes_on_after_kill_9(
-    stage: PodStage, tmp_path: Path, start: Start, gantree: Gantree
+    stage: PodStage, tmp_path: Path, gantree: Gantree
 ) -> None:
     state = tmp_path / "state"
     gang = {"labels": {"gantree.io/gang": "g"}, "annotations": {"gantree.io/gang-size": "3"}}
-    running = start(command(stage, state))
-    running.says(READY)
-    for number in range(3):
-        stage.pod(f"g-{number}", gpus=8, **gang)
-    until_bound(stage, "g-0", "g-1", "g-2")
-    (row,) = gantree("jobs", "--json", "--state", state).json()["jobs"]
-    assert row["name"] == "default/g"
-    stage.pod("large", gpus=8)
-    stage.pod("larger", gpus=8)
-    until_bound(stage, "large")
-    running.process.kill()
-    running.process.wait()
+    with Program(*command(stage, state)) as running:
+        running.says(READY)
+        for number in range(3):
+            stage.pod(f"g-{number}", gpus=8, **gang)
+        until_bound(stage, "g-0", "g-1", "g-2")
+        (row,) = gantree("jobs", "--json", "--state", state).json()["jobs"]
+        assert row["name"] == "default/g"
+        stage.pod("large", gpus=8)
+        stage.pod("larger", gpus=8)
+        until_bound(stage, "large")
+        running.process.kill()
+        running.process.wait()
     for number in range(3):
         stage.exit(f"g-{number}")
-    running = start(command(stage, state))
-    running.says(READY)
-    until_bound(stage, "larger")
-    assert row["job"] not in gantree("jobs", "--state", state).out
-    assert running.stop() == 0
+    with Program(*command(stage, state)) as running:
+        running.says(READY)
+        until_bound(stage, "larger")
+        assert row["job"] not in gantree("jobs", "--state", state).out
+        assert running.stop() == 0
 
 
-def test_one_of_two_leads_by_a_lease_and_the_other_goes_on(
-    stage: PodStage, tmp_path: Path, start: Start
-) -> None:
-    first = start(command(stage, tmp_path / "a"))
-    first.says(READY)
-    other = start(command(stage, tmp_path / "b"))
-    assert "stands by: a leads" in other.says("stands by")
-    assert first.stop() == 0
-    assert "ready: cluster kubernetes" in other.says("ready")
-    stage.pod("p0", gpus=8)
-    until_bound(stage, "p0")
-    lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gantree"
-    assert stage.api.get(lease).json()["spec"]["holderIdentity"] == "b"
-    stage.api.patch(lease, {"spec": {"holderIdentity": "c"}})
-    assert other.process.wait(WITHIN_S) == 1, "it ends, to be started again"
+def test_one_of_two_leads_by_a_lease_and_the_other_goes_on(stage: PodStage, tmp_path: Path) -> None:
+    with Program(*command(stage, tmp_path / "a")) as first:
+        first.says(READY)
+        with Program(*command(stage, tmp_path / "b")) as other:
+            other.says("stands by: a leads")
+            assert first.stop() == 0
+            other.says("ready: cluster kubernetes")
+            stage.pod("p0", gpus=8)
+            until_bound(stage, "p0")
+            lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gantree"
+            assert stage.api.get(lease).json()["spec"]["holderIdentity"] == "b"
+            stage.api.patch(lease, {"spec": {"holderIdentity": "c"}})
+            assert other.process.wait(WITHIN_S) == 1, "it ends, to be started again"
 
 
 def free_port() -> int:
@@ -181,24 +138,25 @@ nodes: [{names: "n[0-3]", machine: m, at: {leaf: LEAF}}]
 
 
 def test_a_cluster_file_says_where_nodes_stand(
-    stage: PodStage, tmp_path: Path, start: Start, gantree: Gantree
+    stage: PodStage, tmp_path: Path, gantree: Gantree
 ) -> None:
     """Gangs of parts have ids that name them."""
     file = tmp_path / "cluster.yaml"
     file.write_text(FILE.replace("LEAF", "hall-a"))
     state = tmp_path / "state"
-    running = start(command(stage, state, "--cluster", str(file)))
-    running.says(READY)
-    group = "{name: a/b, members: [{podNumber: 1, leafCellNumber: 8}]}"
-    hived = f"{{leafCellNumber: 8, affinityGroup: {group}}}"
-    stage.pod("p0", annotations={"hivedscheduler.microsoft.com/pod-scheduling-spec": hived})
-    until_bound(stage, "p0")
-    assert stage.pods()["p0"]["metadata"]["annotations"]["gantree.io/domain"].startswith("node:")
-    assert "hall-a" in gantree("topo", "--state", state).out
-    (row,) = gantree("jobs", "--json", "--state", state).json()["jobs"]
-    assert row["job"].startswith("default.hived:a:b.gang.")
-    assert "Holds 8 GPUs" in gantree("why", row["job"], "--state", state).out
-    assert running.stop() == 0
+    with Program(*command(stage, state, "--cluster", str(file))) as running:
+        running.says(READY)
+        group = "{name: a/b, members: [{podNumber: 1, leafCellNumber: 8}]}"
+        hived = f"{{leafCellNumber: 8, affinityGroup: {group}}}"
+        stage.pod("p0", annotations={"hivedscheduler.microsoft.com/pod-scheduling-spec": hived})
+        until_bound(stage, "p0")
+        annotations = stage.pods()["p0"]["metadata"]["annotations"]
+        assert annotations["gantree.io/domain"].startswith("node:")
+        assert "hall-a" in gantree("topo", "--state", state).out
+        (row,) = gantree("jobs", "--json", "--state", state).json()["jobs"]
+        assert row["job"].startswith("default.hived:a:b.gang.")
+        assert "Holds 8 GPUs" in gantree("why", row["job"], "--state", state).out
+        assert running.stop() == 0
 
 
 def test_a_cluster_file_that_is_none_is_refused(

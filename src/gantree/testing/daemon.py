@@ -8,6 +8,7 @@
 At the end of the block every job is cancelled and waited for, so that no process outlives the test.
 """
 
+import os
 import re
 import signal
 import time
@@ -74,6 +75,39 @@ def _live_as_asked(arguments: list[str]) -> None:
         gpu_metrics=tuple(metrics.split()),
     )
     run_daemon(settings, routers() if pages else ())
+
+
+class Program:
+    """`gantree up` or `gantree kubernetes` in a process of its own, and all that it prints. It ends with the block."""
+
+    def __init__(self, *words: str) -> None:
+        said, say = os.pipe()
+        self.said = os.fdopen(said, encoding="utf-8")
+        self.process = start_nursery().bear([*words], say)
+        os.close(say)
+
+    def says(self, words: str) -> str:
+        """The next line that has these words."""
+        line = next((line for line in self.said if words in line), "")
+        assert line, f"it ended, and never said {words!r}"
+        return line
+
+    def stop(self) -> int:
+        """Its exit status after SIGTERM."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(READY_WITHIN_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.process.kill()
+        self.said.close()
 
 
 def unended(client: Client) -> list[str]:
