@@ -1,8 +1,10 @@
 """`make crash-demo`: the story again and again, each time with a kill -9 of the daemon at a random moment.
 
     crash.py [--rounds 20] [--seed N]
+    crash.py --at FACT
 
-The daemon is started again at once. Nothing that was acknowledged may be lost, nothing run twice, nothing left over:
+With --at it is one round, and the kill comes as soon as training has that fact, such as JobRequeued. The
+daemon is started again at once. Nothing that was acknowledged may be lost, nothing run twice, nothing left over:
 the same verdict as for the undisturbed demo must come out, and no process of it may live when the story is over.
 """
 
@@ -15,6 +17,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from demo import start_daemon
@@ -26,19 +30,23 @@ NEVER_S = 1e6
 """A moment that no story lasts to."""
 
 
-class Killer(threading.Thread):
-    """Kills the daemon once, after_s seconds from now, and starts it again."""
+Moment = Callable[[Path, threading.Event], bool]
+"""Waits for the moment to kill the daemon of a state directory; False where the story is over before."""
 
-    def __init__(self, state_dir: Path, after_s: float) -> None:
+
+class Killer(threading.Thread):
+    """Kills the daemon once, when its moment has come, and starts it again."""
+
+    def __init__(self, state_dir: Path, moment: Moment) -> None:
         super().__init__(daemon=True)
         self._state_dir = state_dir
-        self._after_s = after_s
+        self._moment = moment
         self.daemon_process = start_daemon(state_dir)
         self.over = threading.Event()
         self.killed = False
 
     def run(self) -> None:
-        if self.over.wait(self._after_s):
+        if not self._moment(self._state_dir, self.over):
             return
         self.daemon_process.send_signal(signal.SIGKILL)
         self.daemon_process.wait()
@@ -53,10 +61,32 @@ class Killer(threading.Thread):
         self.daemon_process.wait()
 
 
-def play_round(after_s: float) -> list[str] | None:
+def after(seconds: float) -> Moment:
+    """So long after the start."""
+    return lambda state_dir, over: not over.wait(seconds)
+
+
+def at(kind: str) -> Moment:
+    """When training has this fact."""
+
+    def comes(state_dir: Path, over: threading.Event) -> bool:
+        client = Client(state_dir)
+        while not over.wait(0.02):
+            with suppress(Unreachable):
+                if any(
+                    fact["fact"] == kind and fact["data"].get("job") == "training"
+                    for fact in client.facts()
+                ):
+                    return True
+        return False
+
+    return comes
+
+
+def play_round(moment: Moment) -> list[str] | None:
     """One story with one kill; what went wrong, or None if the story was over before the kill."""
     state_dir = Path(tempfile.mkdtemp(prefix="gantree-crash-"))
-    killer = Killer(state_dir, after_s)
+    killer = Killer(state_dir, moment)
     killer.start()
     try:
         client = Client(state_dir)
@@ -96,24 +126,40 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--at", metavar="FACT")
     options = parser.parse_args()
-    moments = random.Random(options.seed)
+    if options.at:
+        problems = play_round(at(options.at))
+        print(f"killed at {options.at}: {outcome(problems)}")
+        return 0 if problems == [] else 1
+    return many_rounds(options.rounds, options.seed)
+
+
+def outcome(problems: list[str] | None) -> str:
+    """What came of a round."""
+    if problems is None:
+        return "the story was over before"
+    return "nothing lost" if problems == [] else str(problems)
+
+
+def many_rounds(wanted: int, seed: int) -> int:
+    """First the undisturbed story, to know how long it lasts, then rounds with a kill somewhere in it."""
+    moments = random.Random(seed)
     began = time.monotonic()
-    undisturbed = play_round(NEVER_S)
+    undisturbed = play_round(after(NEVER_S))
     lasts_s = time.monotonic() - began
     print(f"undisturbed: {lasts_s:.1f} s: {undisturbed or 'nothing lost'}", flush=True)
     played = failed = 0
-    while played < options.rounds:
+    while played < wanted:
         after_s = moments.uniform(0.3, lasts_s)
-        problems = play_round(after_s)
+        problems = play_round(after(after_s))
         if problems is None:
             continue
         played += 1
         failed += bool(problems)
-        words = problems or "nothing lost"
-        print(f"round {played:2}: killed after {after_s:5.2f} s: {words}", flush=True)
+        print(f"round {played:2}: killed after {after_s:5.2f} s: {outcome(problems)}", flush=True)
     rounds = "round" if played - failed == 1 else "rounds"
-    print(f"{played - failed} {rounds} passed, {failed} failed (seed {options.seed})")
+    print(f"{played - failed} {rounds} passed, {failed} failed (seed {seed})")
     return 1 if failed or undisturbed else 0
 
 

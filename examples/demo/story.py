@@ -173,7 +173,8 @@ def _resumed(told: Told, runs: Path) -> Iterator[str]:
     lost = steps_lost(runs, attempts)
     if lost > CHECKPOINT_EVERY:
         yield f"{lost} steps were lost, more than one checkpoint interval ({CHECKPOINT_EVERY})"
-    if read_steps(rank_0(runs, attempts))[-1:] != [STEPS]:
+    done = [read_steps(rank_0(runs, attempt)) for attempt in range(1, attempts + 1)]
+    if list(itertools.chain(*done))[-1:] != [STEPS]:  # its last attempt may find nothing to do
         yield f"training ended before step {STEPS}"
 
 

@@ -80,7 +80,7 @@ def attach(
         came.append(message)
 
     async def asked() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await front.app(scope, receive, send)
 
     front._runner.run(asked())

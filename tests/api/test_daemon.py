@@ -183,19 +183,19 @@ def test_unknown_ranks_and_attempts_are_not_found(daemon: Daemon, client: Client
 
 def test_waiting_ends_with_the_job_and_not_later(daemon: Daemon, client: Client) -> None:
     job = submit(client, job_text("nap", "sleep 0.4; exit 3", more="restarts: 0"))
-    assert client.job(job, wait_s=20, until="running")["phase"] == "running"
+    assert client.job(job, wait_s=60, until="running")["phase"] == "running"
     began = time.monotonic()
-    ended = client.job(job, wait_s=20)
+    ended = client.job(job, wait_s=300)
     assert (ended["phase"], ended["exit_code"]) == ("failed", 3)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 200
     assert client.job(job, wait_s=0.2, until="running")["phase"] == "failed"
 
 
 def test_waiting_gives_up_when_it_was_told_to(daemon: Daemon, client: Client) -> None:
-    job = submit(client, job_text("long", "sleep 60"))
+    job = submit(client, job_text("long", "sleep 600"))
     began = time.monotonic()
     assert client.job(job, wait_s=0.3)["phase"] != "succeeded"
-    assert 0.3 <= time.monotonic() - began < 5
+    assert 0.3 <= time.monotonic() - began < 60
     client.cancel(job)
     daemon.wait(job)
 
@@ -242,7 +242,7 @@ def test_facts_can_be_followed(daemon: Daemon, client: Client) -> None:
     follower = threading.Thread(target=follow)
     follower.start()
     daemon.wait(submit(client, job_text("watched", "true")))
-    follower.join(timeout=10)
+    follower.join(timeout=60)
     assert seen == ["JobAccepted", "GangPlaced", "GangRunning", "AttemptEnded", "JobEnded"]
 
 
@@ -284,7 +284,9 @@ def test_without_a_daemon_the_client_says_how_to_start_one(tmp_path: Path) -> No
 
 def test_a_daemon_that_stops_leaves_its_gangs_and_the_next_adopts_them(tmp_path: Path) -> None:
     with Daemon(tmp_path / "state", CLUSTER) as daemon:
-        job = submit(daemon.client, job_text("on", "echo $$; sleep 1.5; echo end"))
+        go_on = tmp_path / "go-on"
+        script = f"echo $$; until [ -e {go_on} ]; do sleep 0.05; done; echo end"
+        job = submit(daemon.client, job_text("on", script))
         daemon.wait(job, until="running")
         broke_off: list[str] = []
 
@@ -297,13 +299,14 @@ def test_a_daemon_that_stops_leaves_its_gangs_and_the_next_adopts_them(tmp_path:
         follower.start()
         began = time.monotonic()
         assert daemon.stop() == 0
-        assert time.monotonic() - began < 3, "a follower does not hold it up"
+        assert time.monotonic() - began < 25, "a follower does not hold it up"
         follower.join()
         assert "what came is not all of it" in broke_off[0], "the job goes on"
         assert b"stopped; 1 gang goes on running" in daemon.output.read_bytes()
         assert not (daemon.state_dir / sockets.FILE).exists()
         daemon.start(with_cluster=False)
         assert daemon.client.health()["epoch"] == 2
+        go_on.touch()
         assert daemon.wait(job)["attempt"] == 1
         assert b"".join(daemon.client.logs(job, rank=0)).endswith(b"\nend\n")
 
@@ -348,7 +351,7 @@ def test_a_daemon_whose_output_nobody_reads_goes_on(tmp_path: Path) -> None:
     ) as process:
         assert process.stdout is not None
         process.stdout.close()
-        client, deadline = Client(tmp_path / "state"), time.monotonic() + 30
+        client, deadline = Client(tmp_path / "state"), time.monotonic() + 90
         while time.monotonic() < deadline:
             with suppress(Unreachable):
                 assert client.health()["pid"] == process.pid

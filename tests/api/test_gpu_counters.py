@@ -55,7 +55,7 @@ def looked(counters: GpuCounters, nodes: tuple[str, ...], times: int = 1) -> Non
         for _ in range(times):
             before = counters.version
             counters.look_soon(nodes)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while counters.version == before:
                     await asyncio.sleep(0.01)
 

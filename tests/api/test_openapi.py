@@ -199,7 +199,7 @@ def _tried(operation: Any, token: str, mode: GenerationMode, role: str) -> list[
             del case.query[name]
         if isinstance(case.path_parameters, dict) and "word" in case.path_parameters:
             case.path_parameters["word"] = choice(JOBS) if EXAMPLES >= LONG else own
-        response = case.call(headers={"Authorization": f"Bearer {token}"}, timeout=30)
+        response = case.call(headers={"Authorization": f"Bearer {token}"}, timeout=90)
         case.validate_response(
             response,
             checks=(

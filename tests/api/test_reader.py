@@ -4,13 +4,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gantree.model.errors import Conflict, GantreeError, NotFound
+from gantree.model.errors import Conflict, GantreeError, NotFound, Unreachable
 from gantree.testing.daemon import Daemon
 
 CLUSTER = """\
@@ -20,7 +20,7 @@ machines: {m: {gpus: 2}}
 nodes: [{names: n0, machine: m}]
 """
 JOB = "name: {name}\ngang: [{{role: w, members: 1, each: {{gpus: {gpus}}}, run: [{run}]}}]\n"
-WITHIN_S = 30.0
+WITHIN_S = 90.0
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +61,16 @@ def reader_of(daemon: Daemon, other_than: int = 0) -> int:
             return found[0]
         assert time.monotonic() < deadline, "there is no reader"
         time.sleep(0.01)
+
+
+def once_there(ask: Callable[[], Any]) -> Any:
+    """An answer, however long a busy machine takes to start another host: a question waits only so long for one."""
+    deadline = time.monotonic() + WITHIN_S
+    while True:
+        try:
+            return ask()
+        except Unreachable:
+            assert time.monotonic() < deadline, "no other host"
 
 
 def test_a_reader_that_does_not_answer_holds_up_neither_turns_nor_submissions(
@@ -134,9 +144,8 @@ def test_a_host_of_readers_that_is_killed_comes_back(daemon: Daemon) -> None:
     reader = reader_of(daemon)
     (host,) = below(daemon.process.pid)["gantree-host"]
     os.kill(host, signal.SIGKILL)
-    assert daemon.client.jobs()[0]["name"] == "runs"
-    while reader_of(daemon) == reader:
-        pass
+    assert once_there(daemon.client.jobs)[0]["name"] == "runs"
+    reader_of(daemon, reader)
     assert daemon.client.why("waits")["phase"] == "pending"
     assert daemon.client.queues()
     log = daemon.output.read_text()

@@ -67,14 +67,14 @@ def count(file: Path) -> int:
 
 
 def until_suspended(daemon: Daemon, job: str) -> None:
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + 60.0
     while not daemon.client.job(job)["suspended"]:
         assert time.monotonic() < deadline, daemon.client.jobs()
         time.sleep(0.01)
 
 
 def until_counting(file: Path, beyond: int) -> None:
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + 60.0
     while count(file) <= beyond:
         assert time.monotonic() < deadline, f"{file} stays at {beyond}"
         time.sleep(0.01)

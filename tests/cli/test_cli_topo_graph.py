@@ -109,7 +109,7 @@ def test_graphviz_draws_it(gantree: Gantree, cluster_file: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     assert drawn.stderr == ""
     assert ">n0/gpu3</text>" in drawn.stdout
@@ -128,7 +128,7 @@ def test_graphviz_takes_hostile_names_for_names() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     assert [each["label"] for each in json.loads(drawn.stdout)["objects"]] == [
         "ends with \\\\",

@@ -1,21 +1,26 @@
-"""`gantree kubernetes` as a process, on an API server over real HTTP."""
+"""`gantree kubernetes` as a process, on an API server over real HTTP.
 
-import json
-import os
-import signal
+The processes are forked from one that has imported everything, but for one that begins as a user's does.
+"""
+
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import httpx
 import pytest
 
+from gantree.testing.daemon import Program
 from gantree.testing.kubernetes.samples import node
 from gantree.testing.pods import PodStage
+
+Gantree = Callable[..., Any]
+READY = "ready: cluster kubernetes, 4 nodes, 32 GPUs"
+WITHIN_S = 60.0
 
 
 @pytest.fixture
@@ -28,69 +33,55 @@ def stage(tmp_path: Path) -> Iterator[PodStage]:
 
 def command(stage: PodStage, state: Path, *more: str) -> list[str]:
     named = ["--api-server", stage.running.url, "--state", str(state), "--name", state.name]
-    told = ["kubernetes", *named, *more]
-    return [sys.executable, "-m", "gantree.cli", *told]
-
-
-def start(stage: PodStage, state: Path, *more: str) -> "subprocess.Popen[str]":
-    running = subprocess.Popen(command(stage, state, *more), stdout=subprocess.PIPE, text=True)
-    assert running.stdout is not None
-    line = running.stdout.readline()
-    assert "ready: cluster kubernetes, 4 nodes, 32 GPUs" in line
-    return running
+    return ["kubernetes", *named, *more]
 
 
 def until_bound(stage: PodStage, *names: str) -> None:
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + WITHIN_S
     while not stage.bound(*names):
         assert time.monotonic() < deadline, stage.pods()
         time.sleep(0.02)
 
 
-def asked(state: Path, *words: str) -> str:
-    told = [sys.executable, "-m", "gantree.cli", *words, "--state", str(state)]
-    return subprocess.run(told, capture_output=True, text=True, check=True, timeout=60).stdout
-
-
 def test_the_daemon_binds_gangs_answers_and_goes_on_after_kill_9(
-    stage: PodStage, tmp_path: Path
+    stage: PodStage, tmp_path: Path, gantree: Gantree
 ) -> None:
     state = tmp_path / "state"
     gang = {"labels": {"gantree.io/gang": "g"}, "annotations": {"gantree.io/gang-size": "3"}}
-    running = start(stage, state)
-    for number in range(3):
-        stage.pod(f"g-{number}", gpus=8, **gang)
-    until_bound(stage, "g-0", "g-1", "g-2")
-    (row,) = json.loads(asked(state, "jobs", "--json"))["jobs"]
-    assert row["name"] == "default/g"
-    stage.pod("large", gpus=8)
-    stage.pod("larger", gpus=8)
-    until_bound(stage, "large")
-    running.kill()
-    running.wait()
+    with Program(*command(stage, state)) as running:
+        running.says(READY)
+        for number in range(3):
+            stage.pod(f"g-{number}", gpus=8, **gang)
+        until_bound(stage, "g-0", "g-1", "g-2")
+        (row,) = gantree("jobs", "--json", "--state", state).json()["jobs"]
+        assert row["name"] == "default/g"
+        stage.pod("large", gpus=8)
+        stage.pod("larger", gpus=8)
+        until_bound(stage, "large")
+        running.process.kill()
+        running.process.wait()
     for number in range(3):
         stage.exit(f"g-{number}")
-    running = start(stage, state)
-    until_bound(stage, "larger")
-    assert row["job"] not in asked(state, "jobs")
-    os.kill(running.pid, signal.SIGTERM)
-    assert running.wait(30) == 0
+    with Program(*command(stage, state)) as running:
+        running.says(READY)
+        until_bound(stage, "larger")
+        assert row["job"] not in gantree("jobs", "--state", state).out
+        assert running.stop() == 0
 
 
 def test_one_of_two_leads_by_a_lease_and_the_other_goes_on(stage: PodStage, tmp_path: Path) -> None:
-    first = start(stage, tmp_path / "a")
-    pipes: Any = {"stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command(stage, tmp_path / "b"), **pipes) as other:
-        assert "stands by: a leads" in first_with(other.stdout, "stands by")
-        first.terminate()
-        assert first.wait(30) == 0
-        assert "ready: cluster kubernetes" in first_with(other.stdout, "ready")
-        stage.pod("p0", gpus=8)
-        until_bound(stage, "p0")
-        lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gantree"
-        assert stage.api.get(lease).json()["spec"]["holderIdentity"] == "b"
-        stage.api.patch(lease, {"spec": {"holderIdentity": "c"}})
-        assert other.wait(30) == 1, "it ends, to be started again"
+    with Program(*command(stage, tmp_path / "a")) as first:
+        first.says(READY)
+        with Program(*command(stage, tmp_path / "b")) as other:
+            other.says("stands by: a leads")
+            assert first.stop() == 0
+            other.says("ready: cluster kubernetes")
+            stage.pod("p0", gpus=8)
+            until_bound(stage, "p0")
+            lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gantree"
+            assert stage.api.get(lease).json()["spec"]["holderIdentity"] == "b"
+            stage.api.patch(lease, {"spec": {"holderIdentity": "c"}})
+            assert other.process.wait(WITHIN_S) == 1, "it ends, to be started again"
 
 
 def free_port() -> int:
@@ -106,7 +97,10 @@ def first_with(stream: IO[str] | None, words: str) -> str:
 
 
 def test_a_server_that_does_not_answer_yet_is_waited_for(tmp_path: Path) -> None:
-    """Nor does a cluster without nodes end the daemon. Until then it lives and is not ready."""
+    """Nor does a cluster without nodes end the daemon. Until then it lives and is not ready.
+
+    It is started as a user starts it.
+    """
     at, here = free_port(), f"127.0.0.1:{free_port()}"
     where = ["--api-server", f"http://127.0.0.1:{at}", "--state", str(tmp_path), "--listen", here]
     told = [sys.executable, "-m", "gantree.cli", "kubernetes", *where]
@@ -123,17 +117,16 @@ def test_a_server_that_does_not_answer_yet_is_waited_for(tmp_path: Path) -> None
             assert "ready: cluster kubernetes, 1 node" in first_with(daemon.stdout, "ready")
             assert httpx.get(f"http://{here}/readyz").status_code == 200
             daemon.terminate()
-            assert daemon.wait(30) == 0
+            assert daemon.wait(WITHIN_S) == 0
             running.terminate()
 
 
-def test_a_kubeconfig_that_is_none_is_named(tmp_path: Path) -> None:
+def test_a_kubeconfig_that_is_none_is_named(tmp_path: Path, gantree: Gantree) -> None:
     file = tmp_path / "config"
     file.write_text("clusters: []\ncurrent-context: here\n")
-    told = [sys.executable, "-m", "gantree.cli", "kubernetes", "--kubeconfig", str(file)]
-    done = subprocess.run(told, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 2
-    assert f"{file}: contexts: there is no 'here'" in done.stderr
+    told = gantree("kubernetes", "--kubeconfig", file)
+    assert told.code == 2
+    assert f"{file}: contexts: there is no 'here'" in told.err
 
 
 FILE = """
@@ -144,29 +137,33 @@ nodes: [{names: "n[0-3]", machine: m, at: {leaf: LEAF}}]
 """
 
 
-def test_a_cluster_file_says_where_nodes_stand(stage: PodStage, tmp_path: Path) -> None:
+def test_a_cluster_file_says_where_nodes_stand(
+    stage: PodStage, tmp_path: Path, gantree: Gantree
+) -> None:
     """Gangs of parts have ids that name them."""
     file = tmp_path / "cluster.yaml"
     file.write_text(FILE.replace("LEAF", "hall-a"))
     state = tmp_path / "state"
-    running = start(stage, state, "--cluster", str(file))
-    group = "{name: a/b, members: [{podNumber: 1, leafCellNumber: 8}]}"
-    hived = f"{{leafCellNumber: 8, affinityGroup: {group}}}"
-    stage.pod("p0", annotations={"hivedscheduler.microsoft.com/pod-scheduling-spec": hived})
-    until_bound(stage, "p0")
-    assert stage.pods()["p0"]["metadata"]["annotations"]["gantree.io/domain"].startswith("node:")
-    assert "hall-a" in asked(state, "topo")
-    (row,) = json.loads(asked(state, "jobs", "--json"))["jobs"]
-    assert row["job"].startswith("default.hived:a:b.gang.")
-    assert "Holds 8 GPUs" in asked(state, "why", row["job"])
-    running.send_signal(signal.SIGTERM)
-    assert running.wait(30) == 0
+    with Program(*command(stage, state, "--cluster", str(file))) as running:
+        running.says(READY)
+        group = "{name: a/b, members: [{podNumber: 1, leafCellNumber: 8}]}"
+        hived = f"{{leafCellNumber: 8, affinityGroup: {group}}}"
+        stage.pod("p0", annotations={"hivedscheduler.microsoft.com/pod-scheduling-spec": hived})
+        until_bound(stage, "p0")
+        annotations = stage.pods()["p0"]["metadata"]["annotations"]
+        assert annotations["gantree.io/domain"].startswith("node:")
+        assert "hall-a" in gantree("topo", "--state", state).out
+        (row,) = gantree("jobs", "--json", "--state", state).json()["jobs"]
+        assert row["job"].startswith("default.hived:a:b.gang.")
+        assert "Holds 8 GPUs" in gantree("why", row["job"], "--state", state).out
+        assert running.stop() == 0
 
 
-def test_a_cluster_file_that_is_none_is_refused(stage: PodStage, tmp_path: Path) -> None:
+def test_a_cluster_file_that_is_none_is_refused(
+    stage: PodStage, tmp_path: Path, gantree: Gantree
+) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text("nodes: 5")
-    told = command(stage, tmp_path / "state", "--cluster", str(file))
-    ended = subprocess.run(told, capture_output=True, text=True, check=False, timeout=60)
-    assert ended.returncode == 2
-    assert "cluster.yaml" in ended.stderr
+    told = gantree(*command(stage, tmp_path / "state", "--cluster", str(file)))
+    assert told.code == 2
+    assert "cluster.yaml" in told.err

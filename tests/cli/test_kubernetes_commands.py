@@ -1,9 +1,6 @@
 """What an operator asks beside the scheduler: preflight, snapshot, a dry run and its report."""
 
 import json
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +9,7 @@ import httpx
 import pytest
 
 from gantree.formats import read_job
+from gantree.testing.daemon import Program
 from gantree.testing.pods import PodStage
 
 Gantree = Callable[..., Any]
@@ -82,22 +80,18 @@ def test_a_dry_run_reports_while_it_runs_and_at_its_end(
     state = tmp_path / "dry"
     words = ["kubernetes", "--dry-run", "--api-server", stage.running.url, "--state", str(state)]
     words += ["--listen", "127.0.0.1:0"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "gantree.cli", *words], stdout=subprocess.PIPE, text=True
-    ) as running:
-        assert running.stdout is not None
-        line = running.stdout.readline()
-        assert "ready: cluster kubernetes, 4 nodes, 32 GPUs" in line
+    with Program(*words) as running:
+        line = running.says("ready: cluster kubernetes, 4 nodes, 32 GPUs")
         gang(stage, "g", 2, scheduler="default-scheduler")
         while json.loads(gantree("jobs", "--state", state, "--json").out)["jobs"] == []:
-            assert running.poll() is None
+            assert running.process.poll() is None
         url = line.split()[-1]
         token = (state / "token").read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}
         metrics = httpx.get(f"{url}/metrics", headers=headers).text
         assert 'gantree_shadow_gangs_started{scheduler="gantree"}' in metrics
-        running.send_signal(signal.SIGTERM)
-        out, _ = running.communicate(timeout=60)
+        assert running.stop() == 0
+        out = running.said.read()
     assert "Nothing was written to the cluster." in out
     assert "default/g  2     16" in out
     told = gantree("kubernetes", "shadow", "--state", state, "--json").json()

@@ -31,7 +31,7 @@ from gantree.testing.recording import RecordingCluster
 from gantree.testing.same_ledger import differences
 from gantree.topology.kept import KeptOccupancy
 
-SOON_S = 30.0
+SOON_S = 90.0
 SITE = cluster(leaves=1, nodes=2)
 
 

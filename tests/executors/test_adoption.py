@@ -67,7 +67,7 @@ def test_a_gang_outlives_its_daemon_and_its_end_is_learnt_once(
 
 def test_what_ended_while_no_daemon_was_there_is_told_by_the_next(stage: GangStage) -> None:
     killed_daemon(stage.state_dir, "sleep 0.4; [ $RANK != 2 ] || exit 5", b"begun", 0.2)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while left_over(stage.state_dir) and time.monotonic() < deadline:
         time.sleep(0.02)
     time.sleep(0.2)
@@ -150,9 +150,9 @@ def test_a_second_shim_of_the_same_member_exits_at_once(stage: GangStage, tmp_pa
     stage.start("sh", "-c", f"echo $RANK >> {starts}; sleep 0.5")
     stage.until_told(GangStarted)
     command = shim_command(stage, stage.state_dir / "runs/j/1/m0")
-    assert subprocess.run(command, check=False, timeout=10).returncode == 0
+    assert subprocess.run(command, check=False, timeout=300).returncode == 0
     assert stage.until_ended() == 0
-    assert subprocess.run(command, check=False, timeout=10).returncode == 0
+    assert subprocess.run(command, check=False, timeout=300).returncode == 0
     assert starts.read_text() == "0\n"
 
 
@@ -168,7 +168,7 @@ def test_a_shim_that_finds_the_lock_held_starts_nothing(
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         command = shim_command(stage, folder)
-        assert subprocess.run(command, check=False, timeout=10).returncode == 0
+        assert subprocess.run(command, check=False, timeout=300).returncode == 0
     assert not (folder / "shim.json").exists()
     assert not (tmp_path / "ran").exists()
 

@@ -26,7 +26,7 @@ class Line:
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        connection.settimeout(20)
+        connection.settimeout(60)
 
     def say(self, letter: bytes, payload: bytes = b"") -> None:
         self.connection.sendall(HEAD.pack(letter, len(payload)) + payload)
@@ -59,7 +59,7 @@ def guest(
     stage: GangStage, *command: str, rank: int = 0, terminal: Terminal | None = None
 ) -> Iterator[Line]:
     awaited = stage.cluster.guest("j", 1, rank, command, terminal)
-    awaited.listener.settimeout(20)
+    awaited.listener.settimeout(60)
     connection, _ = awaited.listener.accept()
     assert awaited.is_it(connection)
     awaited.close()
@@ -89,7 +89,7 @@ def test_a_guest_whose_command_has_ended_stays_until_whoever_called_has_read_tha
     """Else nobody could tell any more who called, and what was said is lost where something comes too late for it."""
     started(stage)
     awaited = stage.cluster.guest("j", 1, 0, ("echo", "quick"), None)
-    awaited.listener.settimeout(20)
+    awaited.listener.settimeout(60)
     connection, _ = awaited.listener.accept()
     line = Line(connection)
     with connection:
@@ -246,7 +246,7 @@ def test_only_what_runs_has_guests(stage: GangStage) -> None:
 def test_a_stranger_who_calls_is_not_taken_for_the_guest(stage: GangStage) -> None:
     started(stage)
     awaited = stage.cluster.guest("j", 1, 0, ["sleep", "61"], None)
-    awaited.listener.settimeout(20)
+    awaited.listener.settimeout(60)
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.connect(awaited.listener.getsockname())
         callers = [awaited.listener.accept()[0] for _ in range(2)]

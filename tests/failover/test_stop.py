@@ -35,7 +35,7 @@ def test_a_daemon_ends_when_it_is_told_to_also_while_the_database_stands_still(
                 assert " ready: " in daemon.stdout.readline()
                 cable.cut()
                 os.kill(daemon.pid, signal.SIGTERM)
-                _, said = daemon.communicate(timeout=60)
+                _, said = daemon.communicate(timeout=300)
             finally:
                 daemon.kill()
         cable.close()

@@ -367,7 +367,7 @@ def test_who_is_shown_what_another_looked_at_misses_nothing_that_came_since(
         following.append(asyncio.create_task(follow(second)))
         await asyncio.sleep(0.05)
         loop.changes.tick()
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             while sum("late" in line for line in told) < 2:
                 await asyncio.sleep(0.05)
         for each in following:

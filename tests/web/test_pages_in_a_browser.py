@@ -26,7 +26,7 @@ nodes:
   - {names: "n[2-3]", machine: m4, at: {spine: s0, leaf: l1}}
 """
 PREFIX = "/gantree"
-PATIENCE_MS = 30_000
+PATIENCE_MS = 90_000
 """A machine may be busy; nothing here waits so long that is not wrong."""
 EVIL = "<script>document.title='taken'</script>"
 FIRST = "priority: production"
@@ -295,7 +295,15 @@ window.fetch = async (url, how) => {
 let hidden = false;
 Object.defineProperty(document, "hidden", { get: () => hidden });
 window.hide = (value) => { hidden = value; document.dispatchEvent(new Event("visibilitychange")); };
+window.said = [];
+new MutationObserver(() => {
+  const state = document.querySelector("#live-state")?.textContent;
+  const is_first = state === "waiting for the daemon" && !said.includes(state);
+  said.push(state);
+  for (let i = 0; is_first && i < 5; i++) { hide(true); hide(false); }
+}).observe(document, { subtree: true, childList: true, characterData: true });
 """
+"""Counts streams, and hides the page five times at the moment at which it first says that it waits for the daemon."""
 
 
 def test_a_page_has_one_stream_while_it_is_seen_and_none_while_it_is_hidden(
@@ -306,9 +314,8 @@ def test_a_page_has_one_stream_while_it_is_seen_and_none_while_it_is_hidden(
     page.route("**/v1/events*", lambda route: route.abort(), times=1)
     page.goto(f"{PREFIX}/")
     state = page.locator("#live-state")
-    expect(state).to_have_text("waiting for the daemon")
-    page.evaluate("for (let i = 0; i < 5; i++) { hide(true); hide(false); }")
     expect(state).to_have_text("live")
+    assert "waiting for the daemon" in page.evaluate("said")
     page.wait_for_timeout(1200)  # as long as the first of them pauses
     assert page.evaluate("open_streams.size") == 1
     page.evaluate("hide(true)")

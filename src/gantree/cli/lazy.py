@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from gantree.cli.examples import add_example
+from gantree.cli.start import importing
 
 
 class Listed(NamedTuple):
@@ -43,7 +44,9 @@ class LazyGroup(TyperGroup):
 
     def load(self, name: str) -> Any:
         """Import a command's module and return its Typer command."""
-        return typer.main.get_command(importlib.import_module(self.LISTED[name].module).app)
+        with importing():
+            module = importlib.import_module(self.LISTED[name].module)
+        return typer.main.get_command(module.app)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of the list, which is the order people meet them in."""

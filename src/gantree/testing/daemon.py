@@ -8,6 +8,7 @@
 At the end of the block every job is cancelled and waited for, so that no process outlives the test.
 """
 
+import os
 import re
 import signal
 import time
@@ -24,13 +25,13 @@ from gantree.formats import read_policy
 from gantree.model.errors import GantreeError
 from gantree.testing.nursery import Born, Nursery
 
-READY_WITHIN_S = 30.0
+READY_WITHIN_S = 90.0
 ENDED_PHASES = frozenset({"succeeded", "failed", "cancelled", "timed-out"})
 
 
 @cache
 def start_nursery() -> Nursery:
-    """The one that the daemons of this process come from."""
+    """The one that the daemons of this process come from, and of all that are forked from it hereafter."""
     late = (
         "gantree.api.daemon",
         "gantree.web.pages",
@@ -38,18 +39,24 @@ def start_nursery() -> Nursery:
         "gantree.journal.postgres",
         "pydantic.v1",  # FastAPI imports it when it has seen the first route
         "uvicorn.lifespan.off",
+        "gantree.cli.up",
+        "gantree.cli.kubernetes_schedule",
+        "gantree.executors.kubernetes.opening",
     )
     return Nursery("gantree.testing.daemon:live", *late)
 
 
 def live(arguments: list[str]) -> None:
-    """The life of a process of its own: a daemon as `Daemon` asks for it, or `gantree up`; "hanging" before that."""
+    """The life of a process of its own: `gantree up`, `gantree kubernetes`, or a daemon as `Daemon` asks for it.
+
+    "hanging" before that: one that can be made to hang.
+    """
     if arguments[0] == "hanging":
         from gantree.testing.hanging import hang  # noqa: PLC0415 - as below
 
         hang()
         arguments = arguments[1:]
-    if arguments[0] == "up":
+    if arguments[0] in ("up", "kubernetes"):
         from gantree.cli.main import main  # noqa: PLC0415 - as below
 
         main(arguments)
@@ -76,6 +83,39 @@ def _live_as_asked(arguments: list[str]) -> None:
         gpu_metrics=tuple(metrics.split()),
     )
     run_daemon(settings, routers() if pages else ())
+
+
+class Program:
+    """`gantree up` or `gantree kubernetes` in a process of its own, and all that it prints. It ends with the block."""
+
+    def __init__(self, *words: str) -> None:
+        said, say = os.pipe()
+        self.said = os.fdopen(said, encoding="utf-8")
+        self.process = start_nursery().bear([*words], say)
+        os.close(say)
+
+    def says(self, words: str) -> str:
+        """The next line that has these words."""
+        line = next((line for line in self.said if words in line), "")
+        assert line, f"it ended, and never said {words!r}"
+        return line
+
+    def stop(self) -> int:
+        """Its exit status after SIGTERM."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(READY_WITHIN_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.process.kill()
+        self.said.close()
 
 
 def unended(client: Client) -> list[str]:
@@ -166,7 +206,7 @@ class Daemon:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=READY_WITHIN_S)
 
-    def wait(self, job: str, until: str = "ended", within_s: float = 30.0) -> dict[str, object]:
+    def wait(self, job: str, until: str = "ended", within_s: float = 60.0) -> dict[str, object]:
         """Wait for a job; AssertionError, with the job as it is, if it takes longer."""
         detail = self.client.job(job, wait_s=within_s, until=until)
         if until == "ended":

@@ -264,7 +264,7 @@ class Fleet:
             with suppress(GantreeError):  # it ended by itself in between
                 client.cancel(job)
         for job in left:
-            client.job(job, wait_s=30.0)
+            client.job(job, wait_s=90.0)
 
 
 def _address(at: str) -> tuple[str, int]:

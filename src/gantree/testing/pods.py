@@ -32,7 +32,7 @@ from gantree.testing.kubernetes.statuses import Json
 from gantree.testing.kubernetes.thread import Api, ServerThread
 from gantree.text.hostlists import expand
 
-WITHIN_S = 30.0
+WITHIN_S = 90.0
 TOKEN = GANTREE = "gantree"  # noqa: S105 - of a server that lives as long as a test
 """Who gantree is on the server, and the token that says so: it may do what its roles allow, and nothing else."""
 HOME = "default"

@@ -102,7 +102,7 @@ def test_a_link_that_was_never_started_or_is_dead_can_be_closed() -> None:
         dead = Link(Reach(running.url), lambda: None)
         dead.start()
         dead._loop.call_soon_threadsafe(dead._loop.stop)
-        dead._thread.join(10.0)
+        dead._thread.join(90.0)
         dead.close()
         dead.close()
 
@@ -222,7 +222,7 @@ def test_a_start_makes_the_site_once(stage: PodStage, monkeypatch: pytest.Monkey
 def seen(stage: PodStage, count: int) -> None:
     """Wait until changes of so many pods were watched and not taken yet."""
     cluster: Any = stage.controller.cluster
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + 90.0
     while sum(noun == "pod" for noun, *_ in cluster._link.seen) < count:
         assert time.monotonic() < deadline, "not seen"
         time.sleep(0.005)

@@ -29,7 +29,7 @@ def talk(handler: Handler, work: Callable[[Wire], Awaitable[T]]) -> T:
         port = server.sockets[0].getsockname()[1]
         wire = Wire(f"http://127.0.0.1:{port}/below/", None)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 return await work(wire)
         finally:
             wire.close()

@@ -149,7 +149,7 @@ def test_one_resource_may_be_told_later_than_another(ours: Api) -> None:
         assert next(early)["object"]["metadata"]["name"] == "a"
         assert not heard.done()
         ours.post(KNOBS, {"do": "release", "resource": "resourceclaims"})
-        assert heard.result(30)["object"]["metadata"]["name"] == "c"
+        assert heard.result(90)["object"]["metadata"]["name"] == "c"
         assert next(late)["object"]["metadata"]["name"] == "d"
 
 

@@ -22,7 +22,7 @@ from gantree.testing.kubernetes.server import ApiServer, Settings
 from gantree.testing.kubernetes.statuses import Json
 
 READY_WITHIN_S = 60.0
-ANSWERS_WITHIN_S = 30.0
+ANSWERS_WITHIN_S = 60.0
 MERGE = "application/merge-patch+json"
 T = TypeVar("T")
 
