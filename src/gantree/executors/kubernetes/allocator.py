@@ -6,7 +6,7 @@ that the core named where they are as the claims ask, else on others of the node
 all of a gang or nothing. A claim whose pod did not start after all is a stray, and is given back.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
@@ -210,10 +210,9 @@ class Allocator:
                 self._known[holder.removeprefix(HOLDER)] = members
         self.recount({*self._known, *self._pools.nodes()})
 
-    def changes(self, known: Iterable[str], now: float, epoch: int) -> Iterator[OthersHold]:
+    def changes(self, known: Container[str], now: float, epoch: int) -> Iterator[OthersHold]:
         """An event for each node of which something else is taken than before; nodes that are not known wait."""
-        there = set(known)
-        for node in [each for each in self._changed if each in there or each in self._known]:
+        for node in [each for each in self._changed if each in known or each in self._known]:
             del self._changed[node]
             member = self.taken(node)
             members = () if member is None else (member,)
@@ -249,7 +248,7 @@ class Allocator:
         try:
             for binding in bindings:
                 grants = self._grants(pods[binding.uid], binding)
-                planned.append(replace(binding, grants=grants))
+                planned.append(replace(binding, grants=grants) if grants else binding)
         except Unfit:
             for binding in planned:
                 self.give_up(binding.uid)

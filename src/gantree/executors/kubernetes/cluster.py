@@ -93,9 +93,9 @@ class KubernetesCluster:
         now, ledger = self._clock(), self._ledger()
         for event in self._nodes.events(ledger, now, self._epoch):
             self._emit(event)
-        for event in self._others.changes(self._nodes.gpus_of_node(), now, self._epoch):
+        for event in self._others.changes(self._nodes.gpus_of_node, now, self._epoch):
             self._emit(event)
-        for event in self._allocator.changes(self._nodes.gpus_of_node(), now, self._epoch):
+        for event in self._allocator.changes(self._nodes.gpus_of_node, now, self._epoch):
             self._emit(event)
         for event in self._handshakes.answers(now):
             self._emit(event)

@@ -5,7 +5,7 @@ stopped first. While there are such nodes the site is built again and again, unt
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gantree.core.ledger import Ledger
@@ -54,6 +54,7 @@ class Nodes:
         self._nodes: dict[str, Node] = {}
         self._changed: dict[str, None] = {}
         self._stale_since: float | None = None
+        self._gpus_of_node: dict[str, int] = {}
         self._told = 0
 
     def see(self, name: str, after: Node | None, now: float) -> None:
@@ -95,14 +96,14 @@ class Nodes:
         self.site = replace(self.site, cluster=cluster)
         self._stale_since = now if ghosts else None
         self._changed |= dict.fromkeys(ghosts)
+        machines = cluster.machines
+        self._gpus_of_node = {node.name: machines[node.machine].gpus for node in cluster.nodes}
         return cluster
 
-    def gpus_of_node(self) -> dict[str, int]:
-        """How many GPUs each node of the site has."""
-        if self.site is None:
-            return {}
-        cluster = self.site.cluster
-        return {node.name: cluster.machines[node.machine].gpus for node in cluster.nodes}
+    @property
+    def gpus_of_node(self) -> Mapping[str, int]:
+        """How many GPUs each node of the site has; the same object until the site is another."""
+        return self._gpus_of_node
 
     def events(self, ledger: Ledger, now: float, epoch: int) -> Iterator[Event]:
         """What is to be told: the site first, where it has changed and settled, then nodes one by one."""
