@@ -246,7 +246,7 @@ class Link:
         self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision]
     ) -> None:
         assert self._client is not None, "not started"
-        why = await make(self._client, first)
+        why = await make(self._client, first) if first else ""
         done = Bound(job, attempt, tuple((binding.uid, why) for binding in bindings))
         if not why:
             done = await bind_all(self._client, job, attempt, bindings, self._reach.namespace)
