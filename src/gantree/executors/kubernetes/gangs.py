@@ -9,7 +9,8 @@ expect it.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from gantree.executors.kubernetes.dialects import over, terms_of_pod
 from gantree.executors.kubernetes.gangjob import INDEX, PROCESSES
@@ -36,6 +37,8 @@ INDEX_KEYS = (
 )
 """Labels and annotations that number the pods of one owner."""
 DEFAULT_QUEUE = "default"
+BUT_NAME = tuple(field.name for field in fields(Job))[1:]
+"""What jobs of one template have in common."""
 FOR_EVER = 1_000_000
 """Restarts of a gang: its controller decides whether there are new pods, not gantree."""
 
@@ -67,9 +70,10 @@ class Gang:
     def is_whole(self) -> bool:
         """Whether all pods are there that must start together."""
         pods = self.pods
+        if len(pods) < self.terms.members or not self.terms.roles or part_of(self.key):
+            return len(pods) >= self.terms.members
         there = Counter(role_of(pod) for pod in pods)
-        all_roles = all(there[role.name.lower()] >= role.members for role in self.terms.roles)
-        return len(pods) >= self.terms.members and (bool(part_of(self.key)) or all_roles)
+        return all(there[role.name.lower()] >= role.members for role in self.terms.roles)
 
 
 def with_pod(terms: Terms | None, pod: Pod) -> Terms:
@@ -117,12 +121,12 @@ def job_of(
     """
     namespace, name, _ = gang.key
     kept, of_group = kept_of(gang.pods[0]), gang.terms
-    known: tuple[Terms, Job] | None = kept.get("job")
+    known: tuple[Terms, tuple[Any, ...]] | None = kept.get("job")
     if known is not None and known[0] is of_group:
-        return replace(known[1], name=f"{namespace}/{name}"), (), ()
+        return Job(f"{namespace}/{name}", *known[1]), (), ()
     job, barred, lost = _job_of(gang, tier, owner)
     if len(gang.pods) == 1 and not of_group.asks_for_tiers:
-        kept["job"] = (of_group, job)
+        kept["job"] = (of_group, tuple(getattr(job, field) for field in BUT_NAME))
     return job, barred, lost
 
 
