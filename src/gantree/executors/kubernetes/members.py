@@ -161,7 +161,9 @@ class Members:
     def tell(self, now: float) -> list[str]:
         """Tell what became of attempts; give the jobs of those that have ended."""
         there = [(name, self._attempts[name]) for name in self._touched if name in self._attempts]
-        told = [(name, event) for name, it in there if not it.is_quiet for event in _told_by(it, now)]
+        told = [
+            (name, event) for name, it in there if not it.is_quiet for event in _told_by(it, now)
+        ]
         fresh = [event for name, event in told if self._tell_once(name, event)]
         self._touched.clear()
         return [event.job for event in fresh if isinstance(event, GangEnded)]
