@@ -74,6 +74,17 @@ def test_an_inbox_that_was_read_to_its_end_is_not_read_again_before_something_is
     journal.close()
 
 
+def test_what_was_seen_while_something_was_appended_is_outdated_whatever_became_of_that() -> None:
+    kept = Unread()
+    with kept.appending():
+        during = kept.moment(0)
+    assert kept.moment(0) != during
+    after = kept.moment(0)
+    with pytest.raises(JournalError), kept.appending():
+        raise JournalError("the connection broke")
+    assert kept.moment(0) != after
+
+
 def test_who_follows_a_journal_that_another_writes_looks_every_time(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path)
     epoch, reader = led(journal), SqliteReader(tmp_path)

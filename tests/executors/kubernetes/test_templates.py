@@ -11,6 +11,7 @@ from gantree.executors.kubernetes.keys import key_of
 from gantree.executors.kubernetes.objects import Claimed, Pod
 from gantree.executors.kubernetes.shapes import asked_by
 from gantree.executors.kubernetes.templates import kept_of
+from gantree.executors.kubernetes.terms import Terms
 from gantree.testing.kubernetes.statuses import Json
 
 AMOUNTS = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
@@ -74,6 +75,13 @@ def test_a_gang_of_one_is_the_job_that_it_would_be_if_it_were_the_first_of_its_t
     alone = gangs._gang_of(key_of(second), None, [second])
     assert shared == alone
     assert job_of(shared, _tier, "d") == gangs._job_of(alone, _tier, "d")
+
+
+def test_what_the_object_of_a_group_says_counts_beside_what_its_template_does() -> None:
+    alone, of_group = pod("a"), pod("b")
+    assert job_of(gang_of(key_of(alone), None, [alone]), _tier, "d")[0].queue == "default"
+    gang = gang_of(("d", "g", "batch"), Terms(queue="q"), [of_group])
+    assert job_of(gang, _tier, "d")[0].queue == "q"
 
 
 def test_what_is_asked_of_the_topology_is_read_anew_for_every_site() -> None:
