@@ -36,6 +36,14 @@ def test_a_job_that_has_its_place_is_gone_through_no_more_until_that_ends(stage:
     stage.until(lambda: not reception._unsettled)
 
 
+def test_of_a_job_that_is_over_nothing_is_kept(stage: PodStage) -> None:
+    stage.pod("p", gpus=1)
+    stage.until(lambda: stage.phase("p") == "Running")
+    stage.exit("p")
+    waiting = cluster_of(stage)._waiting
+    stage.until(lambda: not waiting.crowds and not waiting.key_of_job)
+
+
 def test_an_order_that_is_said_again_looks_at_no_pod_where_all_have_their_seats(
     stage: PodStage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
