@@ -29,11 +29,13 @@ from typing import Any
 from gantree.api.daemon import SWITCH_S
 from gantree.control.controller import Controller
 from gantree.control.garbage import set_all_apart, set_survivors_apart, without_collecting
+from gantree.control.loop import POLL_S
 from gantree.core.scheduler import Decision
 from gantree.executors.kubernetes.cluster import KubernetesCluster
 from gantree.executors.kubernetes.opening import Opened
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.settings import KubernetesSettings
+from gantree.executors.kubernetes.writes import Bound
 from gantree.formats.policies import PRESETS
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
@@ -69,6 +71,8 @@ class Gantree:
         set_all_apart()
         self._controller.step()
         self.ready_s = time.perf_counter() - start_s
+        self.bound = 0
+        self._count_bound()
 
     def _started(self, url: str, state_dir: Path) -> Controller:
         opened = Opened(KubernetesSettings(Reach(url)), self._woken.set)
@@ -120,23 +124,25 @@ class Gantree:
 
     def until_running(self, pods: int) -> float:
         """Step until so many pods more are bound; give the seconds."""
-        start_s, goal = time.perf_counter(), self.held() + pods
-        while self.held() < goal or self.is_writing():
+        start_s, goal = time.perf_counter(), self.bound + pods
+        while self.bound < goal:
             self._woken.clear()
-            if not self.controller.step():
-                self._woken.wait(0.05)
+            self.controller.step()
+            self._woken.wait(POLL_S)
             set_survivors_apart()
         return time.perf_counter() - start_s
 
-    def held(self) -> int:
-        """Members that have a place."""
-        placed = (state.placement for state in self.controller.ledger.holding.values())
-        return sum(len(placement.members) for placement in placed if placement is not None)
-
-    def is_writing(self) -> bool:
-        """Whether bindings are on their way."""
+    def _count_bound(self) -> None:
+        """Count pods whose binding the server has taken, from now on."""
         cluster: Any = self.controller.cluster
-        return any(each.binding for each in cluster._members._attempts.values())
+        members = cluster._members
+        see_bound = members.see_bound
+
+        def counted(done: Bound) -> None:
+            see_bound(done)
+            self.bound += members._attempts[done.job, done.attempt].size - len(done.failed)
+
+        members.see_bound = counted  # measured from outside
 
 
 def be_gantree(url: str, state_dir: Path) -> None:

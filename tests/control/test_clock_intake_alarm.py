@@ -84,6 +84,18 @@ def test_what_was_told_wakes_and_is_appended_once(tmp_path: Path) -> None:
     journal.close()
 
 
+def test_what_is_told_before_the_flush_wakes_once(tmp_path: Path) -> None:
+    journal, woken = SqliteJournal(tmp_path), []
+    intake = Intake(journal, led(journal), lambda: woken.append(1))
+    for number in range(3):
+        intake.tell(tick(number))
+    assert woken == [1]
+    assert intake.flush()
+    intake.tell(tick(3))
+    assert woken == [1, 1]
+    journal.close()
+
+
 def test_what_the_journal_did_not_take_is_kept(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path)
     intake = Intake(journal, led(journal), lambda: None)

@@ -9,14 +9,16 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import Allocation, Cluster, Machine, Node
 from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
-from gantree.model.placements import Placement
+from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement import tables
 from gantree.placement.equal_roles import EqualRoles
 from gantree.placement.exact import exact_spread
 from gantree.placement.members import placement_of
+from gantree.placement.one_node import tightest_node, tightest_of
 from gantree.placement.problem import Problem, Spread
+from gantree.placement.room import Room
 from gantree.placement.search import fits, place
-from gantree.placement.solve import solve
+from gantree.placement.solve import problems, solve
 from gantree.placement.wish import read_wish
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
@@ -190,3 +192,27 @@ def test_equal_roles_too_large_for_tables_use_the_fewest_domains() -> None:
         three_racks,
         but_for_those_of_three_times_one_and_two,
     ]
+
+
+PORT = "sole/port/80"
+BESIDE = ((), (("fpga", 1),), (("fpga", 2), (PORT, 1)), ((PORT, 1),), (("dpu", 1),))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_what_fits_one_node_goes_where_counting_slots_says_devices_and_all(seed: int) -> None:
+    rng = Random(seed)
+    site = wide_cluster(rng, outer=2)
+    machines = {name: replace(each, devices=(("fpga", 3),)) for name, each in site.machines.items()}
+    occupancy = Occupancy(Fabric.build(replace(site, machines=machines)))
+    for number, node in enumerate(rng.sample(site.nodes, len(site.nodes) // 2)):
+        devices = rng.choice([(("fpga", rng.randint(1, 3)),), ((PORT, 1),)])
+        held = MemberPlacement("w", 0, node.name, (), devices=devices)
+        occupancy.take(f"beside{number}", (held,))
+    shape = Shape(gpus=rng.randint(0, 3), cpus=1.0, devices=rng.choice(BESIDE))
+    job = Job("j", (Role("w", rng.choice([1, 1, 2]), shape),))
+    (problem,) = problems(occupancy, read_wish(occupancy.fabric, job))
+    room = Room.of(problem)
+    holding = room.capacity[-1] >= room.need
+    expected = tightest_of(problem, holding) if holding.any() else None
+    assert tightest_node(problem) == expected

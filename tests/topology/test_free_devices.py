@@ -1,5 +1,9 @@
 """Sole devices: every node has one of each, from the moment at which somebody asks."""
 
+from dataclasses import replace
+
+import pytest
+
 from gantree.model.jobs import Job, Role, Shape
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Gate, Refused
@@ -48,3 +52,30 @@ def test_what_somebody_holds_nobody_else_gets() -> None:
     assert isinstance(placement, Placement)
     assert placement.members[0].node == "n1"
     assert occupancy.missing((MemberPlacement("w", 0, "n0", (), devices=PORT),))
+
+
+FPGA = (("fpga", 1),)
+
+
+@pytest.mark.parametrize("devices", [PORT, FPGA, (("fpga", 2),), (("dpu", 1),)])
+def test_who_asks_for_devices_beside_whole_gpus_gets_them_all_or_nothing(
+    devices: tuple[tuple[str, int], ...],
+) -> None:
+    site = builders.cluster(leaves=1)
+    machines = {name: replace(each, devices=FPGA) for name, each in site.machines.items()}
+    occupancy = Occupancy(Fabric.build(replace(site, machines=machines)))
+    member = MemberPlacement("w", 0, "n0", (0,), devices=devices)
+    is_there = devices in (PORT, FPGA)
+    if is_there:
+        occupancy.take("first", (member,))
+        occupancy.check()
+    free = {name: list(occupancy.free_devices(name)) for name, _ in (*PORT, *FPGA)}
+    second = replace(member, gpus=(1,))
+    with pytest.raises(AssertionError, match=devices[0][0]):
+        occupancy.take("second", (replace(second, node="n1", devices=()), second))
+    assert {name: list(occupancy.free_devices(name)) for name in free} == free
+    occupancy.check()
+    if is_there:
+        occupancy.give_back("first")
+        occupancy.take("second", (second,))
+        occupancy.check()

@@ -17,7 +17,7 @@ from gantree.model.events import Event
 
 
 class Intake:
-    """Stamps events and appends them to the inbox of a journal. `wake` is called after every `tell`."""
+    """Stamps events and appends them to the inbox of a journal. `wake` is called when there is something to flush."""
 
     def __init__(
         self,
@@ -39,7 +39,8 @@ class Intake:
     def tell(self, event: Event) -> None:
         """Take an event that its source will tell again after a crash; safe from any thread."""
         self._told.append(_writable(event))
-        self._wake()
+        if len(self._told) == 1:  # else whoever flushes is yet to come to this one
+            self._wake()
 
     @property
     def untaken(self) -> int:

@@ -7,6 +7,7 @@ docs/observability.md has the table.
 """
 
 import re
+from collections import Counter as Counted
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -157,15 +158,17 @@ class Metrics:
 
     def decided(self, events: Sequence[Event], facts: Sequence[Fact]) -> None:
         """Count what one turn has decided, once that is durable."""
-        for event in events:
-            self.events.labels(type(event).__name__).inc()
+        for kind, often in Counted(map(type, events)).items():
+            self.events.labels(kind.__name__).inc(often)
+        for kind, often in Counted(map(type, facts)).items():
+            self.facts.labels(kind.__name__).inc(often)
         for fact in facts:
-            self.facts.labels(type(fact).__name__).inc()
             self._of_fact(fact)
 
-    def sent(self, order: Order) -> None:
-        """Count an order that the cluster took."""
-        self.orders.labels(type(order).__name__).inc()
+    def sent(self, orders: Iterable[Order]) -> None:
+        """Count orders that the cluster took."""
+        for kind, often in Counted(map(type, orders)).items():
+            self.orders.labels(kind.__name__).inc(often)
 
     def _of_fact(self, fact: Fact) -> None:
         match fact:

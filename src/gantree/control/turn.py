@@ -91,12 +91,18 @@ class Turns:
 
         cause_of gives the id of the event that an order follows from, for the log.
         """
-        for order in orders:
+        taken: list[Order] = []
+        for order in self._watch.each(orders, cause_of):
             try:
-                with self._watch.order(order, cause_of(order)):
-                    self._cluster.carry_out(replace(order, epoch=self._epoch))
+                self._cluster.carry_out(self._stamped(order))
+                taken.append(order)
             except Exception:
                 log.exception("order %s was not carried out; it will be sent again", order.id)
+        self._watch.metrics.sent(taken)
+
+    def _stamped(self, order: Order) -> Order:
+        """An order in the name of this epoch."""
+        return order if order.epoch == self._epoch else replace(order, epoch=self._epoch)
 
     def _take(self, batch: Sequence[InboxEntry]) -> None:
         decision = self._decide(batch)
@@ -142,7 +148,7 @@ class Turns:
 
     def _commit(self, batch: Sequence[InboxEntry], decision: Decision) -> None:
         cursor = batch[-1].seq
-        orders = [replace(order, epoch=self._epoch) for order in decision.orders]
+        orders = [self._stamped(order) for order in decision.orders]
         try:
             with self._watch.committing(batch, decision):
                 self._journal.commit_turn(cursor, decision.facts, orders, self._epoch)

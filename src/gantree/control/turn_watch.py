@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Self
 
-from structlog.contextvars import bound_contextvars
+from structlog.contextvars import bind_contextvars, bound_contextvars
 
 from gantree.control.metrics import Metrics
 from gantree.control.tracing import Causes
@@ -94,20 +94,15 @@ class TurnWatch:
             span.set_attribute("gantree.orders", [order.id for order in orders[:32]])
             yield
 
-    @contextmanager
-    def order(self, order: Order, cause: str) -> Iterator[None]:
-        """One order is handed to the cluster within this."""
-        with bound_contextvars(
-            job=order.job, attempt=order.attempt, cause=cause, epoch=self._epoch
-        ):
-            log.log(
-                logging.DEBUG if cause == STANDING else logging.INFO,
-                "order %s: %s",
-                order.id,
-                type(order).__name__,
-            )
-            yield
-            self.metrics.sent(order)
+    def each(self, orders: Sequence[Order], cause_of: Callable[[Order], str]) -> Iterator[Order]:
+        """Orders one after the other; until the next, log lines are about this one."""
+        with bound_contextvars(job="", attempt=0, cause="", epoch=self._epoch):
+            for order in orders:
+                cause = cause_of(order)
+                bind_contextvars(job=order.job, attempt=order.attempt, cause=cause)
+                level = logging.DEBUG if cause == STANDING else logging.INFO
+                log.log(level, "order %s: %s", order.id, type(order).__name__)
+                yield order
 
 
 def causes_of(batch: Sequence[InboxEntry]) -> Callable[[Order], str]:

@@ -52,10 +52,11 @@ class Accounts:
         self._dues: dict[str, bool] = {}
         self._claims_made = self._claims_lost = 0
         self._claims_at_home: dict[str, None] = {}
+        self._held_last: tuple[Placement | None, Amounts] = (None, {})
 
     def see(self, fabric: Fabric) -> None:
         """The cluster is another one from now on."""
-        self._fabric = fabric
+        self._fabric, self._held_last = fabric, (None, {})
         capacity = capacity_of(fabric)
         self.quota.capacity = self._to_come.quota.capacity = capacity
         self._forget_due()
@@ -100,7 +101,9 @@ class Accounts:
 
     def held(self, placement: Placement) -> Amounts:
         """What a placed gang holds."""
-        return held(placement.members, self._model_of_node)
+        if self._held_last[0] is not placement:  # one that is placed is asked about three times
+            self._held_last = (placement, held(placement.members, self._model_of_node))
+        return self._held_last[1]
 
     def _model_of_node(self, node: str) -> str | None:
         assert self._fabric is not None, "no cluster was observed yet"

@@ -47,6 +47,7 @@ from gantree.journal.tables import (
     snapshots,
     turns,
 )
+from gantree.journal.unread import Unread
 from gantree.model.errors import BadInput, JournalError, NotLeading
 from gantree.model.events import Event
 from gantree.model.facts import Fact
@@ -118,10 +119,17 @@ _INSERT = {table.name: Statement(table.insert()) for table in (facts, orders)}
 class SqlJournal:
     """A journal in a database whose tables are today's. The database belongs to the journal, which closes it."""
 
-    def __init__(self, database: Database, check: Callable[[], None] = lambda: None) -> None:
-        """check is called before every write that names an epoch and before its commit; what it raises ends it."""
+    def __init__(
+        self, database: Database, check: Callable[[], None] = lambda: None, *, alone: bool = False
+    ) -> None:
+        """check is called before every write that names an epoch and before its commit; what it raises ends it.
+
+        alone: nobody but this object appends, so an inbox that was read to its end needs no second look.
+        """
         self.database = database
         self._check = check
+        self._unread = Unread()
+        self._is_alone, self._all_read_at = alone, (-1, -1)
 
     def close(self) -> None:
         """Close all connections."""
@@ -179,10 +187,13 @@ class SqlJournal:
 
     def append_inbox(self, events: Sequence[Event], epoch: int) -> None:
         """Make events durable; ids that were ever appended are dropped."""
-        rows = [_event_row(event) for event in events]
-        with self._leading(epoch) as connection:
+        codes = [EVENT_CODEC.encode(event) for event in events]
+        rows = [_event_row(event, code) for event, code in zip(events, codes, strict=True)]
+        with self._unread.appending(), self._leading(epoch) as connection:
             if rows:
                 _APPEND.run(connection, rows)
+        for code, event in zip(codes, events, strict=True):
+            self._unread.keep(code, event)
 
     def append_told(self, events: Sequence[Event], epoch: int) -> None:
         """The same, of events that their source tells again after a crash of the machine."""
@@ -215,13 +226,18 @@ class SqlJournal:
 
     def read_inbox(self, after_seq: int, limit: int) -> tuple[InboxEntry, ...]:
         """The next events that were not set aside."""
+        moment = self._unread.moment(after_seq)
+        if self._is_alone and moment == self._all_read_at:
+            return ()
         with self.database.reading() as connection:
             rows = _READ_INBOX.rows(connection, {"after": after_seq, "most": limit})
+        if not rows and limit > 0:
+            self._all_read_at = moment
         if rows and not rows[0][-1]:
             raise JournalError(
                 f"journal {self.database.name}: event {rows[0][0]} was compacted, and can be read no more"
             )
-        return tuple(InboxEntry(seq, EVENT_CODEC.decode(Encoded(*code))) for seq, *code in rows)
+        return tuple(InboxEntry(seq, self._unread.take(Encoded(*code))) for seq, *code in rows)
 
     def cursor(self) -> int:
         """Where the last turn stopped reading."""
@@ -423,8 +439,7 @@ def _last_row(
     return before
 
 
-def _event_row(event: Event) -> dict[str, object]:
-    code = EVENT_CODEC.encode(event)
+def _event_row(event: Event, code: Encoded) -> dict[str, object]:
     if not _is_writable(event.id):
         raise BadInput(f"{code.kind} cannot be written down: its id holds a NUL: {event.id!r}")
     return {

@@ -50,7 +50,7 @@ class SqliteJournal(SqlJournal):
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise JournalError(f"{state_dir} cannot be a state directory: {reason}") from error
-        super().__init__(_database(self.path, lambda: _connect(self.path)))
+        super().__init__(_database(self.path, lambda: _connect(self.path)), alone=True)
         try:
             with self.database.errors():
                 self._prepare()

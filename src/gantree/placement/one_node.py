@@ -20,7 +20,7 @@ def is_plain_inside(problem: Problem) -> bool:
     """Whether nothing but amounts decides if the one role fits a node: no wish inside it, no parts, no limits."""
     wish, role = problem.wish, problem.wish.roles[0]
     shape = role.shape
-    if wish.together is not None or role.layers or shape.part or shape.devices or shape.memory_GBps:
+    if wish.together is not None or role.layers or shape.part or shape.memory_GBps:
         return False
     if shape.gpus * role.members > problem.fabric.most_gpus_of_node:
         return False
@@ -38,6 +38,8 @@ def tightest_node(problem: Problem) -> int | None:
         fits = fits & (occupancy.free_memory_KiB_of_node >= members * memory_KiB(shape.memory_GiB))
     if shape.nics:
         fits = fits & (occupancy.free_nics_of_node >= members * shape.nics)
+    for name, count in shape.devices:
+        fits = fits & (occupancy.free_devices(name) >= members * count)
     free = occupancy.free_gpus_of_node
     for gpus in range(members * shape.gpus, fabric.most_gpus_of_node + 1):
         found = _first_in_fullest(problem, fits & (free == gpus))

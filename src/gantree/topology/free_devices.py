@@ -5,7 +5,7 @@ one, without anybody saying so: a port of the node, or the right to be the only 
 names of which most nodes hold none, so what is held of them is kept by node.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -40,6 +40,20 @@ class FreeDevices:
         for node, held in self._held_on_node.items():
             free[node] -= held.get(name, 0)
         return free
+
+    def has(self, node: int, devices: Iterable[tuple[str, int]]) -> bool:
+        """Whether so many of each name, each named once, are free on a node."""
+        for name, count in devices:
+            told = self._told.get(name)
+            if told is not None:
+                free = int(told[node])
+            elif name.startswith(SOLE):
+                free = 1 - self._held_on_node.get(node, {}).get(name, 0)
+            else:
+                free = 0
+            if count > free:
+                return False
+        return True
 
     def add(self, name: str, node: int, count: int) -> None:
         """So many more are free on a node; fewer, where that is below zero."""

@@ -367,8 +367,8 @@ class Occupancy:
         return True
 
     def _whole_is_free(self, node: int, member: MemberPlacement) -> bool:
-        """Whether a member is of whole GPUs, NICs, CPUs and memory alone, its node uncut, and all of it free."""
-        if member.mig or member.share is not None or member.devices or node in self.parts_of_node:
+        """Whether a member has no part of a GPU, nothing on its node is cut or shared, and all of it is free."""
+        if member.mig or member.share is not None or node in self.parts_of_node:
             return False
         if mask_of_gpus(member.gpus) & ~self.free_mask_of_node[node]:
             return False
@@ -381,6 +381,8 @@ class Occupancy:
             member.memory_GiB and memory_KiB(member.memory_GiB) > self._memory_view[node]
         ):
             return False
+        if not self._free_devices.has(node, member.devices):
+            return False
         return not (member.numa and self._numa_step(node, member, +1)[0])
 
     def _numa_step(self, node: int, member: MemberPlacement, sign: int) -> tuple[str, NumaUse]:
@@ -388,14 +390,16 @@ class Occupancy:
         return self._book_of_node[node].numa_steps[self.numa_use(node), member.numa, sign]
 
     def _add_whole(self, node: int, member: MemberPlacement, sign: int) -> None:
-        """Count what a member takes (-1) or gives back (+1), but for devices and parts of GPUs."""
+        """Count what a member takes (-1) or gives back (+1), but for parts of GPUs."""
         if member.gpus:
             self.free_mask_of_node[node] ^= mask_of_gpus(member.gpus)
             self._count_gpus(node, sign * len(member.gpus))
         self._add_rest(node, member, sign)
 
     def _add_rest(self, node: int, member: MemberPlacement, sign: int) -> None:
-        """Count NICs, CPUs, memory and NUMA nodes."""
+        """Count NICs, CPUs, memory, other devices and NUMA nodes."""
+        for name, count in member.devices:
+            self._free_devices.add(name, node, sign * count)
         if member.cpus:
             self._cpus_view[node] += sign * microcpus(member.cpus)
         if member.memory_GiB:
@@ -439,11 +443,9 @@ class Occupancy:
         self._touch(node)
 
     def _add_all(self, node: int, member: MemberPlacement, sign: int) -> None:
-        if not (member.mig or member.share or member.devices or node in self.parts_of_node):
+        if not (member.mig or member.share or node in self.parts_of_node):
             self._add_whole(node, member, sign)
             return
-        for name, count in member.devices:
-            self._free_devices.add(name, node, sign * count)
         self._add_rest(node, member, sign)
         if member.gpus or member.mig or member.share:
             self._add_parts(node, member, sign)

@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gantree.core.ledger import Ledger
+from gantree.executors.kubernetes import link as link_module
 from gantree.executors.kubernetes import nodes, reception
 from gantree.executors.kubernetes.client import Client, Gone, Listed, Resource
 from gantree.executors.kubernetes.link import Link
@@ -105,6 +106,51 @@ def test_a_link_that_was_never_started_or_is_dead_can_be_closed() -> None:
         dead._thread.join(90.0)
         dead.close()
         dead.close()
+
+
+def _unstarted(wakes: list[int]) -> Link:
+    """A link whose loop a test runs; each wake notes how much was seen by then."""
+    link: Link = Link(Reach("http://127.0.0.1:1"), lambda: wakes.append(len(link.seen)))
+    return link
+
+
+async def _seen_by(link: Link, count: int, pause: Callable[[], Awaitable[None]]) -> None:
+    for number in range(count):
+        link._see(("pod", ("d", str(number)), None, None))
+        await pause()
+
+
+def test_under_load_it_wakes_once_in_a_while_and_after_a_pause_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def turn() -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    wakes: list[int] = []
+    monkeypatch.setattr(link_module, "PACE_S", 3600.0)
+    link = _unstarted(wakes)
+    link._loop.run_until_complete(_seen_by(link, 50, turn))
+    assert wakes == [1]
+    link._loop.close()
+    monkeypatch.setattr(link_module, "PACE_S", 0.0)
+    link = _unstarted(wakes)
+    link._loop.run_until_complete(_seen_by(link, 3, turn))
+    assert wakes == [1, 1, 2, 3]
+    link._loop.close()
+
+
+def test_nothing_is_seen_that_no_wake_follows() -> None:
+    wakes: list[int] = []
+    link = _unstarted(wakes)
+
+    async def all_told() -> None:
+        await _seen_by(link, 9, lambda: asyncio.sleep(0.002))
+        while not wakes or wakes[-1] < 9:
+            await asyncio.sleep(0.001)
+
+    link._loop.run_until_complete(asyncio.wait_for(all_told(), 10.0))
+    link._loop.close()
 
 
 def test_kinds_that_it_may_not_list_are_passed_over_with_a_warning(

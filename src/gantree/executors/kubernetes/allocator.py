@@ -263,7 +263,7 @@ class Allocator:
         try:
             for binding in bindings:
                 grants = self._grants(pods[binding.uid], binding)
-                planned.append(replace(binding, grants=grants))
+                planned.append(replace(binding, grants=grants) if grants else binding)
         except Unfit:
             for binding in planned:
                 self.give_up(binding.uid)

@@ -89,6 +89,19 @@ class Attempt:
             seat.exit_code = exit_code_of(pod)
 
     @property
+    def is_seated(self) -> bool:
+        """Whether every member has its pod."""
+        there = len(self.seats) == self.size
+        return there and all(seat.uid is not None for seat in self.seats.values())
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing has become of it yet that anybody is told: its pods wait for their kubelets."""
+        if self.failed or self.stopping or not self.seats:
+            return False
+        return all(seat.phase == "Pending" and not seat.gone for seat in self.seats.values())
+
+    @property
     def is_leaving(self) -> bool:
         """Whether whatever of it is bound has to go."""
         return not self.binding and (self.stopping or bool(self.failed))

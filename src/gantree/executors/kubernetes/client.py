@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -23,6 +24,8 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+HOMES_KEPT = 4096
+"""Paths of kinds in namespaces that are remembered."""
 PAGE = 5000
 """Objects in one page of a list."""
 IN_FLIGHT = 64
@@ -56,13 +59,18 @@ class Resource(Generic[T]):
 
     def of_namespace(self, namespace: str) -> str:
         """The path of its objects in one namespace."""
-        head, _, plural = self.path.rpartition("/")
-        return f"{head}/namespaces/{quote(namespace)}/{plural}"
+        return _home(self.path, namespace)
 
     def of_object(self, namespace: str, name: str) -> str:
         """The path of one object; namespace is "" where the kind has none."""
         home = self.of_namespace(namespace) if namespace else self.path
         return f"{home}/{quote(name)}"
+
+
+@lru_cache(maxsize=HOMES_KEPT)
+def _home(path: str, namespace: str) -> str:
+    head, _, plural = path.rpartition("/")
+    return f"{head}/namespaces/{quote(namespace)}/{plural}"
 
 
 class Status(Object, frozen=True):

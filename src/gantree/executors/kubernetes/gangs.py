@@ -9,12 +9,13 @@ expect it.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from gantree.executors.kubernetes.dialects import over, terms_of_pod
 from gantree.executors.kubernetes.gangjob import INDEX, PROCESSES
 from gantree.executors.kubernetes.handshake import checkpoint_of
-from gantree.executors.kubernetes.keys import Key, part_of
+from gantree.executors.kubernetes.keys import Key, key_alone, part_of
 from gantree.executors.kubernetes.objects import Claimed, Pod
 from gantree.executors.kubernetes.owners import (
     COMPLETION_INDEX,
@@ -23,6 +24,7 @@ from gantree.executors.kubernetes.owners import (
     role_of,
 )
 from gantree.executors.kubernetes.shapes import Asked, asked_by
+from gantree.executors.kubernetes.templates import kept_of, once_per_template
 from gantree.executors.kubernetes.terms import Terms, count_said
 from gantree.model.jobs import Job, Restarts, Role, Slices, TopologyWish
 
@@ -35,6 +37,8 @@ INDEX_KEYS = (
 )
 """Labels and annotations that number the pods of one owner."""
 DEFAULT_QUEUE = "default"
+BUT_NAME = tuple(field.name for field in fields(Job))[1:]
+"""What jobs of one template have in common."""
 FOR_EVER = 1_000_000
 """Restarts of a gang: its controller decides whether there are new pods, not gantree."""
 
@@ -66,9 +70,10 @@ class Gang:
     def is_whole(self) -> bool:
         """Whether all pods are there that must start together."""
         pods = self.pods
+        if len(pods) < self.terms.members or not self.terms.roles or part_of(self.key):
+            return len(pods) >= self.terms.members
         there = Counter(role_of(pod) for pod in pods)
-        all_roles = all(there[role.name.lower()] >= role.members for role in self.terms.roles)
-        return len(pods) >= self.terms.members and (bool(part_of(self.key)) or all_roles)
+        return all(there[role.name.lower()] >= role.members for role in self.terms.roles)
 
 
 def with_pod(terms: Terms | None, pod: Pod) -> Terms:
@@ -80,7 +85,21 @@ def with_pod(terms: Terms | None, pod: Pod) -> Terms:
 
 def gang_of(key: Key, terms: Terms | None, pods: Sequence[Pod]) -> Gang:
     """The gang of pods of one key, at least one."""
-    ordered = sorted(pods, key=order_of)
+    if terms is not None or len(pods) > 1 or part_of(key):
+        return _gang_of(key, terms, pods)
+    alike = _gang_of_one(pods[0])
+    roles = ((alike.roles[0][0], tuple(pods)),)
+    return Gang(key, alike.terms, roles, alike.unknown, alike.of_role)
+
+
+@once_per_template
+def _gang_of_one(pod: Pod) -> Gang:
+    """A pod without any group as a gang; but for names all of its template are the same."""
+    return _gang_of(key_alone(pod), None, [pod])
+
+
+def _gang_of(key: Key, terms: Terms | None, pods: Sequence[Pod]) -> Gang:
+    ordered = in_order(pods)
     asked = [asked_by(pod) for pod in ordered]
     roles = _roles(ordered, asked)
     whole = with_pod(terms, ordered[0])
@@ -100,6 +119,20 @@ def job_of(
     First those that are required, for which it must not start, then those that are preferred. tier gives the tier that
     a word means, None where it means none.
     """
+    namespace, name, _ = gang.key
+    kept, of_group = kept_of(gang.pods[0]), gang.terms
+    known: tuple[Terms, tuple[Any, ...]] | None = kept.get("job")
+    if known is not None and known[0] is of_group:
+        return Job(f"{namespace}/{name}", *known[1]), (), ()
+    job, barred, lost = _job_of(gang, tier, owner)
+    if len(gang.pods) == 1 and not of_group.asks_for_tiers:
+        kept["job"] = (of_group, tuple(getattr(job, field) for field in BUT_NAME))
+    return job, barred, lost
+
+
+def _job_of(
+    gang: Gang, tier: Callable[[str], str | None], owner: str
+) -> tuple[Job, tuple[str, ...], tuple[str, ...]]:
     terms, is_split = gang.terms, len(gang.of_role) > 1
     asked = [] if is_split else [terms]
     wish = TopologyWish() if is_split else _wish(terms, tier)
@@ -126,6 +159,12 @@ def job_of(
         checkpoint=checkpoint_of(gang.pods),
     )
     return job, barred, lost
+
+
+def in_order(pods: Iterable[Pod]) -> list[Pod]:
+    """Pods of a gang in member order; one alone needs no place."""
+    there = list(pods)
+    return sorted(there, key=order_of) if len(there) > 1 else there
 
 
 def order_of(pod: Pod) -> tuple[int, str, float, float, list[int | str]]:

@@ -53,6 +53,9 @@ SYNC_WITHIN_S = 60.0
 ENDS_WITHIN_S = 5.0
 SAID_AT_ONCE = 4
 """Gangs that are told something at the same time."""
+PACE_S = 0.01
+"""The controller is woken so often at most: what is seen meanwhile is looked at together, for each look costs the same
+whatever there is to see. What comes after a pause is told at once."""
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +81,7 @@ class Served:
 
 
 class Link:
-    """Starts the thread; `wake` is called from it after everything that was seen."""
+    """Starts the thread; `wake` is called from it soon after anything was seen."""
 
     def __init__(
         self,
@@ -104,7 +107,9 @@ class Link:
         self._reflectors: list[Reflector[Any]] = []
         self._versions: dict[GroupKind, str] = {}
         self._quietly = asyncio.Semaphore(SAID_AT_ONCE)
+        self._is_waking, self._next_wake_at = False, 0.0
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._to_send: deque[Coroutine[Any, Any, None]] = deque()
 
     def start(self) -> None:
         """Begin to watch, and wait until everything was listed once.
@@ -191,7 +196,13 @@ class Link:
 
     def _send(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something written; nobody waits for it, so what breaks there is seen as any broken task is."""
-        self._loop.call_soon_threadsafe(lambda: self._keep(self._loop.create_task(work)))
+        self._to_send.append(work)
+        if len(self._to_send) == 1:  # else the loop is yet to come to this one
+            self._loop.call_soon_threadsafe(self._begin_to_send)
+
+    def _begin_to_send(self) -> None:
+        while self._to_send:
+            self._keep(self._loop.create_task(self._to_send.popleft()))
 
     def _await(self, work: Coroutine[Any, Any, Any]) -> "Future[Any]":
         return asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -232,14 +243,19 @@ class Link:
 
     def _see(self, seen: Seen) -> None:
         self.seen.append(seen)
-        if len(self.seen) == 1:  # else whoever takes from there is yet to come to this one
-            self.wake()
+        if not self._is_waking:
+            self._is_waking = True
+            self._loop.call_at(self._next_wake_at, self._wake)
+
+    def _wake(self) -> None:
+        self._is_waking, self._next_wake_at = False, self._loop.time() + PACE_S
+        self.wake()
 
     async def _bind(
         self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision]
     ) -> None:
         assert self._client is not None, "not started"
-        why = await make(self._client, first)
+        why = await make(self._client, first) if first else ""
         done = Bound(job, attempt, tuple((binding.uid, why) for binding in bindings))
         if not why:
             done = await bind_all(self._client, job, attempt, bindings, self._reach.namespace)

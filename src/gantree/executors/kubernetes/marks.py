@@ -3,7 +3,7 @@
 So the API server itself says which attempt of which job a pod is a member of, and what the member was given.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gantree.model.orders import MemberLaunch, StartGang
@@ -32,26 +32,30 @@ class Mark:
     role: str
 
 
-def marks_of(order: StartGang, launch: MemberLaunch) -> dict[str, str]:
-    """The annotations of the pod of one member."""
-    first = min(order.members, key=lambda each: each.node_rank)
-    told = {
+def marks_of(order: StartGang) -> Iterator[tuple[MemberLaunch, dict[str, str]]]:
+    """The members of a gang by their numbers, each with the annotations of its pod."""
+    members = sorted(order.members, key=lambda each: each.node_rank)
+    of_all = {
         JOB: order.job,
         ATTEMPT: str(order.attempt),
-        MEMBER: str(launch.node_rank),
-        MEMBERS: str(len(order.members)),
-        RANK: str(launch.first_rank),
+        MEMBERS: str(len(members)),
         WORLD_SIZE: str(order.world_size),
-        ROLE: launch.role,
-        FIRST_NODE: first.node,
+        FIRST_NODE: members[0].node,
     }
-    if launch.gpus:
-        told[GPUS] = ",".join(map(str, launch.gpus))
-    if launch.nics:
-        told[NICS] = ",".join(launch.nics)
     if order.domain is not None:
-        told[DOMAIN] = f"{order.domain.tier}:{order.domain.name}"
-    return told
+        of_all[DOMAIN] = f"{order.domain.tier}:{order.domain.name}"
+    for launch in members:
+        told = {
+            **of_all,
+            MEMBER: str(launch.node_rank),
+            RANK: str(launch.first_rank),
+            ROLE: launch.role,
+        }
+        if launch.gpus:
+            told[GPUS] = ",".join(map(str, launch.gpus))
+        if launch.nics:
+            told[NICS] = ",".join(launch.nics)
+        yield launch, told
 
 
 def mark_of(annotations: Mapping[str, str]) -> Mark | None:

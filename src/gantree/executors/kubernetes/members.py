@@ -13,7 +13,7 @@ from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.attempts import Attempt, Seat, happened
 from gantree.executors.kubernetes.claims import Unfit
 from gantree.executors.kubernetes.eviction import Evictions
-from gantree.executors.kubernetes.gangs import order_of
+from gantree.executors.kubernetes.gangs import in_order
 from gantree.executors.kubernetes.hived import isolation_of
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.marks import Mark, mark_of, marks_of
@@ -160,8 +160,10 @@ class Members:
 
     def tell(self, now: float) -> list[str]:
         """Tell what became of attempts; give the jobs of those that have ended."""
-        there = [name for name in self._touched if name in self._attempts]
-        told = [(name, event) for name in there for event in _told_by(self._attempts[name], now)]
+        there = [(name, self._attempts[name]) for name in self._touched if name in self._attempts]
+        told = [
+            (name, event) for name, it in there if not it.is_quiet for event in _told_by(it, now)
+        ]
         fresh = [event for name, event in told if self._tell_once(name, event)]
         self._touched.clear()
         return [event.job for event in fresh if isinstance(event, GangEnded)]
@@ -183,7 +185,7 @@ class Members:
         if attempt is None:
             attempt = Attempt(order.job, order.attempt, len(order.members))
             self._attempts[name] = attempt
-        if attempt.binding or attempt.stopping or attempt.failed:
+        if attempt.binding or attempt.stopping or attempt.failed or attempt.is_seated:
             return
         bindings = self._planned(attempt, self._seat(attempt, order, ledger))
         self._touched[name] = None
@@ -232,7 +234,7 @@ class Members:
         shape_of_role = {role.name: unbarred(role.shape) for role in roles}
         free = self._free_pods(order.job)
         bindings, missing = [], 0
-        for launch in sorted(order.members, key=lambda each: each.node_rank):
+        for launch, marks in marks_of(order):
             seat = attempt.seats.get(launch.node_rank)
             line = free.get(shape_of_role[launch.role])
             if seat is not None and seat.uid is not None:
@@ -246,7 +248,7 @@ class Members:
             attempt.seats[launch.node_rank] = seat
             self._seat_of_pod[uid] = ((order.job, order.attempt), launch.node_rank)
             self._waiting.see(pod, waits=False)
-            bindings.append(_binding(pod, launch.node, marks_of(order, launch)))
+            bindings.append(_binding(pod, launch.node, marks))
         if missing:
             attempt.failed = f"{missing} of {attempt.size} pods are not there any more"
         else:
@@ -269,7 +271,7 @@ class Members:
     def _free_pods(self, job: str) -> dict[Shape, deque[Pod]]:
         """Pods of a job's gang that wait, by shape, in member order."""
         found: dict[Shape, deque[Pod]] = {}
-        for pod in sorted(self._waiting.pods_of_job(job), key=order_of):
+        for pod in in_order(self._waiting.pods_of_job(job)):
             found.setdefault(asked_by(pod).shape, deque()).append(pod)
         return found
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
-from gantree.executors.kubernetes.gangs import Gang, job_of, order_of
+from gantree.executors.kubernetes.gangs import Gang, in_order, job_of
 from gantree.executors.kubernetes.keys import Key
 from gantree.executors.kubernetes.likes import liking
 from gantree.executors.kubernetes.link import Link
@@ -55,7 +55,8 @@ class Reception:
         self._link, self._waiting, self._emit = link, waiting, emit
         self._whereabouts = whereabouts
         self._telling, self._is_steady = Telling(self._say), is_steady
-        self._unsettled: dict[str, None] = {}
+        self._unsettled: dict[str, bool] = {}
+        """Jobs about which something was told and is yet to be decided; whether that is the end of an attempt."""
         self._site: SiteReading | None = None
         self._barred: dict[Key, None] = {}
         """Gangs that ask for what the site does not have: looked at again when it is another."""
@@ -73,15 +74,19 @@ class Reception:
 
     def ended(self, jobs: Iterable[str]) -> None:
         """Attempts of these jobs have ended: what becomes of the jobs is yet to be decided."""
-        self._unsettled |= dict.fromkeys(jobs)
+        self._unsettled |= dict.fromkeys(jobs, True)
 
     def step(self, ledger: Ledger, site: SiteReading | None, now: float) -> None:
         """Tell what follows from what has changed, and a few gangs why they wait."""
-        for job in list(self._unsettled):
+        for job, has_ended in list(self._unsettled.items()):
             state = ledger.jobs.get(job)
             if job in ledger.rejected or (state is not None and _is_at_rest(state)):
                 del self._unsettled[job]
                 self._waiting.touch(job)
+            elif state is not None and not has_ended:
+                del self._unsettled[
+                    job
+                ]  # it has its place; nothing is to be done for it until that ends
         self._waiting.changed |= dict.fromkeys(self._whereabouts.stale(self._waiting.crowds))
         for key in dict.fromkeys((*self._waiting.take_changed(AT_ONCE), *self._again(site))):
             crowd = self._waiting.crowds.get(key)
@@ -187,7 +192,7 @@ class Reception:
         job = f"{namespace}.{name}.{kind}.{gang.pods[0].metadata.uid}"
         self._waiting.adopt(job, gang.key)
         self._waiting.changed.pop(gang.key, None)
-        self._unsettled[job] = None
+        self._unsettled[job] = False
         spec = liking(wished(spec, gang, self._whereabouts.scene, site.tier), gang)
         self._emit(JobSubmitted(id=f"{job}/submitted", observed_at=now, job=job, spec=spec))
         self._bar(verdict, job, spec, now)
@@ -196,12 +201,12 @@ class Reception:
         self._counted += 1
         told: Any = {"job": job, **fields}
         self._emit(kind(id=f"{job}/{word}/{self._epoch}.{self._counted}", observed_at=now, **told))
-        self._unsettled[job] = None
+        self._unsettled[job] = False
 
     def _say(self, key: Key, saying: Saying) -> None:
         """Tell the pods of a gang that wait; what is not honoured in an event alone."""
         crowd = self._waiting.crowds.get(key)
-        pods = sorted(crowd.pods.values(), key=order_of) if crowd else []
+        pods = in_order(crowd.pods.values()) if crowd else []
         if not pods:
             return
         is_warning = saying.reason == NOT_HONOURED

@@ -199,6 +199,11 @@ class Scene:
         known = self.nodes.get(node)
         return None if known is None else known.metadata.labels.get(key)
 
+    @property
+    def has_keepers(self) -> bool:
+        """Whether any pod keeps others away."""
+        return bool(self._keepers)
+
     def kept_away(self, pod: Pod) -> dict[str, set[str]]:
         """Domains where a pod may not be because of what pods say that are there, by label key."""
         found: dict[str, set[str]] = {}

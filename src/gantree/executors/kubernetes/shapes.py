@@ -20,9 +20,9 @@ from gantree.executors.kubernetes.objects import (
     Pod,
     PodSpec,
     Toleration,
-    once_per_pod,
 )
 from gantree.executors.kubernetes.ports import sole_devices
+from gantree.executors.kubernetes.templates import once_per_template
 from gantree.model import node_rules
 from gantree.model.jobs import Shape
 from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES, quantity
@@ -82,7 +82,7 @@ def held_by(pod: Pod) -> Amounts:
     return {**amounts_of(pod.spec), **dict.fromkeys(sole_devices(pod), 1.0)}
 
 
-@once_per_pod
+@once_per_template
 def asked_by(pod: Pod) -> Asked:
     """The shape of a pod."""
     amounts = held_by(pod)

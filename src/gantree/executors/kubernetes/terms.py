@@ -87,6 +87,12 @@ class Terms:
     restarts: Restarts | None = None
     time_limit_s: float | None = None
 
+    @property
+    def asks_for_tiers(self) -> bool:
+        """Whether anything is asked of the topology."""
+        told = (self.required, self.preferred, self.slice_members, self.slice_required, self.roles)
+        return any(told)
+
     def members_of(self, part: str) -> int:
         """Members of a part; of the whole for part ""."""
         prefix = part[: part.rfind(PART) + 1]

@@ -18,6 +18,7 @@ from gantree.executors.kubernetes.gangs import Gang
 from gantree.executors.kubernetes.keys import Key
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.scene import Scene
+from gantree.executors.kubernetes.templates import once_per_template
 from gantree.executors.kubernetes.volumes import Provision, Volumes, claims_of
 from gantree.executors.kubernetes.waiting import Crowd
 from gantree.executors.kubernetes.wishes import role_of
@@ -43,6 +44,10 @@ class Verdict:
         told = dict(self.bars)
         names = (role.name for role in job.roles)
         return {name: told[role_of(name)] for name in names if role_of(name) in told}
+
+
+ANYWHERE = Verdict()
+"""Nothing hangs on others."""
 
 
 class Whereabouts:
@@ -97,9 +102,10 @@ class Whereabouts:
 
     def look(self, gang: Gang) -> Verdict:
         """Where a gang may be now."""
-        pods = [pods[0] for _, pods in gang.roles]
-        if any(map(is_subject, pods)):
+        if any(map(is_subject, gang.pods)):
             self._subject[gang.key] = None
+        elif not self.scene.has_keepers:
+            return ANYWHERE
         missing = (self.volumes.missing(pod) for pod in gang.pods if pod.spec.volumes)
         waits = next(filter(None, missing), "")
         if waits:
@@ -160,6 +166,8 @@ class Whereabouts:
         """Names of the kinds of pods that a gang counts and is of."""
         for _, pods in gang.roles:
             pod = pods[0]
+            if not is_subject(pod):
+                continue
             for term in (*pod.spec.keeps_from, *pod.spec.keeps_to):
                 kind = self.scene.kind(term, pod)
                 if not kind.sole and kind.has(pod):
@@ -175,6 +183,8 @@ class Whereabouts:
         """Pods of a gang are about to be bound to nodes: "" and they are counted there, or why they must not be."""
         for pod, node in placed:
             self._place(pod, node)
+        if not (self.scene.has_keepers or any(is_subject(pod) for pod, _ in placed)):
+            return ""
         objections = (
             *affinity.objections(self.scene, placed),
             *spread.objections(self.scene, placed),
@@ -194,6 +204,7 @@ class Whereabouts:
         return tuple(each for pod, node in placed for each in self.volumes.to_make(pod, node))
 
 
+@once_per_template
 def is_subject(pod: Pod) -> bool:
     """Whether a pod asks for anything that hangs on others, or on volumes."""
     spec = pod.spec

@@ -27,7 +27,8 @@ def role_of(name: str) -> str:
 
 def wished(job: Job, gang: Gang, scene: Scene, tier: Tier) -> Job:
     """A job with what its pods ask of each other. tier gives the tier that a label of nodes means, if any."""
-    if job.topology.slices or job.topology.required:
+    has_several = any(len(pods) > 1 for _, pods in gang.roles)
+    if job.topology.slices or job.topology.required or not has_several:
         return job
     roles: list[Role] = []
     for role, (_, pods) in zip(job.roles, gang.roles, strict=True):

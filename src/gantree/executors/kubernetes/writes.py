@@ -63,12 +63,14 @@ async def bind_all(
 
     home is the namespace of the records of devices.
     """
-    why = await grant_all(client, [each for one in bindings for each in one.grants], home)
+    grants = [each for one in bindings for each in one.grants]
+    why = await grant_all(client, grants, home) if grants else ""
     if why:
         return Bound(job, attempt, tuple((each.uid, why) for each in bindings))
     failed = await _failed(client, bindings)
-    unbound = [each for each in bindings if each.uid in failed]
-    await take_back_all(client, [each for one in unbound for each in one.grants])
+    if grants and failed:
+        unbound = [each for each in bindings if each.uid in failed]
+        await take_back_all(client, [each for one in unbound for each in one.grants])
     return Bound(job, attempt, tuple(failed.items()))
 
 

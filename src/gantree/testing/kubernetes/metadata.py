@@ -2,6 +2,7 @@
 
 import random
 import re
+from functools import lru_cache
 from uuid import uuid4
 
 from gantree.testing.kubernetes.statuses import STALE, Json, Refusal, conflict, invalid
@@ -101,12 +102,13 @@ def _bad_labels(labels: Json) -> list[tuple[str, str]]:
     return causes
 
 
-def _bad_key(key: str) -> list[str]:
-    """What is wrong with a label's or an annotation's key: PREFIX/NAME or NAME."""
+@lru_cache(maxsize=4096)
+def _bad_key(key: str) -> tuple[str, ...]:
+    """What is wrong with a label's or an annotation's key: PREFIX/NAME or NAME. There are few, and each comes often."""
     prefix, slash, name = key.rpartition("/")
     fine = len(name) <= 63 and _LABEL_NAME.fullmatch(name)
     if fine and (not slash or (len(prefix) <= 253 and _SUBDOMAIN.fullmatch(prefix))):
-        return []
-    return [
-        f"Invalid value: {key!r}: name part must be {LABEL_FORM}; with an optional DNS subdomain prefix and '/'"
-    ]
+        return ()
+    return (
+        f"Invalid value: {key!r}: name part must be {LABEL_FORM}; with an optional DNS subdomain prefix and '/'",
+    )
