@@ -22,8 +22,8 @@ UV := $(PY) -m uv
 # uv trusts its own list of certificate authorities; behind a proxy with one of its own, only the system knows it.
 FETCH = fetch() { $(UV) "$$@" || { echo "Trying again with the system's certificates" >&2; UV_SYSTEM_CERTS=1 $(UV) "$$@"; }; }; fetch
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(if $(UPGRADE),--upgrade)
-# More than there are cores: many tests wait for other processes. tests/conftest.py puts the longest files first.
-WORKERS ?= $(shell echo $$(($$(nproc) + 2)))
+# One more than there are cores: many tests wait for other processes. tests/conftest.py puts the longest files first.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 PYTHON ?= python3 python3.13 python3.12 python3.11 python
 
 ifneq ($(shell cat $(VENV)/.uv 2>/dev/null),$(CURDIR))
@@ -56,11 +56,11 @@ imports: $(VENV)/.ready  ## Floors: who may import whom (import-linter)
 
 .PHONY: unit
 unit: $(VENV)/.ready  ## Tests (pytest on all cores; ends with how many passed and were skipped)
-	$(PY) -m pytest -n $(WORKERS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: long-test
 long-test: $(VENV)/.ready  ## The tests with many times the examples of each property; TIMES=10
-	GANTREE_EXAMPLES_TIMES=$(or $(TIMES),10) $(PY) -m pytest -o faulthandler_timeout=0 -n $(WORKERS)
+	GANTREE_EXAMPLES_TIMES=$(or $(TIMES),10) $(PY) -m pytest -o faulthandler_timeout=0 -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: fault-test
 fault-test: $(VENV)/.ready  ## gantree on Kubernetes among forced failures, about 24 in each story; STORIES=25 from FIRST=1000
@@ -106,7 +106,7 @@ manifests: $(VENV)/.ready  ## Write deploy/kubernetes/gantree.yaml anew from the
 test-kubernetes: $(VENV)/.ready  ## Tests of an API server on a real one too; KUBEBUILDER_ASSETS=DIR has it
 	@if [ -z "$${KUBEBUILDER_ASSETS:-}" ]; then \
 	  echo "Skipped: KUBEBUILDER_ASSETS names no directory with kube-apiserver and etcd."; exit 0; fi; \
-	$(PY) -m pytest tests/testing/kubernetes
+	$(PY) -m pytest -n 0 tests/testing/kubernetes
 
 .PHONY: lock
 lock: $(VENV)/.uv  ## Re-make requirements/*.txt; UPGRADE=1 moves to the newest versions

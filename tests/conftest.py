@@ -4,10 +4,8 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import find, settings
-from hypothesis.strategies import text
+from hypothesis import settings
 
-from gantree.testing.daemon import start_nursery
 from gantree.testing.examples import examples
 from gantree.testing.postgres import NoPostgres, Server, SharedServer
 
@@ -35,13 +33,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _turn(item.nodeid))
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Do once what each fork would: Hypothesis reads constants in our modules, and daemons need a nursery."""
-    if session.config.option.forks:
-        start_nursery()
-        find(text(), lambda _: True, settings=settings(database=None))
-
-
 def _turn(name: str) -> int:
     """The place of a test's file among those of LONGEST_FIRST."""
     for turn, start in enumerate(LONGEST_FIRST):
@@ -53,8 +44,9 @@ def _turn(name: str) -> int:
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server. Without one tests are skipped, and with CI=true they fail."""
+    base = tmp_path_factory.getbasetemp()
     try:
-        shared = SharedServer(tmp_path_factory.getbasetemp())
+        shared = SharedServer(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
     except NoPostgres as error:
         if os.environ.get("CI") == "true":
             pytest.fail(str(error))

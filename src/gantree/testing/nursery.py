@@ -4,11 +4,10 @@
     born.send_signal(signal.SIGTERM)
     born.wait(timeout=30.0)
 
-To import a daemon takes several times as long as to start one, and a test run starts hundreds. So a test run has one
-nursery, however many processes it has: it imports the module of a function, and waits. Whoever it bears is its fork and
-calls that function, with the environment, directory and umask of who asked, no descriptor but its output, and a life of
-its own.
-The nursery tells who asked how it ended. It ends itself when the processes that can ask have.
+To import a daemon takes several times as long as to start one, and a test run starts hundreds. So each process of a
+test run has one nursery: it imports the module of a function, and waits; whoever it bears is its fork and calls that
+function, with the environment, directory and umask of who asked, no descriptor but its output, and a life of its own.
+The nursery tells who asked how it ended. It ends itself when that process does.
 """
 
 import atexit
@@ -114,16 +113,16 @@ def nurse(door: int, entry: str, *imports: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which end then
     if (arguments := _child_that_begins(socket.socket(fileno=door))) is not None:
         begin(arguments)
-        leave()
+        _end()
 
 
-def leave(status: int = 0) -> NoReturn:
-    """End a fork as the interpreter ends, but for taking apart what it shares with others: that takes 0.1 s of CPU."""
+def _end() -> NoReturn:
+    """As the interpreter ends, but for taking apart what the fork shares with all others: that takes 0.1 s of CPU."""
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads as at any other end
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)
+    os._exit(0)
 
 
 def _child_that_begins(door: socket.socket) -> list[str] | None:

@@ -39,6 +39,7 @@ CACHES: dict[type, frozenset[str]] = {
             "_claims_lost",
             "_guaranteed_queues",
             "_fabric",
+            "_held_last",
         }
     ),
     Claimants: frozenset({"_number_of", "_next"}),

@@ -228,6 +228,19 @@ def without(member: MemberPlacement, held: MemberPlacement | None) -> MemberPlac
     )
 
 
+def may_gain(
+    member: MemberPlacement, held: MemberPlacement, more_cpus: bool, more_memory: bool
+) -> bool:
+    """Whether anything that a member lacks might be free on its node; more_...: any of that is free there."""
+    if member.mig or member.share or member.devices or held.numa != member.numa:
+        return True
+    if len(held.nics) < len(member.nics) or len(held.gpus) < len(member.gpus):
+        return True
+    if more_cpus and held.cpus < member.cpus:
+        return True
+    return more_memory and held.memory_GiB < member.memory_GiB
+
+
 def grown(held: MemberPlacement, part: MemberPlacement) -> MemberPlacement:
     """A member that holds another part beside what it has."""
     devices = dict(held.devices)

@@ -29,6 +29,7 @@ from gantree.topology.node_room import (
     first_problem,
     grown,
     mask_of_gpus,
+    may_gain,
     memory_KiB,
     microcpus,
     without,
@@ -218,7 +219,8 @@ class Occupancy:
         uncut = {i: self.state_of_node(i).gpus for i in (self._index(m.node) for m in in_parts)}
         for member in members:
             held, node = held_by(self, owner, member), self._index(member.node)
-            if held is not None and not self._may_gain(node, member, held):
+            has_more = self._cpus_view[node] > 0, self._memory_view[node] > 0
+            if held is not None and not may_gain(member, held, *has_more):
                 continue
             part = self.room_of_node(node).part_of(without(member, held))
             if held is None:
@@ -231,16 +233,6 @@ class Occupancy:
         for node, states in uncut.items():
             self.parts_of_node[node] = over(states, self.state_of_node(node).gpus)
             self._follow_parts(node)
-
-    def _may_gain(self, node: int, member: MemberPlacement, held: MemberPlacement) -> bool:
-        """Whether anything that a member lacks might be free on its node, as far as is quickly told."""
-        if member.mig or member.share or member.devices or held.numa != member.numa:
-            return True
-        if len(held.nics) < len(member.nics) or len(held.gpus) < len(member.gpus):
-            return True
-        if held.cpus < member.cpus and self.free_microcpus_of_node[node] > 0:
-            return True
-        return held.memory_GiB < member.memory_GiB and self.free_memory_KiB_of_node[node] > 0
 
     def give_back(self, owner: str) -> None:
         """Free all that an owner holds; nothing happens if it holds nothing."""
