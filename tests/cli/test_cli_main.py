@@ -1,6 +1,5 @@
 """The program around the commands: its list, its errors, its start."""
 
-import gc
 import re
 import shlex
 import subprocess
@@ -17,7 +16,6 @@ from gantree.cli.examples import EXAMPLES
 from gantree.cli.lazy import LazyGroup
 from gantree.cli.main import app
 from gantree.cli.options import state_dir
-from gantree.cli.start import importing
 
 Gantree = Callable[..., Any]
 HEAVY = {"numpy", "pydantic", "yaml", "fastapi", "uvicorn", "rich", "pynvml"}
@@ -268,13 +266,3 @@ def test_a_folder_deeper_than_can_be_made_is_bad_input(
     done = gantree(*(files.get(word, word) for word in words))
     assert done.code == 2
     assert re.search(r"gantree: --(state|out): found a folder \d+ levels deep", done.err)
-
-
-def test_garbage_is_looked_for_again_once_a_command_is_imported() -> None:
-    assert gc.isenabled()
-    with importing():
-        assert not gc.isenabled()
-        with importing():
-            pass
-        assert not gc.isenabled(), "a group's command is imported within the group"
-    assert gc.isenabled()

@@ -1,7 +1,10 @@
 """What is alive for long is set apart, so that no later look for garbage takes long because of it."""
 
+import gc
 import subprocess
 import sys
+
+from gantree.control.garbage import without_collecting
 
 SCRIPT = """
 import gc
@@ -37,3 +40,13 @@ def test_the_collector_never_looks_at_what_survived_again_and_loses_nothing_by_i
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=300
     )
     assert done.stdout.split() == ["True"] * 6
+
+
+def test_garbage_is_looked_for_again_after_what_stays_was_made() -> None:
+    assert gc.isenabled()
+    with without_collecting():
+        assert not gc.isenabled()
+        with without_collecting():
+            pass
+        assert not gc.isenabled(), "it was said twice"
+    assert gc.isenabled()

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from gantree.cli.examples import add_example
-from gantree.cli.start import importing
+from gantree.control.garbage import without_collecting
 
 
 class Listed(NamedTuple):
@@ -44,7 +44,7 @@ class LazyGroup(TyperGroup):
 
     def load(self, name: str) -> Any:
         """Import a command's module and return its Typer command."""
-        with importing():
+        with without_collecting():
             module = importlib.import_module(self.LISTED[name].module)
         return typer.main.get_command(module.app)
 

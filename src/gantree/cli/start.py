@@ -4,12 +4,11 @@ Until the commands can answer for it, Ctrl-C ends the process as the system woul
 to nothing at its top, and has nothing of what a command does.
 """
 
-import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+
+from gantree.control.garbage import without_collecting
 
 
 def start() -> None:
@@ -18,23 +17,11 @@ def start() -> None:
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # else it is ignored, and stays so
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with importing():
+    with without_collecting():  # what is imported stays
         from gantree.cli.main import main  # noqa: PLC0415 - this is what takes long
 
     signal.signal(signal.SIGINT, before)
     main()
-
-
-@contextmanager
-def importing() -> Iterator[None]:
-    """What is imported stays, so to look for garbage meanwhile is in vain; that takes a tenth of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _open_standard_streams() -> None:
