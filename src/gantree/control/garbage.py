@@ -34,7 +34,7 @@ def take_back() -> None:
 
 @contextmanager
 def without_collecting() -> Iterator[None]:
-    """What a start makes, by imports, of a journal or of a cluster, is no garbage: to look for some meanwhile is in vain."""
+    """What a start makes, by imports, of a journal or a cluster, is no garbage: to look for some takes time in vain."""
     was_on = gc.isenabled()
     gc.disable()
     try:
