@@ -16,6 +16,7 @@ from urllib.error import HTTPError
 
 import pytest
 from playwright.sync_api import BrowserContext, expect
+from sqlalchemy import make_url
 
 from gantree.api.client import Client
 from gantree.model.errors import NotFound, NotLeading
@@ -268,12 +269,15 @@ def test_when_the_database_ends_every_connection_nothing_that_was_taken_is_lost(
 ) -> None:
     starts = place / "ended"
     everybody = (
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gantree'"
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND application_name = 'gantree'"
     )
+    database = make_url(fleet._database_of["a"]).database
+    assert database
     jobs = []
     for number in range(4):
         jobs.append(submit(fleet, f"e{number}", starts, "true"))
-        postgres.execute(everybody)
+        postgres.execute(everybody, database)
     for job in jobs:
         assert fleet.client.job(job, wait_s=60.0)["phase"] == "succeeded"
     assert starts_in(starts) == ["e0", "e1", "e2", "e3"]
