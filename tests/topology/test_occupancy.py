@@ -97,6 +97,24 @@ def test_room_is_held_bit_by_bit_while_others_leave() -> None:
     assert picture_of(occupancy) == "l0: n0 .CCC n1 C..."
 
 
+@pytest.mark.parametrize(("cpus", "memory_GiB"), [(8.0, 0.0), (0.0, 16.0)])
+def test_room_is_held_as_soon_as_any_of_what_it_lacks_is_free(
+    cpus: float, memory_GiB: float
+) -> None:
+    half = member(gpus=(), cpus=cpus / 2, memory=memory_GiB / 2)
+    claim = [member(gpus=(), cpus=cpus, memory=memory_GiB)]
+    occupancy = Occupancy(Fabric.build(site()))
+    occupancy.take("leaves", [half])
+    occupancy.take("stays", [half])
+    held: list[MemberPlacement] = []
+    for _ in range(3):
+        occupancy.take_free("C", claim)
+        held += occupancy.owners["C"]
+        occupancy.give_back("leaves")
+    assert held == [member(gpus=()), half, half]
+    occupancy.check()
+
+
 def with_broken(*nics: tuple[str, str], allocations: tuple[Allocation, ...] = ()) -> Occupancy:
     facts = tuple(NicFacts(node, nic, health=0.0) for node, nic in nics)
     return Occupancy(Fabric.build(replace(site(*allocations), nics=facts)))
