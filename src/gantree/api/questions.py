@@ -7,14 +7,13 @@ Each is a function of this module, so that it can be sent to the reader by its n
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from functools import partial
 from itertools import islice
 from typing import Any
 
 from gantree.api import job_list, node_view, policy_view, queue_view, start_view, views
 from gantree.api.access import Caller
 from gantree.api.logs import LogState
-from gantree.api.permissions import Asked, Need, job_for, sees, told_to
+from gantree.api.permissions import Asked, Need, job_for, sight_of_jobs, told_to
 from gantree.api.sight import cluster_told_to, detail_told_to, facts_told_to, queues_told_to
 from gantree.control.policies import PolicyText, tried, version_of
 from gantree.control.reading import Reading
@@ -35,8 +34,8 @@ def jobs(
     limit: int | None,
 ) -> Json:
     """A page of jobs."""
-    admits = None if caller.sees_all else partial(sees, caller)
-    found = job_list.page_of(reading.ledger, wanted, after, limit, admits)
+    sees = sight_of_jobs(caller)
+    found = job_list.page_of(reading.ledger, wanted, after, limit, sees)
     return {**found, "jobs": told_to(caller, reading.ledger, found["jobs"])}
 
 

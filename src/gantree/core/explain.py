@@ -6,6 +6,7 @@ A site's taste is not asked: it decides where a gang goes, never whether it fits
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from gantree.core.bookings import reserved
 from gantree.core.explain_nodes import cordoned_for, staying_on
@@ -16,7 +17,7 @@ from gantree.core.lasting import spoilers_of
 from gantree.core.ledger import Ledger
 from gantree.core.rights import MIN_RUN, stoppable_at
 from gantree.core.state import JobState
-from gantree.core.waiting import ahead_of, eligible
+from gantree.core.waiting import ahead_of, eligible, how_many_ahead
 from gantree.core.wanted import Wanted, room_to_come, whom_to_ask
 from gantree.core.ways import answers, no_way
 from gantree.model.errors import NotFound
@@ -80,7 +81,6 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
         raise NotFound(f"there is no job {job}")
     if state.phase is not Phase.PENDING:
         return Explanation(job, state.phase, _present(state) + staying_on(ledger, state))
-    ahead = ahead_of(ledger, state, now)
     sentence, refused = _waits_for_other_than_room(ledger, state, now), None
     sentence = sentence or _in_turn(ledger, state, now)
     in_the_way: tuple[tuple[str, str], ...] = ()
@@ -91,9 +91,9 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
             refused = as_barred(state, refused)
             sentence = refused.sentence
             sentence += _lost_cells(ledger, state.spec.queue) + cordoned_for(ledger, state)
-    first = tuple(ahead[:AHEAD_SHOWN])
-    start = _told(ledger, state)
-    return Explanation(job, state.phase, sentence, refused, first, len(ahead), start, in_the_way)
+    first = tuple(islice(ahead_of(ledger, state, now), AHEAD_SHOWN))
+    count, start = how_many_ahead(ledger, state, now), _told(ledger, state)
+    return Explanation(job, state.phase, sentence, refused, first, count, start, in_the_way)
 
 
 def in_short(ledger: Ledger, state: JobState, now: float) -> tuple[str, Gate | None]:

@@ -1,12 +1,14 @@
 """Who waits, in which order, and for what other than room."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
 from gantree.model.phases import Phase
-from gantree.policy.walk import Admits, Ask, Walk
+from gantree.policy.ahead import count_ahead
+from gantree.policy.order import Standing
+from gantree.policy.walk import Admits, Ask, Share, Walk
 
 
 def in_order(
@@ -18,17 +20,23 @@ def in_order(
     admits: Admits | None = None,
 ) -> Walk:
     """The waiting jobs, or those of some queues, in the order of the policy at a moment."""
-    accounts = ledger.accounts
-    before = accounts.order.before_share
     return Walk(
         ledger.lines,
         ask or (lambda line, position: True),
-        accounts.tree.parent,
-        None if before is None else lambda queue: accounts.shares.share(queue, now),
-        before or 0,
+        ledger.accounts.tree.parent,
+        *_shares(ledger, now),
         queues=queues,
         admits=admits,
     )
+
+
+def _shares(ledger: Ledger, now: float) -> tuple[Share | None, int]:
+    """What decides between queues at a moment, None where nothing does, and how many numbers of a key come before."""
+    accounts = ledger.accounts
+    before = accounts.order.before_share
+    if before is None:
+        return None, 0
+    return lambda queue: accounts.shares.share(queue, now), before
 
 
 def eligible(ledger: Ledger, state: JobState, now: float, *, at_home: bool = False) -> bool:
@@ -45,7 +53,14 @@ def eligible(ledger: Ledger, state: JobState, now: float, *, at_home: bool = Fal
 
 def ahead_of(
     ledger: Ledger, state: JobState, now: float, queues: Iterable[int] | None = None
-) -> list[str]:
+) -> Iterator[str]:
     """The waiting jobs that the next walk asks before this one, in order; queues: of these alone, its own too."""
     jobs = (position.job for _, position in in_order(ledger, now, queues=queues))
-    return list(takewhile(lambda job: job != state.job, jobs))
+    return takewhile(lambda job: job != state.job, jobs)
+
+
+def how_many_ahead(ledger: Ledger, state: JobState, now: float) -> int:
+    """How many these are, of all queues, without going through them."""
+    assert state.line is not None, f"{state.job} does not wait"
+    standing = Standing(state.position, state.line)
+    return count_ahead(ledger.lines, standing, ledger.accounts.tree.parent, *_shares(ledger, now))

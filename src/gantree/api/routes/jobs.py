@@ -31,7 +31,14 @@ from gantree.api.models import (
     Login,
     ReceiptTold,
 )
-from gantree.api.permissions import Need, check_submission, job_for, needs, queue_of, sees
+from gantree.api.permissions import (
+    Need,
+    check_submission,
+    job_for,
+    needs,
+    queue_of,
+    sight_of_jobs,
+)
 from gantree.api.requests import LONGEST_WAIT_S
 from gantree.control.controller import Controller
 from gantree.control.gathering import Gathering
@@ -150,7 +157,7 @@ async def _handed_in(
     access: Access = request.app.state.access
     for owner, queue in {(job.user or user, queue_of(job, body.overrides)) for job in jobs}:
         access.check_hands_in_for(caller, owner, queue)
-    admits = None if caller.sees_all else partial(sees, caller)
+    admits = sight_of_jobs(caller)
     return HandIn(jobs, body.base_dir, body.overrides, user, body.source, key, admits)
 
 

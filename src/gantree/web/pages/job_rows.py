@@ -1,18 +1,19 @@
 """Which jobs the page of jobs shows: one of three lists, filtered, a hundred at a time. Plain values; no HTTP here."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from operator import attrgetter
 from typing import Any, Literal
 
 from gantree.api.access import Caller
 from gantree.api.job_list import Filter
-from gantree.api.permissions import sees, sees_queue, told_to
+from gantree.api.permissions import sees_queue, sight_of_jobs, told_to
 from gantree.api.views import job_row, rejected_row
 from gantree.control.reading import Reading
 from gantree.control.submission import job_of
 from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
+from gantree.policy.order import Lines
 from gantree.web.pages.reasons import Reasons
 
 Json = dict[str, Any]
@@ -37,17 +38,9 @@ class Wanted:
 def job_rows(reading: Reading, wanted: Wanted, caller: Caller) -> Json:
     """Rows of the page with why each job is where it is, how many there are in all, and the sizes of the lists."""
     ledger = reading.ledger
-    alike = Filter(queue=wanted.queue, user=wanted.user)
-    sought = wanted.find.lower()
-    found = [
-        state
-        for state in _listed(ledger, wanted.which)
-        if (not sought or sought in state.job.lower() or sought in state.spec.name.lower())
-        and alike.admits(state)
-        and sees(caller, state)
-    ]
+    found = _found(ledger, wanted, caller)
     first = (wanted.page - 1) * PER_PAGE
-    shown = found[first : first + PER_PAGE]
+    shown = [ledger.jobs[job] for job in found[first : first + PER_PAGE]]
     why = _REASONS.of(ledger, shown, reading.now)
     rows = [{**job_row(ledger, state), "why": why[state.job]} for state in shown]
     return {
@@ -70,22 +63,57 @@ def job_rows(reading: Reading, wanted: Wanted, caller: Caller) -> Json:
     }
 
 
-def _named(ledger: Ledger, wanted: Wanted, found: Sequence[JobState]) -> str | None:
+def _found(ledger: Ledger, wanted: Wanted, caller: Caller) -> Sequence[str]:
+    """All jobs of the list that are wanted and that the caller may see; nobody is looked at where that is everybody."""
+    listed, sees = _listed(ledger, wanted.which), sight_of_jobs(caller)
+    sought = wanted.find.lower()
+    if sees is None and not (sought or wanted.queue or wanted.user):
+        return listed
+    alike = Filter(queue=wanted.queue, user=wanted.user)
+    states = map(ledger.jobs.__getitem__, listed)
+    return [
+        state.job
+        for state in states
+        if (not sought or sought in state.job.lower() or sought in state.spec.name.lower())
+        and alike.admits(state)
+        and (sees is None or sees(state))
+    ]
+
+
+def _named(ledger: Ledger, wanted: Wanted, found: Collection[str]) -> str | None:
     """The job that a search means: the one with this id, else the newest of this name."""
     named = job_of(ledger, wanted.find) if wanted.find else None
-    return named if any(state.job == named for state in found) else None
+    return named if named in found else None
 
 
-def _listed(ledger: Ledger, which: Which) -> Iterable[JobState]:
+def _listed(ledger: Ledger, which: Which) -> Sequence[str]:
     """Those who wait in order of arrival, those who hold a place likewise; of the rest the latest first."""
     if which == "running":
-        return sorted(ledger.holding.values(), key=lambda state: state.seq)
+        return [state.job for state in sorted(ledger.holding.values(), key=attrgetter("seq"))]
     if which == "ended":
-        return reversed(ledger.ended)
+        return [state.job for state in reversed(ledger.ended)]
     if which == "all":
-        return reversed(ledger.jobs.values())
-    standing = chain.from_iterable(ledger.lines[line] for line in ledger.lines)
-    return (ledger.jobs[each.job] for each in sorted(standing, key=lambda each: each.seq))
+        return list(reversed(ledger.jobs))
+    return _ARRIVALS.of(ledger.lines)
+
+
+class Arrivals:
+    """Who waits, in order of arrival; put in order once for all who look, until somebody comes or goes."""
+
+    def __init__(self) -> None:
+        self._of: tuple[Lines, int] | None = None
+        self._jobs: tuple[str, ...] = ()
+
+    def of(self, lines: Lines) -> Sequence[str]:
+        """The jobs of all lines."""
+        if self._of is None or self._of[0] is not lines or self._of[1] != lines.changes:
+            standing = chain.from_iterable(lines[line] for line in lines)
+            self._jobs = tuple(each.job for each in sorted(standing, key=attrgetter("seq")))
+            self._of = lines, lines.changes
+        return self._jobs
+
+
+_ARRIVALS = Arrivals()
 
 
 def _rejected(ledger: Ledger, wanted: Wanted) -> list[Json]:

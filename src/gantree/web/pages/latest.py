@@ -9,6 +9,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from gantree.api.access import Caller
@@ -19,17 +20,25 @@ from gantree.journal.contract import RecordedFact
 from gantree.web.pages.fact_words import job_of_fact, words
 
 Json = dict[str, Any]
-LOOKED_AT = 400
-"""So many of the latest facts are looked at for those that a reader may know of."""
+LOOKED_AT = (1, 4, 16)
+"""So many times as many of the latest facts as are wanted are looked at for those that a reader may know of."""
 JOBS_KEPT = 64
 
 
 def latest(reading: Reading, most: int, caller: Caller) -> list[Json]:
     """The latest facts, newest first, without those on jobs that a caller may not see."""
     journal = reading.journal
-    last = journal.last_fact()
-    found = journal.facts(max(journal.compacted_to(), last - LOOKED_AT))
-    known = [each for each in found if _is_told(reading.ledger, caller, job_of_fact(each.fact))]
+    known: list[RecordedFact] = []
+    last, first = journal.last_fact(), journal.compacted_to()
+    to = last
+    for times in LOOKED_AT:
+        after = max(first, last - times * most)
+        page = islice(journal.facts(after), to - after)
+        ledger = reading.ledger
+        known[:0] = [each for each in page if _is_told(ledger, caller, job_of_fact(each.fact))]
+        to = after
+        if len(known) >= most or to == first:
+            break
     return [fact_row(each) for each in reversed(known[-most:])]
 
 
@@ -55,10 +64,11 @@ def fact_row(recorded: RecordedFact) -> Json:
 
 @dataclass(slots=True)
 class _Read:
-    """What was read of one job, up to a seq."""
+    """What was read of one job, up to a seq; by one who looks at a time."""
 
     to: int = 0
     rows: list[Json] = field(default_factory=list)
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Histories:
@@ -67,15 +77,14 @@ class Histories:
     def __init__(self, search: Callable[[str, int], Awaitable[tuple[list[Json], int]]]) -> None:
         self._search = search
         self._of_job: OrderedDict[str, _Read] = OrderedDict()
-        self._reading = asyncio.Lock()
 
     async def of(self, job: str) -> list[Json]:
         """All facts about a job that are there."""
-        async with self._reading:
-            read = self._of_job.setdefault(job, _Read())
-            self._of_job.move_to_end(job)
-            while len(self._of_job) > JOBS_KEPT:
-                self._of_job.popitem(last=False)
+        read = self._of_job.setdefault(job, _Read())
+        self._of_job.move_to_end(job)
+        while len(self._of_job) > JOBS_KEPT:
+            self._of_job.popitem(last=False)
+        async with read.reading:
             rows, to = await self._search(job, read.to)
             read.rows += rows
             read.to = to
