@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from gantree.core.ledger import Ledger
 from gantree.executors.kubernetes.allocator import Allocator
+from gantree.executors.kubernetes.channels import unmarked
 from gantree.executors.kubernetes.ghosts import with_ghosts
 from gantree.executors.kubernetes.node_health import is_of_kubernetes, why_cordoned
 from gantree.executors.kubernetes.objects import Group, Node
@@ -59,7 +60,7 @@ class Nodes:
 
     def see(self, name: str, after: Node | None, now: float) -> None:
         """A node is like this now; None: it is gone. What was seen before is told again at the start."""
-        known = self._nodes.get(name)
+        known, after = self._nodes.get(name), unmarked(after)
         self._changed[name] = None
         if after is None:
             self._nodes.pop(name, None)

@@ -1,0 +1,172 @@
+"""NVLink across nodes: pods get the channels of their ComputeDomain, in one NVLink domain, and their daemons can come."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gantree.core.ledger import Ledger
+from gantree.executors.kubernetes.channels import (
+    CHANNEL_CONFIG,
+    NODE_LABELS,
+    domains_in,
+    together,
+)
+from gantree.executors.kubernetes.device_objects import ClaimSpec, DevicesAsked, ResourceClaim
+from gantree.executors.kubernetes.gangs import gang_of, job_of
+from gantree.executors.kubernetes.nodes import Nodes
+from gantree.executors.kubernetes.objects import Claimed, Metadata, Node, NodeStatus, Pod
+from gantree.executors.kubernetes.site import SiteReading, site_of
+from gantree.executors.kubernetes.terms import Terms
+from gantree.model.events import ClusterObserved
+from gantree.model.phases import Phase
+from gantree.testing.kubernetes.compute_domains import DRIVER
+from gantree.testing.racks import RackStage
+
+GANG = {"annotations": {"gantree.io/gang-size": "2"}, "labels": {"gantree.io/gang": "g"}}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[RackStage]:
+    """Two racks of two trays, and a ComputeDomain."""
+    with RackStage(tmp_path) as stage:
+        stage.rack("a", trays=2)
+        stage.rack("b", trays=2)
+        yield stage
+
+
+def phases(stage: RackStage) -> list[Phase]:
+    return [state.phase for state in stage.controller.ledger.jobs.values()]
+
+
+def events(stage: RackStage) -> list[str]:
+    return [each["reason"] for each in stage.api.get("/api/v1/events").json()["items"]]
+
+
+def test_a_gang_runs_with_a_channel_on_each_node_of_one_nvlink_domain(stage: RackStage) -> None:
+    """Only by the label that comes with a bound pod does the daemon come for which that pod's start waits."""
+    domain = stage.compute_domain("cd", "channel")
+    stage.start()
+    for name in ("a0", "b1"):
+        stage.pod(f"on-{name}", gpus=1, spec={"nodeSelector": {"kubernetes.io/hostname": name}})
+    stage.until(lambda: stage.bound("on-a0", "on-b1"))
+    for name in ("g-0", "g-1"):
+        stage.claimant(name, "channel", gpus=4, **GANG)
+    stage.until(lambda: Phase.PENDING in phases(stage))
+    stage.work_for(0.5)
+    assert not stage.bound("g-0")  # a tray of each rack is free
+    stage.exit("on-a0")
+    stage.until(lambda: stage.phase("g-0") == stage.phase("g-1") == "Running")
+    assert {stage.node_of("g-0"), stage.node_of("g-1")} == {"a0", "a1"}
+    for name in ("g-0", "g-1"):
+        assert stage.devices_of(name) == [(DRIVER, stage.node_of(name), "channel-0")]
+        assert stage.domain_of(stage.node_of(name)) == domain
+    assert "SharedDevicePool" not in events(stage)
+    for name in ("g-0", "g-1"):
+        stage.exit(name)
+    stage.until(lambda: stage.domain_of("a0") is stage.domain_of("a1") is None)
+
+
+def test_a_node_has_one_channel_so_one_pod_of_a_compute_domain_at_a_time(stage: RackStage) -> None:
+    """Small pods that could share a node are on two; another domain gets a node when the first has left it."""
+    stage.compute_domain("one", "channel-one")
+    other = stage.compute_domain("other", "channel-other")
+    stage.start()
+    for number in range(2):
+        stage.claimant(f"one-{number}", "channel-one", gpus=1)
+    stage.until(lambda: stage.phase("one-0") == stage.phase("one-1") == "Running")
+    for number in range(3):
+        stage.claimant(f"other-{number}", "channel-other", gpus=1)
+    others = [f"other-{number}" for number in range(3)]
+    stage.until(lambda: sum(stage.phase(name) == "Running" for name in others) == 2)
+    (late,) = (name for name in others if not stage.bound(name))
+    left = stage.node_of("one-0")
+    stage.exit("one-0")
+    stage.until(lambda: stage.phase(late) == "Running")
+    assert (stage.node_of(late), stage.domain_of(left)) == (left, other)
+    assert len(stage.held()) == len(set(stage.held()))
+
+
+def test_a_gang_that_says_what_it_wants_of_the_topology_gets_that(stage: RackStage) -> None:
+    stage.compute_domain("cd", "channel")
+    stage.start()
+    asks = {**GANG["annotations"], "gantree.io/preferred-topology": "nvlink"}
+    for name in ("a0", "b0"):
+        stage.pod(f"on-{name}", gpus=4, spec={"nodeSelector": {"kubernetes.io/hostname": name}})
+    stage.until(lambda: stage.bound("on-a0", "on-b0"))
+    for name in ("g-0", "g-1"):
+        stage.claimant(name, "channel", gpus=4, labels=GANG["labels"], annotations=asks)
+    stage.until(lambda: stage.phase("g-0") == stage.phase("g-1") == "Running")
+    assert {stage.node_of("g-0"), stage.node_of("g-1")} == {"a1", "b1"}
+
+
+def claimed(name: str, role: str, *domains: str) -> Pod:
+    meta = Metadata(name=name, namespace="d", uid=name, labels={"gantree.io/role": role})
+    return Pod(meta, claimed=Claimed(domains=domains))
+
+
+def site(*cliques: str) -> SiteReading:
+    labels = [{} if not clique else {"nvidia.com/gpu.clique": clique} for clique in cliques]
+    nodes = [Node(Metadata(name=f"n{n}", labels=told)) for n, told in enumerate(labels)]
+    return site_of("k", nodes)
+
+
+RACKS = ("a.0", "a.0", "b.0")
+
+
+@pytest.mark.parametrize(
+    ("domains_of_role", "cliques", "expected"),
+    [
+        ({"worker": ("u",)}, RACKS, ("nvlink", {"worker": None})),
+        ({"worker": ("u",)}, ("", "", ""), (None, {"worker": None})),
+        ({"worker": ()}, RACKS, (None, {"worker": None})),
+        ({"a": ("u",), "b": ("u",)}, RACKS, ("nvlink", {"a": None, "b": None})),
+        ({"a": ("u",), "b": ("v",)}, RACKS, (None, {"a": "nvlink", "b": "nvlink"})),
+        ({"launcher": (), "worker": ("u",)}, RACKS, (None, {"launcher": None, "worker": "nvlink"})),
+        ({"a": ("u",), "b": ("u",), "c": ()}, RACKS, ("nvlink", {"a": None, "b": None, "c": None})),
+    ],
+)
+def test_what_has_channels_of_one_compute_domain_is_kept_together(
+    domains_of_role: dict[str, tuple[str, ...]],
+    cliques: tuple[str, ...],
+    expected: tuple[str | None, dict[str, str | None]],
+) -> None:
+    pods = [
+        claimed(f"{role}-{n}", role, *domains)
+        for role, domains in domains_of_role.items()
+        for n in range(2)
+    ]
+    gang = gang_of(("d", "g", "word"), Terms(members=len(pods)), pods)
+    there = site(*cliques)
+    job = together(job_of(gang, there.tier)[0], gang, there)
+    of_roles = {role.name: role.topology.required for role in job.roles}
+    assert (job.topology.required, of_roles) == expected
+
+
+def test_a_label_that_comes_with_every_gang_makes_no_other_site() -> None:
+    nodes = Nodes("k", ())
+    before = Node(Metadata(name="n0", labels={"a": "b"}), status=NodeStatus({"cpu": "8"}))
+    marked = dict.fromkeys(NODE_LABELS, "u") | {"a": "b"}
+    nodes.see("n0", before, 0.0)
+    nodes.build(Ledger(), 0.0)
+    after = msgspec.structs.replace(before, metadata=Metadata(name="n0", labels=marked))
+    nodes.see("n0", after, 0.0)
+    assert [each for each in nodes.events(Ledger(), 9.0, 1) if isinstance(each, ClusterObserved)] == []
+    other = msgspec.structs.replace(before, metadata=Metadata(name="n0", labels={"a": "c"}))
+    nodes.see("n0", other, 0.0)
+    assert [type(each) for each in nodes.events(Ledger(), 9.0, 1)] == [ClusterObserved]
+
+
+def test_a_configuration_that_is_none_of_the_drivers_names_no_domain() -> None:
+    odd: list[dict[str, Any]] = [
+        {},
+        {"opaque": None},
+        {"opaque": {"driver": DRIVER, "parameters": ["ComputeDomainChannelConfig"]}},
+        {"opaque": {"parameters": {"kind": CHANNEL_CONFIG, "domainID": 5}}},
+        {"opaque": {"parameters": {"kind": "GpuConfig", "domainID": "u"}}},
+    ]
+    sound = {"opaque": {"parameters": {"kind": CHANNEL_CONFIG, "domainID": "u"}}}
+    told = ClaimSpec(DevicesAsked(config=(*odd, sound, sound)))
+    assert domains_in([ResourceClaim(Metadata(), told)]) == ("u",)
