@@ -1,4 +1,4 @@
-"""NVLink across nodes: pods get the channels of their ComputeDomain, in one NVLink domain, and their daemons can come."""
+"""NVLink across nodes: pods get channels of their ComputeDomain, in one NVLink domain, and their daemons can come."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from gantree.core.ledger import Ledger
 from gantree.executors.kubernetes.channels import (
@@ -14,17 +15,21 @@ from gantree.executors.kubernetes.channels import (
     domains_in,
     together,
 )
+from gantree.executors.kubernetes.compute_domains import domain_of
 from gantree.executors.kubernetes.device_objects import ClaimSpec, DevicesAsked, ResourceClaim
 from gantree.executors.kubernetes.gangs import gang_of, job_of
 from gantree.executors.kubernetes.nodes import Nodes
-from gantree.executors.kubernetes.objects import Claimed, Metadata, Node, NodeStatus, Pod
+from gantree.executors.kubernetes.objects import Claimed, Group, Metadata, Node, NodeStatus, Pod
 from gantree.executors.kubernetes.site import SiteReading, site_of
 from gantree.executors.kubernetes.terms import Terms
 from gantree.model.events import ClusterObserved
 from gantree.model.phases import Phase
 from gantree.testing.kubernetes.compute_domains import DRIVER
+from gantree.testing.kubernetes.statuses import Json
 from gantree.testing.racks import RackStage
 
+DEPLOY = Path(__file__).parents[3] / "deploy/kubernetes"
+GANGJOBS = "/apis/gantree.io/v1alpha1/namespaces/default/gangjobs"
 GANG = {"annotations": {"gantree.io/gang-size": "2"}, "labels": {"gantree.io/gang": "g"}}
 
 
@@ -153,7 +158,9 @@ def test_a_label_that_comes_with_every_gang_makes_no_other_site() -> None:
     nodes.build(Ledger(), 0.0)
     after = msgspec.structs.replace(before, metadata=Metadata(name="n0", labels=marked))
     nodes.see("n0", after, 0.0)
-    assert [each for each in nodes.events(Ledger(), 9.0, 1) if isinstance(each, ClusterObserved)] == []
+    assert [
+        each for each in nodes.events(Ledger(), 9.0, 1) if isinstance(each, ClusterObserved)
+    ] == []
     other = msgspec.structs.replace(before, metadata=Metadata(name="n0", labels={"a": "c"}))
     nodes.see("n0", other, 0.0)
     assert [type(each) for each in nodes.events(Ledger(), 9.0, 1)] == [ClusterObserved]
@@ -170,3 +177,118 @@ def test_a_configuration_that_is_none_of_the_drivers_names_no_domain() -> None:
     sound = {"opaque": {"parameters": {"kind": CHANNEL_CONFIG, "domainID": "u"}}}
     told = ClaimSpec(DevicesAsked(config=(*odd, sound, sound)))
     assert domains_in([ResourceClaim(Metadata(), told)]) == ("u",)
+
+
+def gangjob(stage: RackStage, name: str, claims: tuple[str, ...] = (), **spec: Any) -> None:
+    """A GangJob of two trays and a launcher without GPUs. claims: templates that the workers name themselves."""
+    pod = {"spec": {"containers": [{"name": "main", "image": "i"}]}}
+    own = [{"name": f"c{n}", "resourceClaimTemplateName": each} for n, each in enumerate(claims)]
+    with_claims = {"spec": {**pod["spec"], "resourceClaims": own}}
+    worker = {"role": "worker", "members": 2, "each": {"gpus": 4}, "template": with_claims}
+    launcher = {"role": "launcher", "members": 1, "each": {"cpus": 1}, "template": pod}
+    body = {
+        "apiVersion": "gantree.io/v1alpha1",
+        "kind": "GangJob",
+        "metadata": {"name": name},
+        "spec": {"gang": [worker, launcher], **spec},
+    }
+    answer = stage.api.post(GANGJOBS, body)
+    assert answer.status_code == 201, answer.text
+
+
+def status(stage: RackStage, name: str) -> Json:
+    found: Json = stage.api.get(f"{GANGJOBS}/{name}").json().get("status", {})
+    return found
+
+
+def define_gangjobs(stage: RackStage) -> None:
+    body = yaml.safe_load((DEPLOY / "crds/gangjobs.yaml").read_text())
+    answer = stage.api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+    assert answer.status_code == 201, answer.text
+
+
+def test_a_gangjob_that_asks_for_nvlink_gets_a_compute_domain_and_takes_it_with_it(
+    stage: RackStage,
+) -> None:
+    define_gangjobs(stage)
+    stage.start()
+    gangjob(stage, "llama", topology={"required": "nvlink"})
+    stage.until(lambda: status(stage, "llama").get("phase") == "Running")
+    workers = ("llama-worker-0", "llama-worker-1")
+    assert len({stage.node_of(name)[0] for name in workers}) == 1
+    ((name, made),) = stage.compute_domains().items()
+    assert name.startswith("llama-")
+    assert made["spec"]["numNodes"] == 2
+    assert [each["kind"] for each in made["metadata"]["ownerReferences"]] == ["GangJob"]
+    for worker in workers:
+        assert stage.devices_of(worker) == [(DRIVER, stage.node_of(worker), "channel-0")]
+        (container,) = stage.pods()[worker]["spec"]["containers"]
+        assert [each["name"] for each in container["resources"]["claims"]] == ["gantree-channel"]
+        assert stage.domain_of(stage.node_of(worker)) == made["metadata"]["uid"]
+    assert stage.devices_of("llama-launcher-0") == []
+    stage.api.delete(f"{GANGJOBS}/llama")
+    stage.until(lambda: stage.compute_domains() == {} and stage.held() == [])
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"topology": {"required": "nvlink"}, "computeDomain": "None"},
+        {"topology": {"preferred": "node"}},
+        {},
+    ],
+)
+def test_a_gangjob_that_asks_for_none_gets_none(stage: RackStage, spec: dict[str, Any]) -> None:
+    define_gangjobs(stage)
+    stage.start()
+    gangjob(stage, "plain", **spec)
+    stage.until(lambda: status(stage, "plain").get("phase") == "Running")
+    assert (stage.compute_domains(), stage.claims()) == ({}, {})
+
+
+class NewerStage(RackStage):
+    """A driver of a later version."""
+
+    version = "v1beta2"
+
+
+class BareStage(RackStage):
+    """Racks without the driver."""
+
+    version = ""
+
+
+def test_a_later_version_is_not_told_a_number_of_nodes(tmp_path: Path) -> None:
+    with NewerStage(tmp_path) as stage:
+        stage.rack("a", trays=2)
+        define_gangjobs(stage)
+        stage.start()
+        gangjob(stage, "llama", computeDomain="Required")
+        stage.until(lambda: status(stage, "llama").get("phase") == "Running")
+        assert len(stage.compute_domains()) == 1
+    group = Group(Metadata(name="llama", namespace="default", uid="0123456789"))
+    asked = {version: domain_of(group, version, 2) for version in ("v1beta1", "v1beta2")}
+    assert [list(each["spec"]) for each in asked.values()] == [["channel", "numNodes"], ["channel"]]
+    assert {each["metadata"]["name"] for each in asked.values()} == {"llama-01234567"}
+
+
+def test_a_gangjob_that_brings_its_own_channels_gets_no_others(stage: RackStage) -> None:
+    define_gangjobs(stage)
+    stage.compute_domain("own", "channel")
+    stage.start()
+    gangjob(stage, "llama", claims=("channel",), topology={"required": "nvlink"})
+    stage.until(lambda: status(stage, "llama").get("phase") == "Running")
+    assert list(stage.compute_domains()) == ["own"]
+
+
+def test_without_the_driver_only_those_wait_that_must_have_a_compute_domain(tmp_path: Path) -> None:
+    with BareStage(tmp_path) as stage:
+        stage.rack("a", trays=3)
+        define_gangjobs(stage)
+        stage.start()
+        gangjob(stage, "must", computeDomain="Required")
+        gangjob(stage, "may", topology={"required": "nvlink"})
+        stage.until(lambda: status(stage, "may").get("phase") == "Running")
+        stage.until(lambda: status(stage, "must").get("reason") == "Misconfigured")
+        assert "DRA driver" in status(stage, "must")["message"]
+        assert not any(name.startswith("must") for name in stage.pods())

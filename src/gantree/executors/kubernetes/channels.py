@@ -24,9 +24,11 @@ from gantree.executors.kubernetes.device_objects import ResourceClaim
 from gantree.executors.kubernetes.gangs import Gang
 from gantree.executors.kubernetes.objects import Node
 from gantree.executors.kubernetes.site import SiteReading
+from gantree.executors.kubernetes.terms import GroupKind
 from gantree.executors.kubernetes.wishes import role_of
 from gantree.model.jobs import Job, Role, TopologyWish
 
+COMPUTE_DOMAIN = GroupKind("resource.nvidia.com", "computedomains", ("v1beta2", "v1beta1"))
 DRIVER = "compute-domain.nvidia.com"
 CHANNEL_CLASS = "compute-domain-default-channel.nvidia.com"
 DAEMON_CLASS = "compute-domain-daemon.nvidia.com"

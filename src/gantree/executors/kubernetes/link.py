@@ -15,6 +15,7 @@ from typing import Any
 
 import uvloop
 
+from gantree.executors.kubernetes.channels import COMPUTE_DOMAIN
 from gantree.executors.kubernetes.claim_writes import take_back
 from gantree.executors.kubernetes.client import ApiError, Client, Key, Resource
 from gantree.executors.kubernetes.device_objects import (
@@ -106,6 +107,7 @@ class Link:
         self._always: Listed = (("pod", PODS), ("node", nodes), *OF_ANY_SERVER)
         self._reflectors: list[Reflector[Any]] = []
         self._versions: dict[GroupKind, str] = {}
+        self._made: dict[GroupKind, str | None] = {}
         self._quietly = asyncio.Semaphore(SAID_AT_ONCE)
         self._is_waking, self._next_wake_at = False, 0.0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -162,6 +164,10 @@ class Link:
         resource = Resource(CORE.path(version), Group)
         return f"{resource.of_object(namespace, name)}/status"
 
+    def version_of(self, kind: GroupKind) -> str | None:
+        """The version of a kind of which we make objects and see none; None where it is not served."""
+        return self._made.get(kind)
+
     def say(self, said: Said) -> None:
         """Tell pods why they wait; a few at a time, behind everything else. Safe from any thread."""
         self._send(self._say(said))
@@ -211,7 +217,10 @@ class Link:
         self._client = client = self._make_client(self._reach, self.leads)
         for noun, resource in self._always:
             self._watch(Reflector(client, resource, self._teller(noun)))
-        are_devices, told = await asyncio.gather(has_devices(client), served(client))
+        are_devices, told, made = await asyncio.gather(
+            has_devices(client), served(client), _version_of_made(client, COMPUTE_DOMAIN)
+        )
+        self._made = {COMPUTE_DOMAIN: made}
         for noun, resource in OF_DEVICES if are_devices else ():
             self._watch(Reflector(client, resource, self._teller(noun)))
         self._versions = told.version_of_kind
@@ -330,6 +339,15 @@ async def _version_of(client: Client, kind: GroupKind, there: frozenset[str]) ->
     for version in (version for version in kind.versions if version in there):
         if await _has(client, kind, version):
             return version if await _may_list(client, kind, version) else None
+    return None
+
+
+async def _version_of_made(client: Client, kind: GroupKind) -> str | None:
+    """The first of our versions of a kind that is served, whether we may list it or not."""
+    there = await _versions_of(client, kind.group)
+    for version in (version for version in kind.versions if version in there):
+        if await _has(client, kind, version):
+            return version
     return None
 
 

@@ -1,4 +1,4 @@
-"""NVIDIA's driver of ComputeDomains as far as a scheduler meets it: its definition, devices, controller, kubelet plugin.
+"""NVIDIA's driver of ComputeDomains as far as a scheduler meets it: definition, devices, controller, kubelet plugin.
 
 What it does is what upstream's does (github.com/kubernetes-sigs/dra-driver-nvidia-gpu, read, not run):
 
@@ -65,7 +65,9 @@ class ComputeDomainDriver:
         self._news = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        await self._create("apiextensions.k8s.io/v1", "customresourcedefinitions", crd(self.version))
+        await self._create(
+            "apiextensions.k8s.io/v1", "customresourcedefinitions", crd(self.version)
+        )
         await self._create("v1", "namespaces", {"metadata": {"name": HOME}})
         for name, kind in ((CHANNELS, "channel"), (DAEMONS, "daemon")):
             is_kind = f"device.attributes['{DRIVER}'].type == '{kind}'"
@@ -124,7 +126,9 @@ class ComputeDomainDriver:
         """The domain of the channel that a pod's claims were given; of a claim that is not allocated, none."""
         metadata = pod["metadata"]
         for told in pod["status"].get("resourceClaimStatuses") or ():
-            path = path_of(CLAIMS, "resourceclaims", metadata["namespace"], told["resourceClaimName"])
+            path = path_of(
+                CLAIMS, "resourceclaims", metadata["namespace"], told["resourceClaimName"]
+            )
             claim = (await self.client.insist("GET", path)).content
             devices = (claim.get("status", {}).get("allocation") or {}).get("devices") or {}
             for each in devices.get("config") or ():
@@ -158,7 +162,9 @@ class ComputeDomainDriver:
             await self._news.wait()
             self._news.clear()
             for domain in tuple(self._domains.values()):
-                await (self._end if "deletionTimestamp" in domain["metadata"] else self._begin)(domain)
+                await (self._end if "deletionTimestamp" in domain["metadata"] else self._begin)(
+                    domain
+                )
             for uid, channel in tuple(self._channels.items()):
                 pod = self._pods.get(uid)
                 if pod is None or pod["status"].get("phase") in ENDED:
@@ -240,7 +246,9 @@ class ComputeDomainDriver:
         result = {"request": "daemon", "driver": DRIVER, "pool": name, "device": "daemon-0"}
         user = {"resource": "pods", "name": called, "uid": made["metadata"]["uid"]}
         status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [user]}
-        await self._patch(path_of(CLAIMS, "resourceclaims", HOME, called, "status"), {"status": status})
+        await self._patch(
+            path_of(CLAIMS, "resourceclaims", HOME, called, "status"), {"status": status}
+        )
         binding = {"metadata": {"name": called}, "target": {"kind": "Node", "name": name}}
         await self.client.insist("POST", path_of("v1", "pods", HOME, called, "binding"), binding)
 
