@@ -149,7 +149,12 @@ def test_racks_with_nvlink_between_nodes_need_compute_domains(api: Api) -> None:
     assert (told.nodes, "no slice of" in told.what) == (("n0", "n1"), True)
     for name in ("n0", "n1"):
         pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
-        spec = {"driver": DRIVER, "nodeName": name, "pool": pool, "devices": [{"name": "channel-0"}]}
+        spec = {
+            "driver": DRIVER,
+            "nodeName": name,
+            "pool": pool,
+            "devices": [{"name": "channel-0"}],
+        }
         body = {"metadata": {"name": name}, "spec": spec}
         assert api.post("/apis/resource.k8s.io/v1/resourceslices", body).status_code == 201
     assert found(api) == []

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +35,7 @@ from gantree.executors.kubernetes.terms import GroupKind
 from gantree.executors.kubernetes.topologies import TOPOLOGY_KINDS
 from gantree.executors.kubernetes.volumes import NAMESPACES, OF_VOLUMES, Provision, make
 from gantree.executors.kubernetes.writes import PODS, Binding, Bound, Said, bind_all, delete, say
+from gantree.executors.kubernetes.zones import ZONES, NodeZones
 from gantree.model.errors import Unreachable
 
 NODES: Resource[Node] = Resource("api/v1/nodes", Node)
@@ -50,6 +51,8 @@ OF_DEVICES: Listed = (
     ("class", CLASSES),
     ("claim", CLAIMS),
 )
+TYPE_OF_KIND: Mapping[GroupKind, type[Group]] = {JOB: JobObject, ZONES: NodeZones}
+"""Kinds that are read into more, or less, than a group."""
 SYNC_WITHIN_S = 60.0
 ENDS_WITHIN_S = 5.0
 SAID_AT_ONCE = 4
@@ -225,7 +228,7 @@ class Link:
             self._watch(Reflector(client, resource, self._teller(noun)))
         self._versions = told.version_of_kind
         for kind, version in self._versions.items():
-            objects = Resource(kind.path(version), JobObject if kind is JOB else Group)
+            objects = Resource(kind.path(version), TYPE_OF_KIND.get(kind, Group))
             noun = "topology" if kind in TOPOLOGY_KINDS else "group"
             self._watch(Reflector(client, objects, self._group_teller(noun, kind)))
         await all_synced(self._reflectors)

@@ -17,6 +17,7 @@ from gantree.executors.kubernetes.objects import Group, Node
 from gantree.executors.kubernetes.site import SiteReading, site_of, told_of, usable
 from gantree.executors.kubernetes.terms import GroupKind
 from gantree.executors.kubernetes.topologies import told_by
+from gantree.executors.kubernetes.zones import ZONES, is_alike
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.model.events import (
@@ -76,12 +77,12 @@ class Nodes:
         return bool(self._nodes)
 
     def see_topology(self, kind: GroupKind, name: str, group: Group | None, now: float) -> None:
-        """An object that tells where nodes stand is like this; None: it is gone."""
-        if group is None:
-            self._topologies.pop((kind, name), None)
-        else:
+        """An object that tells where nodes stand, or what is inside, is like this; None: it is gone."""
+        before = self._topologies.pop((kind, name), None)
+        if group is not None:
             self._topologies[kind, name] = group
-        self.restock(now)
+        if kind is not ZONES or not is_alike(before, group):
+            self.restock(now)
 
     def restock(self, now: float) -> None:
         """Nodes may have other devices than before, or stand elsewhere."""
