@@ -107,6 +107,19 @@ def test_a_gang_that_says_what_it_wants_of_the_topology_gets_that(stage: RackSta
     assert {stage.node_of("g-0"), stage.node_of("g-1")} == {"a1", "b1"}
 
 
+def test_the_example_of_a_rack_runs_in_one(stage: RackStage) -> None:
+    text = (DEPLOY.parents[1] / "examples/kubernetes/nvlink-rack.yaml").read_text(encoding="utf-8")
+    stage.start()
+    stage.apply(text)
+    stage.until(lambda: stage.phase("rack-0") == stage.phase("rack-1") == "Running")
+    assert sorted((stage.node_of("rack-0"), stage.node_of("rack-1"))) in (
+        ["a0", "a1"],
+        ["b0", "b1"],
+    )
+    domain = stage.compute_domains()["rack"]["metadata"]["uid"]
+    assert stage.domain_of(stage.node_of("rack-0")) == domain
+
+
 def claimed(name: str, role: str, *domains: str) -> Pod:
     meta = Metadata(name=name, namespace="d", uid=name, labels={"gantree.io/role": role})
     return Pod(meta, claimed=Claimed(domains=domains))
@@ -230,20 +243,15 @@ def test_a_gangjob_that_asks_for_nvlink_gets_a_compute_domain_and_takes_it_with_
     stage.until(lambda: stage.compute_domains() == {} and stage.held() == [])
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"topology": {"required": "nvlink"}, "computeDomain": "None"},
-        {"topology": {"preferred": "node"}},
-        {},
-    ],
-)
-def test_a_gangjob_that_asks_for_none_gets_none(stage: RackStage, spec: dict[str, Any]) -> None:
+def test_gangjobs_that_ask_for_none_get_none(stage: RackStage) -> None:
     define_gangjobs(stage)
     stage.start()
-    gangjob(stage, "plain", **spec)
-    stage.until(lambda: status(stage, "plain").get("phase") == "Running")
+    gangjob(stage, "never", topology={"required": "nvlink"}, computeDomain="None")
+    gangjob(stage, "near", topology={"preferred": "node"})
+    gangjob(stage, "plain")
+    stage.until(lambda: len(stage.pods()) == 9)
     assert (stage.compute_domains(), stage.claims()) == ({}, {})
+    assert not any("resourceClaims" in pod["spec"] for pod in stage.pods().values())
 
 
 class NewerStage(RackStage):

@@ -57,7 +57,10 @@ def test_gpus_are_on_the_sockets_of_their_zones(
     assert sockets_of(told(*zones)) == expected
 
 
-@pytest.mark.parametrize("zones", [5, [5], [zone(0, 10**7)], [zone(0, 1, type=5)], [{"type": "Node", "costs": 1}]])  # fmt: skip
+ODD = [5, [5], [zone(0, 10**7)], [zone(0, 1, type=5)], [{"type": "Node", "costs": 1}]]
+
+
+@pytest.mark.parametrize("zones", ODD)
 def test_an_odd_one_is_left_out_with_a_warning(zones: Any) -> None:
     odd = NodeZones(Metadata(name="n0"), zones=zones)
     with pytest.raises(Odd):
@@ -99,7 +102,8 @@ def test_for_what_is_free_of_a_zone_the_site_is_not_built_anew() -> None:
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[PodStage]:
     with PodStage(tmp_path) as stage:
-        body = definition("topology.node.k8s.io", "NodeResourceTopology", "noderesourcetopologies", version="v1alpha2")  # fmt: skip
+        names = ("topology.node.k8s.io", "NodeResourceTopology", "noderesourcetopologies")
+        body = definition(*names, version="v1alpha2")
         body["spec"]["scope"] = "Cluster"
         url = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         assert stage.api.post(url, body).status_code == 201
