@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from gantree.model.jobs import ISOLATIONS
 from gantree.model.node_rules import (
     BARS_LABEL,
+    HOST_KEY,
     NODES_LABEL,
     TOLERATES_LABEL,
     Taint,
@@ -122,13 +123,18 @@ class Node:
         return tolerated and is_asked_for and all(self.suits(label) for label in asked)
 
     def suits(self, label: tuple[str, str]) -> bool:
-        """Tell whether it has a label, is in a market, or is as a rule asks; of tolerated taints, it is."""
+        """Tell whether it has a label, is in a market, or is as a rule asks; of tolerated taints, it is.
+
+        It has its name as its host's, where its labels say no other.
+        """
         key, value = label
         match key:
             case _ if key == MARKET_LABEL:
                 return value in (ANY_MARKET, ON_DEMAND if self.spot is None else SPOT)
             case _ if key in (NODES_LABEL, BARS_LABEL):
                 return satisfies(self.name, dict(self.labels), value)
+            case _ if key == HOST_KEY:
+                return value == dict(self.labels).get(HOST_KEY, self.name)
             case _:
                 return key == TOLERATES_LABEL or label in self.labels
 

@@ -8,8 +8,8 @@ written as text so that they go wherever labels go (job files, journals, refusal
     gantree.tolerates  "dedicated=ml:NoSchedule, maintenance, *"   taints that do not keep it away
 
 The operators are those of Kubernetes' node affinity: in, notin, (there), !(not there), > and < (whole numbers). The
-label key "metadata.name" is the node's name. A tolerated taint may name its value and its effect, or neither; "*" is
-every taint.
+label key "metadata.name" is the node's name, and so is "kubernetes.io/hostname" where its labels say no other. A
+tolerated taint may name its value and its effect, or neither; "*" is every taint.
 """
 
 import re
@@ -20,7 +20,7 @@ from functools import lru_cache
 NODES_LABEL = "gantree.nodes"
 BARS_LABEL = "gantree.bars"
 TOLERATES_LABEL = "gantree.tolerates"
-NAME_KEY = "metadata.name"
+NAME_KEY, HOST_KEY = "metadata.name", "kubernetes.io/hostname"
 KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 """Effects of taints that keep members away; PreferNoSchedule does not."""
 
@@ -126,7 +126,7 @@ def read_tolerations(text: str) -> tuple[Toleration, ...]:
 
 def satisfies(name: str, labels: Mapping[str, str], rule: str) -> bool:
     """Tell whether a node of this name and these labels is as some alternative of a rule asks."""
-    told = {**labels, NAME_KEY: name}
+    told = {HOST_KEY: name, **labels, NAME_KEY: name}
     return any(all(each.holds(told) for each in terms) for terms in read_rule(rule))
 
 

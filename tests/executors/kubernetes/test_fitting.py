@@ -245,3 +245,18 @@ def test_a_pod_goes_to_nodes_that_it_prefers_while_they_have_room(stage: PodStag
     stage.pod("p1", 8, spec=rather(ZONE, "b"))
     stage.until(lambda: stage.bound("p1"))
     assert (zone_of(stage, "p0"), zone_of(stage, "p1")) == ("b", "a")
+
+
+def test_a_pod_may_ask_for_a_host_by_name(stage: PodStage) -> None:
+    """As pods with local volumes do. The host of n2 has another name than its node."""
+    stage.nodes("n[0-1]")
+    stage.nodes("n2", kubernetes_io__hostname="h2")
+    stage.start()
+    stage.pod("selects", spec={"nodeSelector": {HOSTNAME: "n1"}})
+    term = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": ["h2"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    stage.pod("likes", spec={"affinity": {"nodeAffinity": required}})
+    stage.pod("nowhere", spec={"nodeSelector": {HOSTNAME: "n2"}})
+    stage.until(lambda: stage.bound("selects", "likes") and said(stage, "nowhere") != "")
+    assert (stage.node_of("selects"), stage.node_of("likes")) == ("n1", "n2")
+    assert not stage.bound("nowhere")

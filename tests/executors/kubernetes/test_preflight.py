@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from gantree.executors.kubernetes.preflight import UPGRADE, Finding, Level, find
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.survey import survey
 from gantree.testing.kubernetes.access import Access, Grant, User
+from gantree.testing.kubernetes.compute_domains import DRIVER, GROUP, crd
 from gantree.testing.kubernetes.server import Settings
 from gantree.testing.kubernetes.thread import Api, ServerThread
 
@@ -28,6 +30,7 @@ SOUND = {
 NFD, LEAF = "feature.node.kubernetes.io/", "network.topology.nvidia.com/leaf"
 NFD_LABELS = [key for key in SOUND if key.startswith(NFD)]
 OPERATOR = "nvidia.com/gpu.deploy.driver"
+COMPUTE_DOMAINS, SERVED = f"{GROUP}/v1beta1", frozenset({"computedomains"})
 
 
 @pytest.fixture
@@ -140,6 +143,24 @@ def test_racks_with_nvlink_between_nodes_need_compute_domains(api: Api) -> None:
     node(api, "n1", **clique)
     (told,) = found(api)
     assert (told.level, told.check, told.nodes) == (Level.PROBLEM, "IMEX", ("n0", "n1"))
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert api.post(definitions, crd()).status_code == 201
+    (told,) = found(api)
+    assert (told.nodes, "no slice of" in told.what) == (("n0", "n1"), True)
+    for name in ("n0", "n1"):
+        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+        spec = {
+            "driver": DRIVER,
+            "nodeName": name,
+            "pool": pool,
+            "devices": [{"name": "channel-0"}],
+        }
+        body = {"metadata": {"name": name}, "spec": spec}
+        assert api.post("/apis/resource.k8s.io/v1/resourceslices", body).status_code == 201
+    assert found(api) == []
+    old = replace(asyncio.run(survey(Reach(api.url))), resources={COMPUTE_DOMAINS: SERVED})
+    (told,) = (each for each in findings(old, "gantree") if each.check == "IMEX")
+    assert "resource.k8s.io/v1" in told.what
 
 
 def test_gpus_that_pods_of_other_schedulers_hold_are_told(api: Api) -> None:

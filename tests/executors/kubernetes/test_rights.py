@@ -15,6 +15,11 @@ UNUSED = {
     ("create", "", "pods"): "the pods of a GangJob: test_gangjobs",
     ("create", "", "services"): "the service of a GangJob: test_gangjobs",
     (
+        "create",
+        "resource.nvidia.com",
+        "computedomains",
+    ): "the ComputeDomain of a GangJob: test_compute_domains",
+    (
         "delete",
         "gantree.io",
         "gangjobs",

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gantree.executors.kubernetes.allocation import Given, Stock, allocate
+from gantree.executors.kubernetes.channels import domains_in
 from gantree.executors.kubernetes.claim_book import (
     NAME_FIELD,
     ClaimBook,
@@ -125,12 +126,12 @@ class Allocator:
             if name not in open_ and claim.status.allocation is not None
         ]
         pins = tuple(each for each in nodes if each is not None)
-        wish = wish_of(open_, self._classes)
+        wish, domains = wish_of(open_, self._classes), domains_in(claims.values())
         if not wish.requests:
-            return Claimed(nodes=pins)
+            return Claimed(nodes=pins, domains=domains)
         self._check(wish)
         counted = None if self._is_plain(wish, open_.values()) else self.room.name(wish)
-        return Claimed(gpus=self._gpus(wish), counted=counted, nodes=pins)
+        return Claimed(gpus=self._gpus(wish), counted=counted, nodes=pins, domains=domains)
 
     def _check(self, wish: Wish) -> None:
         """Raise Unfit where no device at all is what a request means."""
@@ -151,10 +152,9 @@ class Allocator:
         return not (has_selectors or wish.rules) and all(map(self._is_any_gpu, wish.asks))
 
     def _is_any_gpu(self, ask: Ask) -> bool:
-        is_usual = ask.count is not None and not (
-            ask.is_admin or ask.kind.capacity or ask.kind.tolerations
-        )
-        return is_usual and all(each.is_all_gpus for each in self._kind(ask.kind))
+        """Whether an ask is for GPUs and nothing else, any of them, and counted as such."""
+        is_any = self._gpus_of(ask) > 0 and not ask.kind.capacity
+        return is_any and all(each.is_all_gpus for each in self._kind(ask.kind))
 
     def _gpus(self, wish: Wish) -> int:
         """How many GPUs a wish is for, at least; none of those that are asked for in a way that is not counted."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from gantree.executors.kubernetes.allocator import Allocator, Verdict
+from gantree.executors.kubernetes.channels import is_of_daemon
 from gantree.executors.kubernetes.client import Key
 from gantree.executors.kubernetes.device_objects import ResourceClaim
 from gantree.executors.kubernetes.link import Link
@@ -113,7 +114,8 @@ class ClaimDesk:
             if pod is None or (not pod.spec.node_name and may_start(pod)):
                 return Verdict.LATER
             if pod.spec.scheduler_name != self._scheduler:
-                self._warn(pod, claim)
+                if not is_of_daemon(claim):
+                    self._warn(pod, claim)
                 return Verdict.KEPT
             return Verdict.KEPT if pod.spec.node_name else Verdict.STRAY
 

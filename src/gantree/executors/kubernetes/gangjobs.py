@@ -17,9 +17,11 @@ from typing import Any
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
 from gantree.executors.kubernetes.client import JSON, MERGE
+from gantree.executors.kubernetes.compute_domains import ComputeDomains
 from gantree.executors.kubernetes.gangjob import GANGJOB, OF_GANGJOB, pods_of, service_of
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.objects import Group, Pod
+from gantree.executors.kubernetes.site import SiteReading
 from gantree.executors.kubernetes.telling import MISCONFIGURED, saying_of
 from gantree.executors.kubernetes.terms import Odd, count
 from gantree.model.phases import ENDED, Phase
@@ -65,9 +67,14 @@ class GangJobs:
     """All GangJobs. job_of gives the job that the gang of a key is at the moment."""
 
     def __init__(
-        self, link: Link, scheduler: str, job_of: Callable[[tuple[str, str, str]], str | None]
+        self,
+        link: Link,
+        scheduler: str,
+        job_of: Callable[[tuple[str, str, str]], str | None],
+        site: Callable[[], SiteReading | None],
     ) -> None:
         self._link, self._scheduler, self._job_of = link, scheduler, job_of
+        self._domains = ComputeDomains(link, site)
         self._known: dict[Name, Known] = {}
         self._pods: dict[Name, dict[str, Pod]] = {}
 
@@ -133,11 +140,13 @@ class GangJobs:
         """Make the pods that are missing; those of the attempt before must be gone first. Raises Odd."""
         wanted = known.wanted
         if wanted is None:
-            wanted = known.wanted = pods_of(known.group, self._scheduler)
+            pods = pods_of(known.group, self._scheduler)
+            wanted = known.wanted = self._domains.fitted(known.group, pods)
         self._delete(known, [pod for pod in known.pods.values() if pod.has_ended], now)
         missing = [name for name in wanted if name not in known.pods]
         home = known.group.metadata.namespace
         if missing and self._ask(known, "", now):
+            self._domains.make(known.group, wanted)
             path = f"api/v1/namespaces/{home}/services"
             self._link.request("POST", path, service_of(known.group), JSON)
         for name in missing:

@@ -8,13 +8,14 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 import uvloop
 
+from gantree.executors.kubernetes.channels import COMPUTE_DOMAIN
 from gantree.executors.kubernetes.claim_writes import take_back
 from gantree.executors.kubernetes.client import ApiError, Client, Key, Resource
 from gantree.executors.kubernetes.device_objects import (
@@ -34,6 +35,7 @@ from gantree.executors.kubernetes.terms import GroupKind
 from gantree.executors.kubernetes.topologies import TOPOLOGY_KINDS
 from gantree.executors.kubernetes.volumes import NAMESPACES, OF_VOLUMES, Provision, make
 from gantree.executors.kubernetes.writes import PODS, Binding, Bound, Said, bind_all, delete, say
+from gantree.executors.kubernetes.zones import ZONES, NodeZones
 from gantree.model.errors import Unreachable
 
 NODES: Resource[Node] = Resource("api/v1/nodes", Node)
@@ -49,6 +51,8 @@ OF_DEVICES: Listed = (
     ("class", CLASSES),
     ("claim", CLAIMS),
 )
+TYPE_OF_KIND: Mapping[GroupKind, type[Group]] = {JOB: JobObject, ZONES: NodeZones}
+"""Kinds that are read into more, or less, than a group."""
 SYNC_WITHIN_S = 60.0
 ENDS_WITHIN_S = 5.0
 SAID_AT_ONCE = 4
@@ -106,6 +110,7 @@ class Link:
         self._always: Listed = (("pod", PODS), ("node", nodes), *OF_ANY_SERVER)
         self._reflectors: list[Reflector[Any]] = []
         self._versions: dict[GroupKind, str] = {}
+        self._made: dict[GroupKind, str | None] = {}
         self._quietly = asyncio.Semaphore(SAID_AT_ONCE)
         self._is_waking, self._next_wake_at = False, 0.0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -162,6 +167,10 @@ class Link:
         resource = Resource(CORE.path(version), Group)
         return f"{resource.of_object(namespace, name)}/status"
 
+    def version_of(self, kind: GroupKind) -> str | None:
+        """The version of a kind of which we make objects and see none; None where it is not served."""
+        return self._made.get(kind)
+
     def say(self, said: Said) -> None:
         """Tell pods why they wait; a few at a time, behind everything else. Safe from any thread."""
         self._send(self._say(said))
@@ -211,12 +220,15 @@ class Link:
         self._client = client = self._make_client(self._reach, self.leads)
         for noun, resource in self._always:
             self._watch(Reflector(client, resource, self._teller(noun)))
-        are_devices, told = await asyncio.gather(has_devices(client), served(client))
+        are_devices, told, made = await asyncio.gather(
+            has_devices(client), served(client), _version_of_made(client, COMPUTE_DOMAIN)
+        )
+        self._made = {COMPUTE_DOMAIN: made}
         for noun, resource in OF_DEVICES if are_devices else ():
             self._watch(Reflector(client, resource, self._teller(noun)))
         self._versions = told.version_of_kind
         for kind, version in self._versions.items():
-            objects = Resource(kind.path(version), JobObject if kind is JOB else Group)
+            objects = Resource(kind.path(version), TYPE_OF_KIND.get(kind, Group))
             noun = "topology" if kind in TOPOLOGY_KINDS else "group"
             self._watch(Reflector(client, objects, self._group_teller(noun, kind)))
         await all_synced(self._reflectors)
@@ -330,6 +342,15 @@ async def _version_of(client: Client, kind: GroupKind, there: frozenset[str]) ->
     for version in (version for version in kind.versions if version in there):
         if await _has(client, kind, version):
             return version if await _may_list(client, kind, version) else None
+    return None
+
+
+async def _version_of_made(client: Client, kind: GroupKind) -> str | None:
+    """The first of our versions of a kind that is served, whether we may list it or not."""
+    there = await _versions_of(client, kind.group)
+    for version in (version for version in kind.versions if version in there):
+        if await _has(client, kind, version):
+            return version
     return None
 
 

@@ -10,12 +10,14 @@ from dataclasses import replace
 
 from gantree.core.ledger import Ledger
 from gantree.executors.kubernetes.allocator import Allocator
+from gantree.executors.kubernetes.channels import unmarked
 from gantree.executors.kubernetes.ghosts import with_ghosts
 from gantree.executors.kubernetes.node_health import is_of_kubernetes, why_cordoned
 from gantree.executors.kubernetes.objects import Group, Node
 from gantree.executors.kubernetes.site import SiteReading, site_of, told_of, usable
 from gantree.executors.kubernetes.terms import GroupKind
 from gantree.executors.kubernetes.topologies import told_by
+from gantree.executors.kubernetes.zones import ZONES, is_alike
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.model.events import (
@@ -59,7 +61,7 @@ class Nodes:
 
     def see(self, name: str, after: Node | None, now: float) -> None:
         """A node is like this now; None: it is gone. What was seen before is told again at the start."""
-        known = self._nodes.get(name)
+        known, after = self._nodes.get(name), unmarked(after)
         self._changed[name] = None
         if after is None:
             self._nodes.pop(name, None)
@@ -75,12 +77,12 @@ class Nodes:
         return bool(self._nodes)
 
     def see_topology(self, kind: GroupKind, name: str, group: Group | None, now: float) -> None:
-        """An object that tells where nodes stand is like this; None: it is gone."""
-        if group is None:
-            self._topologies.pop((kind, name), None)
-        else:
+        """An object that tells where nodes stand, or what is inside, is like this; None: it is gone."""
+        before = self._topologies.pop((kind, name), None)
+        if group is not None:
             self._topologies[kind, name] = group
-        self.restock(now)
+        if kind is not ZONES or not is_alike(before, group):
+            self.restock(now)
 
     def restock(self, now: float) -> None:
         """Nodes may have other devices than before, or stand elsewhere."""

@@ -284,6 +284,7 @@ class Claimed(Object, frozen=True):
 
     counted: what all that is more than so many GPUs is counted as. nodes: where what it has already can be used.
     blocked: why its claims cannot be read yet; may_pass: that will be over in a moment, or else it is an error.
+    domains: the ComputeDomains, by uid, of which it has a channel (`channels`).
     """
 
     gpus: int = 0
@@ -291,6 +292,7 @@ class Claimed(Object, frozen=True):
     nodes: tuple[NodeSelector, ...] = ()
     blocked: str = ""
     may_pass: bool = False
+    domains: tuple[str, ...] = ()
 
 
 class Pod(Object, frozen=True, dict=True, gc=True):

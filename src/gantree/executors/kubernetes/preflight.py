@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gantree.executors.kubernetes.channels import DRIVER
 from gantree.executors.kubernetes.objects import Node
 from gantree.executors.kubernetes.site import site_of
 from gantree.executors.kubernetes.survey import SeenPod, Survey
@@ -30,7 +31,6 @@ MIG_STATE = "nvidia.com/mig.config.state"
 PEERMEM = ("nvidia-peermem-ctr", "nvidia-peermem")
 """Names of the container that loads nvidia-peermem in the GPU Operator's driver pods."""
 DMA_BUF_SINCE = (5, 12)
-COMPUTE_DOMAINS = "compute-domain.nvidia.com"
 
 
 class Level(StrEnum):
@@ -344,19 +344,21 @@ def _nvlink_domains(told: Survey) -> Iterator[Finding]:
                 Level.PROBLEM,
                 "IMEX",
                 "is in an NVLink domain of several nodes, and ComputeDomain is not served",
-                "install NVIDIA's DRA driver with resources.computeDomains.enabled",
+                "install NVIDIA's DRA driver with resources.computeDomains.enabled; GangJobs that ask for nvlink get"
+                " IMEX channels by it, other pods by claims of a ComputeDomain",
             ),
         )
         return
-    drivers = {
-        each.spec.node_name for each in told.slices or () if each.spec.driver == COMPUTE_DOMAINS
-    }
+    if "v1" not in told.served("resource.k8s.io", "resourceclaims"):
+        what = "ComputeDomain is served, but no claims of resource.k8s.io/v1: pods with an IMEX channel wait for ever"
+        yield Finding(Level.PROBLEM, "IMEX", what, "Kubernetes 1.34 or newer serves them")
+    drivers = {each.spec.node_name for each in told.slices or () if each.spec.driver == DRIVER}
     yield from _on(
         [node for node in wide if told.slices is not None and node.metadata.name not in drivers],
         Finding(
             Level.PROBLEM,
             "IMEX",
-            f"no slice of {COMPUTE_DOMAINS}: pods there get no IMEX channel",
+            f"no slice of {DRIVER}: pods there get no IMEX channel",
             "look at the kubelet plugin of NVIDIA's DRA driver there",
         ),
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
+from gantree.executors.kubernetes.channels import together
 from gantree.executors.kubernetes.gangs import Gang, in_order, job_of
 from gantree.executors.kubernetes.keys import Key
 from gantree.executors.kubernetes.likes import liking
@@ -193,7 +194,8 @@ class Reception:
         self._waiting.adopt(job, gang.key)
         self._waiting.changed.pop(gang.key, None)
         self._unsettled[job] = False
-        spec = liking(wished(spec, gang, self._whereabouts.scene, site.tier), gang)
+        spec = together(wished(spec, gang, self._whereabouts.scene, site.tier), gang, site)
+        spec = liking(spec, gang)
         self._emit(JobSubmitted(id=f"{job}/submitted", observed_at=now, job=job, spec=spec))
         self._bar(verdict, job, spec, now)
 

@@ -68,8 +68,10 @@ RIGHTS = (
     Right("kueue.x-k8s.io", "topologies", LOOK, "where nodes stand"),
     Right("kai.scheduler", "topologies", LOOK, "where nodes stand"),
     Right("topology.volcano.sh", "hypernodes", LOOK, "where nodes stand"),
+    Right("topology.node.k8s.io", "noderesourcetopologies", LOOK, "which GPUs of a node are on one socket"),
     Right("gantree.io", "gangjobs", (*LOOK, "delete"), "gantree's own jobs, which may ask to be deleted when they end"),
     Right("gantree.io", "gangjobs/status", ("patch",), "to say how a GangJob is"),
     Right("gantree.io", "gangjobs/finalizers", ("update",), "to own pods, where the server asks for it"),
+    Right("resource.nvidia.com", "computedomains", ("create",), "NVLink across nodes for the pods of a GangJob"),
     Right("", "services", ("create",), "the names by which the pods of a GangJob find each other"),
 )  # fmt: skip

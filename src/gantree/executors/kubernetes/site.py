@@ -67,7 +67,7 @@ def site_of(
     A node whose object cannot be made sense of is left out, with a warning: it must not hide all others. Raises
     BadInput for no node at all, and for labels that no node has.
     """
-    found = [_labelled(node, told) for node in nodes]
+    found = [_as_told(node, told) for node in nodes]
     try:
         return _site_of(name, found, levels, told, file)
     except BadInput as error:
@@ -84,8 +84,12 @@ def site_of(
     return replace(reading, warnings=(*reading.warnings, *said))
 
 
-def _labelled(node: Node, told: Told) -> Node:
-    """A node with the labels that other objects give it."""
+def _as_told(node: Node, told: Told) -> Node:
+    """A node with the labels that other objects give it, and the sockets of its GPUs where its slices tell none."""
+    sockets = told.sockets_of_node.get(node.metadata.name)
+    if sockets and not node.wiring.numa:
+        wiring = msgspec.structs.replace(node.wiring, numa=sockets)
+        node = msgspec.structs.replace(node, wiring=wiring)
     added = told.labels_of_node.get(node.metadata.name)
     if not added:
         return node

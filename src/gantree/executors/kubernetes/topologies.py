@@ -1,4 +1,5 @@
-"""Objects that tell where nodes stand: Kueue's and KAI's `Topology`, Volcano's `HyperNode`.
+"""Objects that tell where nodes stand: Kueue's and KAI's `Topology`, Volcano's `HyperNode`; and what is inside of them,
+NodeResourceTopology, which `zones` reads.
 
 A `Topology` names label keys of nodes, the widest first. HyperNodes name their members, by name, expression or label,
 tier by tier; they become labels of their nodes here, so that the one reader of labels makes the tree of all of them.
@@ -26,6 +27,7 @@ from gantree.executors.kubernetes.terms import (
     text,
     texts,
 )
+from gantree.executors.kubernetes.zones import ZONES, NodeZones, sockets_of
 from gantree.topology.discovery.listings.domains_csv import MAX_TIERS
 
 Json = dict[str, Any]
@@ -33,7 +35,7 @@ Json = dict[str, Any]
 KUEUE = GroupKind("kueue.x-k8s.io", "topologies", ("v1beta2", "v1beta1", "v1alpha1"))
 KAI = GroupKind("kai.scheduler", "topologies", ("v1alpha1",))
 HYPERNODE = GroupKind("topology.volcano.sh", "hypernodes", ("v1alpha1",))
-TOPOLOGY_KINDS = (KUEUE, KAI, HYPERNODE)
+TOPOLOGY_KINDS = (KUEUE, KAI, HYPERNODE, ZONES)
 OF_HYPERNODE = "topology.volcano.sh/"
 """Before the name of a tier, as the key of a label that no node has of its own."""
 LONGEST_PATTERN = 1000
@@ -43,13 +45,17 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What such objects tell: levels as Kueue's, labels beside the nodes' own, other words for keys, what is odd."""
+    """What such objects tell: levels as Kueue's, labels beside the nodes' own, other words for keys, what is odd.
+
+    sockets_of_node: the socket of each GPU.
+    """
 
     topologies: tuple[Json, ...] = ()
     labels_of_node: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     key_of_word: Mapping[str, str] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    sockets_of_node: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +72,14 @@ def told_by(objects: Mapping[tuple[GroupKind, str], Group], nodes: Iterable[Node
     found: list[tuple[str, tuple[str, ...]]] = []
     words: dict[str, str] = {}
     hyper: dict[str, _HyperNode] = {}
+    sockets: dict[str, tuple[int, ...]] = {}
     warnings: list[str] = []
     for (kind, name), group in objects.items():
         try:
             if kind is HYPERNODE:
                 hyper[name] = _hypernode(group.spec)
+            elif isinstance(group, NodeZones):
+                sockets[name] = sockets_of(group)
             else:
                 levels = tables(group.spec, "levels")
                 found.append((name, _keys(levels)))
@@ -86,6 +95,7 @@ def told_by(objects: Mapping[tuple[GroupKind, str], Group], nodes: Iterable[Node
         {**words, **words_of_tiers},
         tuple(dict.fromkeys(key for _, keys in found for key in keys)),
         tuple(warnings),
+        sockets,
     )
 
 

@@ -16,12 +16,12 @@ to go and its grace is over, sooner if it stops sooner. What an annotation may s
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from gantree.testing.kubernetes.client import STRATEGIC, Client, path_of, raise_first
 from gantree.testing.kubernetes.statuses import Json
@@ -61,6 +61,8 @@ class Kubelet:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self.prepare: Callable[[Json], Coroutine[Any, Any, None]] | None = None
+        """What drivers do for the claims of a pod before it starts, if there are any."""
         self._sandboxes: dict[str, _Sandbox] = {}
         self._numbers: Iterator[int] = count(1)
         self._refusals = 0
@@ -161,6 +163,8 @@ class Kubelet:
             status = {"phase": "Failed", "reason": REFUSED, "message": message}
             await self._tell(sandbox, status)
             return
+        if self.prepare is not None:
+            await _first(sandbox.deleted.wait(), self.prepare(sandbox.pod))
         await _first(sandbox.deleted.wait(), asyncio.sleep(float(sandbox.says("starts-s", "0"))))
         sandbox.ip = (
             f"10.{(number := next(self._numbers)) >> 16 & 255}.{number >> 8 & 255}.{number & 255}"

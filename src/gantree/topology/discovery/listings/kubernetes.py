@@ -62,8 +62,9 @@ from gantree.topology.discovery.merging import (
 
 NVLINK, NVLINK_SUB = "nvlink", "nvlink-sub"
 _KUEUE = "kueue.x-k8s.io/"
-_DROPPED = frozenset({HOST_KEY, "nvidia.com/gfd.timestamp", "topograph.run/instance"})
-"""Labels that are another value on each node, and tell nothing that a job could ask for."""
+_DROPPED = frozenset({"nvidia.com/gfd.timestamp", "topograph.run/instance"})
+"""Labels that are another value on each node, and tell nothing that a job could ask for. So is the host's name, where
+it is that of the node, which a job may ask for without the label."""
 _NO_CLIQUE = "00000000-0000-0000-0000-000000000000"
 
 Nodes = Mapping[str, KubernetesNode]
@@ -308,7 +309,11 @@ def _seen(node: KubernetesNode, at: tuple[str, ...]) -> SeenNode:
     return SeenNode(
         node.name,
         at,
-        labels=tuple((key, value) for key, value in labels if key not in _DROPPED),
+        labels=tuple(
+            (key, value)
+            for key, value in labels
+            if key not in _DROPPED and (key, value) != (HOST_KEY, node.name)
+        ),
         gpus=node.gpus,
         gpu=node.gpu,
         cpus=node.cpus,

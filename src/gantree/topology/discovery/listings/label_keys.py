@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gantree.model import node_rules
 from gantree.text.document import written
 from gantree.text.records import Record, described
 from gantree.topology.discovery.listings.switch_tree import TIERS
@@ -47,7 +48,7 @@ OLD_KEYS = {
     REGION_KEY: "failure-domain.beta.kubernetes.io/region",
     ZONE_KEY: "failure-domain.beta.kubernetes.io/zone",
 }
-HOST_KEY = "kubernetes.io/hostname"
+HOST_KEY = node_rules.HOST_KEY
 TPU_TOPOLOGY_KEY = "cloud.google.com/gke-tpu-topology"
 NODE_POOL_KEY = "cloud.google.com/gke-nodepool"
 RESERVED_TIERS = frozenset({"node", "socket", "pcie", "gpu", "fabric"})
