@@ -1,8 +1,8 @@
 """How much members of a role like each node: likes, company, and taints that only ask to be kept away from, added up.
 
-It is reckoned as the default scheduler of Kubernetes does, so that weights that people wrote for that mean the same here.
-Four sorts are each brought to a scale of a hundred, over the nodes that members fit on now, and added up, each as often
-as that scheduler does unless it is told otherwise:
+It is reckoned as the default scheduler of Kubernetes does, so that weights that people wrote for that mean the same
+here. Four sorts are each brought to a scale of a hundred, over the nodes that members fit on now, and added up, each
+as often as that scheduler does unless it is told otherwise:
 
     nodes      sum of the weights of the likes that a node is like, beside the largest                              2
     company    sum over kinds, of the weight times those who are in the node's domain, between least and largest    2
@@ -65,8 +65,9 @@ def _beside_largest(raw: FloatArray, fits: BoolArray) -> FloatArray:
 
 
 def _between(raw: FloatArray, fits: BoolArray) -> FloatArray:
-    there = raw[fits]
-    least, largest = float(there.min(initial=0.0)), float(there.max(initial=0.0))
+    if not fits.any():
+        return np.zeros_like(raw)
+    least, largest = float(raw[fits].min()), float(raw[fits].max())
     return (raw - least) * (SCALE / (largest - least)) if largest > least else np.zeros_like(raw)
 
 

@@ -20,7 +20,7 @@ from gantree.placement.liked import Among, has_likes, limited, most_liked
 from gantree.placement.refusal import explain
 from gantree.placement.taste import DEFAULT, Taste
 from gantree.placement.torus import find_on_torus, fits_on_torus, place_on_torus
-from gantree.placement.wish import Wish, read_wish
+from gantree.placement.wish import read_wish
 from gantree.topology.occupancy import Occupancy
 
 

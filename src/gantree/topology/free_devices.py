@@ -49,11 +49,8 @@ class FreeDevices:
         """Whether so many of each name, each named once, are free on a node."""
         for name, count in devices:
             told = self._told.get(name)
-            if told is not None:
-                free = int(told[node])
-            else:
-                free = usual(name) - self._held_on_node.get(node, {}).get(name, 0)
-            if count > free:
+            held = self._held_on_node.get(node, {}).get(name, 0) if told is None else 0
+            if count > (usual(name) if told is None else int(told[node])) - held:
                 return False
         return True
 

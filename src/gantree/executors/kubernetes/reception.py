@@ -193,7 +193,8 @@ class Reception:
         self._waiting.adopt(job, gang.key)
         self._waiting.changed.pop(gang.key, None)
         self._unsettled[job] = False
-        spec = liking(wished(spec, gang, self._whereabouts.scene, site.tier), gang)
+        scene = self._whereabouts.scene
+        spec = liking(wished(spec, gang, scene, site.tier), gang, scene)
         self._emit(JobSubmitted(id=f"{job}/submitted", observed_at=now, job=job, spec=spec))
         self._bar(verdict, job, spec, now)
 
