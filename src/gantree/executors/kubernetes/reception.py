@@ -76,6 +76,10 @@ class Reception:
         """Attempts of these jobs have ended: what becomes of the jobs is yet to be decided."""
         self._unsettled |= dict.fromkeys(jobs, True)
 
+    def expects(self, jobs: Iterable[str]) -> None:
+        """These jobs were told of, and are yet to be decided about."""
+        self._unsettled |= dict.fromkeys(jobs, False)
+
     def step(self, ledger: Ledger, site: SiteReading | None, now: float) -> None:
         """Tell what follows from what has changed, and a few gangs why they wait."""
         for job, has_ended in list(self._unsettled.items()):
