@@ -9,6 +9,7 @@ import pytest
 
 from gantree.core.state import JobState
 from gantree.model.phases import Phase
+from gantree.testing.devices import GPU, DeviceStage, request
 from gantree.testing.pods import PodStage
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -76,6 +77,8 @@ def test_a_gang_is_its_own_again_with_the_very_devices_and_ends_as_it_would_have
     assert after.placement is not None
     assert after.placement.members == before.placement.members
     assert after.placement.domain == before.placement.domain
+    cluster: Any = stage.controller.cluster
+    assert list(cluster._waiting.key_of_job) == [after.job]
     stage.work_for(0.2)
     owners = stage.controller.ledger.rooms().owners.items()
     held = {owner: sum(len(each.gpus) for each in members) for owner, members in owners}
@@ -147,3 +150,31 @@ def test_one_that_the_policy_has_no_class_for_is_counted_as_others(tmp_path: Pat
         assert not stage.controller.ledger.jobs
         (held,) = stage.controller.ledger.site.others.values()
         assert len(held[0].gpus) == 4
+
+
+def test_devices_by_claims_are_known_again_and_given_to_nobody_else(tmp_path: Path) -> None:
+    with DeviceStage(tmp_path) as stage:
+        stage.classes(gpu=GPU)
+        stage.claimed_nodes("n0", gpus=4)
+        stage.template("two", request("gpus", "gpu", 2))
+        stage.start()
+        stage.claimant("p0", "two")
+        stage.until(lambda: runs(stage))
+        before, devices = only(stage).placement, stage.devices_of("p0")
+        stage.stop()
+        lose_journal(stage)
+        stage.start()
+        stage.until(lambda: runs(stage))
+        after = only(stage)
+        assert before is not None
+        assert after.placement is not None
+        assert after.placement.members == before.members
+        stage.claimant("p1", "two")
+        stage.claimant("p2", "two")
+        stage.until(lambda: stage.bound("p1") or stage.bound("p2"))
+        stage.until(lambda: len(stage.held()) == 4)
+        assert len(set(stage.held())) == 4
+        assert stage.devices_of("p0") == devices
+        assert not (stage.bound("p1") and stage.bound("p2"))
+        stage.exit("p0")
+        stage.until(lambda: stage.bound("p1", "p2"))

@@ -164,7 +164,7 @@ class Found:
         found = []
         for mark, pod in seated:
             shape, node = asked_by(pod).shape, pod.spec.node_name
-            gpus = self._allocator.gpus_of(pod) if pod.spec.resource_claims else _gpus(pod)
+            gpus = _gpus(pod) or (self._allocator.gpus_of(pod) if shape.gpus else ())
             is_told = len(gpus) == shape.gpus and all(g < gpus_of_node.get(node, 0) for g in gpus)
             if shape.part or not is_told or node not in gpus_of_node:
                 return None
