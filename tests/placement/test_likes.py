@@ -1,16 +1,21 @@
 """Nodes that a gang likes: taken among places that are as good, never waited for, and no gang is pulled apart."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from math import log
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.bars import barred
-from gantree.model.jobs import Job, Like, Role, Shape, TopologyWish
-from gantree.model.node_rules import satisfies
-from gantree.model.placements import Placement
+from gantree.model.jobs import KIN, Company, Job, Like, Role, Shape, TopologyWish
+from gantree.model.node_rules import TOLERATES_LABEL, Taint, satisfies
+from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.search import find
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
+from gantree.topology.fabric import Fabric, Labels
 from gantree.topology.occupancy import Occupancy
 
 LEAVES = "s0/l0: n0 aa.. n1 ....\ns0/l1: n2 .... n3 ....\n"
@@ -117,3 +122,120 @@ def test_likes_change_which_of_equals_and_nothing_else(
         fitting = [name for name, count in zip(NODES, free, strict=True) if count >= gpus]
         (node,) = found.nodes
         assert liking(node, job) == max(liking(name, job) for name in fitting)
+
+
+# ----- company, and taints that only ask to be kept away from
+
+WEB = KIN + "web"
+ZONES = {"n0": "a", "n1": "a", "n2": "b"}
+"""n3 has no zone."""
+
+
+def site(free: Sequence[int], kin: Sequence[int] = (), tainted: Sequence[str] = ()) -> Occupancy:
+    """Four nodes with so many free GPUs and so many members of a kind, some with a taint that is soft."""
+    plain = drawn(picture(list(free))).fabric.cluster
+    soft = (Taint("busy", effect="PreferNoSchedule"),)
+    nodes = tuple(
+        replace(
+            node,
+            labels=(("host", node.name), *((("zone", z),) if (z := ZONES.get(node.name)) else ())),
+            taints=soft if node.name in tainted else (),
+        )
+        for node in plain.nodes
+    )
+    found = Occupancy(Fabric.build(replace(plain, nodes=nodes)))
+    for node, left in zip(NODES, free, strict=True):
+        if left < 4:
+            found.take(f"on-{node}", [MemberPlacement("w", 0, node, tuple(range(4 - left)))])
+    for node, count in zip(NODES, kin, strict=False):
+        for number in range(count):
+            member = MemberPlacement("w", 0, node, devices=((WEB, 1),))
+            found.take(f"kin-{node}-{number}", [member])
+    return found
+
+
+def among(*company: Company, members: int = 1, gpus: int = 1, labels: Labels = ()) -> Job:
+    shape = Shape(gpus=gpus, devices=((WEB, 1),), labels=labels)
+    return Job("x", (Role("w", members, shape, topology=TopologyWish(company=company)),))
+
+
+@pytest.mark.parametrize(
+    ("company", "kin", "nodes"),
+    [
+        (Company("host", WEB, -1), (2, 1, 1, 0), ["n3"]),
+        (Company("host", WEB, 1), (2, 1, 1, 0), ["n0"]),
+        (Company("zone", WEB, 1), (0, 0, 1, 5), ["n2"]),
+        (Company("zone", WEB, -1, (("b", 3),)), (1, 1, 0, 0), ["n3"]),
+        (Company("zone", WEB, -1, (("b", 3),)), (0, 2, 0, 0), ["n3"]),
+        (Company("zone", WEB, spread=True), (1, 1, 1, 0), ["n2"]),
+        (Company("zone", WEB, spread=True), (0, 0, 1, 0), ["n0"]),
+        (Company("host", KIN + "nobody", 1), (2, 1, 1, 0), ["n0"]),
+    ],
+    ids=[
+        "away", "near", "near in a domain", "away from others of the kind", "no domain has nobody in it",
+        "a spread", "a spread needs the label", "nobody is there",
+    ],
+)  # fmt: skip
+def test_company_is_looked_for_or_kept_away_from(
+    company: Company, kin: tuple[int, ...], nodes: list[str]
+) -> None:
+    assert nodes_of(site((4, 4, 4, 4), kin), among(company)) == nodes
+
+
+def test_company_does_not_count_for_a_gang_against_its_being_together() -> None:
+    crowded = site((4, 4, 4, 4), (0, 3, 3, 3))
+    assert nodes_of(crowded, among(Company("host", WEB, -1), members=2, gpus=2)) == ["n0", "n0"]
+    assert nodes_of(crowded, among(Company("host", WEB, -1), members=2, gpus=4)) == ["n0", "n1"]
+
+
+def test_a_soft_taint_keeps_off_who_does_not_tolerate_it_while_there_is_room_elsewhere() -> None:
+    job, tolerant = among(), among(labels=((TOLERATES_LABEL, "busy"),))
+    assert nodes_of(site((4, 4, 4, 4), tainted=("n0", "n1")), job) == ["n2"]
+    assert nodes_of(site((4, 4, 4, 4), tainted=("n0", "n1")), tolerant) == ["n0"]
+    assert nodes_of(site((4, 0, 0, 0), tainted=("n0", "n1")), job) == ["n0"]
+
+
+def plain_scores(
+    free: Sequence[int], kin: Sequence[int], near: int, weight: int, liked: Like
+) -> dict[str, float]:
+    """Scores as the default scheduler reckons them, node by node: company, a spread over zones, one like."""
+    fits = [name for name, count in zip(NODES, free, strict=True) if count]
+    count_of = dict(zip(NODES, kin, strict=True))
+    zone = {z: sum(count_of[n] for n in NODES if ZONES.get(n) == z) for z in ("a", "b")}
+    company = {n: near * count_of[n] for n in fits}
+    zones = len({ZONES[n] for n in fits if n in ZONES})
+    crowd = {n: weight * zone[ZONES[n]] * log(zones + 2) for n in fits if n in ZONES}
+    worst = max(*crowd.values(), 1.0) if crowd else 1.0
+    crowd |= {n: worst for n in fits if n not in ZONES}
+    low, high, most = min(company.values()), max(company.values()), max(crowd.values())
+    return {
+        n: 2 * (100 * (company[n] - low) / (high - low) if high > low else 0)
+        - 2 * (100 * crowd[n] / most if most else 0)
+        + 2
+        * (
+            100
+            if satisfies(n, {}, liked.rule) and any(satisfies(m, {}, liked.rule) for m in fits)
+            else 0
+        )
+        for n in fits
+    }
+
+
+@settings(max_examples=examples(90), deadline=None)
+@given(
+    st.lists(st.integers(0, 4), min_size=4, max_size=4).filter(any),
+    st.lists(st.integers(0, 3), min_size=4, max_size=4),
+    st.integers(-5, 5).filter(bool),
+    st.sampled_from(NODES),
+)
+def test_one_member_goes_where_the_plain_sum_is_highest(
+    free: list[int], kin: list[int], near: int, liked: str
+) -> None:
+    like = Like(named(liked))
+    told = TopologyWish(
+        likes=(like,), company=(Company("host", WEB, near), Company("zone", WEB, spread=True))
+    )
+    job = Job("x", (Role("w", 1, Shape(gpus=1), topology=told),))
+    (node,) = nodes_of(site(free, kin), job)
+    scores = plain_scores(free, kin, near, 1, like)
+    assert scores[node] == pytest.approx(max(scores.values()), abs=0.01)

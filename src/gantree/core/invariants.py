@@ -141,7 +141,7 @@ def _nothing_new_on_cordoned(ledger: Ledger) -> Iterator[str]:
     for node, cordon in ledger.site.cordoned.items():
         for state in ledger.holding.values():
             there = state.placement is not None and node in state.placement.nodes
-            if there and (state.placed_at or 0.0) > cordon.since:
+            if there and not state.found and (state.placed_at or 0.0) > cordon.since:
                 yield f"{state.job} was placed on {node}, which is cordoned"
         for owner, placement in ledger.held_places():
             if node in placement.nodes:

@@ -25,7 +25,12 @@ from gantree.core.ledger_by_hand import (
     priority_changed,
 )
 from gantree.core.ledger_forgets import jobs_forgotten
-from gantree.core.ledger_others import others_first, room_of_others
+from gantree.core.ledger_others import (
+    count_others,
+    others_first,
+    others_give_way,
+    room_of_others,
+)
 from gantree.core.ledger_room import (
     claim_dropped,
     gang_moving,
@@ -303,10 +308,13 @@ def _job_rejected(ledger: Ledger, fact: JobRejected) -> None:
 
 def _gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
     state = ledger.jobs[fact.job]
-    assert fact.attempt == state.attempt + 1, (
+    assert fact.found or fact.attempt == state.attempt + 1, (
         f"{fact.job}: attempt {fact.attempt} after {state.attempt}"
     )
+    is_taken = fact.found and ledger.rooms().missing(fact.placement.members)
+    in_the_way = others_give_way(ledger, fact.placement.nodes) if is_taken else []
     take_place(ledger, fact.job, fact.placement)
+    count_others(ledger, in_the_way)
     ledger.move(state, Phase.STARTING, fact.at)
     ledger.accounts.start(state, fact.placement, fact.at)
     ledger.placings += 1
@@ -316,7 +324,7 @@ def _gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
     state.answered, state.reason, state.moving = False, "", None
     state.suspended, state.turn_ends_at, state.turned_at = False, None, None
     state.turns, state.suspended_s, state.warned = 0, 0.0, False
-    state.at_home = fact.at_home
+    state.at_home, state.found = fact.at_home, fact.found
     state.gpus_of_model = gpus_of_model(ledger.accounts.held(fact.placement))
     state.held_gpus = sum(len(member.gpus) for member in fact.placement.members)
     parts = sum(len(member.parts) for member in fact.placement.members)

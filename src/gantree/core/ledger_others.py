@@ -56,6 +56,17 @@ def count_others(ledger: Ledger, holders: Iterable[str]) -> None:
             site.short[holder] = None
 
 
+def others_give_way(ledger: Ledger, nodes: Iterable[str]) -> list[str]:
+    """Free what others hold on nodes, for what is known to be held otherwise; whom to count anew after that."""
+    there, others = set(nodes), ledger.site.others
+    holders = [
+        holder for holder, members in others.items() if any(m.node in there for m in members)
+    ]
+    for holder in holders:
+        ledger.rooms().give_back(OWNER_PREFIX + holder)
+    return holders
+
+
 def _have(ledger: Ledger, nodes: Iterable[str], holders: Iterable[str]) -> None:
     """Count others anew, before room on these nodes is held for claims and reservations."""
     there = set(nodes)

@@ -184,27 +184,34 @@ def unreadable(draft: Draft, spec: Job) -> str:
 def _job_submitted(draft: Draft, event: JobSubmitted, policy: Policy) -> None:
     if event.job in draft.ledger.jobs or event.job in draft.ledger.rejected:
         return
-    accounts = draft.ledger.accounts
-    reason, priority = unreadable(draft, event.spec), 0
-    reason = reason or accounts.tree.problem(event.spec.queue) or accounts.is_full(event.spec)
-    try:
-        priority = policy.priority_of(event.spec.priority)
-    except BadInput as error:
-        reason = str(error)
+    reason = draft.ledger.accounts.is_full(event.spec)
     predecessors = [draft.ledger.jobs.get(name) for name in event.spec.after]
     for name, predecessor in zip(event.spec.after, predecessors, strict=True):
         if predecessor is None:
             reason = f"it comes after {name}, and there is no such job"
         elif predecessor.phase in ENDED - {Phase.SUCCEEDED}:
             reason = f"it comes after {name}, which {predecessor.phase}"
+    accept(draft, event.job, event.spec, policy, reason)
+
+
+def accept(draft: Draft, job: str, spec: Job, policy: Policy, reason: str = "") -> None:
+    """Take a job into its queue, or say why not: for a reason that is known, or because it cannot be read."""
+    reason, priority = _unfit(draft, spec) or reason, 0
+    try:
+        priority = policy.priority_of(spec.priority)
+    except BadInput as error:
+        reason = reason or str(error)
     if reason:
-        draft.record(JobRejected(at=draft.now, job=event.job, reason=reason))
+        draft.record(JobRejected(at=draft.now, job=job, reason=reason))
         return
+    priority += boost_of(policy, spec, draft.now)
     seq = draft.ledger.next_seq
-    priority += boost_of(policy, event.spec, draft.now)
-    draft.record(
-        JobAccepted(at=draft.now, job=event.job, spec=event.spec, priority=priority, seq=seq)
-    )
+    draft.record(JobAccepted(at=draft.now, job=job, spec=spec, priority=priority, seq=seq))
+
+
+def _unfit(draft: Draft, spec: Job) -> str:
+    """Why a job suits neither the fabric nor the queues; empty if it does."""
+    return unreadable(draft, spec) or draft.ledger.accounts.tree.problem(spec.queue)
 
 
 def _current(draft: Draft, job: str, attempt: int) -> JobState | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from gantree.core import bars, by_hand, forgetting, lifecycle, nodes
+from gantree.core import bars, by_hand, forgetting, found, lifecycle, nodes
 from gantree.core.draft import Draft
 from gantree.model.events import Event, SubmissionTaken, TimePassed
 from gantree.policy.rules import Policy
@@ -26,6 +26,7 @@ _REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {
     **lifecycle.REACTIONS,
     **by_hand.REACTIONS,
     **bars.REACTIONS,
+    **found.REACTIONS,
     **nodes.REACTIONS,
     **forgetting.REACTIONS,
     SubmissionTaken: _submission_taken,

@@ -26,15 +26,15 @@ class JobState:
     queue is its node of the queue tree. line and position are where it stands while it waits, made anew each time it
     begins to. placed_at, running_at, checkpoint_at, stop_*, request and answered belong to the current attempt;
     held_for is what a held job waits for, "" for a user's word; barred_for why it may not be everywhere for now.
-    held_gpus counts GPUs that it holds whole, touched_gpus those that it holds whole or in part (1 where none: it may
-    hold something else). checkpoint_step is the newest over all attempts. attained_gpu_s and done_s are of attempts
-    that are over: GPU-seconds that it was served, and seconds of its run (at the size it was written with) whose work
-    was kept. cut_short counts attempts as `facts.JobRequeued` says. moving says why the attempt will go on at the place
-    that is held for it. at_home: it runs in a cell of its queue. warned: the attempt got its signal before its time
-    limit. scaled: somebody has said how many members it is to have. turns counts turns on a shared GPU; suspended: it
-    is not its own. What it has used until metered_at is in the accounts (`core.usage`): spent is (GPU model,
-    GPU-seconds held, GPU-seconds wasted), waited_s what it waited; gpus_of_model is what it holds, parts of GPUs as
-    parts.
+    held_gpus counts GPUs that it holds whole, touched_gpus those that it holds whole or in part (1 where none: it
+    may hold something else). checkpoint_step is the newest over all attempts. attained_gpu_s and done_s are of
+    attempts that are over: GPU-seconds that it was served, and seconds of its run (at the size it was written with)
+    whose work was kept. cut_short counts attempts as `facts.JobRequeued` says. moving says why the attempt will go
+    on at the place that is held for it. at_home: it runs in a cell of its queue. warned: the attempt got its signal
+    before its time limit. found: the attempt was started by somebody of whom there is no record. scaled: somebody
+    has said how many members it is to have. turns counts turns on a shared GPU; suspended: it is not its own. What
+    it has used until metered_at is in the accounts (`core.usage`): spent is (GPU model, GPU-seconds held, GPU-
+    seconds wasted), waited_s what it waited; gpus_of_model is what it holds, parts of GPUs as parts.
     """
 
     job: str
@@ -69,6 +69,7 @@ class JobState:
     preempted_by: str | None = None
     moving: StopCause | None = None
     at_home: bool = False
+    found: bool = False
     not_before: float = 0.0
     failures: int = 0
     cut_short: int = 0

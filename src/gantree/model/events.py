@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gantree.model.cluster import Cluster
 from gantree.model.jobs import Job
-from gantree.model.placements import MemberPlacement
+from gantree.model.placements import MemberPlacement, Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +113,19 @@ class DefragmentRequested(Event):
     """An operator wants gangs moved so that a waiting job fits, if the plan still gains."""
 
     job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangFound(Event):
+    """An attempt runs in the cluster of a job that nobody may have on record; what is known of it is what runs there.
+
+    placement is where it is and what its members hold.
+    """
+
+    job: str
+    spec: Job
+    attempt: int
+    placement: Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +282,7 @@ EVENTS: dict[str, type[Event]] = {
         CancelRequested, HoldRequested, ReleaseRequested, DefragmentRequested,
         SuspendRequested, ScaleRequested, BarsRequested, PriorityRequested,
         CordonRequested, UncordonRequested, LabelRequested, OthersHold, PolicySubmitted,
-        GangStarted, GangStartFailed, RankExited, MemberLost,
+        GangFound, GangStarted, GangStartFailed, RankExited, MemberLost,
         GangEnded, CheckpointSaved, NodeLost, NodeReturned, EndedJobsDue, TimePassed,
     )
 }  # fmt: skip

@@ -62,13 +62,17 @@ class JobRejected(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangPlaced(Fact):
-    """An attempt got its place and holds it until `AttemptEnded`. at_home: in a cell of its queue."""
+    """An attempt got its place and holds it until `AttemptEnded`. at_home: in a cell of its queue.
+
+    found: it runs there already, started by somebody of whom there is no record; attempts may be before it.
+    """
 
     OWNER: ClassVar[Owner] = "cluster"
     job: str
     attempt: int
     placement: Placement
     at_home: bool = False
+    found: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

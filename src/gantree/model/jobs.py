@@ -18,6 +18,8 @@ LAUNCHERS = ("slurm",)
 """Launchers whose variables processes may get beside gantree's own."""
 SOLE = "sole/"
 """Begins the names of devices of which every node has one, whatever its machine says."""
+KIN = "kin/"
+"""Begins the names of devices that only count who is there: every node has more of them than anybody takes."""
 COLLECTIVES = (
     "all_reduce",
     "all_gather",
@@ -59,6 +61,11 @@ class Shape:
     def part(self) -> bool:
         """Whether a member takes a part of a GPU: a MIG instance or a share."""
         return self.mig is not None or self.gpu_share is not None or self.gpu_memory_GiB is not None
+
+    @property
+    def scarce(self) -> tuple[tuple[str, int], ...]:
+        """Devices of which a node may have too few."""
+        return tuple([each for each in self.devices if not each[0].startswith(KIN)])
 
     @property
     def on_gpus(self) -> bool:
@@ -115,10 +122,25 @@ class Like:
 
 
 @dataclass(frozen=True, slots=True)
+class Company:
+    """Whether members rather go where members of a kind are already, or, by a weight below zero, where they are not.
+
+    kind is the device (`KIN`) that members of it hold; there counts others of it, who do not, by domain. A domain is
+    the nodes with one value of the label `key`. spread: what is liked is that all domains have as many.
+    """
+
+    key: str
+    kind: str
+    weight: int = 1
+    there: tuple[tuple[str, int], ...] = ()
+    spread: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TopologyWish:
     """required: all members in one domain of this tier, or wait. preferred: try this tight first, then widen.
 
-    likes say which of places that are as good is taken; nobody waits for them.
+    likes and company say which of places that are as good is taken; nobody waits for them.
 
     box is the shape of a torus slice in GPUs, axis by axis; () for a slice of any legal shape; None for no slice.
     """
@@ -131,6 +153,7 @@ class TopologyWish:
     box: tuple[int, ...] | None = None
     near: Near | None = None
     likes: tuple[Like, ...] = ()
+    company: tuple[Company, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def tightest_node(problem: Problem) -> int | None:
         fits = fits & (occupancy.free_memory_KiB_of_node >= members * memory_KiB(shape.memory_GiB))
     if shape.nics:
         fits = fits & (occupancy.free_nics_of_node >= members * shape.nics)
-    for name, count in shape.devices:
+    for name, count in shape.scarce:
         fits = fits & (occupancy.free_devices(name) >= members * count)
     free = occupancy.free_gpus_of_node
     for gpus in range(members * shape.gpus, fabric.most_gpus_of_node + 1):
@@ -72,8 +72,9 @@ def _admitted(problem: Problem) -> BoolArray:
         admitted = admitted & ~occupancy.held_back_node
     if shape.labels or models or fabric.has_spot or fabric.has_taints:
         admitted = admitted & fabric.nodes_with(shape.labels, models)
-    if problem.among is not None:
-        admitted = admitted & fabric.nodes_named[problem.among]
+    among = problem.among_of(0)
+    if among is not None:
+        admitted = admitted & fabric.nodes_named[among]
     return admitted
 
 

@@ -53,12 +53,24 @@ class Problem:
     @cached_property
     def tables(self) -> tuple[SlotTable, ...]:
         """The slot table of each role, as they were when they were first asked for."""
-        return self.given or tuple(map(self._table, self.wish.roles, self.models_of_role))
+        return self.given or tuple(map(self._table, range(len(self.members))))
 
-    def _table(self, role: RoleWish, models: tuple[str, ...]) -> SlotTable:
+    def _table(self, number: int) -> SlotTable:
+        role, models = self.wish.roles[number], self.models_of_role[number]
         apart = role.shape.part and is_apart(self.wish)
         layers = _layers(self.wish, role)
-        return slots_of(self.occupancy, role.shape, models, layers, self.among, apart)
+        among = self.among_of(number)
+        return slots_of(self.occupancy, role.shape, models, layers, among, apart)
+
+    def among_of(self, role: int) -> Hashable:
+        """The name of the nodes that a role, by its number, may use; None: all."""
+        own = self.wish.roles[role].among
+        if own is None or self.among is None:
+            return self.among if own is None else own
+        named, both = self.fabric.nodes_named, (own, self.among)
+        if both not in named:
+            named[both] = named[own] & named[self.among]
+        return both
 
     @property
     def fabric(self) -> Fabric:
@@ -69,7 +81,7 @@ class Problem:
     def sums(self) -> tuple[Sum, ...]:
         """Resources that only add up on a node, of which some role asks."""
         occupancy, shapes = self.occupancy, [table.shape for table in self.tables]
-        devices = [dict(role.shape.devices) for role in self.wish.roles]
+        devices = [dict(role.shape.scarce) for role in self.wish.roles]
         names = dict.fromkeys(name for of_role in devices for name in of_role)
         sums = [
             ([shape.gpus for shape in shapes], occupancy.free_gpus_of_node),

@@ -16,11 +16,11 @@ from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.choice import best_place
 from gantree.placement.granted import grantable, granted
-from gantree.placement.liked import has_likes, most_liked
+from gantree.placement.liked import Among, has_likes, limited, most_liked
 from gantree.placement.refusal import explain
 from gantree.placement.taste import DEFAULT, Taste
 from gantree.placement.torus import find_on_torus, fits_on_torus, place_on_torus
-from gantree.placement.wish import Wish, read_wish
+from gantree.placement.wish import read_wish
 from gantree.topology.occupancy import Occupancy
 
 
@@ -42,13 +42,17 @@ def find(occupancy: Occupancy, job: Job, taste: Taste = DEFAULT) -> Placement | 
     if job.topology.box is not None:
         return find_on_torus(occupancy, job)
 
-    def best(where: Occupancy, wish: Wish) -> Placement | None:
-        return best_place(where, wish, job, taste)
+    def best(among: Among) -> Placement | None:
+        return granted(
+            occupancy,
+            job,
+            lambda where, wish: best_place(where, limited(wish, among), job, taste),
+        )
 
-    found = granted(occupancy, job, best)
-    if found is None or not has_likes(job):
+    found = best({})
+    if found is None or not has_likes(occupancy.fabric, job):
         return found
-    return most_liked(occupancy.fabric, job, found, lambda like: granted(occupancy, like, best))
+    return most_liked(occupancy, job, found, best)
 
 
 def fits(occupancy: Occupancy, job: Job) -> bool:

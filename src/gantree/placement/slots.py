@@ -67,7 +67,7 @@ class SlotShape:
             models=models,
             layers=layers if shape.on_gpus else (),
             among=among,
-            beside=shape if part or shape.devices or shape.memory_GBps else None,
+            beside=shape if part or shape.scarce or shape.memory_GBps else None,
             apart=apart and part,
         )
 

@@ -12,7 +12,7 @@ Only what must hold is read; what is preferred is in `placement.preferred`, whic
 is remembered, whoever asks; errors name the job, so only they look at all of it again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
@@ -36,7 +36,8 @@ KEPT_READINGS = 4096
 class RoleWish:
     """One role: multiple_in_domain[tier], whole_at a tier number, layers inside a node, most_in_domain[tier].
 
-    even_at is the tier over whose domains the members are spread as evenly as there is room, 0 for none.
+    even_at is the tier over whose domains the members are spread as evenly as there is room, 0 for none. among is the
+    name of the nodes that may be used (`Fabric.nodes_named`), None for all.
     """
 
     name: str
@@ -47,6 +48,7 @@ class RoleWish:
     layers: Layers = ()
     most_in_domain: tuple[int, ...] = ()
     even_at: int = 0
+    among: Hashable = None
 
     @property
     def is_limited(self) -> bool:

@@ -65,6 +65,7 @@ class Fabric:
     flat_path_of_node: IntArray
     nodes_named: dict[Hashable, BoolArray] = field(default_factory=dict)
     _nodes_with: dict[tuple[Labels, tuple[str, ...]], BoolArray] = field(default_factory=dict)
+    _values_of: dict[str, tuple[dict[str, int], IntArray]] = field(default_factory=dict)
 
     @classmethod
     def build(cls, cluster: Cluster) -> "Fabric":
@@ -118,7 +119,9 @@ class Fabric:
         """The same tree for a cluster of which only the labels of nodes are others."""
         known = {node.name: node for node in cluster.nodes}
         nodes = tuple(known[node.name] for node in self.nodes)
-        return replace(self, cluster=cluster, nodes=nodes, nodes_named={}, _nodes_with={})
+        return replace(
+            self, cluster=cluster, nodes=nodes, nodes_named={}, _nodes_with={}, _values_of={}
+        )
 
     def machine_of_node(self, node: int) -> Machine:
         """The machine model of a node, by index."""
@@ -159,6 +162,17 @@ class Fabric:
         if mask is None:
             mask = self._nodes_with[key] = self._admitted(labels, models)
         return mask
+
+    def values_of(self, key: str) -> tuple[dict[str, int], IntArray]:
+        """Numbers of the values that a label has, and that of each node; -1 for a node without it."""
+        known = self._values_of.get(key)
+        if known is None:
+            values = [dict(node.labels).get(key) for node in self.nodes]
+            there = (value for value in values if value is not None)
+            number_of_value = _numbered(dict.fromkeys(there))
+            numbers = [-1 if value is None else number_of_value[value] for value in values]
+            known = self._values_of[key] = number_of_value, np.array(numbers, dtype=np.int64)
+        return known
 
     def _admitted(self, labels: Labels, models: tuple[str, ...]) -> BoolArray:
         return np.array(

@@ -1,25 +1,29 @@
 """Devices other than GPUs and NICs that nobody holds, by name and node.
 
 Of most, machines say how many they have: an array each. Of those whose names begin with `SOLE` every node has exactly
-one, without anybody saying so: a port of the node, or the right to be the only one of its kind there. There may be many
-names of which most nodes hold none, so what is held of them is kept by node.
+one, without anybody saying so: a port of the node, or the right to be the only one of its kind there. Of those whose
+names begin with `KIN` every node has `ROOM_FOR_KIN`: they only count who is there. There may be many names of both, of
+which most nodes hold none, so what is held of them is kept by node.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from gantree.model.jobs import SOLE
+from gantree.model.jobs import KIN, SOLE
 from gantree.topology.fabric import Fabric, IntArray
+
+ROOM_FOR_KIN = 1 << 30
+"""Of one kind on one node: more than there will ever be."""
 
 
 class FreeDevices:
-    """What is free; of a name that no machine knows every node has none, or one where it is a sole one."""
+    """What is free; of a name that no machine knows every node has as many as `usual` says."""
 
     def __init__(self, nodes: int, told: dict[str, IntArray]) -> None:
         self._nodes, self._told = nodes, told
         self._held_on_node: dict[int, Mapping[str, int]] = {}
-        """Sole devices alone. A mapping is never changed, only replaced: copies share them."""
+        """What no machine knows alone. A mapping is never changed, only replaced: copies share them."""
 
     @classmethod
     def of(cls, fabric: Fabric) -> "FreeDevices":
@@ -36,7 +40,7 @@ class FreeDevices:
         told = self._told.get(name)
         if told is not None:
             return told
-        free = np.full(self._nodes, int(name.startswith(SOLE)), dtype=np.int64)
+        free = np.full(self._nodes, usual(name), dtype=np.int64)
         for node, held in self._held_on_node.items():
             free[node] -= held.get(name, 0)
         return free
@@ -45,13 +49,8 @@ class FreeDevices:
         """Whether so many of each name, each named once, are free on a node."""
         for name, count in devices:
             told = self._told.get(name)
-            if told is not None:
-                free = int(told[node])
-            elif name.startswith(SOLE):
-                free = 1 - self._held_on_node.get(node, {}).get(name, 0)
-            else:
-                free = 0
-            if count > free:
+            held = self._held_on_node.get(node, {}).get(name, 0) if told is None else 0
+            if count > (usual(name) if told is None else int(told[node])) - held:
                 return False
         return True
 
@@ -60,7 +59,7 @@ class FreeDevices:
         if name in self._told:
             self._told[name][node] += count
             return
-        assert name.startswith(SOLE), f"no machine has {name}"
+        assert usual(name), f"no machine has {name}"
         held = dict(self._held_on_node.get(node, {}))
         held[name] = held.get(name, 0) - count
         left = {each: number for each, number in held.items() if number}
@@ -76,18 +75,31 @@ class FreeDevices:
         return twin
 
     def of_node(self, node: int) -> dict[str, int]:
-        """What is free on one node; sole devices that nobody holds are left out (`free_of`)."""
+        """What is free on one node; of what no machine knows only what somebody holds some of (`free_of`)."""
         told = {name: int(free[node]) for name, free in self._told.items()}
         held = self._held_on_node.get(node)
-        return {**told, **{name: 1 - count for name, count in held.items()}} if held else told
+        if not held:
+            return told
+        return {**told, **{name: usual(name) - count for name, count in held.items()}}
+
+    def held(self, name: str) -> Iterator[tuple[int, int]]:
+        """Nodes, by index, that hold some of what no machine knows, and how many."""
+        for node, held in self._held_on_node.items():
+            if name in held:
+                yield node, held[name]
 
     def names(self) -> Iterator[str]:
-        """All that machines have, and what is held of sole ones."""
+        """All that machines have, and what is held of the others."""
         yield from self._told
         for held in self._held_on_node.values():
             yield from held
 
 
+def usual(name: str) -> int:
+    """How many every node has of what no machine knows."""
+    return ROOM_FOR_KIN if name.startswith(KIN) else int(name.startswith(SOLE))
+
+
 def free_of(devices: Mapping[str, int], name: str) -> int:
     """How many of a name are free by what `FreeDevices.of_node` says."""
-    return devices.get(name, int(name.startswith(SOLE)))
+    return devices.get(name, usual(name))

@@ -9,7 +9,7 @@ broken NICs. Members of whole GPUs on other nodes take a short way (`_take_whole
 An owner is a job id, a claim, or "site:<job>" for what the cluster file says is taken by others.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import pairwise
@@ -136,6 +136,10 @@ class Occupancy:
     def free_devices(self, name: str) -> IntArray:
         """Devices of a name, other than GPUs and NICs, that nobody holds, by node (`topology.free_devices`)."""
         return self._free_devices.free(name)
+
+    def kin_on_nodes(self, name: str) -> Iterator[tuple[int, int]]:
+        """Nodes, by index, that hold devices of a name which no machine has (`topology.free_devices`), and how many."""
+        return self._free_devices.held(name)
 
     def state_of_node(self, node: int) -> NodeState:
         """The GPUs of a node, by index, as parts of them can be held now."""

@@ -162,7 +162,7 @@ def test_kinds_that_it_may_not_list_are_passed_over_with_a_warning(
     with ServerThread(Settings(access=access)) as running:
         link = Link(Reach(running.url, ask_token=lambda: ("old", 99.0)), lambda: None)
         link.start()
-        seen = {kind.plural for kind in link._versions}
+        seen = {kind.plural for kind in link._watched.versions}
         link.close()
     assert seen == {"jobs"}
     assert any("podgroups of scheduling.k8s.io are not seen" in each for each in caplog.messages)

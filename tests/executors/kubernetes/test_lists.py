@@ -94,7 +94,7 @@ def test_what_a_server_has_is_asked_all_at_once() -> None:
     with ServerThread() as running:
         link = Link(Reach(running.url), lambda: None, make_client=_Counting)
         link.start()
-        there = {kind.plural for kind in link._versions}
+        there = {kind.plural for kind in link._watched.versions}
         link.close()
     assert {"podgroups", "jobs"} <= there
     assert _Counting.most[1] > 5, "groups"

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.executors.kubernetes import affinity, spread
+from gantree.executors.kubernetes.kinds import Kind
 from gantree.executors.kubernetes.objects import LabelSelector, Node, Pod, SpreadConstraint
-from gantree.executors.kubernetes.scene import Kind, Scene
+from gantree.executors.kubernetes.scene import Scene
 from gantree.executors.kubernetes.selectors import digest, matches
 from gantree.testing.examples import examples
 

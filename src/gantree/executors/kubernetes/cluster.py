@@ -17,6 +17,7 @@ from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.claim_desk import ClaimDesk
 from gantree.executors.kubernetes.dialects import terms_of_group
+from gantree.executors.kubernetes.found import Found
 from gantree.executors.kubernetes.gangjob import GANGJOB
 from gantree.executors.kubernetes.gangjobs import GangJobs
 from gantree.executors.kubernetes.handshake import Handshakes
@@ -56,8 +57,12 @@ class KubernetesCluster:
         ledger: Callable[[], Ledger],
         *,
         scheduler: str = "gantree",
+        takes_over: bool = True,
     ) -> None:
-        """scheduler is the schedulerName of pods that are ours."""
+        """scheduler is the schedulerName of pods that are ours.
+
+        takes_over: gangs that run and are not on record are ours, too, if their pods say so.
+        """
         self._link, self._nodes, self._emit, self._clock = link, nodes, emit, clock
         self._allocator = allocator
         self._desk = ClaimDesk(link, nodes, allocator, scheduler)
@@ -70,6 +75,10 @@ class KubernetesCluster:
             link, self._waiting, self._whereabouts, emit, self._members.is_steady
         )
         self._late = Latecomers(link)
+        self._found = Found(
+            scheduler, self._waiting, self._members, allocator, lambda pod: self._see_pod(pod, pod)
+        )
+        self._takes_over = takes_over
         self._handshakes = Handshakes(self._annotate, self._members.pods_of)
         self._nominations = Nominations(self._nominate)
         self._gangjobs = GangJobs(link, scheduler, self._waiting.job_of, lambda: nodes.site)
@@ -86,11 +95,16 @@ class KubernetesCluster:
         self._waiting.keys.keep(self._members.pods)
         self._members.miss(ledger)
         self._reception.ended(self._members.tell(self._clock()))
+        if self._takes_over:
+            self._found.due()
 
     def poll(self) -> None:
         """Take what was seen, and tell what follows."""
         self._take_seen()
         now, ledger = self._clock(), self._ledger()
+        for found in self._found.step(ledger, self._nodes.site, self._nodes.gpus_of_node, now):
+            self._emit(found)
+        self._reception.expects(self._found.asked)
         for event in self._nodes.events(ledger, now, self._epoch):
             self._emit(event)
         for event in self._others.changes(self._nodes.gpus_of_node, now, self._epoch):

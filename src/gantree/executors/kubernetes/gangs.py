@@ -219,7 +219,7 @@ def _roles(pods: Sequence[Pod], asked: Sequence[Asked]) -> tuple[tuple[Role, tup
     """Runs of pods of one role and shape."""
     alike: dict[tuple[str, Asked, int], list[Pod]] = {}
     for pod, each in zip(pods, asked, strict=True):
-        kind = (role_of(pod), Asked(each.shape), _processes(pod))
+        kind = (role_of(pod), Asked(each.shape), processes_of(pod))
         alike.setdefault(kind, []).append(pod)
     return tuple(
         (Role(name, len(members), each.shape, processes), tuple(members))
@@ -243,7 +243,8 @@ def _names(words: Sequence[str]) -> list[str]:
     return names
 
 
-def _processes(pod: Pod) -> int:
+def processes_of(pod: Pod) -> int:
+    """How many ranks a pod has."""
     return count_said(pod.metadata.annotations.get(PROCESSES)) or 1
 
 

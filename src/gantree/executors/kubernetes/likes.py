@@ -1,31 +1,31 @@
-"""What pods only prefer of nodes: likes of their role, by which the core chooses among places that are as good.
+"""What pods only prefer: likes and company of their role, by which the core chooses among places that are as good.
 
-Upstream adds up the weights of the preferred terms that a node is like; so does the core, over the nodes of a gang
-together (`placement.liked`). The first pod of a role speaks for all. What pods prefer of other pods (preferred
-affinity to pods, spreads with ScheduleAnyway) changes with every pod that is bound, and is not looked at: an event
-says so.
+Upstream adds up the weights of the preferred terms that a node is like; so does the core (`placement.scores`). The
+first pod of a role speaks for all. What pods prefer of other pods is in `company`.
 """
 
 from dataclasses import replace
 
+from gantree.executors.kubernetes.company import company_of
 from gantree.executors.kubernetes.gangs import Gang
 from gantree.executors.kubernetes.objects import NodeSelector, Pod
+from gantree.executors.kubernetes.scene import Scene
 from gantree.executors.kubernetes.shapes import alternatives_of
 from gantree.executors.kubernetes.wishes import role_of
-from gantree.model.jobs import Job, Like
+from gantree.model.jobs import Company, Job, Like, Role
 from gantree.model.node_rules import rule_text
 
 
-def liking(job: Job, gang: Gang) -> Job:
-    """A job with what its pods prefer of nodes."""
-    likes_of_role = {role.name: likes_of(pods[0]) for role, pods in gang.roles}
-    if not any(likes_of_role.values()):
+def liking(job: Job, gang: Gang, scene: Scene) -> Job:
+    """A job with what its pods prefer of nodes and of other pods."""
+    told = {role.name: (likes_of(pods[0]), company_of(scene, pods[0])) for role, pods in gang.roles}
+    if not any(likes or company for likes, company in told.values()):
         return job
-    roles = (
-        replace(role, topology=replace(role.topology, likes=likes_of_role[role_of(role.name)]))
-        for role in job.roles
-    )
-    return replace(job, roles=tuple(roles))
+    return replace(job, roles=tuple(_liking(role, *told[role_of(role.name)]) for role in job.roles))
+
+
+def _liking(role: Role, likes: tuple[Like, ...], company: tuple[Company, ...]) -> Role:
+    return replace(role, topology=replace(role.topology, likes=likes, company=company))
 
 
 def likes_of(pod: Pod) -> tuple[Like, ...]:

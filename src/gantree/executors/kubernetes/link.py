@@ -6,28 +6,26 @@ is decided on this thread, and nothing of it is shared but that queue.
 
 import asyncio
 import logging
+import random
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 import uvloop
 
-from gantree.executors.kubernetes.channels import COMPUTE_DOMAIN
 from gantree.executors.kubernetes.claim_writes import take_back
 from gantree.executors.kubernetes.client import ApiError, Client, Key, Resource
 from gantree.executors.kubernetes.device_objects import (
     CLAIMS,
     CLASSES,
-    GROUP_VERSION,
     SLICES,
     ResourceClaim,
 )
-from gantree.executors.kubernetes.dialects import GROUP_KINDS
+from gantree.executors.kubernetes.discovery import Watched, has_devices, made, served
 from gantree.executors.kubernetes.groups import CORE
-from gantree.executors.kubernetes.objects import Group, JobObject, Node, Object
+from gantree.executors.kubernetes.objects import Group, JobObject, Node
 from gantree.executors.kubernetes.owners import JOB
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.reflector import Reflector, all_synced
@@ -54,6 +52,8 @@ OF_DEVICES: Listed = (
 TYPE_OF_KIND: Mapping[GroupKind, type[Group]] = {JOB: JobObject, ZONES: NodeZones}
 """Kinds that are read into more, or less, than a group."""
 SYNC_WITHIN_S = 60.0
+LOOKS_AGAIN_S = 30.0
+"""What is served is asked anew so often, at least: definitions are installed, and removed, while this runs."""
 ENDS_WITHIN_S = 5.0
 SAID_AT_ONCE = 4
 """Gangs that are told something at the same time."""
@@ -67,21 +67,6 @@ MakeClient = Callable[[Reach, Callable[[], bool]], Client]
 Seen = tuple[str, Any, Any, Any]
 """What was seen: (noun, key, before, after) of a node, pod, namespace, volume, slice, class or claim; ("bound", what
 came of it, None, None); ("group" | "topology", (kind, key), before, after)."""
-
-
-class _Version(Object, frozen=True):
-    version: str = ""
-
-
-class _ApiGroup(Object, frozen=True):
-    versions: tuple[_Version, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """Kinds of groups that the server has, each with the version that is used."""
-
-    version_of_kind: dict[GroupKind, str]
 
 
 class Link:
@@ -109,10 +94,11 @@ class Link:
         self._make_client = make_client
         self._always: Listed = (("pod", PODS), ("node", nodes), *OF_ANY_SERVER)
         self._reflectors: list[Reflector[Any]] = []
-        self._versions: dict[GroupKind, str] = {}
+        self._watched = Watched(self._watch_kind)
         self._made: dict[GroupKind, str | None] = {}
         self._quietly = asyncio.Semaphore(SAID_AT_ONCE)
         self._is_waking, self._next_wake_at = False, 0.0
+        self._has_devices = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._to_send: deque[Coroutine[Any, Any, None]] = deque()
 
@@ -161,7 +147,7 @@ class Link:
     def status_of_group(self, key: tuple[str, str, str]) -> str | None:
         """Where the status of a gang's group is written, if it is of a kind that says whether it was scheduled."""
         namespace, name, group = key
-        version = self._versions.get(CORE)
+        version = self._watched.versions.get(CORE)
         if group != CORE.group or version is None:
             return None
         resource = Resource(CORE.path(version), Group)
@@ -182,7 +168,7 @@ class Link:
     @property
     def trouble(self) -> str | None:
         """Why something is not watched at the moment."""
-        return next((each.trouble for each in self._reflectors if each.trouble), None)
+        return next((each.trouble for each in list(self._reflectors) if each.trouble), None)
 
     def close(self) -> None:
         """End the thread and let go of the connections; what runs goes on running."""
@@ -220,22 +206,52 @@ class Link:
         self._client = client = self._make_client(self._reach, self.leads)
         for noun, resource in self._always:
             self._watch(Reflector(client, resource, self._teller(noun)))
-        are_devices, told, made = await asyncio.gather(
-            has_devices(client), served(client), _version_of_made(client, COMPUTE_DOMAIN)
-        )
-        self._made = {COMPUTE_DOMAIN: made}
-        for noun, resource in OF_DEVICES if are_devices else ():
-            self._watch(Reflector(client, resource, self._teller(noun)))
-        self._versions = told.version_of_kind
-        for kind, version in self._versions.items():
-            objects = Resource(kind.path(version), TYPE_OF_KIND.get(kind, Group))
-            noun = "topology" if kind in TOPOLOGY_KINDS else "group"
-            self._watch(Reflector(client, objects, self._group_teller(noun, kind)))
+        are_devices, versions = await asyncio.gather(has_devices(client), served(client))
+        self._watch_devices(are_there=are_devices)
+        self._watched.follow(versions)
+        self._made = await made(client)
         await all_synced(self._reflectors)
+        self._keep(asyncio.ensure_future(self._look_again(client)))
 
-    def _watch(self, reflector: Reflector[Any]) -> None:
+    async def _look_again(self, client: Client) -> None:
+        """From time to time ask what is served by now, until the end."""
+        while True:
+            await asyncio.sleep(LOOKS_AGAIN_S * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+            try:
+                self._watched.follow(await served(client, self._watched.versions))
+                self._made = await made(client)
+                if not self._has_devices:
+                    self._watch_devices(are_there=await has_devices(client))
+            except (ApiError, Unreachable) as error:
+                log.debug("what is served was not told: %s", error)
+
+    def _watch_devices(self, *, are_there: bool) -> None:
+        assert self._client is not None, "not started"
+        self._has_devices = are_there
+        for noun, resource in OF_DEVICES if are_there else ():
+            self._watch(Reflector(self._client, resource, self._teller(noun)))
+
+    def _watch_kind(
+        self, kind: GroupKind, version: str, copy: dict[Key, Any]
+    ) -> tuple[Reflector[Any], Callable[[], None]]:
+        """Watch the objects of a kind, of which a copy is known; the second is called to end it."""
+        assert self._client is not None, "not started"
+        objects = Resource(kind.path(version), TYPE_OF_KIND.get(kind, Group))
+        noun = "topology" if kind in TOPOLOGY_KINDS else "group"
+        reflector = Reflector(self._client, objects, self._group_teller(noun, kind), copy)
+        task = self._watch(reflector)
+
+        def end() -> None:
+            task.cancel()
+            self._reflectors.remove(reflector)
+
+        return reflector, end
+
+    def _watch(self, reflector: Reflector[Any]) -> "asyncio.Task[None]":
         self._reflectors.append(reflector)
-        self._keep(asyncio.ensure_future(reflector.run()))
+        task = asyncio.ensure_future(reflector.run())
+        self._keep(task)
+        return task
 
     def _keep(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.add(task)
@@ -314,83 +330,3 @@ class Link:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._client is not None:
             await self._client.close()
-
-
-async def served(client: Client) -> Served:
-    """The kinds of groups that the server has; all are asked for at once. Raises ApiError, Unreachable."""
-    kinds = (*GROUP_KINDS, *TOPOLOGY_KINDS)
-    groups = list(dict.fromkeys(kind.group for kind in kinds))
-    told = await asyncio.gather(*(_versions_of(client, group) for group in groups))
-    there = dict(zip(groups, told, strict=True))
-    found = await asyncio.gather(*(_version_of(client, kind, there[kind.group]) for kind in kinds))
-    return Served({kind: version for kind, version in zip(kinds, found, strict=True) if version})
-
-
-async def _versions_of(client: Client, group: str) -> frozenset[str]:
-    """The versions of an API group; none where the server does not have it."""
-    try:
-        told = await client.get(f"apis/{group}", _ApiGroup)
-    except ApiError as error:
-        if error.status == 404:
-            return frozenset()
-        raise
-    return frozenset(each.version for each in told.versions)
-
-
-async def _version_of(client: Client, kind: GroupKind, there: frozenset[str]) -> str | None:
-    """The first of our versions of a kind that is served; None where none is, or we may not list it."""
-    for version in (version for version in kind.versions if version in there):
-        if await _has(client, kind, version):
-            return version if await _may_list(client, kind, version) else None
-    return None
-
-
-async def _version_of_made(client: Client, kind: GroupKind) -> str | None:
-    """The first of our versions of a kind that is served, whether we may list it or not."""
-    there = await _versions_of(client, kind.group)
-    for version in (version for version in kind.versions if version in there):
-        if await _has(client, kind, version):
-            return version
-    return None
-
-
-async def has_devices(client: Client) -> bool:
-    """Whether the server has dynamic resource allocation, and we may read it. Raises ApiError, Unreachable."""
-    try:
-        await client.get(f"apis/{GROUP_VERSION}", _ResourceList)
-        for path in (SLICES.path, CLASSES.path, CLAIMS.path):
-            await client.get(f"{path}?limit=1", _ResourceList)
-    except ApiError as error:
-        if error.status == 404:
-            return False
-        if error.status == 403:
-            log.warning("pods with claims are left waiting, as claims cannot be read: %s", error)
-            return False
-        raise
-    return True
-
-
-class _ResourceName(Object, frozen=True):
-    name: str = ""
-
-
-class _ResourceList(Object, frozen=True):
-    resources: tuple[_ResourceName, ...] = ()
-
-
-async def _may_list(client: Client, kind: GroupKind, version: str) -> bool:
-    """Whether we may see the objects of a kind; where not, that is said once, and its gangs wait and say so."""
-    try:
-        await client.get(f"{kind.path(version)}?limit=1", _ResourceList)
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        log.warning("%s of %s are not seen: %s", kind.plural, kind.group, error)
-        return False
-    return True
-
-
-async def _has(client: Client, kind: GroupKind, version: str) -> bool:
-    """Whether a version of an API group has the kind: the group of priority classes is there without pod groups."""
-    told = await client.get(f"apis/{kind.group}/{version}", _ResourceList)
-    return any(each.name == kind.plural for each in told.resources)

@@ -70,6 +70,10 @@ class Members:
             if state.phase is not Phase.STARTING:
                 self._miss(self._attempts[state.job, state.attempt])
 
+    def take_over(self, job: str, attempt: int, size: int) -> None:
+        """An attempt that runs counts from now on; its pods take their seats when they are seen."""
+        self._attempts[job, attempt] = Attempt(job, attempt, size)
+
     def inventory(self) -> Inventory:
         """The status of every attempt."""
         return Inventory({name: attempt.status() for name, attempt in self._attempts.items()})

@@ -14,7 +14,13 @@ from gantree.executors.kubernetes.channels import unmarked
 from gantree.executors.kubernetes.ghosts import with_ghosts
 from gantree.executors.kubernetes.node_health import is_of_kubernetes, why_cordoned
 from gantree.executors.kubernetes.objects import Group, Node
-from gantree.executors.kubernetes.site import SiteReading, site_of, told_of, usable
+from gantree.executors.kubernetes.site import (
+    SiteReading,
+    site_of,
+    told_of,
+    usable,
+    with_hostnames,
+)
 from gantree.executors.kubernetes.terms import GroupKind
 from gantree.executors.kubernetes.topologies import told_by
 from gantree.executors.kubernetes.zones import ZONES, is_alike
@@ -94,7 +100,7 @@ class Nodes:
         equipped = [self._allocator.equipped(node) for node in self._nodes.values()]
         told = told_by(self._topologies, equipped)
         self.site = site_of(self._name, equipped, self._levels, told, self._file)
-        cluster, ghosts = with_ghosts(self.site.cluster, ledger)
+        cluster, ghosts = with_ghosts(with_hostnames(self.site.cluster, self._nodes), ledger)
         self.site = replace(self.site, cluster=cluster)
         self._stale_since = now if ghosts else None
         self._changed |= dict.fromkeys(ghosts)

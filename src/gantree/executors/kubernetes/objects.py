@@ -139,11 +139,18 @@ class PodTerm(Object, frozen=True):
     mismatch_label_keys: tuple[str, ...] = ()
 
 
+class PreferredPodTerm(Object, frozen=True):
+    """Pods that a pod had rather be near to, or away from, and how much that weighs."""
+
+    weight: int = 0
+    pod_affinity_term: PodTerm = PodTerm()
+
+
 class PodTerms(Object, frozen=True):
-    """Affinity to other pods. Of preferences only whether there are any is read."""
+    """Affinity to other pods."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodTerm, ...] = ()
-    preferred_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredPodTerm, ...] = ()
 
 
 class Affinity(Object, frozen=True):
@@ -238,6 +245,19 @@ class PodSpec(Object, frozen=True):
         """Pods that it must be near to."""
         terms = self.affinity and self.affinity.pod_affinity
         return terms.required_during_scheduling_ignored_during_execution if terms else ()
+
+    @property
+    def leanings(self) -> tuple[tuple[int, PodTerm], ...]:
+        """Pods that it had rather be near to, each with a weight; below zero where it had rather be away."""
+        if self.affinity is None:
+            return ()
+        near, away = self.affinity.pod_affinity, self.affinity.pod_anti_affinity
+        to = near.preferred_during_scheduling_ignored_during_execution if near else ()
+        off = away.preferred_during_scheduling_ignored_during_execution if away else ()
+        return (
+            *((each.weight, each.pod_affinity_term) for each in to),
+            *((-each.weight, each.pod_affinity_term) for each in off),
+        )
 
 
 class Terminated(Object, frozen=True):

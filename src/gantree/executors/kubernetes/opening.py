@@ -74,6 +74,7 @@ class Opened:
             clock,
             ledger,
             scheduler=self._told.shadow.scheduler if self._told.shadow else self._told.scheduler,
+            takes_over=self._told.shadow is None,
         )
 
     def _shadow_client(self, shadow: Shadow, reach: Reach, _: Callable[[], bool]) -> Client:

@@ -77,6 +77,10 @@ class Reception:
         """Attempts of these jobs have ended: what becomes of the jobs is yet to be decided."""
         self._unsettled |= dict.fromkeys(jobs, True)
 
+    def expects(self, jobs: Iterable[str]) -> None:
+        """These jobs were told of, and are yet to be decided about."""
+        self._unsettled |= dict.fromkeys(jobs, False)
+
     def step(self, ledger: Ledger, site: SiteReading | None, now: float) -> None:
         """Tell what follows from what has changed, and a few gangs why they wait."""
         for job, has_ended in list(self._unsettled.items()):
@@ -194,8 +198,9 @@ class Reception:
         self._waiting.adopt(job, gang.key)
         self._waiting.changed.pop(gang.key, None)
         self._unsettled[job] = False
-        spec = together(wished(spec, gang, self._whereabouts.scene, site.tier), gang, site)
-        spec = liking(spec, gang)
+        scene = self._whereabouts.scene
+        spec = together(wished(spec, gang, scene, site.tier), gang, site)
+        spec = liking(spec, gang, scene)
         self._emit(JobSubmitted(id=f"{job}/submitted", observed_at=now, job=job, spec=spec))
         self._bar(verdict, job, spec, now)
 

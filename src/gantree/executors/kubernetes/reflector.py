@@ -49,8 +49,15 @@ Told = Callable[[Key, T | None, T | None], None]
 class Reflector(Generic[T]):
     """A copy of the objects of one resource, and whoever is told what changes in it."""
 
-    def __init__(self, client: Client, resource: Resource[T], told: Told[T]) -> None:
-        self.copy: dict[Key, T] = {}
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource[T],
+        told: Told[T],
+        copy: dict[Key, T] | None = None,
+    ) -> None:
+        """copy is what whoever is told knows already."""
+        self.copy = {} if copy is None else copy
         self.synced = asyncio.Event()
         self.lists = 0
         """How often all objects were listed."""
@@ -76,6 +83,11 @@ class Reflector(Generic[T]):
                 pause_s = FIRST_PAUSE_S
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def forget(self) -> None:
+        """All objects are gone; nobody may run it any more."""
+        for key in list(self.copy):
+            self._put(key, None)
 
     async def _follow(self) -> None:
         """List, unless it is known from where to go on, and watch until the server has enough."""

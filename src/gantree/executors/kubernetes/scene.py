@@ -9,42 +9,17 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
+from gantree.executors.kubernetes.kinds import Kind
+from gantree.executors.kubernetes.leanings import Leanings
 from gantree.executors.kubernetes.objects import LabelSelector, Node, Pod, PodTerm
-from gantree.executors.kubernetes.ports import sole_devices, sole_of
-from gantree.executors.kubernetes.selectors import digest, matches, narrowed
+from gantree.executors.kubernetes.ports import sole_of
+from gantree.executors.kubernetes.selectors import matches, narrowed
 from gantree.executors.kubernetes.shapes import is_led_to, puts_up_with
 
 CENSUSES_KEPT = 512
 """The one that was not asked for the longest goes first."""
-_EVERY = "*"
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """Pods of some namespaces (None: of all) that are like a selector.
-
-    sole is a device by which the core keeps them apart already (`ports`): pods that take it are not counted. stay:
-    those that were told to go are not, either.
-    """
-
-    namespaces: frozenset[str] | None
-    selector: LabelSelector
-    sole: str = ""
-    stay: bool = False
-
-    @property
-    def name(self) -> str:
-        """Kinds of one name are the same."""
-        spaces = [_EVERY] if self.namespaces is None else sorted(self.namespaces)
-        return f"{','.join(spaces)}/{digest(self.selector)}/{self.sole}/{self.stay}"
-
-    def has(self, pod: Pod) -> bool:
-        """Whether a pod is one of these."""
-        if self.stay and pod.metadata.deletion_timestamp is not None:
-            return False
-        at_home = self.namespaces is None or pod.metadata.namespace in self.namespaces
-        found = at_home and matches(self.selector, pod.metadata.labels)
-        return found and not (self.sole and self.sole in sole_devices(pod))
+OF_REQUIRED = 1
+"""What a pod weighs that must be near to others, to each of these (hardPodAffinityWeight)."""
 
 
 @dataclass(slots=True)
@@ -79,6 +54,7 @@ class Scene:
         self._placed: dict[str, tuple[Pod, str]] = {}
         self._censuses: dict[str, Census] = {}
         self._keepers: dict[tuple[str, str], tuple[Kind, Counter[str]]] = {}
+        self.leanings = Leanings()
 
     def see_node(self, name: str, node: Node | None) -> None:
         """A node is like this; None: it is gone."""
@@ -100,8 +76,10 @@ class Scene:
             self._labels_of_namespace[name] = labels
         self._keepers.clear()
         self._kept_domains.clear()
+        self.leanings.clear()
         for pod, node in self._placed.values():
             self._keep_away(pod, node, 1)
+            self._lean(pod, node, 1)
         self.version += 1
 
     def place(self, pod: Pod, node: str) -> None:
@@ -114,6 +92,7 @@ class Scene:
         self.remove(uid)
         self._placed[uid] = (pod, node)
         self._keep_away(pod, node, 1)
+        self._lean(pod, node, 1)
         for census in self._censuses.values():
             census.add(pod, node, 1)
         self.version += 1
@@ -124,20 +103,21 @@ class Scene:
         if found is None:
             return
         self._keep_away(*found, -1)
+        self._lean(*found, -1)
         for census in self._censuses.values():
             census.add(*found, -1)
         self.version += 1
 
     # ----- asking
 
-    def kind(self, term: PodTerm, pod: Pod) -> Kind:
-        """The pods that a term of a pod is about."""
+    def kind(self, term: PodTerm, pod: Pod, sole: str = "") -> Kind:
+        """The pods that a term of a pod is about, but for those that take a device."""
         labels = pod.metadata.labels
         selector = term.label_selector
         if selector is None:
             return Kind(frozenset(), LabelSelector())
         found = narrowed(selector, labels, term.match_label_keys, term.mismatch_label_keys)
-        sole = sole_of(pod, term) if term in pod.spec.keeps_from else ""
+        sole = sole or (sole_of(pod, term) if term in pod.spec.keeps_from else "")
         return Kind(self._namespaces(term, pod.metadata.namespace), found, sole)
 
     def census(self, kind: Kind) -> Mapping[str, int]:
@@ -233,6 +213,13 @@ class Scene:
                 del self._keepers[name]
             self._kept_domains.pop(name, None)
             self.keepers_version += 1
+
+    def _lean(self, pod: Pod, node: str, sign: int) -> None:
+        """A pod begins (+1) or ends (-1) to prefer others near to it, or away."""
+        for weight, term in pod.spec.leanings:
+            self.leanings.add(term.topology_key, self.kind(term, pod), node, sign * weight)
+        for term in pod.spec.keeps_to:
+            self.leanings.add(term.topology_key, self.kind(term, pod), node, sign * OF_REQUIRED)
 
     def _namespaces(self, term: PodTerm, home: str) -> frozenset[str] | None:
         """Namespaces that a term is about: those it names, those it selects, its pod's own where it says neither."""

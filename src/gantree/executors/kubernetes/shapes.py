@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gantree.executors.kubernetes.handshake import not_understood
 from gantree.executors.kubernetes.hived import shape_of
+from gantree.executors.kubernetes.kin import kin_devices
 from gantree.executors.kubernetes.objects import (
     Claimed,
     Container,
@@ -78,8 +79,9 @@ def amounts_of(pod: PodSpec) -> Amounts:
 
 
 def held_by(pod: Pod) -> Amounts:
-    """What a pod takes of its node, with what it must be the only one to have there."""
-    return {**amounts_of(pod.spec), **dict.fromkeys(sole_devices(pod), 1.0)}
+    """What a pod takes of its node, with what it must be the only one to have there, and what tells its kind."""
+    alone, kin = sole_devices(pod), kin_devices(pod)
+    return {**amounts_of(pod.spec), **dict.fromkeys((*alone, *kin), 1.0)}
 
 
 @once_per_template
@@ -91,7 +93,7 @@ def asked_by(pod: Pod) -> Asked:
     if claimed.counted is not None:
         amounts[claimed.counted] = 1
     mig = [name for name in sorted(amounts) if name.startswith(MIG_PREFIX) and amounts[name] > 0]
-    unknown = [*_unknown_amounts(amounts, mig, gpus), *_unknown_wishes(pod), *not_understood(pod)]
+    unknown = [*_unknown_amounts(amounts, mig, gpus), *not_understood(pod)]
     shape = Shape(
         gpus=0 if mig else gpus,
         cpus=amounts.get("cpu", 0.0),
@@ -196,19 +198,6 @@ def _unknown_amounts(amounts: Amounts, mig: list[str], gpus: int) -> Iterator[st
     kinds = [name for name in GPU_RESOURCES if amounts.get(name)]
     if len(kinds) > 1:
         yield f"{' and '.join(kinds)} in one pod: they are added up"
-
-
-def _unknown_wishes(pod: Pod) -> Iterator[str]:
-    spec, affinity = pod.spec, pod.spec.affinity
-    for name, terms in (
-        ("podAffinity", affinity and affinity.pod_affinity),
-        ("podAntiAffinity", affinity and affinity.pod_anti_affinity),
-    ):
-        if terms and terms.preferred_during_scheduling_ignored_during_execution:
-            yield f"affinity.{name}.preferred..."
-    spread = spec.topology_spread_constraints
-    if any(each.when_unsatisfiable != "DoNotSchedule" for each in spread):
-        yield "topologySpreadConstraints that may be broken (ScheduleAnyway)"
 
 
 def _add(amounts: Amounts, container: Container) -> None:

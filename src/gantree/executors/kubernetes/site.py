@@ -84,6 +84,17 @@ def site_of(
     return replace(reading, warnings=(*reading.warnings, *said))
 
 
+def with_hostnames(cluster: Cluster, told: Mapping[str, Node]) -> Cluster:
+    """The same with the label of hostnames, which listings leave out: pods and volumes ask for nodes by it."""
+    nodes = tuple(
+        replace(node, labels=tuple(sorted((*node.labels, (HOST_KEY, name)))))
+        if (name := told[node.name].metadata.labels.get(HOST_KEY)) is not None
+        else node
+        for node in cluster.nodes
+    )
+    return replace(cluster, nodes=nodes)
+
+
 def _as_told(node: Node, told: Told) -> Node:
     """A node with the labels that other objects give it, and the sockets of its GPUs where its slices tell none."""
     sockets = told.sockets_of_node.get(node.metadata.name)

@@ -23,15 +23,10 @@ import yaml
 from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.client import Client, Resource
 from gantree.executors.kubernetes.dialects import terms_of_group
+from gantree.executors.kubernetes.discovery import has_devices, served
 from gantree.executors.kubernetes.gangs import Gang, gang_of, job_of
 from gantree.executors.kubernetes.keys import Key, Keys
-from gantree.executors.kubernetes.link import (
-    NODES,
-    OF_DEVICES,
-    TYPE_OF_KIND,
-    has_devices,
-    served,
-)
+from gantree.executors.kubernetes.link import NODES, OF_DEVICES, TYPE_OF_KIND
 from gantree.executors.kubernetes.objects import Group, Node, Pod
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.shadow_tally import gpus_of
@@ -78,7 +73,7 @@ async def seen(reach: Reach, node_selector: str = "") -> Seen:
         pods = (await client.list(PODS)).objects
         allocator = await _devices(client, pods)
         keys, topologies = Keys(), {}
-        for kind, version in (await served(client)).version_of_kind.items():
+        for kind, version in (await served(client)).items():
             shape = TYPE_OF_KIND.get(kind, Group)
             for group in (await client.list(Resource(kind.path(version), shape))).objects:
                 if kind in TOPOLOGY_KINDS:

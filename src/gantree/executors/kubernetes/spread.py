@@ -4,7 +4,7 @@ was placed.
 As upstream counts it: domains are the values of a label among nodes that the pod may use (by its selector and affinity
 unless nodeAffinityPolicy is Ignore, by taints where nodeTaintsPolicy is Honor); the skew of a domain is what it would
 have beyond the one that has least; with fewer domains than minDomains the least counts as none. Constraints that may
-be broken (ScheduleAnyway) are not looked at: an event says so. A gang is right if it is once all of it is there: its
+be broken (ScheduleAnyway) are in `company`. A gang is right if it is once all of it is there: its
 pods can then be bound in an order in which each was right.
 """
 
@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from gantree.executors.kubernetes.affinity import Placed, Why
+from gantree.executors.kubernetes.kinds import Kind
 from gantree.executors.kubernetes.objects import LabelSelector, Pod, SpreadConstraint
-from gantree.executors.kubernetes.scene import Kind, Scene
+from gantree.executors.kubernetes.scene import Scene
 from gantree.executors.kubernetes.selectors import narrowed
 from gantree.executors.kubernetes.shapes import labels_of
 from gantree.model.node_rules import Requirement

@@ -4,7 +4,7 @@ Objects of a definition are checked against its schema (422); what the schema do
 schema asks for, and its defaults are filled in.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jsonschema_rs
@@ -143,8 +143,12 @@ def _plain_part(name: str, part: Any) -> Any:
     return part if name in {"default", "enum", "example"} else _plain(part)
 
 
-def follow_definitions(objects: Objects) -> None:
-    """Serve what definitions define, from now on."""
+def follow_definitions(objects: Objects, gone: Callable[[str], object]) -> None:
+    """Serve what definitions define, from now on.
+
+    gone is called with the plural of what is served no more: apiextensions-apiserver tears down the storage of a
+    definition that was deleted, once its objects are, and all watches of it end by that.
+    """
 
     def follow(change: Change) -> None:
         spec = change.after.content["spec"]
@@ -154,6 +158,7 @@ def follow_definitions(objects: Objects) -> None:
                 objects.store.remove(table, stored, stored.content)
         objects.catalog.drop(spec["group"], spec["names"]["plural"])
         if change.deleted:
+            gone(spec["names"]["plural"])
             return
         for resource in _defined(spec):
             objects.catalog.add(resource)

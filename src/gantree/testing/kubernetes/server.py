@@ -72,7 +72,7 @@ class ApiServer:
         self.watches: set[Watch] = set()
         self.asked: Counter[tuple[str, str, str, str]] = Counter()
         """How often each user has asked for a verb of a resource of a group."""
-        follow_definitions(self.objects)
+        follow_definitions(self.objects, self.end_watches)
         if self.settings.collects_garbage:
             self.store.listener = Garbage(self.objects).hear
         namespaces = self.objects.catalog.find("", "v1", "namespaces")

@@ -79,6 +79,10 @@ def _accepted(fact: JobAccepted) -> str:
 
 def _placed(fact: GangPlaced) -> str:
     home = ", in a cell of its queue" if fact.at_home else ""
+    if fact.found:
+        return (
+            f"Attempt {fact.attempt} was found running, and taken over: {_place(fact.placement)}."
+        )
     return f"Attempt {fact.attempt} got {_place(fact.placement)}{home}."
 
 

@@ -1,0 +1,104 @@
+"""Definitions that are installed, changed and removed while gantree runs."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gantree.executors.kubernetes import link as link_module
+from gantree.executors.kubernetes.discovery import Watched
+from gantree.executors.kubernetes.groups import PLUGINS
+from gantree.executors.kubernetes.objects import Group, Metadata
+from gantree.executors.kubernetes.reflector import Reflector
+from gantree.testing.kubernetes.statuses import Json
+from gantree.testing.pods import PodStage
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+NAME = f"{PLUGINS.plural}.{PLUGINS.group}"
+GROUPS = f"/apis/{PLUGINS.group}/v1alpha1/namespaces/default/podgroups"
+OF_G = {"scheduling.x-k8s.io/pod-group": "g"}
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PodStage]:
+    monkeypatch.setattr(link_module, "LOOKS_AGAIN_S", 0.1)
+    with PodStage(tmp_path) as stage:
+        stage.nodes("n[0-1]")
+        stage.start()
+        yield stage
+
+
+def define(stage: PodStage) -> None:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version: Json = {"name": "v1alpha1", "served": True, "storage": True}
+    spec: Json = {
+        "group": PLUGINS.group,
+        "scope": "Namespaced",
+        "names": {"kind": "PodGroup", "plural": PLUGINS.plural, "singular": "podgroup"},
+        "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+    }
+    answer = stage.api.post(DEFINITIONS, {"metadata": {"name": NAME}, "spec": spec})
+    assert answer.status_code == 201, answer.text
+
+
+def watched(stage: PodStage) -> bool:
+    cluster: Any = stage.controller.cluster
+    return PLUGINS in cluster._link._watched.versions
+
+
+def test_a_definition_may_come_and_go_while_gantree_runs(stage: PodStage) -> None:
+    """The gang of two waits for its group, and is whole with it; without the definition others go on being bound."""
+    stage.pod("g-0", gpus=8, labels=OF_G)
+    stage.pod("alone", gpus=1)
+    stage.until(lambda: stage.bound("alone"))
+    define(stage)
+    kind = {"apiVersion": f"{PLUGINS.group}/v1alpha1", "kind": "PodGroup"}
+    body = {**kind, "metadata": {"name": "g"}, "spec": {"minMember": 2}}
+    assert stage.api.post(GROUPS, body).status_code == 201
+    stage.until(lambda: watched(stage))
+    assert not stage.bound("g-0")
+    stage.nodes("n[2-3]")
+    stage.pod("g-1", gpus=8, labels=OF_G)
+    stage.until(lambda: stage.bound("g-0", "g-1"))
+    assert stage.api.delete(f"{DEFINITIONS}/{NAME}").status_code == 200
+    stage.until(lambda: not watched(stage))
+    cluster: Any = stage.controller.cluster
+    assert cluster._link.trouble is None
+    stage.pod("later", gpus=1)
+    stage.until(lambda: stage.bound("later"))
+    assert stage.phase("g-0") == stage.phase("g-1") == "Running"
+
+
+class Watches:
+    """What is begun and ended, by version; each reflector has whatever it was begun with, and one object more."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def begin(self, kind: Any, version: str, copy: dict[Any, Any]) -> Any:
+        self.told.append(f"{version} with {len(copy)}")
+
+        def told(key: Any, before: Any, after: Any) -> None:
+            self.told.append(f"{key[1]} {'gone' if after is None else 'is'}")
+
+        nobody: Any = None
+        reflector: Reflector[Any] = Reflector(nobody, nobody, told, copy)
+        reflector.copy["default", version] = Group(Metadata(name=version))
+        return reflector, lambda: self.told.append(f"{version} ends")
+
+
+def test_a_kind_is_gone_once_it_was_missing_twice(caplog: pytest.LogCaptureFixture) -> None:
+    """A server that has just started may not have all definitions yet. Another version goes on with the copy."""
+    caplog.set_level(logging.WARNING)
+    watches = Watches()
+    kinds = Watched(watches.begin)
+    for there in ({PLUGINS: "v1"}, {}, {PLUGINS: "v1"}, {PLUGINS: "v2"}, {}):
+        kinds.follow(there)
+    assert watches.told == ["v1 with 0", "v1 ends", "v2 with 1"]
+    assert kinds.versions == {PLUGINS: "v2"}
+    kinds.follow({})
+    assert watches.told[3:] == ["v2 ends", "v1 gone", "v2 gone"]
+    assert kinds.versions == {}
+    assert any("are not served any more" in each for each in caplog.messages)
