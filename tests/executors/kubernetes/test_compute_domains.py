@@ -196,7 +196,7 @@ def gangjob(stage: RackStage, name: str, claims: tuple[str, ...] = (), **spec: A
     """A GangJob of two trays and a launcher without GPUs. claims: templates that the workers name themselves."""
     pod = {"spec": {"containers": [{"name": "main", "image": "i"}]}}
     own = [{"name": f"c{n}", "resourceClaimTemplateName": each} for n, each in enumerate(claims)]
-    with_claims = {"spec": {**pod["spec"], "resourceClaims": own}}
+    with_claims = {"spec": {**pod["spec"], **({"resourceClaims": own} if own else {})}}
     worker = {"role": "worker", "members": 2, "each": {"gpus": 4}, "template": with_claims}
     launcher = {"role": "launcher", "members": 1, "each": {"cpus": 1}, "template": pod}
     body = {
