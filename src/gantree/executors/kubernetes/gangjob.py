@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gantree.executors.kubernetes.environment import OF_PLACE, OF_RANK, environment
 from gantree.executors.kubernetes.objects import Group, Pod
 from gantree.executors.kubernetes.terms import (
     GroupKind,
@@ -41,25 +42,6 @@ ROLE, INDEX, PROCESSES = "gantree.io/role", "gantree.io/index", "gantree.io/proc
 MASTER_PORT = 29500
 GPU = "nvidia.com/gpu"
 _RESTARTS = Restarts()
-_FROM_POD = {
-    "GANTREE_NODE": "spec.nodeName",
-    "GANTREE_JOB": "metadata.annotations['gantree.io/job']",
-    "GANTREE_ATTEMPT": "metadata.annotations['gantree.io/attempt']",
-    "GANTREE_DOMAIN": "metadata.annotations['gantree.io/domain']",
-    "GANTREE_GPUS": "metadata.annotations['gantree.io/gpus']",
-    "GANTREE_NICS": "metadata.annotations['gantree.io/nics']",
-}
-"""What is known when a pod is bound, and read by the kubelet when it starts the containers."""
-_FROM_POD_OF_ELASTIC = {
-    "RANK": "metadata.annotations['gantree.io/rank']",
-    "WORLD_SIZE": "metadata.annotations['gantree.io/world-size']",
-    "NODE_RANK": "metadata.annotations['gantree.io/member']",
-    "NNODES": "metadata.annotations['gantree.io/members']",
-    "PET_NNODES": "metadata.annotations['gantree.io/members']",
-    "PET_NODE_RANK": "metadata.annotations['gantree.io/member']",
-    "GANTREE_WORLD_SIZE": "metadata.annotations['gantree.io/world-size']",
-}
-"""What of an elastic GangJob is known no sooner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +163,10 @@ def _pod(group: Group, each: Member, members: list[Member], world: int, schedule
     template = table(each.role, "template")
     meta, spec = table(template, "metadata"), table(template, "spec")
     name = _name(group, each)
-    env, from_pod = _env(group, each, members, world), _FROM_POD
+    env, from_pod = _env(group, each, members, world), OF_PLACE
     if elastic_of(group.spec) is not None:
-        env = {name: value for name, value in env.items() if name not in _FROM_POD_OF_ELASTIC}
-        from_pod = {**_FROM_POD, **_FROM_POD_OF_ELASTIC}
+        env = {name: value for name, value in env.items() if name not in OF_RANK}
+        from_pod = {**OF_PLACE, **OF_RANK}
     containers = [
         _container(one, env, from_pod, each.role, is_first=n == 0)
         for n, one in enumerate(tables(spec, "containers"))
@@ -243,14 +225,7 @@ def _container(
     told: Spec, env: Mapping[str, str], from_pod: Mapping[str, str], role: Spec, *, is_first: bool
 ) -> Json:
     """A container with the variables that it does not set itself; the first asks for what each member needs."""
-    own = tables(told, "env")
-    taken = {text(each, "name") for each in own}
-    added: list[Json] = [{"name": name, "value": value} for name, value in env.items()]
-    added += [
-        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-        for name, path in from_pod.items()
-    ]
-    container = {**told, "env": [*(each for each in added if each["name"] not in taken), *own]}
+    container = {**told, "env": environment(told, env, from_pod)}
     needs = _needs(table(role, "each"))
     if is_first and needs:
         resources = table(told, "resources")
