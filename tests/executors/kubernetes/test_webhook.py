@@ -103,6 +103,10 @@ LEFT_ALONE: tuple[Json, ...] = (
         "metadata": {"labels": GANG},
     },
     {"spec": {"schedulerName": "gantree", "containers": [{}]}, "metadata": {"labels": 5}},
+    pod(
+        container(gpus=8, rdma=1, securityContext={"capabilities": {"add": 7}}),
+        annotations={"gantree.io/rdma": "true"},
+    ),
     {},
 )
 

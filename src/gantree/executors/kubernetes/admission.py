@@ -23,7 +23,16 @@ from gantree.executors.kubernetes.environment import OF_PLACE, OF_RANK, environm
 from gantree.executors.kubernetes.gangjob import MASTER_PORT
 from gantree.executors.kubernetes.marks import FIRST_NODE
 from gantree.executors.kubernetes.objects import Pod
-from gantree.executors.kubernetes.terms import Odd, Spec, flag, labels, table, tables, text
+from gantree.executors.kubernetes.terms import (
+    Odd,
+    Spec,
+    flag,
+    labels,
+    table,
+    tables,
+    text,
+    texts,
+)
 
 Json = dict[str, Any]
 
@@ -130,7 +139,7 @@ def _with_rdma(container: Json, site: Site) -> Json:
 def _with_lock(container: Json) -> Json:
     context = table(container, "securityContext")
     capabilities = table(context, "capabilities")
-    there = capabilities.get("add") or []
+    there = texts(capabilities, "add")
     if not _has_rdma(container) or flag(context, "privileged") or IPC_LOCK in there:
         return container
     more = {**capabilities, "add": [*there, IPC_LOCK]}

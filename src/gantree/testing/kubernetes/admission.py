@@ -115,11 +115,11 @@ class Admission:
         except _Broken as error:
             if webhook.get("failurePolicy") == "Ignore":
                 return creation
-            message = f"Internal error occurred: failed calling webhook {name!r}: {error}"
+            message = f'Internal error occurred: failed calling webhook "{name}": {error}'
             raise Refusal(500, "InternalError", message) from error
         status = response.get("status") or {}
         why = status.get("message") or "without explanation"
-        message = f"admission webhook {name!r} denied the request: {why}"
+        message = f'admission webhook "{name}" denied the request: {why}'
         raise Refusal(status.get("code") or 403, "Forbidden", message)
 
     def _is_about(self, webhook: Json, creation: Creation) -> bool:
