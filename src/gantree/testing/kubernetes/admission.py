@@ -21,7 +21,6 @@ import json
 import ssl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import uuid4
 
 import aiohttp
@@ -156,31 +155,17 @@ def _matches(selector: Json | None, content: Json) -> bool:
 
 def _hold(expressions: Sequence[str], request: Json) -> bool:
     """Whether all conditions are true. One that is false counts before one that fails, for which _Broken is raised."""
+    from gantree.testing.kubernetes.conditions import value  # noqa: PLC0415 - a second to import, and seldom asked
+
     told, failed = [], []
     for expression in expressions:
         try:
-            told.append(_value(expression, request))
+            told.append(value(expression, request))
         except ValueError as error:
             failed.append(str(error))
     if all(told) and failed:
         raise _Broken("; ".join(failed))
     return all(told)
-
-
-def _value(expression: str, request: Json) -> bool:
-    """What a condition says. Raises ValueError for one that fails."""
-    import celpy  # noqa: PLC0415 - it takes a second, and hardly a test has conditions
-    from celpy.adapter import json_to_cel  # noqa: PLC0415
-    from celpy.celparser import CELParseError  # noqa: PLC0415
-    from celpy.evaluation import CELEvalError  # noqa: PLC0415
-
-    rest = {key: value for key, value in request.items() if key not in ("object", "oldObject")}
-    told: Any = {"object": json_to_cel(request["object"]), "request": json_to_cel(rest)}
-    environment = celpy.Environment()
-    try:
-        return bool(environment.program(environment.compile(expression)).evaluate(told))
-    except (CELEvalError, CELParseError) as error:
-        raise ValueError(f"{expression!r}: {error}") from error
 
 
 async def _answer(webhook: Json, request: Json) -> Json:
