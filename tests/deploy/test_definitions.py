@@ -46,7 +46,7 @@ def _broken(told: Json, new: Any, old: Any) -> Iterator[str]:
 def _value(rule: str, new: Any, old: Any) -> bool:
     """What a rule says; lists have a sum in Kubernetes' CEL."""
     environment = celpy.Environment()
-    total = {"sum": lambda numbers: IntType(sum(map(int, numbers)))}
+    total: Any = {"sum": lambda numbers: IntType(sum(map(int, numbers)))}
     program = environment.program(environment.compile(rule), functions=total)
     return bool(program.evaluate({"self": json_to_cel(new), "oldSelf": json_to_cel(old)}))
 

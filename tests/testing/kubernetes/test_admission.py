@@ -59,7 +59,9 @@ class Hook:
 
     def answered(self, word: str, review: Json) -> Json:
         response: Json = {"uid": review["request"]["uid"], "allowed": True}
-        response |= self.answers.get(word, lambda asked: labelled(word, asked))(review["request"])
+        asked = review["request"]
+        answer = self.answers.get(word)
+        response |= labelled(word, asked) if answer is None else answer(asked)
         return {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response}
 
     def close(self) -> None:
@@ -106,7 +108,7 @@ def ask(api: Api, space: str, hook: Hook) -> Iterator[Callable[..., None]]:
             }
             for word in words
         ]
-        body = {"metadata": {"name": f"{space}-{name}"}, "webhooks": webhooks}
+        body: Json = {"metadata": {"name": f"{space}-{name}"}, "webhooks": webhooks}
         answer = api.post(CONFIGURATIONS, body)
         assert answer.status_code == 201, answer.text
         there.append(body["metadata"]["name"])
@@ -185,7 +187,11 @@ def test_who_breaks_is_passed_over_or_refuses_by_its_failure_policy(
 def test_who_takes_too_long_has_not_answered(
     api: Api, space: str, ask: Callable[..., None], hook: Hook
 ) -> None:
-    hook.answers["slow"] = lambda request: time.sleep(1.5) or labelled("slow", request)
+    def late(request: Json) -> Json:
+        time.sleep(1.5)
+        return labelled("slow", request)
+
+    hook.answers["slow"] = late
     ask("a", "slow", failurePolicy="Ignore", timeoutSeconds=1)
     ask("b", "last")
     settles(lambda: asked(api, space) == "last")

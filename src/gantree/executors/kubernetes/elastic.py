@@ -1,9 +1,9 @@
-"""Elastic GangJobs: how many pods one needs at the moment, and start orders that wait until their pods are made.
+"""Pods that gantree makes itself: how many a GangJob needs now, and start orders that wait until they are made.
 
-How many members such a gang has is decided when it gets its place, so its pods cannot all be there before. While it
+How many members an elastic gang has is decided when it gets its place, so its pods cannot all be there before. While it
 waits it has as many as it asks for, or as the place has that is held for it; once it has a place those that are
-missing are made, and those beyond it go. A gang that goes on with another number of members is not held until its
-pods are there, for what is held for it would be let go then: its start waits for them instead, but not for ever.
+missing are made, and those beyond it go. A GangJob that goes on at a place that is held for it is not itself held until
+its pods are there, for its place would be let go then: its start waits for them instead, but not for ever.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,12 +39,6 @@ def pods_to_wait(state: JobState) -> int:
     """How many pods must be there for a job that waits to be let go on: of an elastic one the fewest it may have."""
     elastic = state.spec.elastic
     return state.present.members if elastic is None else elastic.min
-
-
-def has_its_room(ledger: Ledger, job: str) -> bool:
-    """Whether room is held for an elastic gang: it is not held for want of pods, which are made when it starts."""
-    state = ledger.jobs.get(job)
-    return state is not None and state.spec.elastic is not None and job in ledger.claims
 
 
 def pods_by_index(pods: Iterable[Pod], state: JobState) -> dict[int, Pod]:

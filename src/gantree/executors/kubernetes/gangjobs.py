@@ -141,16 +141,15 @@ class GangJobs:
     def _make(self, known: Known, state: JobState | None, ledger: Ledger, now: float) -> None:
         """Make the pods that are missing; those of the attempt before must be gone first. Raises Odd.
 
-        One of one size has all its pods before it starts. An elastic one gets some when it starts, and those that it
-        did not get a place for go.
+        It has them before it starts, but where it goes on at another place, or with more members: then when it
+        starts. Those that an elastic one got no place for go.
         """
         size = pods_wanted(known.group.spec, state, ledger)
         phase = Phase.PENDING if state is None else state.phase
-        if size is None and phase is not Phase.PENDING:
-            return
-        in_the_way = [pod for pod in known.pods.values() if _is_in_the_way(pod, state, size)]
-        self._delete(known, in_the_way, now)
-        if phase in (Phase.PENDING, Phase.STARTING):
+        starts = phase in (Phase.PENDING, Phase.STARTING)
+        pods = [pod for pod in known.pods.values() if starts or not pod.has_ended]
+        self._delete(known, [pod for pod in pods if _is_in_the_way(pod, state, size)], now)
+        if starts:
             self._add(known, self._wanted(known, size), now)
 
     def _wanted(self, known: Known, size: int | None) -> dict[str, Json]:

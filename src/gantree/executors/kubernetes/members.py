@@ -12,7 +12,7 @@ from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.attempts import Attempt, Seat, happened
 from gantree.executors.kubernetes.claims import Unfit
-from gantree.executors.kubernetes.elastic import COME_WITHIN_S, ToCome, has_its_room, pods_by_index
+from gantree.executors.kubernetes.elastic import COME_WITHIN_S, ToCome, pods_by_index
 from gantree.executors.kubernetes.eviction import Evictions
 from gantree.executors.kubernetes.gangs import in_order
 from gantree.executors.kubernetes.hived import isolation_of
@@ -168,11 +168,15 @@ class Members:
             (name, event)
             for name, it in there
             if not it.is_quiet
-            for event in _told_by(it, now, waits=not has_its_room(ledger, it.job))
+            for event in _told_by(it, now, waits=self._waits_for_pods(ledger, it.job))
         ]
         fresh = [event for name, event in told if self._tell_once(name, event)]
         self._touched.clear()
         return [event.job for event in fresh if isinstance(event, GangEnded)]
+
+    def _waits_for_pods(self, ledger: Ledger, job: str) -> bool:
+        """Whether a job is held until its pods are made anew. It would lose the place that is held for it."""
+        return job not in ledger.claims or not self._waiting.is_made_here(job)
 
     def _tell_once(self, name: Name, event: Event) -> bool:
         told = self._told.setdefault(name, set())
@@ -299,8 +303,8 @@ class Members:
         return take
 
     def _has_to_wait(self, attempt: Attempt, order: StartGang, ledger: Ledger) -> bool:
-        """Whether pods of an elastic gang are yet to be made."""
-        if ledger.jobs[order.job].spec.elastic is None:
+        """Whether pods are missing that are yet to be made here."""
+        if not self._waiting.is_made_here(order.job):
             return False
         take, seats = self._taker(order, ledger), attempt.seats
         empty = [

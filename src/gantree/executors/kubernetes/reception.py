@@ -9,7 +9,7 @@ from typing import Any
 
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
-from gantree.executors.kubernetes.elastic import has_its_room, pods_to_wait
+from gantree.executors.kubernetes.elastic import pods_to_wait
 from gantree.executors.kubernetes.gangs import Gang, in_order, job_of
 from gantree.executors.kubernetes.keys import Key
 from gantree.executors.kubernetes.likes import liking
@@ -143,7 +143,8 @@ class Reception:
             self._withdraw(crowd, state.job, "pods-gone", now)
         elif gang is None or len(gang.pods) < members or gang.blocked:
             self._whereabouts.leaves_line(crowd.key)
-            if not state.held and not has_its_room(ledger, state.job):
+            has_room = state.job in ledger.claims and self._waiting.is_made_here(state.job)
+            if not state.held and not has_room:
                 self._ask(HoldRequested, state.job, "hold", now, reason=FOR_PODS)
         elif not _is_alike(gang.pods, members, state):
             self._withdraw(crowd, state.job, "pods-changed", now)

@@ -1,4 +1,4 @@
-"""Conditions in CEL on requests, as webhooks have them. Imported when there is a first one: cel-python takes a second."""
+"""Conditions in CEL on requests, as webhooks have them. Imported for the first of them: cel-python takes a second."""
 
 from typing import Any
 
