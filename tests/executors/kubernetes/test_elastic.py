@@ -121,6 +121,8 @@ def test_it_grows_and_shrinks_and_its_pods_know_how_many_they_are(tmp_path: Path
             "24", "32", "4", "4",
         )  # fmt: skip
         assert told["MASTER_ADDR"] == "llama-worker-0.llama.default.svc"
+        ring = [stage.node_of(f"llama-worker-{number}") for number in range(4)]
+        assert told["GANTREE_NEIGHBOURS"] == f"{ring[2]},{ring[0]}"
         scale(stage, 1)
         stage.until(lambda: runs_with(stage, 1))
         assert (status(stage)["attempt"], status(stage)["failures"]) == (3, 0)

@@ -17,6 +17,7 @@ OF_PLACE = {
     "GANTREE_JOB": "metadata.annotations['gantree.io/job']",
     "GANTREE_ATTEMPT": "metadata.annotations['gantree.io/attempt']",
     "GANTREE_DOMAIN": "metadata.annotations['gantree.io/domain']",
+    "GANTREE_NEIGHBOURS": "metadata.annotations['gantree.io/neighbours']",
     "GANTREE_GPUS": "metadata.annotations['gantree.io/gpus']",
     "GANTREE_NICS": "metadata.annotations['gantree.io/nics']",
 }
