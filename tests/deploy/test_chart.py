@@ -19,6 +19,11 @@ helm = pytest.importorskip("helm_python", reason="Helm's library is for Linux on
 VERSION = "1.36.0"
 TLS = {"api": {"tlsSecret": "tls"}}
 IN_DATABASE = {"replicas": 2, "journal": {"databaseSecret": {"name": "db", "key": "url"}}}
+HOOK = {"webhook": {"enabled": True, "tlsSecret": "hook", "caBundle": "Q0E="}}
+SITE = {
+    "env": {"NCCL_SOCKET_IFNAME": "eth0,eth1", "NCCL_DEBUG": "WARN"},
+    "rdmaResource": "rdma/hca=2",
+}
 VALUES: dict[str, dict[str, Any]] = {
     "defaults": {},
     "tls": TLS,
@@ -27,6 +32,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "a pool": {"schedulerName": "gantree-b", "nodeSelector": {"pool": "b"}, "levels": ["a/spine", "a/leaf"]},
     "dry run": {"dryRun": True},
     "reached": {"networkPolicy": {"allowFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}},
+    "webhook": HOOK,
+    "webhook by cert-manager": {"webhook": {"enabled": True, "certManager": {"enabled": True}, **SITE}},
     "all else": {
         "imagePullSecrets": [{"name": "pull"}],
         "journal": {"existingClaim": "mine"},
@@ -38,18 +45,24 @@ VALUES: dict[str, dict[str, Any]] = {
         "serviceAccount": {"annotations": {"c": "d"}},
     },
 }  # fmt: skip
-OURS = "monitoring.coreos.com/"
+OF_OTHERS = ("monitoring.coreos.com/", "cert-manager.io/")
+"""Kinds that Kubernetes itself does not have."""
 
 
-def of_kind(kind: str, values: dict[str, Any] | None = None) -> dict[str, Any]:
-    (found,) = (each for each in objects(values) if each["kind"] == kind)
+def of_kind(
+    kind: str, values: dict[str, Any] | None = None, name: str = "gantree"
+) -> dict[str, Any]:
+    (found,) = (
+        each
+        for each in objects(values)
+        if each["kind"] == kind and each["metadata"]["name"] == name
+    )
     return found
 
 
-def container(values: dict[str, Any] | None = None) -> dict[str, Any]:
-    told: dict[str, Any] = of_kind("Deployment", values)["spec"]["template"]["spec"]["containers"][
-        0
-    ]
+def container(values: dict[str, Any] | None = None, name: str = "gantree") -> dict[str, Any]:
+    pod = of_kind("Deployment", values, name)["spec"]["template"]["spec"]
+    told: dict[str, Any] = pod["containers"][0]
     return told
 
 
@@ -60,7 +73,7 @@ def test_the_plain_manifest_is_the_chart_with_its_defaults() -> None:
 @pytest.mark.parametrize("name", VALUES)
 def test_what_the_chart_makes_is_valid(name: str) -> None:
     for each in objects(VALUES[name]):
-        if not each["apiVersion"].startswith(OURS):
+        if not each["apiVersion"].startswith(OF_OTHERS):
             kubernetes_validate.validate(each, VERSION, strict=True)
 
 
@@ -85,6 +98,8 @@ def test_the_monitor_is_shaped_as_its_operator_reads_it() -> None:
         ({"replicas": 2}, "several replicas need a journal in PostgreSQL"),
         (IN_DATABASE | {"dryRun": True}, "a dry run keeps its journal in a directory"),
         ({"podMonitor": {"enabled": True}}, "podMonitor needs api.tlsSecret"),
+        ({"webhook": {"enabled": True}}, "the webhook needs a certificate"),
+        ({"webhook": {"rdmaResource": "hca"}}, "rdmaResource"),
         ({"replica": 2}, "replica"),
         ({"api": {"port": 80}}, "port"),
         ({"schedulerName": "No Name"}, "schedulerName"),
@@ -119,6 +134,46 @@ def test_the_options_in_the_deployment_are_those_of_the_command(name: str) -> No
     group: Any = typer.main.get_command(app)
     assert words[:2] == ["kubernetes", "schedule"]
     group.load("schedule").make_context("schedule", list(words[2:]))
+
+
+@pytest.mark.parametrize("name", ["webhook", "webhook by cert-manager"])
+def test_the_webhook_has_an_account_without_rights_and_options_of_its_command(name: str) -> None:
+    pod = of_kind("Deployment", VALUES[name], "gantree-webhook")["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in pod
+    words = container(VALUES[name], "gantree-webhook")["args"]
+    assert words[:2] == ["kubernetes", "webhook"]
+    group: Any = typer.main.get_command(app)
+    told = group.load("webhook").make_context("webhook", list(words[2:])).params
+    if name != "webhook":
+        assert list(told["env"]) == ["NCCL_DEBUG=WARN", "NCCL_SOCKET_IFNAME=eth0,eth1"]
+        assert told["rdma_resource"] == "rdma/hca=2"
+
+
+@pytest.mark.parametrize("name", ["webhook", "webhook by cert-manager"])
+def test_the_webhook_is_asked_about_gantrees_pods_and_holds_nobody_up(name: str) -> None:
+    values = VALUES[name] | {"schedulerName": "gantree-b"}
+    told = of_kind("MutatingWebhookConfiguration", values, "gantree-webhook")
+    (webhook,) = told["webhooks"]
+    assert (webhook["failurePolicy"], webhook["sideEffects"]) == ("Ignore", "None")
+    (condition,) = webhook["matchConditions"]
+    assert condition["expression"] == "object.spec.schedulerName == 'gantree-b'"
+    service = of_kind("Service", values, "gantree-webhook")
+    home = {"name": "gantree-webhook", "namespace": "gantree", "path": "/mutate"}
+    assert webhook["clientConfig"]["service"] == home
+    pods = of_kind("Deployment", values, "gantree-webhook")["spec"]["template"]["metadata"]
+    assert service["spec"]["selector"].items() <= pods["labels"].items()
+    of_scheduler = of_kind("Deployment", values)["spec"]["selector"]["matchLabels"]
+    assert not of_scheduler.items() <= pods["labels"].items()
+    if name != "webhook":
+        made = of_kind("Certificate", values, "gantree-webhook")["spec"]
+        assert made["dnsNames"][0] == "gantree-webhook.gantree.svc"
+        assert "caBundle" not in webhook["clientConfig"]
+        assert told["metadata"]["annotations"] == {
+            "cert-manager.io/inject-ca-from": "gantree/gantree-webhook"
+        }
+    else:
+        assert webhook["clientConfig"]["caBundle"] == "Q0E="
 
 
 def rights_of(values: dict[str, Any], kind: str = "ClusterRole") -> set[tuple[str, str, str]]:
@@ -169,6 +224,5 @@ def test_an_api_server_takes_the_manifest(api: Api) -> None:
 
 
 def test_no_template_is_left_empty() -> None:
-    assert {
-        name for name, text in rendered(VALUES["database"]).items() if not text.strip()
-    } == set()
+    told = rendered(VALUES["database"] | HOOK)
+    assert {name for name, text in told.items() if not text.strip()} == set()

@@ -9,6 +9,7 @@ EXAMPLES: Mapping[str, str] = {
     "kubernetes preflight": "gantree kubernetes preflight --node-selector pool=gpu",
     "kubernetes shadow": "gantree kubernetes shadow --state shadow",
     "kubernetes snapshot": "gantree kubernetes snapshot fleet",
+    "kubernetes webhook": "gantree kubernetes webhook --tls-cert tls.pem --env NCCL_SOCKET_IFNAME=eth0",
     "submit": "gantree submit train.yaml --queue research/nlp",
     "run": "gantree run -n 2 --gpus 8 -- python train.py",
     "jobs": "gantree jobs --all",

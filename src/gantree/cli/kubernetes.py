@@ -31,6 +31,10 @@ class KubernetesCommands(LazyGroup):
             "gantree.cli.kubernetes_snapshot",
             "Write a cluster and its gangs down as files that the simulator reads.",
         ),
+        "webhook": Listed(
+            "gantree.cli.kubernetes_webhook",
+            "Answer an API server that asks what to add to pods when they are made.",
+        ),
     }
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -4,7 +4,9 @@ deploy/kubernetes/gantree.yaml is the chart with its defaults, in a namespace of
 test holds the two equal. Helm is its own code, in a library (helm_python), which there is for Linux on x86-64 alone.
 """
 
+import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +32,17 @@ metadata:
 
 def rendered(values: Mapping[str, Any] | None = None) -> dict[str, str]:
     """The text of each template, by its name. Raises helm_python.HelmError for values that the chart refuses."""
+    return dict(_rendered(json.dumps(values or {})))
+
+
+@cache
+def _rendered(values: str) -> dict[str, str]:
+    """Each set of values is rendered once: that takes half a second."""
     from helm_python import Chart, disable_logging  # noqa: PLC0415 - not on every platform
 
     disable_logging()  # it tells of the link to the definitions, each time
     with Chart.load(CHART) as chart:
-        told = chart.render(dict(values or {}), name=RELEASE, namespace=NAMESPACE)
+        told = chart.render(json.loads(values), name=RELEASE, namespace=NAMESPACE)
     return {name.rpartition("/")[2]: text for name, text in sorted(told.items())}
 
 
@@ -46,7 +54,8 @@ def objects(values: Mapping[str, Any] | None = None) -> list[Json]:
 
 def plain() -> str:
     """The text of the plain manifest."""
-    texts = [text.strip() for name, text in rendered().items() if name.endswith(".yaml")]
+    found = (text.strip() for name, text in rendered().items() if name.endswith(".yaml"))
+    texts = [text for text in found if text]
     return (
         "\n---\n".join([HEAD.rstrip(), *(text.removeprefix("---").strip() for text in texts)])
         + "\n"

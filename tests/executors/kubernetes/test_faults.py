@@ -358,6 +358,7 @@ def remembered(story: Story) -> dict[str, Any]:
         "attempts": members._attempts,
         "seats": members._seat_of_pod,
         "told": members._told,
+        "to come": members._to_come._orders | members._to_come._until,
         "crowds": waiting.crowds,
         "jobs": waiting.key_of_job,
         "terms": waiting.keys.terms,

@@ -160,6 +160,20 @@ def test_a_lost_node_starts_it_again_elsewhere_and_counts_as_no_failure(stage: P
     assert lost not in status(stage)["nodes"]
 
 
+def test_one_that_leaves_a_drained_node_keeps_the_room_that_it_was_given(stage: PodStage) -> None:
+    role = yaml.safe_load(MANIFEST)["spec"]["gang"][0] | {"members": 1}
+    create(stage, gang=[role], topology={})
+    stage.until(lambda: runs(stage))
+    left = stage.pods()["llama-worker-0"]["spec"]["nodeName"]
+    stage.pod("other", gpus=8)
+    stage.until(lambda: stage.phase("other") == "Running")
+    stage.controller.nodes.drain(left)
+    stage.pod("next", gpus=8)
+    stage.until(lambda: stage.phase("next") == "Running" or status(stage).get("attempt") == 2)
+    assert stage.phase("next") == "Pending"
+    stage.until(lambda: runs(stage))
+
+
 def test_with_it_go_its_pods_and_its_job(stage: PodStage) -> None:
     create(stage)
     stage.until(lambda: runs(stage))

@@ -80,7 +80,7 @@ def test_who_is_quiet_would_tell_nothing_and_who_waits_for_kubelets_is_quiet(
             if fate is not None
         }
         attempt = Attempt("j", 1, 2, seats, failed=failed, stopping=stopping)
-        events = list(members._told_by(attempt, 0.0))
+        events = list(members._told_by(attempt, 0.0, waits=True))
         told += bool(events)
         assert not (attempt.is_quiet and events)
     waits = {number: Seat(number, number, "w", f"u{number}") for number in range(2)}

@@ -94,7 +94,7 @@ class KubernetesCluster:
         self._take_seen()
         self._waiting.keys.keep(self._members.pods)
         self._members.miss(ledger)
-        self._reception.ended(self._members.tell(self._clock()))
+        self._reception.ended(self._members.tell(ledger, self._clock()))
         if self._takes_over:
             self._found.due()
 
@@ -113,8 +113,8 @@ class KubernetesCluster:
             self._emit(event)
         for event in self._handshakes.answers(now):
             self._emit(event)
-        self._reception.ended(self._members.tell(now))
-        self._members.step(now)
+        self._reception.ended(self._members.tell(ledger, now))
+        self._members.step(ledger, now)
         self._late.step(now)
         self._reception.step(ledger, self._nodes.site, now)
         self._desk.step(self._members.pods, lambda pod: self._may_start(pod, ledger))

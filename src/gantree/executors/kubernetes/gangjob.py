@@ -3,15 +3,21 @@
 `deploy/kubernetes/crds/gangjobs.yaml` is its schema. A GangJob has the words of a job file, and a pod template for each
 role; `gangjobs` makes what it asks for and says what became of it. The pods find each other by the variables that
 processes have on the local executor too (docs/executor.md), at names that a headless service gives them.
+
+What a variable says is written down when the pod is made, where that is known by then. The pods of an elastic GangJob
+are made before anybody knows how many there will be: their ranks, and how many ranks there are, come from the
+annotations that gantree writes with the binding, which the kubelet reads when it starts the containers.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gantree.executors.kubernetes.objects import Group
+from gantree.executors.kubernetes.environment import OF_PLACE, OF_RANK, environment
+from gantree.executors.kubernetes.objects import Group, Pod
 from gantree.executors.kubernetes.terms import (
     GroupKind,
+    Odd,
     RoleTerms,
     Spec,
     Terms,
@@ -24,7 +30,7 @@ from gantree.executors.kubernetes.terms import (
     tables,
     text,
 )
-from gantree.model.jobs import Restarts
+from gantree.model.jobs import Elastic, Restarts
 
 Json = dict[str, Any]
 
@@ -36,15 +42,6 @@ ROLE, INDEX, PROCESSES = "gantree.io/role", "gantree.io/index", "gantree.io/proc
 MASTER_PORT = 29500
 GPU = "nvidia.com/gpu"
 _RESTARTS = Restarts()
-_FROM_POD = {
-    "GANTREE_NODE": "spec.nodeName",
-    "GANTREE_JOB": "metadata.annotations['gantree.io/job']",
-    "GANTREE_ATTEMPT": "metadata.annotations['gantree.io/attempt']",
-    "GANTREE_DOMAIN": "metadata.annotations['gantree.io/domain']",
-    "GANTREE_GPUS": "metadata.annotations['gantree.io/gpus']",
-    "GANTREE_NICS": "metadata.annotations['gantree.io/nics']",
-}
-"""What is known when a pod is bound, and read by the kubelet when it starts the containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,8 @@ def terms(spec: Spec) -> Terms:
     """What a GangJob asks for as a gang. Raises Odd."""
     topology = table(spec, "topology")
     slices = table(topology, "slices")
-    roles = tuple(_role_terms(role) for role in tables(spec, "gang"))
+    elastic = elastic_of(spec)
+    roles = tuple(_role_terms(role, elastic) for role in tables(spec, "gang"))
     restarts = table(spec, "restarts")
     limit = count(restarts, "limit")
     return Terms(
@@ -80,16 +78,41 @@ def terms(spec: Spec) -> Terms:
             amount(restarts, "backoffMaxSeconds") or _RESTARTS.backoff_max_s,
         ),
         time_limit_s=amount(spec, "timeLimitSeconds") or None,
+        elastic=elastic,
+        size=None if elastic is None else size_written(spec),
     )
 
 
-def _role_terms(role: Spec) -> RoleTerms:
+def elastic_of(spec: Spec) -> Elastic | None:
+    """Between which numbers of members a GangJob may have any; None where it has one size. Raises Odd."""
+    told = table(spec, "elastic")
+    least, most = count(told, "min"), count(told, "max")
+    if least is None and most is None:
+        return None
+    if least is None or most is None or not 1 <= least <= size_written(spec) <= most:
+        raise Odd("elastic has no min and max between which the members are")
+    if len(tables(spec, "gang")) != 1:
+        raise Odd("elastic is for a gang of one role")
+    return Elastic(least, most)
+
+
+def size_written(spec: Spec) -> int:
+    """The members of a GangJob as its author wrote it."""
+    return sum(_members(role) for role in tables(spec, "gang"))
+
+
+def index_of(pod: Pod) -> int | None:
+    """Which member of its GangJob a pod was made to be; None where it does not say."""
+    said = pod.metadata.annotations.get(INDEX, "")
+    return int(said) if said.isascii() and said.isdecimal() else None
+
+
+def _role_terms(role: Spec, elastic: Elastic | None) -> RoleTerms:
     topology = table(role, "topology")
     table(table(role, "template"), "spec")
-    name, members = text(role, "role") or "worker", count(role, "members")
     return RoleTerms(
-        name,
-        1 if members is None else members,
+        _role_name(role),
+        _members(role) if elastic is None else elastic.min,
         text(topology, "required"),
         text(topology, "preferred"),
     )
@@ -100,20 +123,19 @@ def _priority(spec: Spec) -> str | int | None:
     return priority_said(said) if isinstance(said, str) else number(spec, "priority")
 
 
-def members_of(spec: Spec) -> Iterator[Member]:
-    """All members, role by role, as ranks count."""
+def members_of(spec: Spec, size: int | None = None) -> Iterator[Member]:
+    """All members, role by role, as ranks count; size: so many of an elastic one."""
     member = first_rank = 0
     for role in tables(spec, "gang"):
-        members = count(role, "members")
-        for of_role in range(1 if members is None else members):
+        for of_role in range(_members(role) if size is None else size):
             yield Member(role, member, of_role, first_rank)
             member += 1
             first_rank += _processes(role)
 
 
-def pods_of(group: Group, scheduler: str) -> dict[str, Json]:
-    """The pods that a GangJob asks for, by name. Raises Odd."""
-    members = list(members_of(group.spec))
+def pods_of(group: Group, scheduler: str, size: int | None = None) -> dict[str, Json]:
+    """The pods that a GangJob asks for, by name; size: so many of an elastic one. Raises Odd."""
+    members = list(members_of(group.spec, size))
     world = sum(_processes(each.role) for each in members)
     return {_name(group, each): _pod(group, each, members, world, scheduler) for each in members}
 
@@ -141,9 +163,12 @@ def _pod(group: Group, each: Member, members: list[Member], world: int, schedule
     template = table(each.role, "template")
     meta, spec = table(template, "metadata"), table(template, "spec")
     name = _name(group, each)
-    env = _env(group, each, members, world)
+    env, from_pod = _env(group, each, members, world), OF_PLACE
+    if elastic_of(group.spec) is not None:
+        env = {name: value for name, value in env.items() if name not in OF_RANK}
+        from_pod = {**OF_PLACE, **OF_RANK}
     containers = [
-        _container(one, env, each.role, is_first=n == 0)
+        _container(one, env, from_pod, each.role, is_first=n == 0)
         for n, one in enumerate(tables(spec, "containers"))
     ]
     return {
@@ -196,16 +221,11 @@ def _env(group: Group, each: Member, members: list[Member], world: int) -> dict[
     }
 
 
-def _container(told: Spec, env: Mapping[str, str], role: Spec, *, is_first: bool) -> Json:
+def _container(
+    told: Spec, env: Mapping[str, str], from_pod: Mapping[str, str], role: Spec, *, is_first: bool
+) -> Json:
     """A container with the variables that it does not set itself; the first asks for what each member needs."""
-    own = tables(told, "env")
-    taken = {text(each, "name") for each in own}
-    added: list[Json] = [{"name": name, "value": value} for name, value in env.items()]
-    added += [
-        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-        for name, path in _FROM_POD.items()
-    ]
-    container = {**told, "env": [*(each for each in added if each["name"] not in taken), *own]}
+    container = {**told, "env": environment(told, env, from_pod)}
     needs = _needs(table(role, "each"))
     if is_first and needs:
         resources = table(told, "resources")
@@ -234,6 +254,11 @@ def _name(group: Group, each: Member) -> str:
 
 def _role_name(role: Spec) -> str:
     return text(role, "role") or "worker"
+
+
+def _members(role: Spec) -> int:
+    members = count(role, "members")
+    return 1 if members is None else members
 
 
 def _processes(role: Spec) -> int:

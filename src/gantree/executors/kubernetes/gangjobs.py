@@ -18,13 +18,21 @@ from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
 from gantree.executors.kubernetes.client import JSON, MERGE
 from gantree.executors.kubernetes.compute_domains import ComputeDomains
-from gantree.executors.kubernetes.gangjob import GANGJOB, OF_GANGJOB, pods_of, service_of
+from gantree.executors.kubernetes.elastic import pods_wanted
+from gantree.executors.kubernetes.gangjob import (
+    GANGJOB,
+    OF_GANGJOB,
+    index_of,
+    pods_of,
+    service_of,
+)
 from gantree.executors.kubernetes.link import Link
+from gantree.executors.kubernetes.marks import mark_of
 from gantree.executors.kubernetes.objects import Group, Pod
 from gantree.executors.kubernetes.site import SiteReading
 from gantree.executors.kubernetes.telling import MISCONFIGURED, saying_of
 from gantree.executors.kubernetes.terms import Odd, count
-from gantree.model.phases import ENDED, Phase
+from gantree.model.phases import ENDED, HOLDING, Phase
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +58,7 @@ FINISHED = frozenset(WORD_OF_PHASE[phase] for phase in ENDED)
 class Known:
     """One GangJob: the object, its pods by name, its job as far as it is known, what was written, what was asked when.
 
-    wanted are the pods that it asks for, once they were worked out.
+    wanted are the pods that it asks for, once they were worked out; size is for how many of an elastic one.
     """
 
     group: Group
@@ -61,6 +69,7 @@ class Known:
     look_at: float = 0.0
     explain_at: float = 0.0
     wanted: dict[str, Json] | None = None
+    size: int | None = None
 
 
 class GangJobs:
@@ -130,19 +139,33 @@ class GangJobs:
         try:
             if status["phase"] in FINISHED:
                 self._delete(known, [pod for pod in known.pods.values() if not pod.has_ended], now)
-            elif state is None or state.phase is Phase.PENDING:
-                self._make(known, now)
+            else:
+                self._make(known, state, ledger, now)
         except Odd as error:
             status = {"phase": "Pending", "reason": MISCONFIGURED, "message": str(error)}
         self._write(known, status, now)
 
-    def _make(self, known: Known, now: float) -> None:
-        """Make the pods that are missing; those of the attempt before must be gone first. Raises Odd."""
-        wanted = known.wanted
-        if wanted is None:
-            pods = pods_of(known.group, self._scheduler)
-            wanted = known.wanted = self._domains.fitted(known.group, pods)
-        self._delete(known, [pod for pod in known.pods.values() if pod.has_ended], now)
+    def _make(self, known: Known, state: JobState | None, ledger: Ledger, now: float) -> None:
+        """Make the pods that are missing; those of the attempt before must be gone first. Raises Odd.
+
+        It has them before it starts, but where it goes on at another place, or with more members: then when it
+        starts. Those that an elastic one got no place for go.
+        """
+        size = pods_wanted(known.group.spec, state, ledger)
+        phase = Phase.PENDING if state is None else state.phase
+        starts = phase in (Phase.PENDING, Phase.STARTING)
+        pods = [pod for pod in known.pods.values() if starts or not pod.has_ended]
+        self._delete(known, [pod for pod in pods if _is_in_the_way(pod, state, size)], now)
+        if starts:
+            self._add(known, self._wanted(known, size), now)
+
+    def _wanted(self, known: Known, size: int | None) -> dict[str, Json]:
+        if known.wanted is None or known.size != size:
+            pods = pods_of(known.group, self._scheduler, size)
+            known.wanted, known.size = self._domains.fitted(known.group, pods), size
+        return known.wanted
+
+    def _add(self, known: Known, wanted: Mapping[str, Json], now: float) -> None:
         missing = [name for name in wanted if name not in known.pods]
         home = known.group.metadata.namespace
         if missing and self._ask(known, "", now):
@@ -191,6 +214,16 @@ class GangJobs:
             known.asked["status"] = now
             known.written = status
             self._link.request("PATCH", f"{_path(known)}/status", {"status": status}, MERGE)
+
+
+def _is_in_the_way(pod: Pod, state: JobState | None, size: int | None) -> bool:
+    """Whether a pod is of an attempt that is over, or beyond the size of an elastic gang and has no node yet."""
+    if pod.has_ended:
+        mark = mark_of(pod.metadata.annotations)
+        attempt = state.attempt if state is not None and state.phase in HOLDING else None
+        return mark is None or mark.attempt != attempt
+    index = index_of(pod)
+    return not pod.spec.node_name and size is not None and index is not None and index >= size
 
 
 def _job(known: Known) -> str:

@@ -143,6 +143,9 @@ def _job_of(
         wish = replace(wish, slices=(*wish.slices, *of_role.slices))
         roles.append(replace(role, topology=replace(of_role, slices=())))
         asked.append(own)
+    elastic = terms.elastic if len(roles) == 1 else None
+    if elastic is not None and terms.size is not None:
+        roles[0] = replace(roles[0], members=terms.size)
     barred = _lost(tier, [word for each in asked for word in (each.required, each.slice_required)])
     lost = _lost(tier, [each.preferred for each in asked])
     namespace, name, _ = gang.key
@@ -157,6 +160,7 @@ def _job_of(
         preemptible=terms.preemptible is not False,
         time_limit_s=terms.time_limit_s or _time_limit_s(gang.pods),
         checkpoint=checkpoint_of(gang.pods),
+        elastic=elastic,
     )
     return job, barred, lost
 

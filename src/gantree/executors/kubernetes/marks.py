@@ -18,6 +18,8 @@ ROLE, GPUS, NICS, DOMAIN = (
     "gantree.io/domain",
 )
 FIRST_NODE = "gantree.io/master-node"
+NEIGHBOURS = "gantree.io/neighbours"
+"""Of a gang of several: the nodes of the member before it and of the one after it, where rings and pipelines send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,16 @@ def marks_of(order: StartGang) -> Iterator[tuple[MemberLaunch, dict[str, str]]]:
     }
     if order.domain is not None:
         of_all[DOMAIN] = f"{order.domain.tier}:{order.domain.name}"
-    for launch in members:
+    for number, launch in enumerate(members):
         told = {
             **of_all,
             MEMBER: str(launch.node_rank),
             RANK: str(launch.first_rank),
             ROLE: launch.role,
         }
+        if len(members) > 1:
+            after = members[(number + 1) % len(members)]
+            told[NEIGHBOURS] = f"{members[number - 1].node},{after.node}"
         if launch.gpus:
             told[GPUS] = ",".join(map(str, launch.gpus))
         if launch.nics:

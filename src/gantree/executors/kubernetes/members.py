@@ -12,6 +12,7 @@ from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.attempts import Attempt, Seat, happened
 from gantree.executors.kubernetes.claims import Unfit
+from gantree.executors.kubernetes.elastic import COME_WITHIN_S, ToCome, pods_by_index
 from gantree.executors.kubernetes.eviction import Evictions
 from gantree.executors.kubernetes.gangs import in_order
 from gantree.executors.kubernetes.hived import isolation_of
@@ -25,7 +26,7 @@ from gantree.executors.kubernetes.writes import Binding, Bound
 from gantree.model.bars import unbarred
 from gantree.model.events import Event, GangEnded, GangStartFailed, HoldRequested
 from gantree.model.jobs import Shape
-from gantree.model.orders import StartGang, StopGang
+from gantree.model.orders import MemberLaunch, StartGang, StopGang
 from gantree.model.phases import Phase
 
 AGAIN_S = 10.0
@@ -57,6 +58,7 @@ class Members:
         self._told: dict[Name, set[str]] = {}
         self._again_at = float("-inf")
         self._evictions = Evictions()
+        self._to_come = ToCome()
 
     def adopt(self, ledger: Ledger) -> None:
         """Attempts that the ledger knows; their pods say themselves which they are."""
@@ -80,6 +82,7 @@ class Members:
 
     def settle(self, job: str, attempt: int) -> None:
         """Forget an attempt whose end is on record."""
+        self._to_come.forget(job, attempt)
         ended = self._attempts.pop((job, attempt), None)
         self._told.pop((job, attempt), None)
         for seat in ended.seats.values() if ended else ():
@@ -162,15 +165,22 @@ class Members:
 
     # ----- what is told
 
-    def tell(self, now: float) -> list[str]:
+    def tell(self, ledger: Ledger, now: float) -> list[str]:
         """Tell what became of attempts; give the jobs of those that have ended."""
         there = [(name, self._attempts[name]) for name in self._touched if name in self._attempts]
         told = [
-            (name, event) for name, it in there if not it.is_quiet for event in _told_by(it, now)
+            (name, event)
+            for name, it in there
+            if not it.is_quiet
+            for event in _told_by(it, now, waits=self._waits_for_pods(ledger, it.job))
         ]
         fresh = [event for name, event in told if self._tell_once(name, event)]
         self._touched.clear()
         return [event.job for event in fresh if isinstance(event, GangEnded)]
+
+    def _waits_for_pods(self, ledger: Ledger, job: str) -> bool:
+        """Whether a job is held until its pods are made anew. It would lose the place that is held for it."""
+        return job not in ledger.claims or not self._waiting.is_made_here(job)
 
     def _tell_once(self, name: Name, event: Event) -> bool:
         told = self._told.setdefault(name, set())
@@ -190,7 +200,12 @@ class Members:
             attempt = Attempt(order.job, order.attempt, len(order.members))
             self._attempts[name] = attempt
         if attempt.binding or attempt.stopping or attempt.failed or attempt.is_seated:
+            self._to_come.forget(*name)
             return
+        if self._has_to_wait(attempt, order, ledger):
+            self._to_come.wait(order)
+            return
+        self._to_come.forget(*name)
         bindings = self._planned(attempt, self._seat(attempt, order, ledger))
         self._touched[name] = None
         if attempt.failed:
@@ -213,8 +228,15 @@ class Members:
         if attempt.is_leaving:
             self._let_go(attempt)
 
-    def step(self, now: float) -> None:
-        """From time to time ask again for what is to go: the server may have refused, and no order may stand."""
+    def step(self, ledger: Ledger, now: float) -> None:
+        """Start what pods were missing for; and from time to time ask again for what is to go.
+
+        The server may have refused that, and no order may stand.
+        """
+        for order, is_late in self._to_come.due(now):
+            if is_late:
+                self._give_up(order)
+            self.start(order, ledger)
         if now < self._again_at:
             return
         self._again_at = now + AGAIN_S
@@ -234,19 +256,16 @@ class Members:
 
         Where pods are missing, or may not be there beside others, the attempt has failed.
         """
-        roles = ledger.jobs[order.job].spec.roles
-        shape_of_role = {role.name: unbarred(role.shape) for role in roles}
-        free = self._free_pods(order.job)
+        take = self._taker(order, ledger)
         bindings, missing = [], 0
         for launch, marks in marks_of(order):
             seat = attempt.seats.get(launch.node_rank)
-            line = free.get(shape_of_role[launch.role])
             if seat is not None and seat.uid is not None:
                 continue
-            if not line:
+            pod = take(launch)
+            if pod is None:
                 missing += 1
                 continue
-            pod = line.popleft()
             uid = pod.metadata.uid
             seat = Seat(launch.node_rank, launch.first_rank, launch.role, uid)
             attempt.seats[launch.node_rank] = seat
@@ -272,6 +291,42 @@ class Members:
                 self._stand_up(attempt, binding.uid)
             return []
 
+    def _taker(self, order: StartGang, ledger: Ledger) -> Callable[[MemberLaunch], Pod | None]:
+        """What gives each member a pod that waits: of an elastic gang its own, else the next of its shape."""
+        state = ledger.jobs[order.job]
+        if state.spec.elastic is not None:
+            own = pods_by_index(self._waiting.pods_of_job(order.job), state)
+            return lambda launch: own.get(launch.node_rank)
+        shape_of_role = {role.name: unbarred(role.shape) for role in state.spec.roles}
+        free = self._free_pods(order.job)
+
+        def take(launch: MemberLaunch) -> Pod | None:
+            line = free.get(shape_of_role[launch.role])
+            return line.popleft() if line else None
+
+        return take
+
+    def _has_to_wait(self, attempt: Attempt, order: StartGang, ledger: Ledger) -> bool:
+        """Whether pods are missing that are yet to be made here."""
+        if not self._waiting.is_made_here(order.job):
+            return False
+        take, seats = self._taker(order, ledger), attempt.seats
+        empty = [
+            each
+            for each in order.members
+            if (seat := seats.get(each.node_rank)) is None or not seat.uid
+        ]
+        return any(take(each) is None for each in empty)
+
+    def _give_up(self, order: StartGang) -> None:
+        """A start whose pods were not made in time has failed."""
+        attempt = self._attempts[order.job, order.attempt]
+        if attempt.is_leaving:
+            return
+        attempt.failed = f"not all of its {attempt.size} pods were made within {COME_WITHIN_S:g} s"
+        self._touched[attempt.key] = None
+        self._let_go(attempt)
+
     def _free_pods(self, job: str) -> dict[Shape, deque[Pod]]:
         """Pods of a job's gang that wait, by shape, in member order."""
         found: dict[Shape, deque[Pod]] = {}
@@ -290,8 +345,11 @@ class Members:
             self._link.delete(meta.namespace, meta.name, meta.uid, attempt.grace_s)
 
 
-def _told_by(attempt: Attempt, now: float) -> list[Event]:
-    """What an attempt tells by now. Before its end comes that its job waits for new pods, unless it succeeded."""
+def _told_by(attempt: Attempt, now: float, *, waits: bool) -> list[Event]:
+    """What an attempt tells by now. Before its end comes that its job waits for new pods, unless it succeeded.
+
+    waits: whether it has to be held until they are there.
+    """
     told = list(happened(attempt, now))
     if attempt.failed:
         failed = GangStartFailed(
@@ -302,7 +360,7 @@ def _told_by(attempt: Attempt, now: float) -> list[Event]:
             reason=attempt.failed,
         )
         told.insert(0, failed)
-    if attempt.is_over and attempt.exit_code != 0:
+    if attempt.is_over and attempt.exit_code != 0 and waits:
         held = HoldRequested(
             id=f"{attempt.name}/hold", observed_at=now, job=attempt.job, reason=FOR_PODS
         )

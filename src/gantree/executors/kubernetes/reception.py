@@ -10,6 +10,7 @@ from typing import Any
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
 from gantree.executors.kubernetes.channels import together
+from gantree.executors.kubernetes.elastic import pods_to_wait
 from gantree.executors.kubernetes.gangs import Gang, in_order, job_of
 from gantree.executors.kubernetes.keys import Key
 from gantree.executors.kubernetes.likes import liking
@@ -123,8 +124,9 @@ class Reception:
                     crowd.refused = frozenset(crowd.pods)
                 self._waiting.part(crowd.job)
             elif state.phase is Phase.PENDING:
-                self._review_job(crowd, state, now)
-        if crowd.pods and state is not None and state.phase in HOLDING:
+                self._review_job(crowd, state, ledger, now)
+        is_fixed = state is None or state.spec.elastic is None
+        if crowd.pods and state is not None and state.phase in HOLDING and is_fixed:
             self._review_late(crowd, state)
         if crowd.job is None and crowd.pods:
             self._hand_in(crowd, site, now)
@@ -138,17 +140,18 @@ class Reception:
         else:
             self._late[crowd.key] = None
 
-    def _review_job(self, crowd: Crowd, state: JobState, now: float) -> None:
+    def _review_job(self, crowd: Crowd, state: JobState, ledger: Ledger, now: float) -> None:
         """A job waits: it is held while its pods are not all there, and ended where they never will be."""
         gang = self._waiting.gang(crowd.key)
-        members = state.present.members
+        members = pods_to_wait(state)
         if self._waiting.is_gone(crowd.key):
             self._withdraw(crowd, state.job, "pods-gone", now)
         elif gang is None or len(gang.pods) < members or gang.blocked:
             self._whereabouts.leaves_line(crowd.key)
-            if not state.held:
+            has_room = state.job in ledger.claims and self._waiting.is_made_here(state.job)
+            if not state.held and not has_room:
                 self._ask(HoldRequested, state.job, "hold", now, reason=FOR_PODS)
-        elif _shapes(gang.pods[:members]) != _shapes_of(state):
+        elif not _is_alike(gang.pods, members, state):
             self._withdraw(crowd, state.job, "pods-changed", now)
         else:
             self._bar(self._whereabouts.look(gang), state.job, state.spec, now)
@@ -237,6 +240,13 @@ def _key_in(job: str, namespace: str, name: str) -> Key:
     """The gang that a job was made of; the kind of its group stands in its id, behind namespace and name."""
     kind = job.removeprefix(f"{namespace}.{name}.").rpartition(".")[0]
     return namespace, name, kind
+
+
+def _is_alike(pods: Sequence[Pod], members: int, state: JobState) -> bool:
+    """Whether pods are what a job was made of; of an elastic one all are of one shape."""
+    if state.spec.elastic is not None:
+        return {asked_by(pod).shape for pod in pods} == {unbarred(state.spec.roles[0].shape)}
+    return _shapes(pods[:members]) == _shapes_of(state)
 
 
 def _shapes(pods: Sequence[Pod]) -> list[Shape]:

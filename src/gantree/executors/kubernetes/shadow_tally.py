@@ -16,7 +16,7 @@ MOST_GANGS = 1_000
 """Gangs of which the tally knows; of those that are over the oldest are forgotten first."""
 _MARKS = frozenset({
     marks.JOB, marks.ATTEMPT, marks.MEMBER, marks.MEMBERS, marks.RANK, marks.WORLD_SIZE, marks.ROLE, marks.GPUS,
-    marks.NICS, marks.DOMAIN, marks.FIRST_NODE,
+    marks.NICS, marks.DOMAIN, marks.FIRST_NODE, marks.NEIGHBOURS,
 })  # fmt: skip
 """What a gantree that is in charge wrote onto its pods is no word of ours."""
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gantree.model.jobs import Restarts
+from gantree.model.jobs import Elastic, Restarts
 
 Spec = Mapping[str, Any]
 MOST = 10**9
@@ -69,6 +69,7 @@ class Terms:
 
     parts is how many members each part has that is a gang of its own; the part "a:" stands for all that begin so.
     apart: each role is such a part. by_role: the topology is asked for each role by itself, not for all together.
+    elastic: members is the least that must be there, size what its author wrote.
     """
 
     members: int = 1
@@ -86,6 +87,8 @@ class Terms:
     by_role: bool = False
     restarts: Restarts | None = None
     time_limit_s: float | None = None
+    elastic: Elastic | None = None
+    size: int | None = None
 
     @property
     def asks_for_tiers(self) -> bool:

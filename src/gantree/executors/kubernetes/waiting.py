@@ -7,6 +7,7 @@ they are all there the job may start again. Until then it is held.
 from dataclasses import dataclass, field
 from itertools import islice
 
+from gantree.executors.kubernetes.gangjob import GANGJOB
 from gantree.executors.kubernetes.gangs import Gang, gang_of
 from gantree.executors.kubernetes.keys import ALONE, BY_WORD, Key, Keys, object_of, part_of
 from gantree.executors.kubernetes.objects import Pod
@@ -119,6 +120,11 @@ class Waiting:
         """The job that a gang is, if it was handed in."""
         crowd = self.crowds.get(key)
         return None if crowd is None else crowd.job
+
+    def is_made_here(self, job: str) -> bool:
+        """Whether gantree makes the pods of a job itself."""
+        key = self.key_of_job.get(job)
+        return key is not None and key[2] == GANGJOB.key_word
 
     def what_is_missing(self, key: Key) -> str:
         """Why a gang is not whole."""

@@ -1,5 +1,6 @@
 """The resources that a server has without any definition, with the rules and the selectable fields of each."""
 
+from gantree.testing.kubernetes import admission
 from gantree.testing.kubernetes.budgets import BudgetRules
 from gantree.testing.kubernetes.claims import ClaimRules, SliceRules
 from gantree.testing.kubernetes.definitions import DefinitionRules
@@ -65,6 +66,9 @@ def _installed() -> list[Resource]:
         Resource(rbac, "v1", "roles", "Role"),
         Resource(rbac, "v1", "rolebindings", "RoleBinding"),
         Resource(rbac, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+        Resource(
+            admission.GROUP, "v1", admission.PLURAL, admission.KIND, namespaced=False, has_generation=True,
+        ),
     ]  # fmt: skip
 
 

@@ -39,6 +39,10 @@ DEFAULTS: Json = {
 class PodRules(Rules):
     """Those of pods."""
 
+    def defaulted(self, new: Json) -> Json:
+        """With the defaults of its spec."""
+        return {**new, "spec": {**DEFAULTS, **(new.get("spec") or {})}}
+
     def create(self, others: Others, new: Json) -> Json:
         """With defaults and a priority; Pending; held by its gates."""
         metadata, spec = new["metadata"], {**DEFAULTS, **(new.get("spec") or {})}

@@ -33,6 +33,10 @@ class Rules:
 
     keeps_status_on_create = False
 
+    def defaulted(self, new: Json) -> Json:
+        """An object as it came, with what it does not say."""
+        return new
+
     def create(self, others: Others, new: Json) -> Json:
         """The object to keep for one that is to be created."""
         return new

@@ -20,6 +20,7 @@ from aiohttp import web
 
 from gantree.testing.kubernetes import reviews
 from gantree.testing.kubernetes.access import Access, User
+from gantree.testing.kubernetes.admission import Admission, Creation
 from gantree.testing.kubernetes.builtin import builtin
 from gantree.testing.kubernetes.definitions import follow_definitions
 from gantree.testing.kubernetes.faults import Fault, Faults
@@ -69,6 +70,7 @@ class ApiServer:
         self.store = Store(self.settings.kept_changes)
         self.objects = Objects(Catalog(builtin(self.settings.gang_api)), self.store)
         self.lists = Lists(self.store, self.faults)
+        self.admission = Admission(self.objects)
         self.watches: set[Watch] = set()
         self.asked: Counter[tuple[str, str, str, str]] = Counter()
         """How often each user has asked for a verb of a resource of a group."""
@@ -157,6 +159,9 @@ class ApiServer:
         if verb == "watch":
             return await self._watch(request, resource, target.namespace)
         body = await request.read()
+        if verb == "create" and not target.part and self.admission.is_asked:
+            asked = Creation(resource, target, user.name if user else "", object_of(body))
+            body = encode(await self.admission.mutated(asked))
         self.objects.asker = user
         answer = carry_out(
             self.objects,

@@ -1,0 +1,100 @@
+"""The rules in CEL of the definition of GangJobs, evaluated as an API server does: on an object, and on what it was."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import celpy
+import pytest
+import yaml
+from celpy.adapter import json_to_cel
+from celpy.celtypes import IntType
+
+Json = dict[str, Any]
+
+CRD = Path(__file__).parents[2] / "deploy/kubernetes/crds/gangjobs.yaml"
+TEMPLATE = {"spec": {"containers": [{"name": "train"}]}}
+
+
+def schema() -> Json:
+    (version,) = yaml.safe_load(CRD.read_text())["spec"]["versions"]
+    told: Json = version["schema"]["openAPIV3Schema"]
+    return told
+
+
+def broken(new: Json, old: Json | None = None) -> list[str]:
+    """The messages of all rules that an object breaks; those about changes count where there was one before."""
+    return list(_broken(schema(), new, old))
+
+
+def _broken(told: Json, new: Any, old: Any) -> Iterator[str]:
+    for rule in told.get("x-kubernetes-validations", ()):
+        if "oldSelf" in rule["rule"] and old is None:
+            continue
+        if not _value(rule["rule"], new, old):
+            yield rule["message"]
+    for name, below in told.get("properties", {}).items():
+        if name in new:
+            yield from _broken(below, new[name], None if old is None else old.get(name))
+    keys = told.get("x-kubernetes-list-map-keys", ())
+    for each in new if "items" in told and isinstance(new, list) else ():
+        before = [one for one in old or () if all(one.get(key) == each.get(key) for key in keys)]
+        yield from _broken(told["items"], each, before[0] if keys and before else None)
+
+
+def _value(rule: str, new: Any, old: Any) -> bool:
+    """What a rule says; lists have a sum in Kubernetes' CEL."""
+    environment = celpy.Environment()
+    total: Any = {"sum": lambda numbers: IntType(sum(map(int, numbers)))}
+    program = environment.program(environment.compile(rule), functions=total)
+    return bool(program.evaluate({"self": json_to_cel(new), "oldSelf": json_to_cel(old)}))
+
+
+def gangjob(members: int = 4, elastic: Json | None = None, **spec: Any) -> Json:
+    role = {"role": "worker", "members": members, "processes": 1, "template": TEMPLATE}
+    told = {} if elastic is None else {"elastic": elastic}
+    return {"metadata": {"name": "llama"}, "spec": {"gang": [role], **told, **spec}}
+
+
+def test_what_is_right_breaks_no_rule() -> None:
+    old = gangjob(elastic={"min": 2, "max": 8})
+    assert broken(old) == broken(old, deepcopy(old)) == broken(gangjob(), gangjob()) == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "members"), [({"min": 2, "max": 8}, 1), ({"min": 2, "max": 8}, 9), ({"min": 3, "max": 2}, 3)]
+)  # fmt: skip
+def test_members_lie_between_the_bounds(sizes: Json, members: int) -> None:
+    assert broken(gangjob(members, sizes)) == [
+        "the members of an elastic gang lie between its min and its max"
+    ]
+
+
+def test_a_gang_of_two_roles_is_not_elastic() -> None:
+    told = gangjob(elastic={"min": 2, "max": 8})
+    told["spec"]["gang"].append({**told["spec"]["gang"][0], "role": "logger"})
+    assert broken(told) == ["only a gang of one role is elastic"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, {"min": 2, "max": 8}),
+        ({"min": 2, "max": 8}, None),
+        ({"min": 2, "max": 8}, {"min": 2, "max": 4}),
+    ],
+)
+def test_bounds_do_not_change(before: Json | None, after: Json | None) -> None:
+    assert broken(gangjob(elastic=after), gangjob(elastic=before)) == [
+        "elastic does not change; make another GangJob"
+    ]
+
+
+def test_the_rules_that_were_there_hold_too() -> None:
+    assert broken(gangjob(3), gangjob(4)) == [
+        "members and processes do not change; make another GangJob"
+    ]
+    assert broken(gangjob(0)) == ["a gang has at least one member"]
+    slices = {"slices": {"members": 5, "required": "leaf"}}
+    assert broken(gangjob(topology=slices)) == ["a slice has at most as many members as the gang"]
