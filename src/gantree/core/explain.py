@@ -79,7 +79,7 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
     if state is None:
         raise NotFound(f"there is no job {job}")
     if state.phase is not Phase.PENDING:
-        return Explanation(job, state.phase, _present(state) + staying_on(ledger, state))
+        return Explanation(job, state.phase, _present(state) + staying_on(ledger, state, now))
     ahead = ahead_of(ledger, state, now)
     sentence, refused = _waits_for_other_than_room(ledger, state, now), None
     sentence = sentence or _in_turn(ledger, state, now)
@@ -102,7 +102,7 @@ def in_short(ledger: Ledger, state: JobState, now: float) -> tuple[str, Gate | N
     Jobs of one line that wait for nothing but room and quota (`waiting.eligible`) have it in common.
     """
     if state.phase is not Phase.PENDING:
-        return _present(state) + staying_on(ledger, state), None
+        return _present(state) + staying_on(ledger, state, now), None
     other = _waits_for_other_than_room(ledger, state, now)
     no = None if other else _first_no(ledger, state, now)
     if no is not None:

@@ -1,7 +1,8 @@
-"""What becomes of the cluster and its nodes: read anew, lost, back, cordoned, labelled.
+"""What becomes of the cluster and its nodes: read anew, lost, back, cordoned, unwell, labelled.
 
 A node that is *lost* takes what ran there with it. One that is *cordoned* does not: what runs there stays, and nothing
 new starts there, not even a gang that stood there before; where it is to be *drained*, `core.drain` sends them away.
+One that is *unwell* is cordoned by whoever watches it, until he says that it is well or an operator uncordons it.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from gantree.model.events import (
     ClusterObserved,
     CordonRequested,
     Event,
+    HealthObserved,
     LabelRequested,
     NodeLost,
     NodeReturned,
@@ -25,6 +27,7 @@ from gantree.model.facts import (
     ClaimDropped,
     FabricDefined,
     NodeCordoned,
+    NodeHealthNoted,
     NodeLabelled,
     NodeMarked,
     NodeUncordoned,
@@ -73,7 +76,7 @@ def _cordon_requested(draft: Draft, event: CordonRequested, policy: Policy) -> N
     """What was promised there is promised no more; to say the same again changes nothing."""
     if not known(draft.ledger, event.node):
         return
-    before = draft.ledger.site.cordoned.get(event.node)
+    before = draft.ledger.site.asked.get(event.node)
     asked = (event.reason, event.drain, event.deadline_at)
     if before is not None and (before.reason, before.drain, before.deadline_at) == asked:
         return
@@ -98,8 +101,33 @@ def _promised_on(ledger: Ledger, node: str) -> list[str]:
 
 
 def _uncordon_requested(draft: Draft, event: UncordonRequested, policy: Policy) -> None:
-    if event.node in draft.ledger.site.cordoned:
+    site = draft.ledger.site
+    if event.node in site.asked:
         draft.record(NodeUncordoned(at=draft.now, node=event.node))
+    for source, illness in list(site.unwell.get(event.node, {}).items()):
+        if event.forgives and not illness.forgiven:
+            draft.record(
+                NodeHealthNoted(
+                    at=draft.now,
+                    node=event.node,
+                    source=source,
+                    reason=illness.reason,
+                    forgiven=True,
+                )
+            )
+
+
+def _health_observed(draft: Draft, event: HealthObserved, policy: Policy) -> None:
+    """What was promised on a node that is unwell is promised no more; to say the same again changes nothing."""
+    ledger, node = draft.ledger, event.node
+    before = ledger.site.unwell.get(node, {}).get(event.source)
+    if event.reason == ("" if before is None else before.reason):
+        return
+    if event.reason and not known(ledger, node):
+        return
+    for job in _promised_on(ledger, node) if event.reason else ():
+        withdraw(draft, job, f"node {node} is unwell")
+    draft.record(NodeHealthNoted(at=draft.now, node=node, source=event.source, reason=event.reason))
 
 
 def _label_requested(draft: Draft, event: LabelRequested, policy: Policy) -> None:
@@ -129,5 +157,6 @@ REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {
     CordonRequested: _cordon_requested,
     UncordonRequested: _uncordon_requested,
     LabelRequested: _label_requested,
+    HealthObserved: _health_observed,
     OthersHold: _others_hold,
 }

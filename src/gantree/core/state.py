@@ -26,6 +26,7 @@ class JobState:
     queue is its node of the queue tree. line and position are where it stands while it waits, made anew each time it
     begins to. placed_at, running_at, checkpoint_at, stop_*, request and answered belong to the current attempt;
     held_for is what a held job waits for, "" for a user's word; barred_for why it may not be everywhere for now.
+    fled_at: when it left nodes that were unwell.
     held_gpus counts GPUs that it holds whole, touched_gpus those that it holds whole or in part (1 where none: it may
     hold something else). checkpoint_step is the newest over all attempts. attained_gpu_s and done_s are of attempts
     that are over: GPU-seconds that it was served, and seconds of its run (at the size it was written with) whose work
@@ -73,6 +74,7 @@ class JobState:
     failures: int = 0
     cut_short: int = 0
     preempted_at: tuple[float, ...] = ()
+    fled_at: tuple[float, ...] = ()
     resized_at: float | None = None
     scaled: bool = False
     gpu_s_lost: float = 0.0

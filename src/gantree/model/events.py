@@ -210,9 +210,25 @@ class CordonRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncordonRequested(Event):
-    """An operator lets a node be used again; nobody leaves it any more who was not told to."""
+    """A node is to be used again; nobody leaves it any more who was not told to.
+
+    forgives: an operator says so, of what is told to be wrong with it too (`HealthObserved`).
+    """
 
     node: str
+    forgives: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthObserved(Event):
+    """Something that watches a node says what is wrong with it, or, "", that it has been well for long enough.
+
+    What runs there runs on, but may fail. source names who says so; each speaks for itself.
+    """
+
+    node: str
+    source: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +284,7 @@ EVENTS: dict[str, type[Event]] = {
         ClusterObserved, JobSubmitted, SubmissionTaken,
         CancelRequested, HoldRequested, ReleaseRequested, DefragmentRequested,
         SuspendRequested, ScaleRequested, BarsRequested, PriorityRequested,
-        CordonRequested, UncordonRequested, LabelRequested, OthersHold, PolicySubmitted,
+        CordonRequested, UncordonRequested, LabelRequested, HealthObserved, OthersHold, PolicySubmitted,
         GangStarted, GangStartFailed, RankExited, MemberLost,
         GangEnded, CheckpointSaved, NodeLost, NodeReturned, EndedJobsDue, TimePassed,
     )

@@ -116,7 +116,7 @@ class GangMoving(Fact):
     """An attempt will be stopped and started again at a place of its own, which is held for it.
 
     cause: RESIZED (elastic: it goes on with other members) or MOVED (defragmentation, or, at_home, to a cell of its
-    queue). by is the job for whose sake it happens; "" for its own.
+    queue). by is the job for whose sake it happens; "" for its own. flees: what is wrong where it is, if that is why.
     """
 
     job: str
@@ -125,6 +125,7 @@ class GangMoving(Fact):
     cause: StopCause
     by: str = ""
     at_home: bool = False
+    flees: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,6 +357,19 @@ class NodeUncordoned(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeHealthNoted(Fact):
+    """What a source says is wrong with a node, instead of what it said before; "": nothing. Nothing new starts there.
+
+    forgiven: an operator lets it be used all the same, until the source says something else.
+    """
+
+    node: str
+    source: str
+    reason: str = ""
+    forgiven: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLabelled(Fact):
     """A node has this label from now on, whatever the cluster file says; None: it has none of that key."""
 
@@ -393,7 +407,7 @@ FACTS: dict[str, type[Fact]] = {
         GangMoving, GangAtHome, JobHeld, JobReleased, PriorityChanged, ReservationMade, ReservationDropped,
         CellBound, CellReleased, GangSuspended, GangResumed,
         JobReprioritised, JobScaled, JobBarred, NodeCordoned, NodeUncordoned, NodeLabelled, PolicyAdopted, GangWarned,
-        JobsForgotten, RoomOfOthers,
+        JobsForgotten, RoomOfOthers, NodeHealthNoted,
     )
 }  # fmt: skip
 

@@ -23,6 +23,7 @@ from gantree.executors.kubernetes.handshake import Handshakes
 from gantree.executors.kubernetes.late import Latecomers
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.members import Members
+from gantree.executors.kubernetes.node_news import NodeNews
 from gantree.executors.kubernetes.nodes import Nodes
 from gantree.executors.kubernetes.nominations import Nominations
 from gantree.executors.kubernetes.objects import Metadata, Pod
@@ -72,6 +73,7 @@ class KubernetesCluster:
         self._late = Latecomers(link)
         self._handshakes = Handshakes(self._annotate, self._members.pods_of)
         self._nominations = Nominations(self._nominate)
+        self._news = NodeNews(link, self._members.pods_of)
         self._gangjobs = GangJobs(link, scheduler, self._waiting.job_of)
 
     def adopt(self, epoch: int) -> None:
@@ -80,6 +82,7 @@ class KubernetesCluster:
         ledger = self._ledger()
         self._members.adopt(ledger)
         self._reception.adopt(ledger, epoch)
+        self._news.adopt(ledger)
         self._others.adopt(ledger.site.others)
         self._allocator.adopt(ledger.site.others)
         self._take_seen()
@@ -106,6 +109,7 @@ class KubernetesCluster:
         self._desk.step(self._members.pods, lambda pod: self._may_start(pod, ledger))
         self._nominations.step(ledger, self._waiting.gang_of_job, self._members.pods)
         self._gangjobs.step(ledger, now)
+        self._news.step(ledger, now)
         if self._waiting.changed:
             self._link.wake()
 

@@ -31,6 +31,7 @@ from gantree.model.facts import (
     JobScaled,
     JobsForgotten,
     NodeCordoned,
+    NodeHealthNoted,
     NodeLabelled,
     NodeMarked,
     NodeUncordoned,
@@ -95,7 +96,7 @@ def _reserved(fact: ReservationMade) -> str:
 
 
 def _moving(fact: GangMoving) -> str:
-    sake = f" for the sake of {fact.by}" if fact.by else ""
+    sake = f" for the sake of {fact.by}" if fact.by else f" from {fact.flees}" if fact.flees else ""
     return (
         f"Attempt {fact.attempt} goes on elsewhere ({fact.cause}){sake}: {_place(fact.placement)}."
     )
@@ -137,6 +138,13 @@ def _ended(fact: JobEnded) -> str:
 def _cordoned(fact: NodeCordoned) -> str:
     what = "is being drained" if fact.drain else "is cordoned"
     return f"Node {fact.node} {what}{f': {fact.reason}' if fact.reason else ''}."
+
+
+def _health(fact: NodeHealthNoted) -> str:
+    if not fact.reason:
+        return f"Node {fact.node} is well, says {fact.source}."
+    what = "is used although it is unwell" if fact.forgiven else "is unwell"
+    return f"Node {fact.node} {what}: {fact.reason}, says {fact.source}."
 
 
 def _marked(fact: NodeMarked) -> str:
@@ -199,6 +207,7 @@ _WORDS: dict[type[Fact], Callable[[Any], str]] = {
     JobEnded: _ended,
     NodeMarked: _marked,
     NodeCordoned: _cordoned,
+    NodeHealthNoted: _health,
     NodeUncordoned: lambda fact: f"Node {fact.node} may be used again.",
     NodeLabelled: _labelled,
     RoomOfOthers: _others,
