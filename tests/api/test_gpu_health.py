@@ -59,4 +59,4 @@ def test_a_node_with_a_broken_gpu_is_cordoned_with_the_reason(daemon: Daemon) ->
     assert daemon.client.node("n1")["state"] == "ready"
     daemon.client.submit(JOB)
     daemon.wait("a", until="running")
-    assert [each["name"] for each in daemon.client.node("n1")["jobs"]] == ["a"]
+    assert [each["phase"] for each in daemon.client.node("n1")["jobs"]] == ["running"]

@@ -85,7 +85,7 @@ def to_leave(ledger: Ledger, now: float) -> Iterator[tuple[JobState, float]]:
 def _standing_where(
     ledger: Ledger, is_meant: Callable[[Cordon], bool]
 ) -> Iterator[tuple[JobState, list[Cordon]]]:
-    """Gangs that may be told to leave and were not yet, where they stand on nodes with some kind of cordon, and those."""
+    """Gangs that may be told to leave and were not yet, each with the cordons of some kind of the nodes it stands on."""
     meant = {node: one for node, one in ledger.site.cordoned.items() if is_meant(one)}
     for state in ledger.holding.values() if meant else ():
         if state.phase in UNDER_WAY and state.moving is None and state.spec.preemptible:
