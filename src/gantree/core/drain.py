@@ -85,9 +85,20 @@ def to_leave(ledger: Ledger, now: float) -> Iterator[tuple[JobState, float]]:
 def _standing_where(
     ledger: Ledger, is_meant: Callable[[Cordon], bool]
 ) -> Iterator[tuple[JobState, list[Cordon]]]:
-    """Gangs that may be told to leave and were not yet, each with the cordons of some kind of the nodes it stands on."""
-    meant = {node: one for node, one in ledger.site.cordoned.items() if is_meant(one)}
-    for state in ledger.holding.values() if meant else ():
+    """Gangs that may be told to leave and were not yet, each with such cordons of the nodes that it stands on."""
+    if ledger.occupancy is None or not ledger.site.cordoned:
+        return
+    rooms = ledger.occupancy
+    known = rooms.fabric.index_of_node
+    meant = {
+        node: one for node, one in ledger.site.cordoned.items() if node in known and is_meant(one)
+    }
+    there = {owner for node in meant for owner in rooms.holders_on(node)}
+    if there.isdisjoint(ledger.holding):
+        return
+    for state in ledger.holding.values():
+        if state.job not in there:
+            continue
         if state.phase in UNDER_WAY and state.moving is None and state.spec.preemptible:
             here = [meant[node] for node in _nodes(state) if node in meant]
             if here:

@@ -14,6 +14,7 @@ from gantree.core.holds import lifted, passed_by
 from gantree.core.homes import lost_cells, never_at_home, refused_at_home
 from gantree.core.lasting import spoilers_of
 from gantree.core.ledger import Ledger
+from gantree.core.replacing import missing_in_words
 from gantree.core.rights import MIN_RUN, stoppable_at
 from gantree.core.state import JobState
 from gantree.core.waiting import ahead_of, eligible
@@ -212,7 +213,7 @@ def _present(state: JobState) -> str:
         return f"{held}; suspended: it is another job's turn on the GPUs that they share."
     if state.warned:
         return f"{held}; {state.phase}, and was told by a signal that its time limit is near."
-    return f"{held}; {state.phase}."
+    return f"{held}; {state.phase}.{missing_in_words(state)}"
 
 
 def _what_is_held(placement: Placement) -> str:

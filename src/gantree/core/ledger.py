@@ -25,6 +25,12 @@ from gantree.core.ledger_by_hand import (
     priority_changed,
 )
 from gantree.core.ledger_forgets import jobs_forgotten
+from gantree.core.ledger_members import (
+    forget_members,
+    member_back,
+    member_missed,
+    member_replaced,
+)
 from gantree.core.ledger_others import others_first, room_of_others
 from gantree.core.ledger_room import (
     claim_dropped,
@@ -72,6 +78,9 @@ from gantree.model.facts import (
     JobRequeued,
     JobScaled,
     JobsForgotten,
+    MemberBack,
+    MemberMissed,
+    MemberReplaced,
     NodeCordoned,
     NodeHealthNoted,
     NodeLabelled,
@@ -101,13 +110,13 @@ class Ledger:
     """The state of the scheduler.
 
     room_version grows whenever a gang that was refused might now fit; holders_version whenever room might now be made
-    for one: a gang begins to leave, or it does less harm to stop it now; placings whenever a gang takes a place. bound
-    is the domain of each cell that has one, by (queue, tier, number). resting are jobs that wait until a moment, in
-    seconds. unusable are lost nodes with the reason; policies all versions on record.
-    ended are jobs in the order of their ends, but for those that were forgotten, which are counted; rejected are those
-    that were not taken into a queue, with the reason, oldest first, and rejected_at when. came are the queues and users
-    of all jobs, in the order in which each first came. signatures are the numbers of what jobs that are known ask for,
-    of signatures_given that were ever given. applied counts facts.
+    for one: a gang begins to leave, or it does less harm to stop it now; placings whenever a gang takes a place.
+    bound is the domain of each cell that has one, by (queue, tier, number). resting are jobs that wait until a
+    moment, in seconds; gapped gangs of which a member is being replaced. unusable are lost nodes with the reason;
+    policies all versions on record. ended are jobs in the order of their ends, but for those that were forgotten,
+    which are counted; rejected are those that were not taken into a queue, with the reason, oldest first, and
+    rejected_at when. came are the queues and users of all jobs, in the order in which each first came. signatures are
+    the numbers of what jobs that are known ask for, of signatures_given that were ever given. applied counts facts.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -136,6 +145,7 @@ class Ledger:
     resting: dict[str, float] = field(default_factory=dict)
     placings: int = 0
     leaving: dict[str, JobState] = field(default_factory=dict)
+    gapped: dict[str, JobState] = field(default_factory=dict)
     ended: list[JobState] = field(default_factory=list)
     forgotten: int = 0
     came: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -409,6 +419,7 @@ def _attempt_ended(ledger: Ledger, fact: AttemptEnded) -> None:
     state.exit_code = fact.exit_code
     state.gpu_s_lost += fact.gpu_s_lost
     state.running_at, state.suspended = None, False
+    forget_members(ledger, state)
 
 
 def _job_requeued(ledger: Ledger, fact: JobRequeued) -> None:
@@ -462,6 +473,9 @@ _APPLY: dict[type[Fact], Callable[[Ledger, Any], None]] = {
     NodeHealthNoted: node_health_noted,
     RoomOfOthers: room_of_others,
     PolicyAdopted: _policy_adopted,
+    MemberMissed: member_missed,
+    MemberReplaced: member_replaced,
+    MemberBack: member_back,
     GangMoving: gang_moving,
     GangAtHome: _gang_at_home,
     JobHeld: job_held,

@@ -12,6 +12,8 @@ from gantree.core.by_hand import withdraw
 from gantree.core.draft import Draft
 from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import end_job, stop, unreadable
+from gantree.core.replacing import can_live_without, members_on, miss
+from gantree.core.state import JobState
 from gantree.model.events import (
     ClusterObserved,
     CordonRequested,
@@ -59,7 +61,17 @@ def _node_lost(draft: Draft, event: NodeLost, policy: Policy) -> None:
         assert state.placement is not None
         there = any(member.node == event.node for member in state.placement.members)
         if there and state.phase is not Phase.STOPPING:
-            stop(draft, state, StopCause.MEMBER_LOST, policy, f"node {event.node} was lost")
+            _lose(draft, state, event.node, policy)
+
+
+def _lose(draft: Draft, state: JobState, node: str, policy: Policy) -> None:
+    """A gang goes on without those of its members that were on a node, if it can."""
+    reason, lost = f"node {node} was lost", members_on(state, node)
+    if all(can_live_without(state, member, StopCause.MEMBER_LOST) for member in lost):
+        for member in lost:
+            miss(draft, state, member, StopCause.MEMBER_LOST, reason)
+    else:
+        stop(draft, state, StopCause.MEMBER_LOST, policy, reason)
 
 
 def _node_returned(draft: Draft, event: NodeReturned, policy: Policy) -> None:

@@ -295,6 +295,7 @@ def _restore_holders(ledger: Ledger, books: Books) -> None:
         assert state.phase in HOLDING, f"{job} is {state.phase}, and was told to hold a place"
         ledger.count_holder(state, 1)
     ledger.leaving = {job: ledger.jobs[job] for job in books.leaving}
+    ledger.gapped = {job: state for job, state in ledger.holding.items() if state.missing}
     if books.occupancy is None:
         return
     fabric = Fabric.build(ledger.site.with_labels())

@@ -19,6 +19,16 @@ BOOKING = "reserve:"
 """Prefix of the owner under which a reservation holds what is free of its place."""
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A member of a running gang, by its number in it, that is missing: until when, and why. placed: it has a place."""
+
+    member: int
+    deadline_at: float
+    reason: str
+    placed: bool = False
+
+
 @dataclass(slots=True)
 class JobState:
     """All that is known of one job. Times are seconds of `Event.observed_at`; None: not yet.
@@ -26,7 +36,8 @@ class JobState:
     queue is its node of the queue tree. line and position are where it stands while it waits, made anew each time it
     begins to. placed_at, running_at, checkpoint_at, stop_*, request and answered belong to the current attempt;
     held_for is what a held job waits for, "" for a user's word; barred_for why it may not be everywhere for now.
-    fled_at: when it left nodes that were unwell.
+    fled_at: when it left nodes that were unwell. missing are members of the attempt that are being replaced, lives the
+    numbers of those that were, each with how often (`core.replacing`).
     held_gpus counts GPUs that it holds whole, touched_gpus those that it holds whole or in part (1 where none: it may
     hold something else). checkpoint_step is the newest over all attempts. attained_gpu_s and done_s are of attempts
     that are over: GPU-seconds that it was served, and seconds of its run (at the size it was written with) whose work
@@ -90,6 +101,8 @@ class JobState:
     gpus_of_model: tuple[tuple[str, float], ...] = ()
     spent: tuple[tuple[str, float, float], ...] = ()
     waited_s: float = 0.0
+    missing: tuple[Gap, ...] = ()
+    lives: tuple[tuple[int, int], ...] = ()
     exit_code: int | None = None
     reason: str = ""
 
@@ -102,6 +115,14 @@ class JobState:
     def preemptions(self) -> int:
         """How often the job was preempted so far."""
         return len(self.preempted_at)
+
+    def gap(self, member: int) -> Gap | None:
+        """What is known of a member of the attempt that is missing; None for one that is there."""
+        return next((gap for gap in self.missing if gap.member == member), None)
+
+    def life_of(self, member: int) -> int:
+        """How often a member of the attempt was replaced."""
+        return dict(self.lives).get(member, 0)
 
     @property
     def present(self) -> Job:

@@ -138,23 +138,42 @@ class GangStartFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankExited(Event):
-    """One process ended. exit_code is as the shell counts: 128 + signal where a signal killed it."""
+    """One process ended. exit_code is as the shell counts: 128 + signal where a signal killed it.
+
+    life as in `MemberStarted`.
+    """
 
     job: str
     attempt: int
     rank: int
     exit_code: int
+    life: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberLost(Event):
-    """A member vanished without leaving exit codes (its shim was killed, its node went away)."""
+    """A member vanished without leaving exit codes (its shim was killed, its node went away).
+
+    rank is the first global rank that it had, where the source knows that; life as in `MemberStarted`.
+    """
 
     job: str
     attempt: int
     role: str
     member: int
     reason: str
+    rank: int | None = None
+    life: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberStarted(Event):
+    """A member that was replaced runs: by its number in the gang, and its life, 1 for its first replacement."""
+
+    job: str
+    attempt: int
+    member: int
+    life: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +304,7 @@ EVENTS: dict[str, type[Event]] = {
         CancelRequested, HoldRequested, ReleaseRequested, DefragmentRequested,
         SuspendRequested, ScaleRequested, BarsRequested, PriorityRequested,
         CordonRequested, UncordonRequested, LabelRequested, HealthObserved, OthersHold, PolicySubmitted,
-        GangStarted, GangStartFailed, RankExited, MemberLost,
+        GangStarted, GangStartFailed, RankExited, MemberLost, MemberStarted,
         GangEnded, CheckpointSaved, NodeLost, NodeReturned, EndedJobsDue, TimePassed,
     )
 }  # fmt: skip

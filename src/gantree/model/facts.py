@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from gantree.model.cluster import Cluster
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase, StopCause
-from gantree.model.placements import MemberPlacement, Placement
+from gantree.model.placements import Domain, MemberPlacement, Placement
 
 Owner = Literal["journal", "cluster"]
 
@@ -246,6 +246,44 @@ class GangResumed(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemberMissed(Fact):
+    """A member, by its number in the gang, is lost, and the others stay: until deadline_at, in which it is replaced.
+
+    blamed: it counts as a failure of the job.
+    """
+
+    job: str
+    attempt: int
+    member: int
+    deadline_at: float
+    reason: str = ""
+    blamed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberReplaced(Fact):
+    """A member that is missing goes on at this place, in its life of this number; domain is the gang's from now on."""
+
+    OWNER: ClassVar[Owner] = "cluster"
+    job: str
+    attempt: int
+    member: int
+    life: int
+    place: MemberPlacement
+    domain: Domain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberBack(Fact):
+    """A member that was missing runs again."""
+
+    OWNER: ClassVar[Owner] = "cluster"
+    job: str
+    attempt: int
+    member: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRequested(Fact):
     """The ranks were asked to save; at deadline_at the attempt is stopped with or without an answer."""
 
@@ -408,6 +446,7 @@ FACTS: dict[str, type[Fact]] = {
         CellBound, CellReleased, GangSuspended, GangResumed,
         JobReprioritised, JobScaled, JobBarred, NodeCordoned, NodeUncordoned, NodeLabelled, PolicyAdopted, GangWarned,
         JobsForgotten, RoomOfOthers, NodeHealthNoted,
+        MemberMissed, MemberReplaced, MemberBack,
     )
 }  # fmt: skip
 

@@ -35,7 +35,7 @@ from gantree.executors.kubernetes.whereabouts import Whereabouts
 from gantree.executors.progress import Progress
 from gantree.model.errors import NotFound
 from gantree.model.events import Event
-from gantree.model.orders import Order, SaveCheckpoint, StartGang, StopGang
+from gantree.model.orders import Order, ReplaceMember, SaveCheckpoint, StartGang, StopGang
 from gantree.model.phases import StopCause
 
 FOR_OTHERS = frozenset({StopCause.PREEMPTED, StopCause.MOVED, StopCause.RESIZED, StopCause.DRAINED})
@@ -104,6 +104,7 @@ class KubernetesCluster:
             self._emit(event)
         self._reception.ended(self._members.tell(now))
         self._members.step(now)
+        self._members.start_anew(ledger)
         self._late.step(now)
         self._reception.step(ledger, self._nodes.site, now)
         self._desk.step(self._members.pods, lambda pod: self._may_start(pod, ledger))
@@ -120,6 +121,8 @@ class KubernetesCluster:
         match order:
             case StartGang():
                 self._members.start(order, self._ledger())
+            case ReplaceMember():
+                self._members.replace(order)
             case StopGang():
                 state = self._ledger().jobs.get(order.job)
                 self._handshakes.forget(order.job, order.attempt)

@@ -17,7 +17,13 @@ from typing import Any
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
 from gantree.executors.kubernetes.client import JSON, MERGE
-from gantree.executors.kubernetes.gangjob import GANGJOB, OF_GANGJOB, pods_of, service_of
+from gantree.executors.kubernetes.gangjob import (
+    GANGJOB,
+    OF_GANGJOB,
+    number_of,
+    pods_of,
+    service_of,
+)
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.objects import Group, Pod
 from gantree.executors.kubernetes.telling import MISCONFIGURED, saying_of
@@ -125,6 +131,8 @@ class GangJobs:
                 self._delete(known, [pod for pod in known.pods.values() if not pod.has_ended], now)
             elif state is None or state.phase is Phase.PENDING:
                 self._make(known, now)
+            elif state.missing:
+                self._make_anew(known, [gap.member for gap in state.missing if gap.placed], now)
         except Odd as error:
             status = {"phase": "Pending", "reason": MISCONFIGURED, "message": str(error)}
         self._write(known, status, now)
@@ -144,6 +152,17 @@ class GangJobs:
             if self._ask(known, name, now):
                 path = f"api/v1/namespaces/{home}/pods"
                 self._link.request("POST", path, wanted[name], JSON)
+
+    def _make_anew(self, known: Known, members: list[int], now: float) -> None:
+        """Make the pods anew of members, by their numbers, that are replaced while the others run. Raises Odd."""
+        wanted = known.wanted = known.wanted or pods_of(known.group, self._scheduler)
+        names = [name for name, pod in wanted.items() if number_of(pod) in members]
+        ended = [pod for name, pod in known.pods.items() if name in names and pod.has_ended]
+        self._delete(known, ended, now)
+        home = known.group.metadata.namespace
+        for name in names:
+            if name not in known.pods and self._ask(known, name, now):
+                self._link.request("POST", f"api/v1/namespaces/{home}/pods", wanted[name], JSON)
 
     def _delete(self, known: Known, pods: list[Pod], now: float) -> None:
         for pod in pods:

@@ -30,6 +30,9 @@ from gantree.model.facts import (
     JobRequeued,
     JobScaled,
     JobsForgotten,
+    MemberBack,
+    MemberMissed,
+    MemberReplaced,
     NodeCordoned,
     NodeHealthNoted,
     NodeLabelled,
@@ -147,6 +150,11 @@ def _health(fact: NodeHealthNoted) -> str:
     return f"Node {fact.node} {what}: {fact.reason}, says {fact.source}."
 
 
+def _missed(fact: MemberMissed) -> str:
+    left = span(max(0.0, fact.deadline_at - fact.at))
+    return f"Member {fact.member} is lost ({fact.reason}); the others stay while it is replaced, for {left} at most."
+
+
 def _marked(fact: NodeMarked) -> str:
     what = "may be used again" if fact.usable else "may not be used"
     return f"Node {fact.node} {what}{f': {fact.reason}' if fact.reason else ''}."
@@ -206,6 +214,9 @@ _WORDS: dict[type[Fact], Callable[[Any], str]] = {
     JobRequeued: _requeued,
     JobEnded: _ended,
     NodeMarked: _marked,
+    MemberMissed: _missed,
+    MemberReplaced: lambda fact: f"Member {fact.member} starts anew on {fact.place.node}.",
+    MemberBack: lambda fact: f"Member {fact.member} runs again.",
     NodeCordoned: _cordoned,
     NodeHealthNoted: _health,
     NodeUncordoned: lambda fact: f"Node {fact.node} may be used again.",
