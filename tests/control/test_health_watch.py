@@ -85,10 +85,9 @@ def test_findings_add_up_and_what_an_operator_forgave_is_not_told_again() -> Non
 
 def test_no_more_than_a_share_of_the_nodes_is_taken_out(caplog: pytest.LogCaptureFixture) -> None:
     watched = Watched(nodes=10)
-    broken = dict.fromkeys(["n0", "n1", "n2"], BROKEN)
     with caplog.at_level(logging.ERROR):
-        watched.look(**broken)
-        watched.look(**broken)
+        watched.look(n0=BROKEN, n1=BROKEN, n2=BROKEN)
+        watched.look(n0=BROKEN, n1=BROKEN, n2=BROKEN)
     assert watched.cordoned() == ["n0", "n1"]
     assert [line.getMessage() for line in caplog.records] == [
         "node n2 looks unwell, as 2 do: that many are not taken out"

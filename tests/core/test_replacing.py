@@ -88,7 +88,7 @@ def test_what_does_not_fit_where_the_others_are_waits_for_room_there_until_the_d
     stage.wait(10)
     assert stage.phase("a") is Phase.STARTING  # all of it, in the other leaf
     assert lost not in stage.nodes("a")
-    assert stage.state("a").missing == stage.state("a").lives == ()
+    assert (stage.state("a").missing, stage.state("a").lives) == ((), ())
 
 
 def test_it_goes_to_the_domain_of_the_others_though_there_is_more_room_elsewhere() -> None:

@@ -177,11 +177,11 @@ def _cordon_as_said(ledger: Ledger, node: str) -> None:
 def _joined(asked: Cordon | None, wrong: Sequence[Illness]) -> Cordon:
     """One cordon for what was asked for and for all that is wrong."""
     unwell = "; ".join(each.reason for each in wrong)
-    since = min(each.since for each in (*filter(None, (asked,)), *wrong))
+    moments = [each.since for each in wrong]
     if asked is None:
-        return Cordon(unwell, since, unwell=unwell)
+        return Cordon(unwell, min(moments), unwell=unwell)
     reason = "; ".join(filter(None, (asked.reason, unwell)))
-    return replace(asked, reason=reason, since=since, unwell=unwell)
+    return replace(asked, reason=reason, since=min([asked.since, *moments]), unwell=unwell)
 
 
 def _open_or_close(ledger: Ledger, node: str) -> None:

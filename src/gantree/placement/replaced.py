@@ -68,7 +68,7 @@ def _alone(job: Job, member: MemberPlacement) -> Job:
     """A job of this one member, that wishes nothing of the topology."""
     role = next(role for role in job.roles if role.name == member.role)
     one = replace(role, members=1, topology=TopologyWish())
-    return replace(job, roles=(one,), topology=TopologyWish(), parallelism=None, elastic=None)
+    return replace(job, roles=(one,), topology=TopologyWish(), parallelism=(), elastic=None)
 
 
 def _nearest_first(

@@ -127,7 +127,11 @@ def test_a_gang_that_can_save_is_asked_to_and_goes_elsewhere(stage: Watched) -> 
     node = running(stage, "p0", **CHECKPOINT)
     stage.exporters.xids[node, 0] = 95
     stage.ask()
-    asked = lambda: stage.pods()["p0"]["metadata"]["annotations"].get(ASKED)  # noqa: E731 - read again and again
+
+    def asked() -> str | None:
+        found: str | None = stage.pods()["p0"]["metadata"]["annotations"].get(ASKED)
+        return found
+
     stage.until(lambda: asked() is not None)
     assert stage.phase("p0") == "Running"
     body = {"metadata": {"annotations": {DONE: asked()}}}
