@@ -136,11 +136,27 @@ def test_a_pod_that_fails_is_replaced_where_it_was_also_after_a_restart(stage: P
     assert state(stage).lives == ((2, 1),)
 
 
+def test_a_replacement_that_a_kubelet_refuses_is_replaced_by_the_next(stage: PodStage) -> None:
+    gang(stage)
+    cordon(stage, "a1")
+    delete(stage, "g-1")
+    stage.running.call(stage.kubelet.refuse_next)
+    stage.until(lambda: bool(state(stage).missing))
+    pod(stage, 1)
+    stage.until(lambda: state(stage).lives == ((1, 2),))
+    delete(stage, "g-1")
+    pod(stage, 1)
+    stage.until(lambda: is_whole(stage))
+    assert stage.pods()["g-1"]["metadata"]["annotations"]["gantree.io/life"] == "2"
+    assert state(stage).attempt == 1
+
+
 def test_where_it_is_not_replaced_in_time_all_start_anew(stage: PodStage) -> None:
     gang(stage, within="1s")
-    delete(stage, "g-1")
+    path = "/api/v1/namespaces/default/pods/g-1"
+    assert stage.api.delete(path).status_code in (200, 202)
+    stage.until(lambda: "not replaced in time: member 1" in state(stage).reason)
     stage.until(lambda: not stage.pods())
-    assert "not replaced in time: member 1" in state(stage).reason
     for number in range(3):
         pod(stage, number, within="1s")
     stage.until(lambda: all(stage.phase(f"g-{number}") == "Running" for number in range(3)))

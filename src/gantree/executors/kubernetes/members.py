@@ -242,8 +242,11 @@ class Members:
         """The pod of a seat has it no more."""
         self._seat_of_pod.pop(seat.uid or "", None)
         pod = self.pods.get(seat.uid or "")
-        if pod is not None and not seat.is_over and pod.metadata.deletion_timestamp is None:
-            meta = pod.metadata
+        if pod is None:
+            return
+        self._allocator.sit(pod, gone=True)
+        meta = pod.metadata
+        if not seat.is_over and meta.deletion_timestamp is None:
             self._link.delete(meta.namespace, meta.name, meta.uid, attempt.grace_s)
 
     def start_anew(self, ledger: Ledger) -> None:
