@@ -9,7 +9,8 @@ from threading import Thread
 import pytest
 
 from gantree.api import gpu_counters
-from gantree.api.gpu_counters import GpuCounters, checked
+from gantree.api.exporters import checked
+from gantree.api.gpu_counters import GpuCounters
 from gantree.model.errors import BadInput, Unreachable
 from gantree.telemetry.gpu_use import GpuUse, UseOfGpu
 

@@ -88,7 +88,7 @@ def test_a_clean_stop_takes_a_snapshot_where_it_is_worth_it(
 ) -> None:
     epoch = led(journal)
     lives = Recorded(journal, epoch)
-    for _ in range(20):
+    for _ in range(60):
         lives.step()
     Snapshots(journal, epoch).close(lives.scheduler)
     assert journal.latest_snapshot() is None, "a few facts are folded faster"

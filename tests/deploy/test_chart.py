@@ -31,6 +31,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "monitored": TLS | {"podMonitor": {"enabled": True, "tokenSecret": "viewer"}},
     "a pool": {"schedulerName": "gantree-b", "nodeSelector": {"pool": "b"}, "levels": ["a/spine", "a/leaf"]},
     "dry run": {"dryRun": True},
+    "metrics": {"gpuMetrics": ["http://{node}:9400/metrics"]},
     "reached": {"networkPolicy": {"allowFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}},
     "webhook": HOOK,
     "webhook by cert-manager": {"webhook": {"enabled": True, "certManager": {"enabled": True}, **SITE}},
@@ -116,6 +117,15 @@ def test_every_value_is_in_the_schema_and_every_default_is_valid() -> None:
         assert set(chart.schema["properties"]) - {"global"} == set(chart.values)
         definitions = {Path(each["filename"]).name for each in chart.crds}
     assert definitions == {each.name for each in (DEPLOY / "kubernetes" / "crds").glob("*.yaml")}
+
+
+def test_exporters_that_are_named_are_asked_and_may_be_reached() -> None:
+    def ports(name: str) -> set[int]:
+        rules = of_kind("NetworkPolicy", VALUES[name])["spec"]["egress"]
+        return {port["port"] for rule in rules for port in rule["ports"]}
+
+    assert "--gpu-metrics=http://{node}:9400/metrics" in container(VALUES["metrics"])["args"]
+    assert ports("metrics") - ports("defaults") == {9400}
 
 
 def test_the_container_runs_without_root_on_a_file_system_that_it_cannot_write() -> None:

@@ -33,6 +33,7 @@ from gantree.api.audit import Audit
 from gantree.api.backend import Backend
 from gantree.api.engines import Engine, kubernetes_engine, local_engine
 from gantree.api.gpu_counters import counters_of
+from gantree.api.health_rounds import watch_health
 from gantree.api.home import Home, home_of, refuse_runs_elsewhere
 from gantree.api.listening import Server, advertised, bind, url_of
 from gantree.api.settings import Settings
@@ -310,6 +311,8 @@ class _Life:
         """Until a signal, until the term is over, or until one of them breaks."""
         stepping = asyncio.create_task(loop.run(controller))
         watching = asyncio.create_task(self._until_over(term))
+        exporters = self._daemon.settings.gpu_metrics
+        asking = asyncio.create_task(watch_health(exporters, loop, controller))
         serving = [(over_socket, over_socket.serving()), *self._over_tcp()]
         tasks = [task for _, task in serving]
         while not all(server.started for server, _ in serving) and not any(
@@ -319,11 +322,14 @@ class _Life:
         if all(server.started for server, _ in serving):
             where = (f"socket {self._daemon.settings.state_dir / sockets.FILE}", *self._where)
             _say(f"gantree {__version__} ready: {_site(controller)}; {', '.join(where)}")
-        await asyncio.wait({stepping, watching, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            {stepping, watching, asking, *tasks}, return_when=asyncio.FIRST_COMPLETED
+        )
         if term.is_on:
             self._stop.set()
         else:
             log.error("epoch %d is over: this daemon stands by", term.epoch)
+        asking.cancel()
         loop.stop()
         over_socket.should_exit = True
         if self._tcp is not None and self._stop.is_set():
@@ -332,6 +338,8 @@ class _Life:
         await tasks[0]
         await watching
         await stepping
+        with suppress(asyncio.CancelledError):
+            await asking
 
     async def _until_over(self, term: Term) -> None:
         """Until told to stop, or until the term is over."""

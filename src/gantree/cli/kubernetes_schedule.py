@@ -11,7 +11,7 @@ import typer
 
 from gantree.api.access import TOKEN_FILE
 from gantree.api.daemon import run_daemon
-from gantree.api.gpu_counters import checked
+from gantree.api.exporters import checked
 from gantree.api.listening import listen_of
 from gantree.api.log_lines import Format, Level
 from gantree.api.settings import Settings, own_name

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gantree.api.access import TOKEN_FILE
 from gantree.api.daemon import run_daemon
-from gantree.api.gpu_counters import checked
+from gantree.api.exporters import checked
 from gantree.api.listening import listen_of, root_path_of
 from gantree.api.log_lines import Format, Level
 from gantree.api.settings import Settings, own_name

@@ -40,7 +40,7 @@ class NodeAsks:
 
         Raises NotFound, and BadInput for a reason that is no line of text.
         """
-        before = self._known(node).site.cordoned.get(node)
+        before = self._known(node).site.asked.get(node)
         if before is None:
             self._cordon(node, reason, False, None)
         else:
@@ -49,7 +49,7 @@ class NodeAsks:
 
     def drain(self, node: str, deadline_s: float | None = None, reason: str = "") -> str:
         """Let everybody leave a node who may be told to; within deadline_s, None: at once. Raises as `cordon`."""
-        before = self._known(node).site.cordoned.get(node)
+        before = self._known(node).site.asked.get(node)
         if deadline_s is not None and not 0 <= deadline_s <= LONGEST_DEADLINE_S:
             raise BadInput(f"deadline: found {deadline_s:g} s; allowed: 0 s to a year")
         deadline_at = None if deadline_s is None else self._now() + deadline_s

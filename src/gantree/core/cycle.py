@@ -35,6 +35,7 @@ from gantree.core.homes import Homes
 from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import start
 from gantree.core.moves import move_as_requested
+from gantree.core.replacing import Replacing
 from gantree.core.room import NoRoom, make_room
 from gantree.core.state import CLAIM, Claim, JobState
 from gantree.core.waiting import eligible, in_order
@@ -82,6 +83,7 @@ class Cycle:
         self._ways = Ways()
         self._growth = Growth(taste)
         self._drain = Drain(taste)
+        self._replacing = Replacing(taste)
         self._settled_at: tuple[object, ...] = ()
         self._came_here_at = -1
         self._over: set[Line] = set()
@@ -95,6 +97,7 @@ class Cycle:
             return
         self._end_boosts(draft)
         self._settle_claims(draft)
+        self._replacing.run(draft)
         self._drain.run(draft)
         self._homes.send(draft)
         walks = 0

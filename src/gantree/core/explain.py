@@ -15,6 +15,7 @@ from gantree.core.holds import lifted, passed_by
 from gantree.core.homes import lost_cells, never_at_home, refused_at_home
 from gantree.core.lasting import spoilers_of
 from gantree.core.ledger import Ledger
+from gantree.core.replacing import missing_in_words
 from gantree.core.rights import MIN_RUN, stoppable_at
 from gantree.core.state import JobState
 from gantree.core.waiting import ahead_of, eligible, how_many_ahead
@@ -80,7 +81,7 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
     if state is None:
         raise NotFound(f"there is no job {job}")
     if state.phase is not Phase.PENDING:
-        return Explanation(job, state.phase, _present(state) + staying_on(ledger, state))
+        return Explanation(job, state.phase, _present(state) + staying_on(ledger, state, now))
     sentence, refused = _waits_for_other_than_room(ledger, state, now), None
     sentence = sentence or _in_turn(ledger, state, now)
     in_the_way: tuple[tuple[str, str], ...] = ()
@@ -102,7 +103,7 @@ def in_short(ledger: Ledger, state: JobState, now: float) -> tuple[str, Gate | N
     Jobs of one line that wait for nothing but room and quota (`waiting.eligible`) have it in common.
     """
     if state.phase is not Phase.PENDING:
-        return _present(state) + staying_on(ledger, state), None
+        return _present(state) + staying_on(ledger, state, now), None
     other = _waits_for_other_than_room(ledger, state, now)
     no = None if other else _first_no(ledger, state, now)
     if no is not None:
@@ -212,7 +213,7 @@ def _present(state: JobState) -> str:
         return f"{held}; suspended: it is another job's turn on the GPUs that they share."
     if state.warned:
         return f"{held}; {state.phase}, and was told by a signal that its time limit is near."
-    return f"{held}; {state.phase}."
+    return f"{held}; {state.phase}.{missing_in_words(state)}"
 
 
 def _what_is_held(placement: Placement) -> str:

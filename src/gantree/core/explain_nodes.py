@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 
+from gantree.core.drain import stays_because, what_is_wrong
 from gantree.core.ledger import Ledger
 from gantree.core.ledger_site import Cordon
 from gantree.core.state import JobState
 from gantree.model.phases import ENDED
+from gantree.model.placements import Placement
 
 NODES_SHOWN = 4
 
@@ -39,11 +41,24 @@ def shown(nodes: Iterable[str]) -> list[str]:
     return list(nodes)[:NODES_SHOWN]
 
 
-def staying_on(ledger: Ledger, state: JobState) -> str:
-    """A further sentence on a job that holds something on cordoned nodes; "" for others."""
+def staying_on(ledger: Ledger, state: JobState, now: float) -> str:
+    """Further sentences on a job that holds something on cordoned nodes; "" for others."""
     placement = state.placement
     if placement is None or state.phase in ENDED or state.leaving:
         return ""
+    wrong = what_is_wrong(ledger, state)
+    return _on_unwell(ledger, state, wrong, now) + _on_drained(ledger, state, placement)
+
+
+def _on_unwell(ledger: Ledger, state: JobState, wrong: str, now: float) -> str:
+    if not wrong:
+        return ""
+    stays = stays_because(ledger, state, now)
+    then = f"it stays, for {stays}" if stays else "it leaves when it has a place elsewhere"
+    return f" It may fail ({wrong}); {then}."
+
+
+def _on_drained(ledger: Ledger, state: JobState, placement: Placement) -> str:
     draining = [n for n in placement.nodes if (c := ledger.site.cordoned.get(n)) and c.drain]
     if not draining:
         return ""

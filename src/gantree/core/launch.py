@@ -7,6 +7,7 @@ from gantree.model.jobs import Job, Role
 from gantree.model.orders import (
     MemberLaunch,
     Order,
+    ReplaceMember,
     ResumeGang,
     SaveCheckpoint,
     SignalGang,
@@ -43,6 +44,19 @@ def start_order(state: JobState) -> StartGang:
         step_s=state.placement.predicted.step_s,
         user=state.spec.user,
         secrets=state.spec.secrets,
+    )
+
+
+def replace_order(state: JobState, member: int) -> ReplaceMember:
+    """The order that starts one member of the current attempt anew, by its number in the gang."""
+    life = state.life_of(member)
+    return ReplaceMember(
+        id=f"{state.job}/{state.attempt}/replace-{member}-{life}",
+        job=state.job,
+        attempt=state.attempt,
+        member=member,
+        life=life,
+        gang=start_order(state),
     )
 
 
@@ -154,7 +168,8 @@ def standing_orders(state: JobState) -> tuple[Order, ...]:
     warning = (signal_order(state),) if state.warned else ()
     match state.phase:
         case Phase.STARTING | Phase.RUNNING:
-            return (start_order(state), *turn, *warning)
+            replaced = (replace_order(state, gap.member) for gap in state.missing if gap.placed)
+            return (start_order(state), *turn, *warning, *replaced)
         case Phase.SAVING:
             return (start_order(state), *turn, *warning, save_order(state))
         case Phase.STOPPING:

@@ -24,7 +24,14 @@ from gantree.core.ledger_by_hand import (
     job_scaled,
     priority_changed,
 )
+from gantree.core.ledger_cells import cell_bound, cell_released, gang_at_home
 from gantree.core.ledger_forgets import jobs_forgotten
+from gantree.core.ledger_members import (
+    forget_members,
+    member_back,
+    member_missed,
+    member_replaced,
+)
 from gantree.core.ledger_others import (
     count_others,
     others_first,
@@ -43,6 +50,7 @@ from gantree.core.ledger_site import (
     Site,
     fabric_defined,
     node_cordoned,
+    node_health_noted,
     node_labelled,
     node_marked,
     node_uncordoned,
@@ -76,7 +84,11 @@ from gantree.model.facts import (
     JobRequeued,
     JobScaled,
     JobsForgotten,
+    MemberBack,
+    MemberMissed,
+    MemberReplaced,
     NodeCordoned,
+    NodeHealthNoted,
     NodeLabelled,
     NodeMarked,
     NodeUncordoned,
@@ -104,13 +116,13 @@ class Ledger:
     """The state of the scheduler.
 
     room_version grows whenever a gang that was refused might now fit; holders_version whenever room might now be made
-    for one: a gang begins to leave, or it does less harm to stop it now; placings whenever a gang takes a place. bound
-    is the domain of each cell that has one, by (queue, tier, number). resting are jobs that wait until a moment, in
-    seconds. unusable are lost nodes with the reason; policies all versions on record.
-    ended are jobs in the order of their ends, but for those that were forgotten, which are counted; rejected are those
-    that were not taken into a queue, with the reason, oldest first, and rejected_at when. came are the queues and users
-    of all jobs, in the order in which each first came. signatures are the numbers of what jobs that are known ask for,
-    of signatures_given that were ever given. applied counts facts.
+    for one: a gang begins to leave, or it does less harm to stop it now; placings whenever a gang takes a place.
+    bound is the domain of each cell that has one, by (queue, tier, number). resting are jobs that wait until a
+    moment, in seconds; gapped gangs of which a member is being replaced. unusable are lost nodes with the reason;
+    policies all versions on record. ended are jobs in the order of their ends, but for those that were forgotten,
+    which are counted; rejected are those that were not taken into a queue, with the reason, oldest first, and
+    rejected_at when. came are the queues and users of all jobs, in the order in which each first came. signatures are
+    the numbers of what jobs that are known ask for, of signatures_given that were ever given. applied counts facts.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -139,6 +151,7 @@ class Ledger:
     resting: dict[str, float] = field(default_factory=dict)
     placings: int = 0
     leaving: dict[str, JobState] = field(default_factory=dict)
+    gapped: dict[str, JobState] = field(default_factory=dict)
     ended: list[JobState] = field(default_factory=list)
     forgotten: int = 0
     came: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -347,18 +360,6 @@ def _gang_preempted(ledger: Ledger, fact: GangPreempted) -> None:
     state.preempted_at = (*state.preempted_at, fact.at)
 
 
-def _gang_at_home(ledger: Ledger, fact: GangAtHome) -> None:
-    ledger.jobs[fact.job].at_home = True
-
-
-def _cell_bound(ledger: Ledger, fact: CellBound) -> None:
-    ledger.bound[fact.queue, fact.tier, fact.number] = fact.domain
-
-
-def _cell_released(ledger: Ledger, fact: CellReleased) -> None:
-    del ledger.bound[fact.queue, fact.tier, fact.number]
-
-
 def _gang_suspended(ledger: Ledger, fact: GangSuspended) -> None:
     state = ledger.jobs[fact.job]
     state.suspended, state.turn_ends_at, state.turns = True, None, state.turns + 1
@@ -415,6 +416,7 @@ def _attempt_ended(ledger: Ledger, fact: AttemptEnded) -> None:
     state.exit_code = fact.exit_code
     state.gpu_s_lost += fact.gpu_s_lost
     state.running_at, state.suspended = None, False
+    forget_members(ledger, state)
 
 
 def _job_requeued(ledger: Ledger, fact: JobRequeued) -> None:
@@ -465,10 +467,14 @@ _APPLY: dict[type[Fact], Callable[[Ledger, Any], None]] = {
     NodeCordoned: node_cordoned,
     NodeUncordoned: node_uncordoned,
     NodeLabelled: node_labelled,
+    NodeHealthNoted: node_health_noted,
     RoomOfOthers: room_of_others,
     PolicyAdopted: _policy_adopted,
+    MemberMissed: member_missed,
+    MemberReplaced: member_replaced,
+    MemberBack: member_back,
     GangMoving: gang_moving,
-    GangAtHome: _gang_at_home,
+    GangAtHome: gang_at_home,
     JobHeld: job_held,
     JobReleased: job_released,
     PriorityChanged: priority_changed,
@@ -478,8 +484,8 @@ _APPLY: dict[type[Fact], Callable[[Ledger, Any], None]] = {
     JobsForgotten: jobs_forgotten,
     ReservationMade: reservation_made,
     ReservationDropped: reservation_dropped,
-    CellBound: _cell_bound,
-    CellReleased: _cell_released,
+    CellBound: cell_bound,
+    CellReleased: cell_released,
     GangSuspended: _gang_suspended,
     GangResumed: _gang_resumed,
     GangWarned: _gang_warned,

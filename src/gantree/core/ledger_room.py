@@ -85,6 +85,8 @@ def gang_moving(ledger: Ledger, fact: GangMoving) -> None:
     """A gang that stands elsewhere is to go on there."""
     state = ledger.jobs[fact.job]
     state.moving, state.preempted_by = fact.cause, fact.by or None
+    if fact.flees:
+        state.fled_at = (*state.fled_at, fact.at)
     _claim(ledger, fact.job, Claim(fact.placement, (fact.job,), fact.at_home))
 
 

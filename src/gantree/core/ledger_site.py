@@ -6,6 +6,7 @@ laid over it again whenever the file is read anew. Facts about jobs are in `core
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from gantree.model.cluster import Cluster, Node
 from gantree.model.facts import (
     FabricDefined,
     NodeCordoned,
+    NodeHealthNoted,
     NodeLabelled,
     NodeMarked,
     NodeUncordoned,
@@ -32,18 +34,33 @@ Labels = dict[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Cordon:
-    """Why nothing new starts on a node, and since when. drain, deadline_at: as `facts.NodeCordoned` says."""
+    """Why nothing new starts on a node, and since when. drain, deadline_at: as `facts.NodeCordoned` says.
+
+    unwell: what is told to be wrong with the node, "" for nothing: gangs that can save leave it if they have a place.
+    """
 
     reason: str
     since: float
     drain: bool = False
     deadline_at: float | None = None
+    unwell: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Illness:
+    """What one source says is wrong with a node, since when, and whether an operator uses it all the same."""
+
+    reason: str
+    since: float
+    forgiven: bool = False
 
 
 @dataclass(slots=True)
 class Site:
     """The cluster as its file describes it, and what operators say of its nodes instead.
 
+    cordoned is what follows from both: from asked, the cordons that somebody asked for, and from unwell, what is wrong
+    with nodes by who says so.
     labels are those alone in which an operator differs from the file. version grows with every word of an operator.
     others are who holds something that gantree did not start, with each what it is said to hold, one member a node;
     short those of them of whom less is counted, for the rest was not free.
@@ -55,6 +72,8 @@ class Site:
     version: int = 0
     others: dict[str, tuple[MemberPlacement, ...]] = field(default_factory=dict)
     short: dict[str, None] = field(default_factory=dict)
+    asked: dict[str, Cordon] = field(default_factory=dict)
+    unwell: dict[str, dict[str, Illness]] = field(default_factory=dict)
 
     def with_labels(self) -> Cluster:
         """The cluster as it is now."""
@@ -118,18 +137,51 @@ def node_marked(ledger: Ledger, fact: NodeMarked) -> None:
 
 def node_cordoned(ledger: Ledger, fact: NodeCordoned) -> None:
     """Nothing new starts on a node; what was said of it before is replaced, but not since when it holds."""
-    before = ledger.site.cordoned.get(fact.node)
+    before = ledger.site.asked.get(fact.node)
     since = fact.at if before is None else before.since
-    ledger.site.cordoned[fact.node] = Cordon(fact.reason, since, fact.drain, fact.deadline_at)
-    ledger.site.version += 1
-    _open_or_close(ledger, fact.node)
+    ledger.site.asked[fact.node] = Cordon(fact.reason, since, fact.drain, fact.deadline_at)
+    _cordon_as_said(ledger, fact.node)
 
 
 def node_uncordoned(ledger: Ledger, fact: NodeUncordoned) -> None:
-    """A node may be used again, unless it is lost."""
-    del ledger.site.cordoned[fact.node]
-    ledger.site.version += 1
-    _open_or_close(ledger, fact.node)
+    """A node may be used again, unless it is lost, or something is wrong with it."""
+    del ledger.site.asked[fact.node]
+    _cordon_as_said(ledger, fact.node)
+
+
+def node_health_noted(ledger: Ledger, fact: NodeHealthNoted) -> None:
+    """A source says something else of a node, or an operator does not mind."""
+    told = ledger.site.unwell.setdefault(fact.node, {})
+    before = told.pop(fact.source, None)
+    if fact.reason:
+        since = fact.at if before is None or before.forgiven else before.since
+        told[fact.source] = Illness(fact.reason, since, fact.forgiven)
+    if not told:
+        del ledger.site.unwell[fact.node]
+    _cordon_as_said(ledger, fact.node)
+
+
+def _cordon_as_said(ledger: Ledger, node: str) -> None:
+    """Cordon a node, or not, as everybody together says."""
+    site = ledger.site
+    asked = site.asked.get(node)
+    wrong = [each for each in site.unwell.get(node, {}).values() if not each.forgiven]
+    if asked is None and not wrong:
+        site.cordoned.pop(node, None)
+    else:
+        site.cordoned[node] = _joined(asked, wrong)
+    site.version += 1
+    _open_or_close(ledger, node)
+
+
+def _joined(asked: Cordon | None, wrong: Sequence[Illness]) -> Cordon:
+    """One cordon for what was asked for and for all that is wrong."""
+    unwell = "; ".join(each.reason for each in wrong)
+    moments = [each.since for each in wrong]
+    if asked is None:
+        return Cordon(unwell, min(moments), unwell=unwell)
+    reason = "; ".join(filter(None, (asked.reason, unwell)))
+    return replace(asked, reason=reason, since=min([asked.since, *moments]), unwell=unwell)
 
 
 def _open_or_close(ledger: Ledger, node: str) -> None:

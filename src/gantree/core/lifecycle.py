@@ -13,13 +13,16 @@ gang that ended by itself with 0 before it was told to stop has succeeded, whate
 
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from gantree.core.draft import Draft
 from gantree.core.launch import save_order, signal_order, start_order, stop_order
 from gantree.core.numbering import numbered
+from gantree.core.replacing import can_live_without, member_of_rank, member_started, miss
 from gantree.core.rest import cut_short, rest_s
 from gantree.core.state import JobState
+from gantree.core.timers import gap_over_at
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.events import (
     CheckpointSaved,
@@ -29,6 +32,7 @@ from gantree.model.events import (
     GangStartFailed,
     JobSubmitted,
     MemberLost,
+    MemberStarted,
     RankExited,
 )
 from gantree.model.facts import (
@@ -128,6 +132,9 @@ def time_is_up(draft: Draft, state: JobState, policy: Policy) -> None:
     if state.phase is Phase.SAVING:
         assert state.stop_cause is not None
         stop(draft, state, state.stop_cause, policy)
+    elif state.phase is Phase.RUNNING and (gap_over_at(state) or inf) <= draft.now:
+        missing = ", ".join(f"member {gap.member}: {gap.reason}" for gap in state.missing)
+        stop(draft, state, StopCause.MEMBER_LOST, policy, f"not replaced in time: {missing}")
     elif state.phase is Phase.RUNNING:
         limit_at, warn = state.limit_at, state.spec.warn
         if warn is not None and limit_at is not None and draft.now < limit_at:
@@ -236,7 +243,29 @@ def _stop_after_failure(
     reason: str,
 ) -> None:
     state = _current(draft, event.job, event.attempt)
-    if state is not None and state.phase is not Phase.STOPPING:
+    if state is None or state.phase is Phase.STOPPING:
+        return
+    if state.spec.restarts.replace_s is None or isinstance(event, GangStartFailed):
+        stop(draft, state, cause, policy, reason)
+    else:
+        _replace_or_stop(draft, state, event, cause, policy, reason)
+
+
+def _replace_or_stop(
+    draft: Draft,
+    state: JobState,
+    event: RankExited | MemberLost,
+    cause: StopCause,
+    policy: Policy,
+    reason: str,
+) -> None:
+    """The others stay if they can; what is told of an earlier life of the member is passed over."""
+    member = None if event.rank is None else member_of_rank(state, event.rank)
+    if member is not None and event.life != state.life_of(member):
+        return
+    if member is not None and can_live_without(state, member, cause):
+        miss(draft, state, member, cause, reason)
+    else:
         stop(draft, state, cause, policy, reason)
 
 
@@ -378,6 +407,7 @@ REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {
     GangStartFailed: _gang_start_failed,
     RankExited: _rank_exited,
     MemberLost: _member_lost,
+    MemberStarted: member_started,
     CheckpointSaved: _checkpoint_saved,
     GangEnded: _gang_ended,
 }

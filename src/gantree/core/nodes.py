@@ -1,7 +1,8 @@
-"""What becomes of the cluster and its nodes: read anew, lost, back, cordoned, labelled.
+"""What becomes of the cluster and its nodes: read anew, lost, back, cordoned, unwell, labelled.
 
 A node that is *lost* takes what ran there with it. One that is *cordoned* does not: what runs there stays, and nothing
 new starts there, not even a gang that stood there before; where it is to be *drained*, `core.drain` sends them away.
+One that is *unwell* is cordoned by whoever watches it, until he says that it is well or an operator uncordons it.
 """
 
 from collections.abc import Callable
@@ -11,10 +12,13 @@ from gantree.core.by_hand import withdraw
 from gantree.core.draft import Draft
 from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import end_job, stop, unreadable
+from gantree.core.replacing import can_live_without, members_on, miss
+from gantree.core.state import JobState
 from gantree.model.events import (
     ClusterObserved,
     CordonRequested,
     Event,
+    HealthObserved,
     LabelRequested,
     NodeLost,
     NodeReturned,
@@ -25,6 +29,7 @@ from gantree.model.facts import (
     ClaimDropped,
     FabricDefined,
     NodeCordoned,
+    NodeHealthNoted,
     NodeLabelled,
     NodeMarked,
     NodeUncordoned,
@@ -56,7 +61,17 @@ def _node_lost(draft: Draft, event: NodeLost, policy: Policy) -> None:
         assert state.placement is not None
         there = any(member.node == event.node for member in state.placement.members)
         if there and state.phase is not Phase.STOPPING:
-            stop(draft, state, StopCause.MEMBER_LOST, policy, f"node {event.node} was lost")
+            _lose(draft, state, event.node, policy)
+
+
+def _lose(draft: Draft, state: JobState, node: str, policy: Policy) -> None:
+    """A gang goes on without those of its members that were on a node, if it can."""
+    reason, lost = f"node {node} was lost", members_on(state, node)
+    if all(can_live_without(state, member, StopCause.MEMBER_LOST) for member in lost):
+        for member in lost:
+            miss(draft, state, member, StopCause.MEMBER_LOST, reason)
+    else:
+        stop(draft, state, StopCause.MEMBER_LOST, policy, reason)
 
 
 def _node_returned(draft: Draft, event: NodeReturned, policy: Policy) -> None:
@@ -73,7 +88,7 @@ def _cordon_requested(draft: Draft, event: CordonRequested, policy: Policy) -> N
     """What was promised there is promised no more; to say the same again changes nothing."""
     if not known(draft.ledger, event.node):
         return
-    before = draft.ledger.site.cordoned.get(event.node)
+    before = draft.ledger.site.asked.get(event.node)
     asked = (event.reason, event.drain, event.deadline_at)
     if before is not None and (before.reason, before.drain, before.deadline_at) == asked:
         return
@@ -98,8 +113,33 @@ def _promised_on(ledger: Ledger, node: str) -> list[str]:
 
 
 def _uncordon_requested(draft: Draft, event: UncordonRequested, policy: Policy) -> None:
-    if event.node in draft.ledger.site.cordoned:
+    site = draft.ledger.site
+    if event.node in site.asked:
         draft.record(NodeUncordoned(at=draft.now, node=event.node))
+    for source, illness in list(site.unwell.get(event.node, {}).items()):
+        if event.forgives and not illness.forgiven:
+            draft.record(
+                NodeHealthNoted(
+                    at=draft.now,
+                    node=event.node,
+                    source=source,
+                    reason=illness.reason,
+                    forgiven=True,
+                )
+            )
+
+
+def _health_observed(draft: Draft, event: HealthObserved, policy: Policy) -> None:
+    """What was promised on a node that is unwell is promised no more; to say the same again changes nothing."""
+    ledger, node = draft.ledger, event.node
+    before = ledger.site.unwell.get(node, {}).get(event.source)
+    if event.reason == ("" if before is None else before.reason):
+        return
+    if event.reason and not known(ledger, node):
+        return
+    for job in _promised_on(ledger, node) if event.reason else ():
+        withdraw(draft, job, f"node {node} is unwell")
+    draft.record(NodeHealthNoted(at=draft.now, node=node, source=event.source, reason=event.reason))
 
 
 def _label_requested(draft: Draft, event: LabelRequested, policy: Policy) -> None:
@@ -129,5 +169,6 @@ REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {
     CordonRequested: _cordon_requested,
     UncordonRequested: _uncordon_requested,
     LabelRequested: _label_requested,
+    HealthObserved: _health_observed,
     OthersHold: _others_hold,
 }

@@ -331,10 +331,12 @@ def move(
     by: str = "",
     *,
     at_home: bool = False,
+    flees: str = "",
 ) -> None:
     """Let a gang go on at another place of its own: that is held for it, and it saves and stops.
 
-    at_home: in a cell of its queue; one that is there and changes its size stays there.
+    at_home: in a cell of its queue; one that is there and changes its size stays there. flees: what is wrong where it
+    is, if that is why.
     """
     draft.record(
         GangMoving(
@@ -345,6 +347,7 @@ def move(
             cause=cause,
             by=by,
             at_home=at_home or (state.at_home and cause is StopCause.RESIZED),
+            flees=flees,
         )
     )
     save_then_stop(draft, state, cause, draft.ledger.policy)

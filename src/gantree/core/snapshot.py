@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 from gantree.core.ledger import Ledger, key_of
-from gantree.core.ledger_site import Cordon, Labels, Site
+from gantree.core.ledger_site import Cordon, Illness, Labels, Site
 from gantree.core.scheduler import Scheduler
 from gantree.core.state import Booking, Claim, JobState
 from gantree.core.usage import Account, UsageBook, Used, gpus_of_model
@@ -55,6 +55,7 @@ class KeptLine:
 class Books:
     """What a ledger knows beside its jobs; job ids are in the order of the collections that they are in.
 
+    asked: None in a snapshot that is older than illnesses: all cordons were asked for.
     counters are attributes of the ledger that are numbers. counted is what a gang counts for in quotas and shares,
     where that is not what its place comes to on the fabric of today.
     """
@@ -87,6 +88,8 @@ class Books:
     rejected_at: dict[str, float] = field(default_factory=dict)
     others: dict[str, tuple[MemberPlacement, ...]] = field(default_factory=dict)
     short: tuple[str, ...] = ()
+    asked: dict[str, Cordon] | None = None
+    unwell: dict[str, dict[str, Illness]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,8 @@ def _books(ledger: Ledger, now: float) -> Books:
         dict(ledger.rejected_at),
         dict(site.others),
         tuple(site.short),
+        dict(site.asked),
+        {node: dict(told) for node, told in site.unwell.items()},
     )
 
 
@@ -239,6 +244,8 @@ def _restore_site(ledger: Ledger, books: Books) -> None:
         books.site_version,
         dict(books.others),
         dict.fromkeys(books.short),
+        dict(books.cordoned if books.asked is None else books.asked),
+        {node: dict(told) for node, told in books.unwell.items()},
     )
     ledger.policies = list(books.policies)
     ledger.unusable, ledger.rejected = dict(books.unusable), dict(books.rejected)
@@ -288,6 +295,7 @@ def _restore_holders(ledger: Ledger, books: Books) -> None:
         assert state.phase in HOLDING, f"{job} is {state.phase}, and was told to hold a place"
         ledger.count_holder(state, 1)
     ledger.leaving = {job: ledger.jobs[job] for job in books.leaving}
+    ledger.gapped = {job: state for job, state in ledger.holding.items() if state.missing}
     if books.occupancy is None:
         return
     fabric = Fabric.build(ledger.site.with_labels())

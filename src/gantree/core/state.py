@@ -19,6 +19,16 @@ BOOKING = "reserve:"
 """Prefix of the owner under which a reservation holds what is free of its place."""
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A member of a running gang, by its number in it, that is missing: until when, and why. placed: it has a place."""
+
+    member: int
+    deadline_at: float
+    reason: str
+    placed: bool = False
+
+
 @dataclass(slots=True)
 class JobState:
     """All that is known of one job. Times are seconds of `Event.observed_at`; None: not yet.
@@ -26,15 +36,17 @@ class JobState:
     queue is its node of the queue tree. line and position are where it stands while it waits, made anew each time it
     begins to. placed_at, running_at, checkpoint_at, stop_*, request and answered belong to the current attempt;
     held_for is what a held job waits for, "" for a user's word; barred_for why it may not be everywhere for now.
-    held_gpus counts GPUs that it holds whole, touched_gpus those that it holds whole or in part (1 where none: it
-    may hold something else). checkpoint_step is the newest over all attempts. attained_gpu_s and done_s are of
-    attempts that are over: GPU-seconds that it was served, and seconds of its run (at the size it was written with)
-    whose work was kept. cut_short counts attempts as `facts.JobRequeued` says. moving says why the attempt will go
-    on at the place that is held for it. at_home: it runs in a cell of its queue. warned: the attempt got its signal
-    before its time limit. found: the attempt was started by somebody of whom there is no record. scaled: somebody
-    has said how many members it is to have. turns counts turns on a shared GPU; suspended: it is not its own. What
-    it has used until metered_at is in the accounts (`core.usage`): spent is (GPU model, GPU-seconds held, GPU-
-    seconds wasted), waited_s what it waited; gpus_of_model is what it holds, parts of GPUs as parts.
+    fled_at: when it left nodes that were unwell. missing are members of the attempt that are being replaced, lives the
+    numbers of those that were, each with how often (`core.replacing`).
+    held_gpus counts GPUs that it holds whole, touched_gpus those that it holds whole or in part (1 where none: it may
+    hold something else). checkpoint_step is the newest over all attempts. attained_gpu_s and done_s are of attempts
+    that are over: GPU-seconds that it was served, and seconds of its run (at the size it was written with) whose work
+    was kept. cut_short counts attempts as `facts.JobRequeued` says. moving says why the attempt will go on at the place
+    that is held for it. at_home: it runs in a cell of its queue. warned: the attempt got its signal before its time
+    limit. found: the attempt was started by somebody of whom there is no record. scaled: somebody has said how many
+    members it is to have. turns counts turns on a shared GPU; suspended: it is not its own. What it has used until
+    metered_at is in the accounts (`core.usage`): spent is (GPU model, GPU-seconds held, GPU-seconds wasted), waited_s
+    what it waited; gpus_of_model is what it holds, parts of GPUs as parts.
     """
 
     job: str
@@ -74,6 +86,7 @@ class JobState:
     failures: int = 0
     cut_short: int = 0
     preempted_at: tuple[float, ...] = ()
+    fled_at: tuple[float, ...] = ()
     resized_at: float | None = None
     scaled: bool = False
     gpu_s_lost: float = 0.0
@@ -89,6 +102,8 @@ class JobState:
     gpus_of_model: tuple[tuple[str, float], ...] = ()
     spent: tuple[tuple[str, float, float], ...] = ()
     waited_s: float = 0.0
+    missing: tuple[Gap, ...] = ()
+    lives: tuple[tuple[int, int], ...] = ()
     exit_code: int | None = None
     reason: str = ""
 
@@ -101,6 +116,14 @@ class JobState:
     def preemptions(self) -> int:
         """How often the job was preempted so far."""
         return len(self.preempted_at)
+
+    def gap(self, member: int) -> Gap | None:
+        """What is known of a member of the attempt that is missing; None for one that is there."""
+        return next((gap for gap in self.missing if gap.member == member), None)
+
+    def life_of(self, member: int) -> int:
+        """How often a member of the attempt was replaced."""
+        return dict(self.lives).get(member, 0)
 
     @property
     def present(self) -> Job:

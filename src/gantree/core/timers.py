@@ -16,13 +16,24 @@ def due_moment(state: JobState) -> float | None:
     if state.phase is Phase.SAVING:
         return state.deadline_at
     if state.phase is Phase.RUNNING:  # suspended time does not count, and its turn will come first
-        limit_at, warn = state.limit_at, state.spec.warn
-        if limit_at is None or warn is None or state.warned:
-            return limit_at
-        return limit_at - warn.before_s
+        moments = [moment for moment in (_limit(state), gap_over_at(state)) if moment is not None]
+        return min(moments, default=None)
     if state.phase is Phase.PENDING and state.not_before > 0.0:
         return state.not_before
     return None
+
+
+def _limit(state: JobState) -> float | None:
+    """When a running gang is warned of its time limit, or, once it was, stopped for it."""
+    limit_at, warn = state.limit_at, state.spec.warn
+    if limit_at is None or warn is None or state.warned:
+        return limit_at
+    return limit_at - warn.before_s
+
+
+def gap_over_at(state: JobState) -> float | None:
+    """When a running gang is stopped of which members are missing; None for one that is whole."""
+    return min((gap.deadline_at for gap in state.missing), default=None)
 
 
 class Timers:

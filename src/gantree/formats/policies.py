@@ -112,6 +112,7 @@ def _overridden(base: Policy, form: RulesForm) -> Policy:
         "grace_s": form.evictions.grace,
         "min_run_s": form.evictions.min_run,
         "restart_s": form.evictions.restart,
+        "leave_unwell": form.evictions.leave_unwell,
         "elastic": form.elastic,
         "defragment": form.defragment,
         "time_sharing": form.time_sharing

@@ -151,23 +151,42 @@ class GangStartFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankExited(Event):
-    """One process ended. exit_code is as the shell counts: 128 + signal where a signal killed it."""
+    """One process ended. exit_code is as the shell counts: 128 + signal where a signal killed it.
+
+    life as in `MemberStarted`.
+    """
 
     job: str
     attempt: int
     rank: int
     exit_code: int
+    life: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberLost(Event):
-    """A member vanished without leaving exit codes (its shim was killed, its node went away)."""
+    """A member vanished without leaving exit codes (its shim was killed, its node went away).
+
+    rank is the first global rank that it had, where the source knows that; life as in `MemberStarted`.
+    """
 
     job: str
     attempt: int
     role: str
     member: int
     reason: str
+    rank: int | None = None
+    life: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberStarted(Event):
+    """A member that was replaced runs: by its number in the gang, and its life, 1 for its first replacement."""
+
+    job: str
+    attempt: int
+    member: int
+    life: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,9 +242,25 @@ class CordonRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncordonRequested(Event):
-    """An operator lets a node be used again; nobody leaves it any more who was not told to."""
+    """A node is to be used again; nobody leaves it any more who was not told to.
+
+    forgives: an operator says so, of what is told to be wrong with it too (`HealthObserved`).
+    """
 
     node: str
+    forgives: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthObserved(Event):
+    """Something that watches a node says what is wrong with it, or, "", that it has been well for long enough.
+
+    What runs there runs on, but may fail. source names who says so; each speaks for itself.
+    """
+
+    node: str
+    source: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,8 +316,8 @@ EVENTS: dict[str, type[Event]] = {
         ClusterObserved, JobSubmitted, SubmissionTaken,
         CancelRequested, HoldRequested, ReleaseRequested, DefragmentRequested,
         SuspendRequested, ScaleRequested, BarsRequested, PriorityRequested,
-        CordonRequested, UncordonRequested, LabelRequested, OthersHold, PolicySubmitted,
-        GangFound, GangStarted, GangStartFailed, RankExited, MemberLost,
+        CordonRequested, UncordonRequested, LabelRequested, HealthObserved, OthersHold, PolicySubmitted,
+        GangFound, GangStarted, GangStartFailed, RankExited, MemberLost, MemberStarted,
         GangEnded, CheckpointSaved, NodeLost, NodeReturned, EndedJobsDue, TimePassed,
     )
 }  # fmt: skip

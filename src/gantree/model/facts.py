@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from gantree.model.cluster import Cluster
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase, StopCause
-from gantree.model.placements import MemberPlacement, Placement
+from gantree.model.placements import Domain, MemberPlacement, Placement
 
 Owner = Literal["journal", "cluster"]
 
@@ -120,7 +120,7 @@ class GangMoving(Fact):
     """An attempt will be stopped and started again at a place of its own, which is held for it.
 
     cause: RESIZED (elastic: it goes on with other members) or MOVED (defragmentation, or, at_home, to a cell of its
-    queue). by is the job for whose sake it happens; "" for its own.
+    queue). by is the job for whose sake it happens; "" for its own. flees: what is wrong where it is, if that is why.
     """
 
     job: str
@@ -129,6 +129,7 @@ class GangMoving(Fact):
     cause: StopCause
     by: str = ""
     at_home: bool = False
+    flees: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +250,44 @@ class GangResumed(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemberMissed(Fact):
+    """A member, by its number in the gang, is lost, and the others stay: until deadline_at, in which it is replaced.
+
+    blamed: it counts as a failure of the job.
+    """
+
+    job: str
+    attempt: int
+    member: int
+    deadline_at: float
+    reason: str = ""
+    blamed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberReplaced(Fact):
+    """A member that is missing goes on at this place, in its life of this number; domain is the gang's from now on."""
+
+    OWNER: ClassVar[Owner] = "cluster"
+    job: str
+    attempt: int
+    member: int
+    life: int
+    place: MemberPlacement
+    domain: Domain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberBack(Fact):
+    """A member that was missing runs again."""
+
+    OWNER: ClassVar[Owner] = "cluster"
+    job: str
+    attempt: int
+    member: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRequested(Fact):
     """The ranks were asked to save; at deadline_at the attempt is stopped with or without an answer."""
 
@@ -360,6 +399,19 @@ class NodeUncordoned(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeHealthNoted(Fact):
+    """What a source says is wrong with a node, instead of what it said before; "": nothing. Nothing new starts there.
+
+    forgiven: an operator lets it be used all the same, until the source says something else.
+    """
+
+    node: str
+    source: str
+    reason: str = ""
+    forgiven: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLabelled(Fact):
     """A node has this label from now on, whatever the cluster file says; None: it has none of that key."""
 
@@ -397,7 +449,8 @@ FACTS: dict[str, type[Fact]] = {
         GangMoving, GangAtHome, JobHeld, JobReleased, PriorityChanged, ReservationMade, ReservationDropped,
         CellBound, CellReleased, GangSuspended, GangResumed,
         JobReprioritised, JobScaled, JobBarred, NodeCordoned, NodeUncordoned, NodeLabelled, PolicyAdopted, GangWarned,
-        JobsForgotten, RoomOfOthers,
+        JobsForgotten, RoomOfOthers, NodeHealthNoted,
+        MemberMissed, MemberReplaced, MemberBack,
     )
 }  # fmt: skip
 

@@ -199,11 +199,15 @@ class Elastic:
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """How often a gang is started again after a failure, and after how many seconds (doubling each time)."""
+    """How often a gang is started again after a failure, and after how many seconds (doubling each time).
+
+    replace_s: for so long its other members run on while one that was lost is replaced; None: they never do.
+    """
 
     limit: int = 3
     backoff_s: float = 5.0
     backoff_max_s: float = 300.0
+    replace_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,18 @@ class StartGang(Order):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceMember(Order):
+    """Start one member of an attempt anew, and leave the others alone. What is left of it is in the way, and goes.
+
+    member is its number in the gang, life counts its replacements; gang is how the whole gang is from now on.
+    """
+
+    member: int
+    life: int
+    gang: StartGang
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopGang(Order):
     """Stop all processes of an attempt: SIGTERM, after grace_s SIGKILL. An attempt not yet started never starts."""
 
@@ -115,5 +127,7 @@ class SignalGang(Order):
 
 ORDERS: dict[str, type[Order]] = {
     kind.__name__: kind
-    for kind in (StartGang, StopGang, SaveCheckpoint, SuspendGang, ResumeGang, SignalGang)
-}
+    for kind in (
+        StartGang, ReplaceMember, StopGang, SaveCheckpoint, SuspendGang, ResumeGang, SignalGang,
+    )
+}  # fmt: skip

@@ -148,7 +148,7 @@ class Policy:
     grace_s: seconds a stopped gang has between SIGTERM and SIGKILL. min_run_s: seconds a gang has run before it may be
     preempted. evictions_per_day: how often one job may be preempted in any 24 hours, None for no limit. restart_s:
     seconds of all its GPUs that a stop and a new start cost a gang. A guarantee outranks min_run_s and
-    evictions_per_day.
+    evictions_per_day. leave_unwell: whether gangs that can save leave nodes of which somebody says that they may fail.
 
     elastic: whether gangs grow into idle room and give it back. defragment: "off", "plan" (plans are told when asked
     for) or "apply". topology: False places gangs on the first GPUs that are free, whatever links them.
@@ -172,6 +172,7 @@ class Policy:
     grace_s: float = DEFAULT_GRACE_S
     min_run_s: float = 0.0
     evictions_per_day: int | None = None
+    leave_unwell: bool = True
     restart_s: float = 60.0
     elastic: bool = True
     defragment: Literal["off", "plan", "apply"] = "plan"

@@ -23,9 +23,11 @@ from gantree.model.events import (
     Event,
     GangEnded,
     GangStarted,
+    HealthObserved,
     HoldRequested,
     JobSubmitted,
     LabelRequested,
+    MemberStarted,
     NodeLost,
     NodeReturned,
     PriorityRequested,
@@ -121,7 +123,7 @@ def a_job(lots: Random, name: str, jobs: list[str], guesses: bool) -> Job:
         preemptible=lots.random() < 0.85,
         elastic=Elastic(1, members + 2) if shape.gpus and lots.random() < 0.35 else None,
         checkpoint=lots.choice([None, Checkpoint(grace_s=20)]),
-        restarts=Restarts(1, 5.0),
+        restarts=Restarts(1, 5.0, replace_s=lots.choice([None, 30.0])),
         time_limit_s=lots.choice([None, 50.0, 200.0]),
         expected_s=lots.choice([None, 40.0]) if guesses else 40.0,
         after=(lots.choice(jobs),) if jobs and lots.random() < 0.1 else (),
@@ -221,6 +223,23 @@ class Lives:
     def of_a_node(self, kind: type[Event], **more: Any) -> None:
         self.tell(kind, node=self.lots.choice(NODES), **more)
 
+    def lose_member(self) -> None:
+        """A member that runs ends with an error; often it is another one than the first."""
+        one = self.any_job(Phase.RUNNING)
+        if one is not None:
+            rank = self.lots.randrange(len(one.placement.members))
+            told = {"rank": rank, "exit_code": 1, "life": one.life_of(rank)}
+            self.tell(RankExited, job=one.job, attempt=one.attempt, **told)
+
+    def start_member(self) -> None:
+        """A member that was replaced runs again."""
+        gapped = list(self.scheduler.ledger.gapped.values())
+        if gapped:
+            one = self.lots.choice(gapped)
+            member = one.missing[0].member
+            told = {"member": member, "life": one.life_of(member)}
+            self.tell(MemberStarted, job=one.job, attempt=one.attempt, **told)
+
     def change_site(self) -> None:
         if self.lots.random() < 0.3:
             self.tell(ClusterObserved, cluster=site(self.lots.choice([0, 1])))
@@ -256,6 +275,11 @@ WAYS: dict[str, Callable[[Lives], None]] = {
         PriorityRequested, Phase.PENDING, Phase.RUNNING, priority="serving"
     ),
     "scale": Lives.scale,
+    "lose a member": Lives.lose_member,
+    "start a member": Lives.start_member,
+    "unwell": lambda lives: lives.of_a_node(
+        HealthObserved, source="dcgm", reason=lives.lots.choice(["", "XID 79", "XID 48"])
+    ),
     "lose": lambda lives: lives.of_a_node(NodeLost),
     "return": lambda lives: lives.of_a_node(NodeReturned),
     "return again": lambda lives: lives.of_a_node(NodeReturned),

@@ -170,6 +170,10 @@ class Occupancy:
         """As `free_nics`, by node index, as a mask in the machine's order."""
         return self.free_nic_mask_of_node[node] & ~self.broken_nic_mask_of_node.get(node, 0)
 
+    def holders_on(self, node: str) -> tuple[str, ...]:
+        """Who holds anything of a node."""
+        return tuple(self._holders_on_node.get(self._index(node), ()))
+
     def holder_of_gpu(self, node: str, gpu: int) -> str | None:
         """Who holds a GPU, or was the first of those who hold parts of it now."""
         for owner in self._holders_on_node.get(self._index(node), ()):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.executors.kubernetes.node_health import why_cordoned
+from gantree.executors.kubernetes.node_health import what_is_wrong, why_cordoned
 from gantree.executors.kubernetes.objects import Condition, Metadata, Node, NodeStatus
 from gantree.model.phases import Phase
 from gantree.testing.pods import PodStage
@@ -67,7 +67,7 @@ def test_a_node_with_a_broken_gpu_takes_nothing_new_until_it_is_mended(stage: Po
     condition(stage, node, "GpuXid", "True")
     cordoned = stage.controller.ledger.site.cordoned
     stage.until(lambda: node in cordoned)
-    assert cordoned[node].reason == "cordoned in Kubernetes: GpuXid (Xid79: fell off the bus)"
+    assert cordoned[node].reason == "GpuXid (Xid79: fell off the bus)"
     stage.pod("p1", gpus=4)
     stage.pod("p2", gpus=8)
     stage.until(lambda: stage.bound("p1"))
@@ -98,4 +98,6 @@ def test_a_node_with_a_broken_gpu_takes_nothing_new_until_it_is_mended(stage: Po
 def test_which_conditions_keep_new_work_off(kind: str, status: str, is_wrong: bool) -> None:
     told = NodeStatus(conditions=(Condition(kind, status),))
     node = Node(Metadata("n0"), status=told)
-    assert (why_cordoned(node) is not None) == is_wrong
+    is_short = why_cordoned(node) is not None
+    assert (is_short or bool(what_is_wrong(node, ""))) == is_wrong
+    assert is_short == (kind == "MemoryPressure")

@@ -8,14 +8,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gantree.executors.inventory import Status
+from gantree.executors.kubernetes.gangs import order_of
 from gantree.executors.kubernetes.objects import Pod
 from gantree.model.events import (
     Event,
     GangEnded,
     GangStarted,
     MemberLost,
+    MemberStarted,
     RankExited,
 )
+from gantree.model.orders import MemberLaunch
 
 STOPPED = 143
 """The exit code of what was told to stop: 128 + SIGTERM."""
@@ -32,12 +35,17 @@ REFUSED = frozenset(
 
 @dataclass(slots=True)
 class Seat:
-    """One member's place in an attempt, and the pod that has it: its uid, None before there is one."""
+    """One member's place in an attempt, and the pod that has it: its uid, None before there is one.
+
+    life counts its replacements (`core.replacing`); index is where its pod stands among those of its kind.
+    """
 
     member: int
     rank: int
     role: str
     uid: str | None = None
+    life: int = 0
+    index: tuple[object, ...] | None = None
     phase: str = "Pending"
     exit_code: int | None = None
     reason: str = ""
@@ -59,7 +67,7 @@ class Attempt:
     """One attempt of one job. size: members in all; binding: writes are on their way; failed: why it cannot start.
 
     grace_s is what its pods are given when they go; None: what each asks for itself. evicts: they go for others, so
-    budgets are asked.
+    budgets are asked. anew: members that are to start anew while the others stay, with what their pods are told.
     """
 
     job: str
@@ -71,6 +79,7 @@ class Attempt:
     failed: str = ""
     grace_s: float | None = None
     evicts: bool = False
+    anew: dict[int, tuple[MemberLaunch, dict[str, str]]] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, int]:
@@ -85,6 +94,8 @@ class Attempt:
     def see(self, pod: Pod, seat: Seat) -> None:
         """Take note of how a pod of it is now."""
         seat.uid, seat.phase, seat.reason = pod.metadata.uid, pod.status.phase, pod.status.reason
+        if seat.index is None:
+            seat.index = index_of(pod)
         if pod.has_ended:
             seat.exit_code = exit_code_of(pod)
 
@@ -157,29 +168,50 @@ def happened(attempt: Attempt, now: float) -> Iterator[Event]:
 
 
 def _of_seat(attempt: Attempt, seat: Seat, now: float) -> Iterator[Event]:
-    """A seat's end: an exit where its process tells of one, else a loss."""
+    """That a replacement runs, and a seat's end: an exit where its process tells of one, else a loss."""
+    if seat.life and seat.has_run:
+        yield MemberStarted(
+            id=f"{attempt.name}/member-started/{seat.member}/{seat.life}",
+            observed_at=now,
+            job=attempt.job,
+            attempt=attempt.attempt,
+            member=seat.member,
+            life=seat.life,
+        )
     if not seat.is_over or (seat.uid is None and not seat.gone):
         return
     lost = seat.reason in REFUSED or (seat.gone and seat.exit_code is None)
+    life = f"/{seat.life}" if seat.life else ""
     if not lost:
         yield RankExited(
-            id=f"{attempt.name}/exit/{seat.rank}",
+            id=f"{attempt.name}/exit/{seat.rank}{life}",
             observed_at=now,
             job=attempt.job,
             attempt=attempt.attempt,
             rank=seat.rank,
             exit_code=seat.exit_code or 0,
+            life=seat.life,
         )
     elif not attempt.stopping:
         yield MemberLost(
-            id=f"{attempt.name}/lost/{seat.member}",
+            id=f"{attempt.name}/lost/{seat.member}{life}",
             observed_at=now,
             job=attempt.job,
             attempt=attempt.attempt,
             role=seat.role,
             member=seat.member,
             reason=seat.reason or "its pod was deleted",
+            rank=seat.rank,
+            life=seat.life,
         )
+
+
+def index_of(pod: Pod) -> tuple[object, ...]:
+    """Where a pod stands among those of its kind, whatever it is called: a replacement stands there too.
+
+    Not what role it has: once it is bound, gantree's own word for that is among its annotations.
+    """
+    return order_of(pod)[2:4]
 
 
 def exit_code_of(pod: Pod) -> int:

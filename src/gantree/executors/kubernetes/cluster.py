@@ -24,6 +24,7 @@ from gantree.executors.kubernetes.handshake import Handshakes
 from gantree.executors.kubernetes.late import Latecomers
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.members import Members
+from gantree.executors.kubernetes.node_news import NodeNews
 from gantree.executors.kubernetes.nodes import Nodes
 from gantree.executors.kubernetes.nominations import Nominations
 from gantree.executors.kubernetes.objects import Metadata, Pod
@@ -35,7 +36,7 @@ from gantree.executors.kubernetes.whereabouts import Whereabouts
 from gantree.executors.progress import Progress
 from gantree.model.errors import NotFound
 from gantree.model.events import Event
-from gantree.model.orders import Order, SaveCheckpoint, StartGang, StopGang
+from gantree.model.orders import Order, ReplaceMember, SaveCheckpoint, StartGang, StopGang
 from gantree.model.phases import StopCause
 
 FOR_OTHERS = frozenset({StopCause.PREEMPTED, StopCause.MOVED, StopCause.RESIZED, StopCause.DRAINED})
@@ -81,6 +82,7 @@ class KubernetesCluster:
         self._takes_over = takes_over
         self._handshakes = Handshakes(self._annotate, self._members.pods_of)
         self._nominations = Nominations(self._nominate)
+        self._news = NodeNews(link, self._members.pods_of)
         self._gangjobs = GangJobs(link, scheduler, self._waiting.job_of, lambda: nodes.site)
 
     def adopt(self, epoch: int) -> None:
@@ -89,6 +91,7 @@ class KubernetesCluster:
         ledger = self._ledger()
         self._members.adopt(ledger)
         self._reception.adopt(ledger, epoch)
+        self._news.adopt(ledger)
         self._others.adopt(ledger.site.others)
         self._allocator.adopt(ledger.site.others)
         self._take_seen()
@@ -115,11 +118,13 @@ class KubernetesCluster:
             self._emit(event)
         self._reception.ended(self._members.tell(ledger, now))
         self._members.step(ledger, now)
+        self._members.start_anew(ledger)
         self._late.step(now)
         self._reception.step(ledger, self._nodes.site, now)
         self._desk.step(self._members.pods, lambda pod: self._may_start(pod, ledger))
         self._nominations.step(ledger, self._waiting.gang_of_job, self._members.pods)
         self._gangjobs.step(ledger, now)
+        self._news.step(ledger, now)
         if self._waiting.changed:
             self._link.wake()
 
@@ -130,6 +135,8 @@ class KubernetesCluster:
         match order:
             case StartGang():
                 self._members.start(order, self._ledger())
+            case ReplaceMember():
+                self._members.replace(order)
             case StopGang():
                 state = self._ledger().jobs.get(order.job)
                 self._handshakes.forget(order.job, order.attempt)

@@ -22,6 +22,7 @@ from gantree.executors.kubernetes.terms import (
     Terms,
     count_said,
     priority_said,
+    seconds_said,
 )
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ GANG, SIZE = "gantree.io/gang", "gantree.io/gang-size"
 REQUIRED, PREFERRED = "gantree.io/required-topology", "gantree.io/preferred-topology"
 SLICE_SIZE, SLICE_REQUIRED = "gantree.io/slice-size", "gantree.io/slice-required-topology"
 QUEUE, PRIORITY = "gantree.io/queue", "gantree.io/priority"
+REPLACE_WITHIN = "gantree.io/replace-within"
+"""A duration: the others of a gang run on for so long while a member that was lost is replaced."""
 _KUEUE, _KAI = "kueue.x-k8s.io/podset-", "kai.scheduler/"
 _PODSET = (f"{_KUEUE}required-topology", f"{_KUEUE}preferred-topology", f"{_KUEUE}unconstrained-topology")  # fmt: skip
 
@@ -140,6 +143,7 @@ def _told_by(told: Mapping[str, str]) -> Terms:
             f"{_KAI}segment-topology-required-placement",
         ),
         preemptible=IS_PREEMPTIBLE.get(told.get(f"{_KAI}preemptibility", "")),
+        replace_s=seconds_said(told.get(REPLACE_WITHIN)),
         unknown=tuple(_unknown_keys(told)),
         by_role=not (own_required or own_preferred) and any(told.get(key) for key in _PODSET),
     )
@@ -168,6 +172,7 @@ def over(terms: Terms, others: Terms) -> Terms:
         slice_members=terms.slice_members or others.slice_members,
         slice_required=terms.slice_required or others.slice_required,
         preemptible=others.preemptible if terms.preemptible is None else terms.preemptible,
+        replace_s=others.replace_s if terms.replace_s is None else terms.replace_s,
         unknown=tuple(dict.fromkeys((*terms.unknown, *others.unknown))),
         by_role=terms.by_role if has_topology else others.by_role,
     )
@@ -184,7 +189,9 @@ _NOT_HONOURED = (
 
 
 def _unknown_keys(told: Mapping[str, str]) -> Iterator[str]:
-    return (key for key in _NOT_HONOURED if key in told)
+    yield from (key for key in _NOT_HONOURED if key in told)
+    if REPLACE_WITHIN in told and seconds_said(told[REPLACE_WITHIN]) is None:
+        yield f"{REPLACE_WITHIN}: {told[REPLACE_WITHIN]!r} is no duration, such as 5m"
 
 
 def _first(told: Mapping[str, str], *keys: str) -> str | None:

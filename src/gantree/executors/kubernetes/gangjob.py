@@ -76,6 +76,7 @@ def terms(spec: Spec) -> Terms:
             _RESTARTS.limit if limit is None else limit,
             amount(restarts, "backoffSeconds") or _RESTARTS.backoff_s,
             amount(restarts, "backoffMaxSeconds") or _RESTARTS.backoff_max_s,
+            amount(restarts, "replaceWithinSeconds") or None,
         ),
         time_limit_s=amount(spec, "timeLimitSeconds") or None,
         elastic=elastic,
@@ -138,6 +139,11 @@ def pods_of(group: Group, scheduler: str, size: int | None = None) -> dict[str, 
     members = list(members_of(group.spec, size))
     world = sum(_processes(each.role) for each in members)
     return {_name(group, each): _pod(group, each, members, world, scheduler) for each in members}
+
+
+def number_of(pod: Json) -> int:
+    """The number in the gang of a pod that was made of a GangJob."""
+    return int(pod["metadata"]["annotations"][INDEX])
 
 
 def service_of(group: Group) -> Json:

@@ -23,6 +23,7 @@ from gantree.executors.kubernetes.gangjob import (
     GANGJOB,
     OF_GANGJOB,
     index_of,
+    number_of,
     pods_of,
     service_of,
 )
@@ -158,6 +159,9 @@ class GangJobs:
         self._delete(known, [pod for pod in pods if _is_in_the_way(pod, state, size)], now)
         if starts:
             self._add(known, self._wanted(known, size), now)
+        elif state is not None and state.missing:
+            members = [gap.member for gap in state.missing if gap.placed]
+            self._make_anew(known, self._wanted(known, size), members, now)
 
     def _wanted(self, known: Known, size: int | None) -> dict[str, Json]:
         if known.wanted is None or known.size != size:
@@ -176,6 +180,18 @@ class GangJobs:
             if self._ask(known, name, now):
                 path = f"api/v1/namespaces/{home}/pods"
                 self._link.request("POST", path, wanted[name], JSON)
+
+    def _make_anew(
+        self, known: Known, wanted: Mapping[str, Json], members: list[int], now: float
+    ) -> None:
+        """Make the pods anew of members, by their numbers, that are replaced while the others run."""
+        names = [name for name, pod in wanted.items() if number_of(pod) in members]
+        ended = [pod for name, pod in known.pods.items() if name in names and pod.has_ended]
+        self._delete(known, ended, now)
+        home = known.group.metadata.namespace
+        for name in names:
+            if name not in known.pods and self._ask(known, name, now):
+                self._link.request("POST", f"api/v1/namespaces/{home}/pods", wanted[name], JSON)
 
     def _delete(self, known: Known, pods: list[Pod], now: float) -> None:
         for pod in pods:

@@ -155,7 +155,7 @@ def _job_of(
         queue=terms.queue or DEFAULT_QUEUE,
         priority="batch" if terms.priority is None else terms.priority,
         topology=wish,
-        restarts=terms.restarts or Restarts(FOR_EVER),
+        restarts=_restarts(terms),
         user=owner,
         preemptible=terms.preemptible is not False,
         time_limit_s=terms.time_limit_s or _time_limit_s(gang.pods),
@@ -163,6 +163,11 @@ def _job_of(
         elastic=elastic,
     )
     return job, barred, lost
+
+
+def _restarts(terms: Terms) -> Restarts:
+    restarts = terms.restarts or Restarts(FOR_EVER)
+    return replace(restarts, replace_s=terms.replace_s or restarts.replace_s or None)
 
 
 def in_order(pods: Iterable[Pod]) -> list[Pod]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from gantree.executors.kubernetes.objects import Metadata, Pod
-from gantree.formats.fields import duration
+from gantree.executors.kubernetes.terms import seconds_said
 from gantree.model.events import CheckpointSaved
 from gantree.model.jobs import Checkpoint
 from gantree.model.orders import SaveCheckpoint
@@ -39,9 +39,9 @@ def checkpoint_of(pods: Sequence[Pod]) -> Checkpoint | None:
     told = pods[0].metadata.annotations
     if told.get(ANSWERS) not in (ALL, FIRST):
         return None
-    grace_s = _seconds(told.get(GRACE))
+    grace_s = seconds_said(told.get(GRACE))
     return Checkpoint(
-        every_s=_seconds(told.get(EVERY)),
+        every_s=seconds_said(told.get(EVERY)),
         grace_s=Checkpoint().grace_s if grace_s is None else grace_s,
     )
 
@@ -52,7 +52,7 @@ def not_understood(pod: Pod) -> Iterator[str]:
     if told.get(ANSWERS, ALL) not in (ALL, FIRST):
         yield f"{ANSWERS}: {told[ANSWERS]!r} is neither {ALL!r} nor {FIRST!r}"
     for key in (GRACE, EVERY):
-        if key in told and _seconds(told[key]) is None:
+        if key in told and seconds_said(told[key]) is None:
             yield f"{key}: {told[key]!r} is no duration, such as 90s"
 
 
@@ -106,10 +106,3 @@ def _is_answered(pods: Sequence[Pod], moment: str) -> bool:
 def _step(pod: Pod) -> int:
     text = pod.metadata.annotations.get(STEP, "")
     return int(text) if text.isascii() and text.isdecimal() else 0
-
-
-def _seconds(text: str | None) -> float | None:
-    try:
-        return None if text is None else duration(text)
-    except ValueError:
-        return None

@@ -1,5 +1,7 @@
 """Bindings that land after they were given up: the server took them when nobody waited for the answer any more.
 
+So are pods in whose place another was put while they could not be reached.
+
 A write that is on its way cannot be called back. So what it bound is told apart by its marks, when it is seen: it is of
 an attempt that the ledger has seen the end of, and would run on beside the next one. It is deleted, and until it is
 gone it holds its room as others do.
@@ -52,4 +54,5 @@ def is_late(pod: Pod, ledger: Ledger) -> bool:
     state = ledger.jobs.get(mark.job)
     if state is None or mark.attempt > state.attempt:
         return False
-    return mark.attempt < state.attempt or state.phase not in HOLDING
+    is_over = mark.attempt < state.attempt or state.phase not in HOLDING
+    return is_over or mark.life < state.life_of(mark.member)

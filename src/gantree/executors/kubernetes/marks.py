@@ -10,6 +10,8 @@ from gantree.model.orders import MemberLaunch, StartGang
 
 JOB, ATTEMPT = "gantree.io/job", "gantree.io/attempt"
 MEMBER, MEMBERS = "gantree.io/member", "gantree.io/members"
+LIFE = "gantree.io/life"
+"""How often the member was replaced; who has no such mark was there from the start."""
 RANK, WORLD_SIZE = "gantree.io/rank", "gantree.io/world-size"
 ROLE, GPUS, NICS, DOMAIN = (
     "gantree.io/role",
@@ -24,7 +26,7 @@ NEIGHBOURS = "gantree.io/neighbours"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A pod as a member: of which attempt, its number among so many members, its first rank."""
+    """A pod as a member: of which attempt, its number among so many members, its first rank, its life."""
 
     job: str
     attempt: int
@@ -32,6 +34,7 @@ class Mark:
     members: int
     rank: int
     role: str
+    life: int = 0
 
 
 def marks_of(order: StartGang) -> Iterator[tuple[MemberLaunch, dict[str, str]]]:
@@ -73,6 +76,7 @@ def mark_of(annotations: Mapping[str, str]) -> Mark | None:
             int(annotations[MEMBERS]),
             int(annotations[RANK]),
             annotations.get(ROLE, "worker"),
+            int(annotations.get(LIFE, "0")),
         )
     except (KeyError, ValueError):
         return None

@@ -7,17 +7,19 @@ failed: then it waits again.
 from collections import deque
 from collections.abc import Callable
 
+from gantree.core.launch import start_order
 from gantree.core.ledger import Ledger
+from gantree.core.state import JobState
 from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.allocator import Allocator
-from gantree.executors.kubernetes.attempts import Attempt, Seat, happened
+from gantree.executors.kubernetes.attempts import Attempt, Seat, happened, index_of
 from gantree.executors.kubernetes.claims import Unfit
 from gantree.executors.kubernetes.elastic import COME_WITHIN_S, ToCome, pods_by_index
 from gantree.executors.kubernetes.eviction import Evictions
 from gantree.executors.kubernetes.gangs import in_order
 from gantree.executors.kubernetes.hived import isolation_of
 from gantree.executors.kubernetes.link import Link
-from gantree.executors.kubernetes.marks import Mark, mark_of, marks_of
+from gantree.executors.kubernetes.marks import LIFE, Mark, mark_of, marks_of
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.shapes import asked_by
 from gantree.executors.kubernetes.waiting import Waiting, may_be_bound
@@ -26,7 +28,7 @@ from gantree.executors.kubernetes.writes import Binding, Bound
 from gantree.model.bars import unbarred
 from gantree.model.events import Event, GangEnded, GangStartFailed, HoldRequested
 from gantree.model.jobs import Shape
-from gantree.model.orders import MemberLaunch, StartGang, StopGang
+from gantree.model.orders import MemberLaunch, ReplaceMember, StartGang, StopGang
 from gantree.model.phases import Phase
 
 AGAIN_S = 10.0
@@ -56,6 +58,9 @@ class Members:
         self._seat_of_pod: dict[str, tuple[Name, int]] = {}
         self._touched: dict[Name, None] = {}
         self._told: dict[Name, set[str]] = {}
+        self._anew: dict[Name, None] = {}
+        """Attempts of which a member waits for a pod while the others run."""
+        self._lives: dict[Name, dict[int, int]] = {}
         self._again_at = float("-inf")
         self._evictions = Evictions()
         self._to_come = ToCome()
@@ -65,12 +70,13 @@ class Members:
         for state in ledger.holding.values():
             name = (state.job, state.attempt)
             self._attempts[name] = Attempt(state.job, state.attempt, state.present.members)
+            self._lives[name] = dict(state.lives)
 
     def miss(self, ledger: Ledger) -> None:
         """Once all pods were seen: members that ran and have no pod went while nobody looked."""
         for state in ledger.holding.values():
             if state.phase is not Phase.STARTING:
-                self._miss(self._attempts[state.job, state.attempt])
+                self._miss(self._attempts[state.job, state.attempt], state)
 
     def take_over(self, job: str, attempt: int, size: int) -> None:
         """An attempt that runs counts from now on; its pods take their seats when they are seen."""
@@ -85,6 +91,8 @@ class Members:
         self._to_come.forget(job, attempt)
         ended = self._attempts.pop((job, attempt), None)
         self._told.pop((job, attempt), None)
+        self._lives.pop((job, attempt), None)
+        self._anew.pop((job, attempt), None)
         for seat in ended.seats.values() if ended else ():
             self._seat_of_pod.pop(seat.uid or "", None)
 
@@ -96,6 +104,8 @@ class Members:
             return True
         mark = mark_of(pod.metadata.annotations)
         if mark is None or (mark.job, mark.attempt) not in self._attempts:
+            return False
+        if mark.life < self._lives.get((mark.job, mark.attempt), {}).get(mark.member, 0):
             return False
         self._sit(pod, mark)
         return True
@@ -130,7 +140,7 @@ class Members:
             return
         attempt.binding = False
         self._touched[name] = None
-        if done.failed:
+        if done.failed and not attempt.anew:
             attempt.failed = attempt.failed or done.failed[0][1]
         for uid, _ in done.failed:
             self._allocator.give_up(uid)
@@ -142,7 +152,7 @@ class Members:
         """A pod that was bound by an earlier process, or after that was given up, has its seat again."""
         attempt = self._attempts[mark.job, mark.attempt]
         seat = attempt.seats.setdefault(mark.member, Seat(mark.member, mark.rank, mark.role))
-        seat.uid = pod.metadata.uid
+        seat.uid, seat.life = pod.metadata.uid, mark.life
         self._seat_of_pod[pod.metadata.uid] = ((mark.job, mark.attempt), mark.member)
         if attempt.is_leaving:
             self._let_go(attempt)
@@ -150,17 +160,26 @@ class Members:
     def _stand_up(self, attempt: Attempt, uid: str) -> None:
         """A pod leaves its seat unbound, and waits again if it is still there."""
         _, member = self._seat_of_pod.pop(uid)
-        attempt.seats[member] = Seat(member, attempt.seats[member].rank, attempt.seats[member].role)
+        seat = attempt.seats[member]
+        attempt.seats[member] = Seat(member, seat.rank, seat.role, life=seat.life, index=seat.index)
         pod = self.pods.get(uid)
         if pod is not None and not pod.spec.node_name:
             self._whereabouts.forget(pod)
             self._waiting.see(pod, waits=may_be_bound(pod))
 
-    def _miss(self, attempt: Attempt) -> None:
+    def _miss(self, attempt: Attempt, state: JobState) -> None:
+        """Who ran and has no pod is gone, but for those that were to start anew and have none yet."""
+        known = {}
+        if state.spec.restarts.replace_s is not None:
+            known = {each.node_rank: each for each in start_order(state).members}
         for member in range(attempt.size):
-            seat = attempt.seats.setdefault(member, Seat(member, member, "worker"))
-            seat.gone = seat.gone or seat.uid is None
-            seat.uid = seat.uid or ""
+            launch, gap = known.get(member), state.gap(member)
+            rank, role = (launch.first_rank, launch.role) if launch else (member, "worker")
+            fresh = Seat(member, rank, role, life=state.life_of(member))
+            seat = attempt.seats.setdefault(member, fresh)
+            if gap is None or not gap.placed:
+                seat.gone = seat.gone or seat.uid is None
+                seat.uid = seat.uid or ""
         self._touched[attempt.job, attempt.attempt] = None
 
     # ----- what is told
@@ -199,7 +218,10 @@ class Members:
         if attempt is None:
             attempt = Attempt(order.job, order.attempt, len(order.members))
             self._attempts[name] = attempt
-        if attempt.binding or attempt.stopping or attempt.failed or attempt.is_seated:
+        is_done = attempt.binding or attempt.stopping or attempt.failed or attempt.is_seated
+        if (
+            is_done or ledger.jobs[order.job].missing
+        ):  # of one that runs, who has no pod starts anew
             self._to_come.forget(*name)
             return
         if self._has_to_wait(attempt, order, ledger):
@@ -215,6 +237,83 @@ class Members:
             placed = [(self.pods[each.uid], each.node) for each in bindings]
             made = self._whereabouts.to_make(placed)
             self._link.bind(order.job, order.attempt, bindings, made)
+
+    def replace(self, order: ReplaceMember) -> None:
+        """Let a member start anew as soon as whoever made its pod has made another one. Its pod, if any, goes."""
+        name = (order.job, order.attempt)
+        attempt = self._attempts.get(name)
+        lives = self._lives.setdefault(name, {})
+        if attempt is None or attempt.stopping or attempt.failed:
+            return
+        launch, marks = next(
+            each for each in marks_of(order.gang) if each[0].node_rank == order.member
+        )
+        seat = attempt.seats.get(order.member, Seat(order.member, launch.first_rank, launch.role))
+        if seat.life < order.life or (seat.gone and not seat.has_run):
+            self._vacate(attempt, seat)
+            fresh = Seat(seat.member, launch.first_rank, launch.role, life=order.life, index=seat.index)  # fmt: skip
+            attempt.seats[order.member] = seat = fresh
+        lives[order.member] = order.life
+        if seat.uid is None:
+            attempt.anew[order.member] = (launch, {**marks, LIFE: str(order.life)})
+            self._anew[name] = None
+
+    def _vacate(self, attempt: Attempt, seat: Seat) -> None:
+        """The pod of a seat has it no more."""
+        self._seat_of_pod.pop(seat.uid or "", None)
+        pod = self.pods.get(seat.uid or "")
+        if pod is None:
+            return
+        self._allocator.sit(pod, gone=True)
+        meta = pod.metadata
+        if not seat.is_over and meta.deletion_timestamp is None:
+            self._link.delete(meta.namespace, meta.name, meta.uid, attempt.grace_s)
+
+    def start_anew(self, ledger: Ledger) -> None:
+        """Bind pods that have come for members that start anew."""
+        for name in list(self._anew):
+            attempt = self._attempts[name]
+            if attempt.stopping or attempt.failed:
+                attempt.anew.clear()
+            for member in [each for each in attempt.anew if attempt.seats[each].uid is not None]:
+                if not attempt.binding:
+                    del attempt.anew[member]
+            if not attempt.anew:
+                del self._anew[name]
+            elif not attempt.binding:
+                self._bind_anew(attempt, ledger)
+
+    def _bind_anew(self, attempt: Attempt, ledger: Ledger) -> None:
+        """Bind the first such pod that may be where it is to go."""
+        roles = ledger.jobs[attempt.job].spec.roles
+        shape_of_role = {role.name: unbarred(role.shape) for role in roles}
+        for member, (launch, marks) in attempt.anew.items():
+            seat = attempt.seats[member]
+            line = self._free_pods(attempt.job).get(shape_of_role[launch.role], ())
+            pod = next((each for each in line if seat.index in (None, index_of(each))), None)
+            if pod is None or self._whereabouts.admit([(pod, launch.node)]):
+                continue
+            self._sit_down(attempt, seat, pod)
+            bindings = self._planned_anew(attempt, _binding(pod, launch.node, marks))
+            if bindings:
+                attempt.binding = True
+                made = self._whereabouts.to_make([(pod, launch.node)])
+                self._link.bind(attempt.job, attempt.attempt, bindings, made)
+                return
+
+    def _sit_down(self, attempt: Attempt, seat: Seat, pod: Pod) -> None:
+        """A pod that waits has a seat from now on."""
+        seat.uid = pod.metadata.uid
+        self._seat_of_pod[seat.uid] = (attempt.key, seat.member)
+        self._waiting.see(pod, waits=False)
+
+    def _planned_anew(self, attempt: Attempt, binding: Binding) -> list[Binding]:
+        """A binding with what its claims are given; none, and the pod waits, where that cannot be had now."""
+        try:
+            return self._allocator.plan([binding], self.pods)
+        except Unfit:
+            self._stand_up(attempt, binding.uid)
+            return []
 
     def stop(self, order: StopGang, *, for_others: bool = False) -> None:
         """Delete the pods of an attempt; of one that is being bound, as soon as that is over.
@@ -269,8 +368,7 @@ class Members:
             uid = pod.metadata.uid
             seat = Seat(launch.node_rank, launch.first_rank, launch.role, uid)
             attempt.seats[launch.node_rank] = seat
-            self._seat_of_pod[uid] = ((order.job, order.attempt), launch.node_rank)
-            self._waiting.see(pod, waits=False)
+            self._sit_down(attempt, seat, pod)
             bindings.append(_binding(pod, launch.node, marks))
         if missing:
             attempt.failed = f"{missing} of {attempt.size} pods are not there any more"

@@ -12,7 +12,12 @@ from gantree.core.ledger import Ledger
 from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.channels import unmarked
 from gantree.executors.kubernetes.ghosts import with_ghosts
-from gantree.executors.kubernetes.node_health import is_of_kubernetes, why_cordoned
+from gantree.executors.kubernetes.node_health import (
+    SOURCE,
+    is_of_kubernetes,
+    what_is_wrong,
+    why_cordoned,
+)
 from gantree.executors.kubernetes.objects import Group, Node
 from gantree.executors.kubernetes.site import (
     SiteReading,
@@ -30,6 +35,7 @@ from gantree.model.events import (
     ClusterObserved,
     CordonRequested,
     Event,
+    HealthObserved,
     NodeLost,
     NodeReturned,
     UncordonRequested,
@@ -144,12 +150,21 @@ class Nodes:
         elif not may_be_used and name not in ledger.unusable:
             reason = "it was deleted" if node is None else "it is not ready"
             yield NodeLost(id=self._id(name, epoch), observed_at=now, node=name, reason=reason)
-        cordon = ledger.site.cordoned.get(name)
+        cordon = ledger.site.asked.get(name)
         why = None if node is None else why_cordoned(node)
         if why is not None and cordon is None:
             yield CordonRequested(id=self._id(name, epoch), observed_at=now, node=name, reason=why)
         elif why is None and cordon is not None and is_of_kubernetes(cordon.reason):
-            yield UncordonRequested(id=self._id(name, epoch), observed_at=now, node=name)
+            yield UncordonRequested(
+                id=self._id(name, epoch), observed_at=now, node=name, forgives=False
+            )
+        illness = ledger.site.unwell.get(name, {}).get(SOURCE)
+        before = "" if illness is None else illness.reason
+        wrong = "" if node is None else what_is_wrong(node, before)
+        if wrong != before:
+            yield HealthObserved(
+                id=self._id(name, epoch), observed_at=now, node=name, source=SOURCE, reason=wrong
+            )
 
     def _id(self, noun: str, epoch: int) -> str:
         self._told += 1

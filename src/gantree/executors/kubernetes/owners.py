@@ -62,6 +62,8 @@ JOBSET_SELECTS = "alpha.jobset.sigs.k8s.io/node-selector"
 LWS_EXCLUSIVE = f"{_LWS}exclusive-topology"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 LONGEST_ROLE = 63
+REPLACED_WITHIN_S = 300.0
+"""Workers under torchrun's elastic agents meet again without the one that was lost, and with the one in its place."""
 FOLLOWERS, GROUP, LEADER, WORKER = "followers", "group", "leader", "worker"
 TASK, SUBGROUP = "volcano.sh/task-spec", "kai.scheduler/subgroup-name"
 FIRST_ROLES = ("chief", "master", "launcher", "head", LEADER, "driver", "ps", "evaluator")
@@ -216,6 +218,7 @@ def kubeflow(group: Group) -> Terms:
         members=count(policy, "minAvailable") or whole or 1,
         queue=text(policy, "queue"),
         parts=replicas,
+        replace_s=REPLACED_WITHIN_S if table(spec, "elasticPolicy") else None,
         apart=text(spec, "launcherCreationPolicy") == "WaitForWorkersReady",
         unknown=tuple(
             f"schedulingPolicy.{name}"

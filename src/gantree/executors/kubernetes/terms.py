@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gantree.formats.fields import duration
 from gantree.model.jobs import Elastic, Restarts
 
 Spec = Mapping[str, Any]
@@ -68,6 +69,7 @@ class Terms:
     """What a group asks for. required and preferred are label keys or names of tiers, as its author wrote them.
 
     parts is how many members each part has that is a gang of its own; the part "a:" stands for all that begin so.
+    replace_s: its members live without one of them for so long.
     apart: each role is such a part. by_role: the topology is asked for each role by itself, not for all together.
     elastic: members is the least that must be there, size what its author wrote.
     """
@@ -86,6 +88,7 @@ class Terms:
     apart: bool = False
     by_role: bool = False
     restarts: Restarts | None = None
+    replace_s: float | None = None
     time_limit_s: float | None = None
     elastic: Elastic | None = None
     size: int | None = None
@@ -197,6 +200,14 @@ def count_said(said: str | None) -> int | None:
     """A count of members in a label or an annotation; None for what is none."""
     is_count = said is not None and said.isascii() and said.isdecimal() and len(said) < 10
     return int(said) or None if is_count and said is not None else None
+
+
+def seconds_said(said: str | None) -> float | None:
+    """A duration in an annotation, in seconds; None for what is none."""
+    try:
+        return None if said is None else duration(said)
+    except ValueError:
+        return None
 
 
 def priority_said(said: str | None) -> str | int | None:

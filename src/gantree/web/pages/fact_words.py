@@ -30,7 +30,11 @@ from gantree.model.facts import (
     JobRequeued,
     JobScaled,
     JobsForgotten,
+    MemberBack,
+    MemberMissed,
+    MemberReplaced,
     NodeCordoned,
+    NodeHealthNoted,
     NodeLabelled,
     NodeMarked,
     NodeUncordoned,
@@ -99,7 +103,7 @@ def _reserved(fact: ReservationMade) -> str:
 
 
 def _moving(fact: GangMoving) -> str:
-    sake = f" for the sake of {fact.by}" if fact.by else ""
+    sake = f" for the sake of {fact.by}" if fact.by else f" from {fact.flees}" if fact.flees else ""
     return (
         f"Attempt {fact.attempt} goes on elsewhere ({fact.cause}){sake}: {_place(fact.placement)}."
     )
@@ -141,6 +145,18 @@ def _ended(fact: JobEnded) -> str:
 def _cordoned(fact: NodeCordoned) -> str:
     what = "is being drained" if fact.drain else "is cordoned"
     return f"Node {fact.node} {what}{f': {fact.reason}' if fact.reason else ''}."
+
+
+def _health(fact: NodeHealthNoted) -> str:
+    if not fact.reason:
+        return f"Node {fact.node} is well, says {fact.source}."
+    what = "is used although it is unwell" if fact.forgiven else "is unwell"
+    return f"Node {fact.node} {what}: {fact.reason}, says {fact.source}."
+
+
+def _missed(fact: MemberMissed) -> str:
+    left = span(max(0.0, fact.deadline_at - fact.at))
+    return f"Member {fact.member} is lost ({fact.reason}); the others stay while it is replaced, for {left} at most."
 
 
 def _marked(fact: NodeMarked) -> str:
@@ -202,7 +218,11 @@ _WORDS: dict[type[Fact], Callable[[Any], str]] = {
     JobRequeued: _requeued,
     JobEnded: _ended,
     NodeMarked: _marked,
+    MemberMissed: _missed,
+    MemberReplaced: lambda fact: f"Member {fact.member} starts anew on {fact.place.node}.",
+    MemberBack: lambda fact: f"Member {fact.member} runs again.",
     NodeCordoned: _cordoned,
+    NodeHealthNoted: _health,
     NodeUncordoned: lambda fact: f"Node {fact.node} may be used again.",
     NodeLabelled: _labelled,
     RoomOfOthers: _others,

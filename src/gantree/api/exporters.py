@@ -1,0 +1,102 @@
+"""Exporters of metrics of GPUs: their addresses, and what they answer. What it means is in `telemetry`."""
+
+import logging
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from gantree.model.errors import BadInput, GantreeError
+
+ANSWER_WITHIN_S = 4.0
+MOST_BYTES = 32 << 20
+AT_ONCE = 16
+NODE = "{node}"
+"""Stands for the name of each node in the address of an exporter."""
+
+T = TypeVar("T")
+Told = Mapping[str, Mapping[int, T]]
+"""What is told of GPUs, by node and index."""
+log = logging.getLogger(__name__)
+
+
+def checked(address: str) -> str:
+    """The address of an exporter, as it was given. Raises BadInput for what is none."""
+    try:
+        parts = urlsplit(address.replace(NODE, "node"))
+        is_one = (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
+        )
+    except ValueError:
+        is_one = False
+    if not is_one:
+        allowed = "a URL without a password, such as http://{node}:9400/metrics"
+        raise BadInput(f"--gpu-metrics: found {address!r}; allowed: {allowed}")
+    return address
+
+
+def questions(
+    exporters: Sequence[str], nodes: Sequence[str], read: Callable[[str], Told[T]]
+) -> dict[str, Callable[[], Told[T]]]:
+    """By address, what tells of these nodes; read makes sense of a text."""
+    return {
+        address if node is None else address.replace(NODE, node): partial(
+            _exported, address, node, read
+        )
+        for address in exporters
+        for node in (nodes if NODE in address else (None,))
+    }
+
+
+def answers(
+    asked: Mapping[str, Callable[[], Told[T]]], nodes: Sequence[str]
+) -> tuple[dict[str, Mapping[int, T]], dict[str, str]]:
+    """What all of them tell of these nodes, some asked at once; and why those are silent who are, by address."""
+    with ThreadPoolExecutor(AT_ONCE) as several:
+        told = list(several.map(_answered, asked.values()))
+    found: dict[str, Mapping[int, T]] = {}
+    silent: dict[str, str] = {}
+    known = frozenset(nodes)
+    for address, answer in zip(asked, told, strict=True):
+        if isinstance(answer, Exception):
+            silent[address] = str(answer)
+        else:
+            found.update({node: of_gpu for node, of_gpu in answer.items() if node in known})
+    return found, silent
+
+
+class Silence:
+    """Says in the log who is silent, once, until he speaks again."""
+
+    def __init__(self, what: str) -> None:
+        """what is not known for it."""
+        self._what = what
+        self._silent: frozenset[str] = frozenset()
+
+    def say(self, why: Mapping[str, str]) -> None:
+        """These are silent now, and no others."""
+        for name in sorted(why.keys() - self._silent):
+            log.warning("%s is not known from %s: %s", self._what, name, why[name])
+        self._silent = frozenset(why)
+
+
+def _answered(ask: Callable[[], Told[T]]) -> Told[T] | Exception:
+    try:
+        return ask()
+    except (GantreeError, OSError, ValueError) as error:
+        return error
+
+
+def _exported(address: str, node: str | None, read: Callable[[str], Told[T]]) -> Told[T]:
+    """What an exporter tells: of one node, or of all that it names."""
+    url = address if node is None else address.replace(NODE, node)
+    with urllib.request.urlopen(url, timeout=ANSWER_WITHIN_S) as answer:  # noqa: S310 - see `checked`
+        raw = answer.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise BadInput(f"more than {MOST_BYTES >> 20} MiB of metrics")
+    told = read(raw.decode(errors="replace"))
+    if node is None:
+        return told
+    return {node: {gpu: use for of_gpu in told.values() for gpu, use in of_gpu.items()}}
