@@ -58,7 +58,7 @@ from gantree.placement.taste import Taste
 from gantree.planning.rightsize import chooses
 from gantree.policy.boosts import boost_of, next_expiry
 from gantree.policy.order import Line, Position, Standing
-from gantree.policy.rules import Policy
+from gantree.policy.rules import Amounts, Policy
 from gantree.policy.walk import Ask, Looked, Walk
 
 MOST_WALKS = 10_000
@@ -301,7 +301,8 @@ class Cycle:
         ledger = draft.ledger
         with lifted(ledger, passed_by(ledger, state, draft.now)):
             placement = self._find(ledger, way)
-            if placement is None or not self._admits(ledger, state, placement):
+            admitted = ledger.accounts.asked_on(state, way)
+            if placement is None or not self._admits(ledger, state, placement, admitted):
                 return False
             start(draft, state, placement)
         return True
@@ -313,10 +314,17 @@ class Cycle:
             placement = None if sized is None else sized[1]
         return placement
 
-    def _admits(self, ledger: Ledger, state: JobState, placement: Placement) -> bool:
-        """Whether its queue admits what the place really holds: models are known only now."""
-        admission = ledger.accounts.admission(state, ledger.accounts.held(placement))
-        return admission.state != "refused" and self._homes.spares_cells(ledger, state, placement)
+    def _admits(
+        self, ledger: Ledger, state: JobState, placement: Placement, admitted: Amounts | None = None
+    ) -> bool:
+        """Whether its queue admits what the place really holds: models are known only now.
+
+        admitted: amounts that it has admitted just now.
+        """
+        held = ledger.accounts.held(placement)
+        if held != admitted and ledger.accounts.admission(state, held).refused:
+            return False
+        return self._homes.spares_cells(ledger, state, placement)
 
     # ----- claims and boosts
 
