@@ -137,6 +137,10 @@ class Occupancy:
         """Devices of a name, other than GPUs and NICs, that nobody holds, by node (`topology.free_devices`)."""
         return self._free_devices.free(name)
 
+    def has_devices(self, node: int, devices: Sequence[tuple[str, int]]) -> bool:
+        """Whether so many of each name, as `free_devices` counts them, are free on a node."""
+        return self._free_devices.has(node, devices)
+
     def state_of_node(self, node: int) -> NodeState:
         """The GPUs of a node, by index, as parts of them can be held now."""
         machine = self.fabric.machine_of_node(node)
