@@ -318,6 +318,8 @@ class Accounts:
 
         One more claim takes from those to whom it does not give way, and is nothing to the others.
         """
+        if not self._dues and not self._to_come.anybody_claims:
+            return self._claims_lost
         at = (self._due_version, self._claims_made + self._claims_lost)
         if self._dues_at != at:
             dues = {state.job: self.is_due(state) for state in self._to_come.claimants}

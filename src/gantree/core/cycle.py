@@ -298,13 +298,20 @@ class Cycle:
 
     def _place(self, draft: Draft, state: JobState, way: Job) -> bool:
         """Start a job if it has a place now that its queue admits."""
+        owners = passed_by(draft.ledger, state, draft.now)
+        if not owners:
+            return self._place_there(draft, state, way)
+        with lifted(draft.ledger, owners):
+            return self._place_there(draft, state, way)
+
+    def _place_there(self, draft: Draft, state: JobState, way: Job) -> bool:
+        """Start a job if it has a place on what is free, as it is, that its queue admits."""
         ledger = draft.ledger
-        with lifted(ledger, passed_by(ledger, state, draft.now)):
-            placement = self._find(ledger, way)
-            admitted = ledger.accounts.asked_on(state, way)
-            if placement is None or not self._admits(ledger, state, placement, admitted):
-                return False
-            start(draft, state, placement)
+        placement = self._find(ledger, way)
+        admitted = ledger.accounts.asked_on(state, way)
+        if placement is None or not self._admits(ledger, state, placement, admitted):
+            return False
+        start(draft, state, placement)
         return True
 
     def _find(self, ledger: Ledger, spec: Job) -> Placement | None:
@@ -436,6 +443,11 @@ class _Admits:
     def version(self) -> int:
         """Changes whenever somebody may be who was not before."""
         return self._awake.grown(self._draft.ledger)
+
+    @property
+    def moment(self) -> int:
+        """Changes whenever anything was decided or learned."""
+        return self._awake.moment(self._draft.ledger)
 
     def those_of(self, queue: int) -> Looked:
         """Those of a queue who are to be looked at."""

@@ -314,6 +314,8 @@ class Job:
     @property
     def gpus(self) -> int:
         """GPUs over all members."""
+        if len(self.roles) == 1:
+            return self.roles[0].members * self.roles[0].shape.gpus
         return sum(role.members * role.shape.gpus for role in self.roles)
 
     @property

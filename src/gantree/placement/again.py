@@ -98,5 +98,5 @@ def _placed(last: _Again, problem: Problem, node: int, job: Job) -> Placement:
         got.role, 0, name, got.gpus, got.nics, got.cpus, got.memory_GiB,
         devices=got.devices, numa=got.numa,
     )  # fmt: skip
-    domain = fabric.domain(*fabric.narrowest_domain((node,)))
+    domain = fabric.domain(fabric.node_tier, node)
     return Placement((member,), domain, predict(fabric, (member,), job))
