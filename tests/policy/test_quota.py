@@ -139,6 +139,30 @@ def test_within_the_guarantee_a_job_is_owed_above_it_borrows_and_beyond_all_it_w
     assert refused.words == "queue a uses 0 GPUs and can have 92 more now, 93 are asked for"
 
 
+@pytest.mark.parametrize(
+    ("rules", "is_unruled"),
+    [
+        ((), True),
+        ((QueueRule("a", weight=3.0), QueueRule("b")), True),
+        ((QueueRule("a"), q("b", 10)), False),
+        ((QueueRule("a"), QueueRule("b", limit=gpus(10))), False),
+        ((QueueRule("a", most_running=2), QueueRule("b")), False),
+        ((QueueRule("a", most_running_per_user=2), QueueRule("b")), False),
+        ((QueueRule("a"), QueueRule("b", most_running=2)), True),
+    ],
+)
+def test_where_no_rule_counts_anything_every_job_is_owed_what_it_asks_for(
+    rules: tuple[QueueRule, ...], is_unruled: bool
+) -> None:
+    accounts = quota(*rules, capacity=8.0)
+    take(accounts, "a", "first", 8.0)
+    take(accounts, "a", "second", 8.0)
+    node = accounts.tree.leaf("a")
+    assert accounts.is_unruled(node) == is_unruled
+    if is_unruled:
+        assert accounts.room(node, gpus(100.0), may_borrow=False).state == "owed"
+
+
 def test_more_than_the_cluster_lends_is_never_admitted() -> None:
     accounts = quota(q("a", 60), q("b", 30, lend=10))
     refused = accounts.room(accounts.tree.leaf("a"), gpus(81))

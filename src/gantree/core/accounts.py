@@ -13,7 +13,7 @@ from gantree.core.state import JobState
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
-from gantree.policy.admission import Admission
+from gantree.policy.admission import OWED, Admission
 from gantree.policy.amounts import MODEL, asked, held
 from gantree.policy.order import Line, Order
 from gantree.policy.queues import QueueTree
@@ -261,6 +261,8 @@ class Accounts:
         It must say yes twice: beside all who hold a place, and beside all who will, when those have left who leave and
         those have begun who have claims, but for claims that give way to the job.
         """
+        if self.quota.is_unruled(state.queue):
+            return OWED
         gone = list(gone)
         later = self.admission_to_come(state, amounts, gone)
         if later.refused or not self._leaving:
@@ -316,6 +318,8 @@ class Accounts:
 
         One more claim takes from those to whom it does not give way, and is nothing to the others.
         """
+        if not self._dues and not self._to_come.anybody_claims:
+            return self._claims_lost
         at = (self._due_version, self._claims_made + self._claims_lost)
         if self._dues_at != at:
             dues = {state.job: self.is_due(state) for state in self._to_come.claimants}

@@ -71,6 +71,8 @@ class Awake:
         self._sleeps = False
         self._quiet: dict[int, tuple[Hashable, float]] = {}
         self._learned = 0
+        self._might_at: tuple[object, ...] = ()
+        self._might = False
         self._looked_at: tuple[object, ...] = ()
         self._looked_at_in: dict[int, Looked] = {}
         self._open_at: tuple[object, ...] = ()
@@ -109,6 +111,10 @@ class Awake:
     def _state(self, ledger: Ledger) -> tuple[object, ...]:
         """What changes whenever somebody who waits might get another answer, time and other waiting jobs aside."""
         return *self.versions(ledger), tuple(ledger.bookings), tuple(ledger.claims)
+
+    def moment(self, ledger: Ledger) -> int:
+        """A number that changes whenever anything was decided or learned."""
+        return ledger.applied + self._learned
 
     def grown(self, ledger: Ledger) -> int:
         """A number that changes whenever room might be made for somebody for whom it could not before."""
@@ -278,11 +284,15 @@ class Awake:
     def might(self, draft: Draft, line: Line, state: JobState) -> bool:
         """Whether a job could get another answer than the last one of its line."""
         ledger = draft.ledger
-        self.forget_outdated(ledger)
-        self._wakes.look(ledger)
-        return self.may_start(ledger, state, draft.now) or self.may_make_room(
-            ledger, Standing(state.position, line), draft.now
-        )
+        at = state.job, self.moment(ledger), draft.now
+        if self._might_at != at:  # a walk asks before it gives a job, and who takes it asks again
+            self.forget_outdated(ledger)
+            self._wakes.look(ledger)
+            self._might = self.may_start(ledger, state, draft.now) or self.may_make_room(
+                ledger, Standing(state.position, line), draft.now
+            )
+            self._might_at = at
+        return self._might
 
     def may_start(self, ledger: Ledger, state: JobState, now: float) -> bool:
         """Whether a job might find a place that its queue admits."""

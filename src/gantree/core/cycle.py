@@ -59,7 +59,7 @@ from gantree.placement.taste import Taste
 from gantree.planning.rightsize import chooses
 from gantree.policy.boosts import boost_of, next_expiry
 from gantree.policy.order import Line, Position, Standing
-from gantree.policy.rules import Policy
+from gantree.policy.rules import Amounts, Policy
 from gantree.policy.walk import Ask, Looked, Walk
 
 MOST_WALKS = 10_000
@@ -301,12 +301,20 @@ class Cycle:
 
     def _place(self, draft: Draft, state: JobState, way: Job) -> bool:
         """Start a job if it has a place now that its queue admits."""
+        owners = passed_by(draft.ledger, state, draft.now)
+        if not owners:
+            return self._place_there(draft, state, way)
+        with lifted(draft.ledger, owners):
+            return self._place_there(draft, state, way)
+
+    def _place_there(self, draft: Draft, state: JobState, way: Job) -> bool:
+        """Start a job if it has a place on what is free, as it is, that its queue admits."""
         ledger = draft.ledger
-        with lifted(ledger, passed_by(ledger, state, draft.now)):
-            placement = self._find(ledger, way)
-            if placement is None or not self._admits(ledger, state, placement):
-                return False
-            start(draft, state, placement)
+        placement = self._find(ledger, way)
+        admitted = ledger.accounts.asked_on(state, way)
+        if placement is None or not self._admits(ledger, state, placement, admitted):
+            return False
+        start(draft, state, placement)
         return True
 
     def _find(self, ledger: Ledger, spec: Job) -> Placement | None:
@@ -316,10 +324,17 @@ class Cycle:
             placement = None if sized is None else sized[1]
         return placement
 
-    def _admits(self, ledger: Ledger, state: JobState, placement: Placement) -> bool:
-        """Whether its queue admits what the place really holds: models are known only now."""
-        admission = ledger.accounts.admission(state, ledger.accounts.held(placement))
-        return admission.state != "refused" and self._homes.spares_cells(ledger, state, placement)
+    def _admits(
+        self, ledger: Ledger, state: JobState, placement: Placement, admitted: Amounts | None = None
+    ) -> bool:
+        """Whether its queue admits what the place really holds: models are known only now.
+
+        admitted: amounts that it has admitted just now.
+        """
+        held = ledger.accounts.held(placement)
+        if held != admitted and ledger.accounts.admission(state, held).refused:
+            return False
+        return self._homes.spares_cells(ledger, state, placement)
 
     # ----- claims and boosts
 
@@ -431,6 +446,11 @@ class _Admits:
     def version(self) -> int:
         """Changes whenever somebody may be who was not before."""
         return self._awake.grown(self._draft.ledger)
+
+    @property
+    def moment(self) -> int:
+        """Changes whenever anything was decided or learned."""
+        return self._awake.moment(self._draft.ledger)
 
     def those_of(self, queue: int) -> Looked:
         """Those of a queue who are to be looked at."""

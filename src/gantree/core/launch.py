@@ -61,6 +61,8 @@ def replace_order(state: JobState, member: int) -> ReplaceMember:
 
 
 def _in_member_order(spec: Job, placement: Placement) -> tuple[MemberLaunch, ...]:
+    if len(placement.members) == 1:
+        return (_launch(spec.roles[0], placement.members[0], 0, 0),)
     place_of_member = {(place.role, place.rank): place for place in placement.members}
     return tuple(
         _launch(role, place_of_member[role.name, member], node_rank, first_rank)

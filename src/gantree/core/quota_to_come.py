@@ -53,7 +53,9 @@ class QuotaToCome:
         self._standing: dict[Hashable, _Standing] = {}
 
     def take(self, state: JobState, amounts: Amounts) -> None:
-        """A gang holds these amounts, and is not about to leave."""
+        """A gang holds these amounts, and is not about to leave. Where no rule counts them nobody will ask."""
+        if self.quota.is_unruled(state.queue):
+            return
         self.quota.take(state.queue, state.job, amounts, UNRANKED)
 
     def leave(self, job: str) -> None:

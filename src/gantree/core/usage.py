@@ -11,6 +11,7 @@ was stopped or failed. Waiting is a job that is pending and not held back by som
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from gantree.core.state import JobState
@@ -36,6 +37,8 @@ DAY_S = 86_400.0
 NO_MODEL = ""
 """The model of GPUs whose model nobody knows, and of waiting, which is for no model yet."""
 
+AMOUNTS_KEPT = 1024
+"""Amounts of which it is remembered how many GPUs of each model they are."""
 METERED: frozenset[type[Fact]] = frozenset(
     {GangPlaced, GangSuspended, GangResumed, AttemptEnded, JobRequeued, JobEnded, JobHeld, JobReleased}
 )  # fmt: skip
@@ -133,12 +136,17 @@ def _day(at: float) -> int:
 
 def gpus_of_model(held: Amounts) -> tuple[tuple[str, float], ...]:
     """GPUs by model of what a gang holds, parts as parts; those of no known model last."""
+    return _gpus_of_model(tuple(held.items()))
+
+
+@lru_cache(AMOUNTS_KEPT)
+def _gpus_of_model(held: tuple[tuple[str, float], ...]) -> tuple[tuple[str, float], ...]:
     of_models = [
         (resource.removeprefix(MODEL), amount)
-        for resource, amount in held.items()
+        for resource, amount in held
         if resource.startswith(MODEL)
     ]
-    rest = held.get("gpus", 0.0) - sum(amount for _, amount in of_models)
+    rest = dict(held).get("gpus", 0.0) - sum(amount for _, amount in of_models)
     return (*of_models, (NO_MODEL, rest)) if rest > 1e-9 else tuple(of_models)
 
 

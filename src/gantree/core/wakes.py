@@ -73,6 +73,9 @@ class Held(NamedTuple):
     gpus: int
 
 
+NOTHING = Held(0, 0)
+
+
 class Wakes:
     """Needs by signature, on the fabric of the moment, and what is there for them.
 
@@ -229,6 +232,8 @@ def _reserved(ledger: Ledger) -> tuple[Held, float, float]:
 
     Who goes before a job whose start is only estimated may use its room.
     """
+    if not ledger.claims and not ledger.bookings:
+        return NOTHING, 0.0, inf
     owners = ledger.rooms().owners
     members = [m for owner, _ in ledger.held_places() for m in owners.get(owner, ())]
     held = Held(len(members), sum(max(1, len(member.gpus)) for member in members))

@@ -1,7 +1,8 @@
 """What a user submits: a job, its gang of roles, the shape of a member, and what it wishes of the topology."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 
 DEFAULT_GRACE_S = 30.0
 """Seconds between SIGTERM and SIGKILL where the job does not say."""
@@ -322,6 +323,16 @@ class Job:
     warn: Warn | None = None
     secrets: tuple[tuple[str, str], ...] = ()
 
+    def is_alike(self, other: "Job") -> bool:
+        """Whether nothing but their names tells two jobs apart."""
+        return _all_but_the_name(self) == _all_but_the_name(other)
+
+    def has_gang_of(self, other: "Job") -> bool:
+        """Whether both ask for the same gang. Jobs of one template share its parts, so that this costs little."""
+        return (self.roles is other.roles or self.roles == other.roles) and (
+            self.topology is other.topology or self.topology == other.topology
+        )
+
     @property
     def members(self) -> int:
         """Members over all roles."""
@@ -330,6 +341,8 @@ class Job:
     @property
     def gpus(self) -> int:
         """GPUs over all members."""
+        if len(self.roles) == 1:
+            return self.roles[0].members * self.roles[0].shape.gpus
         return sum(role.members * role.shape.gpus for role in self.roles)
 
     @property
@@ -350,3 +363,6 @@ class Job:
                 yield role, member, node_rank, first_rank
                 node_rank += 1
                 first_rank += role.processes
+
+
+_all_but_the_name = attrgetter(*(each.name for each in fields(Job) if each.name != "name"))

@@ -20,6 +20,7 @@ import numpy as np
 
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
+from gantree.placement.again import note_placed
 from gantree.placement.candidates import candidates, price_differs, tells_traffic
 from gantree.placement.kinds import has_uneven_machines, node_sets
 from gantree.placement.locality import fetch_s_of_node
@@ -42,6 +43,7 @@ def best_place(occupancy: Occupancy, wish: Wish, job: Job, taste: Taste) -> Plac
     if found is None:
         return None
     if not _is_worth_comparing(occupancy, job, found, taste):
+        note_placed(found[0], job, taste)
         return placement_of(*found, job)
     return _cheapest(occupancy, job, taste, candidates(occupancy, wish, job, found, taste))
 

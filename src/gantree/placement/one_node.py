@@ -3,10 +3,11 @@
 Half of what comes has one member. For these, and for small gangs, each resource is one comparison over all nodes; the
 nodes with the fewest free GPUs that suffice are then found by trying numbers from the least on. Of these nodes the one
 in the fullest domain is taken, among the first in topology order: so what is taken moves together at one end of the
-fabric, and whole domains stay free at the other.
+fabric, and whole domains stay free at the other. The next of the same kind then goes beside it (`placement.last_node`).
 """
 
 from gantree.placement.breaking import Coming, least_broken
+from gantree.placement.last_node import last_node_for, note_node
 from gantree.placement.parts import is_apart
 from gantree.placement.problem import Problem
 from gantree.topology.fabric import BoolArray
@@ -29,6 +30,15 @@ def is_plain_inside(problem: Problem) -> bool:
 
 def tightest_node(problem: Problem) -> int | None:
     """The node that holds the one role whole and has fewest free GPUs; None where none does."""
+    node = last_node_for(problem)
+    if node is None:
+        node = tightest_anew(problem)
+        note_node(problem, node)
+    return node
+
+
+def tightest_anew(problem: Problem) -> int | None:
+    """As `tightest_node`, looking at all nodes."""
     members, shape = problem.members[0], problem.wish.roles[0].shape
     occupancy, fabric = problem.occupancy, problem.fabric
     fits = _admitted(problem)

@@ -27,7 +27,7 @@ _Layer = tuple[int, int | None, int | None]
 def wishes(fabric: Fabric, job: Job) -> Sequence[Wish]:
     """The wish with all that is preferred, then with less of it, at last `read_wish`. Raises as that does."""
     plain = read_wish(fabric, job)
-    if not _may_prefer(fabric, job):
+    if not may_prefer(fabric, job):
         return (plain,)
     return (*dict.fromkeys(_stricter(fabric, job)), plain)
 
@@ -43,7 +43,7 @@ def _stricter(fabric: Fabric, job: Job) -> Iterator[Wish]:
             yield wish
 
 
-def _may_prefer(fabric: Fabric, job: Job) -> bool:
+def may_prefer(fabric: Fabric, job: Job) -> bool:
     """Whether there may be a preferred layer: cheap, for most jobs have none."""
     if len(job.roles) > 1 or job.topology.slices or job.roles[0].topology.slices:
         return True

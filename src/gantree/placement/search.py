@@ -14,6 +14,7 @@ from collections.abc import Hashable
 from gantree.model.jobs import Job, TopologyWish
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
+from gantree.placement.again import placed_again
 from gantree.placement.choice import best_place
 from gantree.placement.granted import grantable, granted
 from gantree.placement.liked import Among, has_likes, limited, most_liked
@@ -41,6 +42,9 @@ def find(occupancy: Occupancy, job: Job, taste: Taste = DEFAULT) -> Placement | 
     """The best place for a gang, or None: `place` without the reasons. Raises as `place` does."""
     if job.topology.box is not None:
         return find_on_torus(occupancy, job)
+    again = placed_again(occupancy, job, taste)
+    if again is not None:
+        return again
 
     def best(among: Among) -> Placement | None:
         return granted(
@@ -62,12 +66,36 @@ def fits(occupancy: Occupancy, job: Job) -> bool:
     return grantable(occupancy, read_wish(occupancy.fabric, job))
 
 
-def signature(job: Job) -> Hashable:
+class Signature:
+    """What a verdict depends on, to be compared: its hash is counted once, for the parts are deep."""
+
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, parts: Hashable) -> None:
+        self._parts, self._hash = parts, hash(parts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Signature) and self._parts == other._parts
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+_LAST: dict[bool, tuple[Job, Signature]] = {}
+"""The job that was signed last, of those that communicate and of others: those that are alike come together."""
+
+
+def signature(job: Job) -> Signature:
     """What a verdict depends on: jobs of equal signature get the same one on the same occupancy."""
+    known = _LAST.get(job.communicates)
+    if known is not None and job.has_gang_of(known[0]):
+        return known[1]
     roles = tuple(
         (r.name, r.members, r.processes, r.shape, _without_taste(r.topology)) for r in job.roles
     )
-    return roles, _without_taste(job.topology), job.communicates
+    signed = Signature((roles, _without_taste(job.topology), job.communicates))
+    _LAST[job.communicates] = (job, signed)
+    return signed
 
 
 def _without_taste(topology: TopologyWish) -> Hashable:

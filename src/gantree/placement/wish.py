@@ -32,6 +32,10 @@ KEPT_READINGS = 4096
 """Distinct topologies that are remembered; a site has some dozens."""
 
 
+MOST_SITES = 8
+"""Choices of tiers of which the wish that was read last is remembered: jobs that are alike come one after the other."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoleWish:
     """One role: multiple_in_domain[tier], whole_at a tier number, layers inside a node, most_in_domain[tier].
@@ -91,6 +95,10 @@ class _Bounds:
     runs: tuple[int, ...]
 
 
+_LAST: dict[tuple[str, ...], tuple[Job, Wish]] = {}
+"""By tiers the job of one role whose wish was read last, and its wish. Only what its gang says was looked at."""
+
+
 def allowed_tiers(fabric: Fabric) -> tuple[str, ...]:
     """Tiers that a job may name, widest first."""
     return _allowed(fabric.tiers)
@@ -102,6 +110,9 @@ def read_wish(fabric: Fabric, job: Job) -> Wish:
     Raises BadInput for a tier that the fabric has not, for roles that are named twice or not there, for a member that
     wants a GPU in two ways, Unsupported for slices inside a node that do not nest.
     """
+    known = _LAST.get(fabric.tiers)
+    if known is not None and job.has_gang_of(known[0]):
+        return known[1]
     topology, roles = job.topology, job.roles
     if len(roles) != 1 or topology.apart or roles[0].topology.apart:
         return _read_gang(fabric, job)
@@ -111,13 +122,17 @@ def read_wish(fabric: Fabric, job: Job) -> Wish:
     bounds = _bounds(fabric.tiers, topology, role.topology, role.name)
     if bounds is None or role.members < 1 or role.shape.part:
         return _read_gang(fabric, job)
-    return Wish(
+    wish = Wish(
         (_role_wish(role, bounds),),
         bounds.gang_whole_at,
         bounds.together,
         _contradiction(role, bounds),
         even=bounds.even_at > 0,
     )
+    if len(_LAST) >= MOST_SITES:
+        _LAST.clear()
+    _LAST[fabric.tiers] = (job, wish)
+    return wish
 
 
 def slices_of(job: Job, role: Role) -> tuple[Slices, ...]:

@@ -9,6 +9,7 @@ floats. A tick is the 42,000,000th part of one: thirds, sevenths, and decimals o
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 from gantree.model.jobs import Job, Role, Shape
 from gantree.model.placements import MemberPlacement
@@ -18,6 +19,8 @@ from gantree.topology.mig import TABLES, mig_table
 
 TICKS = 42_000_000
 """Ticks in one GPU, CPU, GiB, NIC or device."""
+MEMBERS_KEPT = 4096
+"""Kinds of members of which what they hold is remembered."""
 MODEL = "gpus/"
 """What the resources that are GPUs of one model begin with."""
 
@@ -54,6 +57,10 @@ def asked_by_member(role: Role) -> Amounts:
 
 def held(members: Sequence[MemberPlacement], model_of_node: Callable[[str], str | None]) -> Amounts:
     """Return what placed members hold; model_of_node gives the GPU model of a node, None for one without."""
+    if len(members) == 1 and not members[0].mig and members[0].share is None:
+        (one,) = members
+        model, counts = model_of_node(one.node), (len(one.gpus), len(one.nics))
+        return _held_by_one(model, *counts, one.cpus, one.memory_GiB, one.devices)
     amounts: dict[str, float] = {}
     for member in members:
         model = model_of_node(member.node)
@@ -66,6 +73,28 @@ def held(members: Sequence[MemberPlacement], model_of_node: Callable[[str], str 
         _add(amounts, "nics", len(member.nics))
         for name, count in member.devices:
             _add(amounts, f"devices/{name}", count)
+    return amounts
+
+
+@lru_cache(MEMBERS_KEPT)
+def _held_by_one(
+    model: str | None,
+    gpus: int,
+    nics: int,
+    cpus: float,
+    memory_GiB: float,
+    devices: tuple[tuple[str, int], ...],
+) -> Amounts:
+    """What one member with whole GPUs holds: hundreds of a kind come together."""
+    amounts: dict[str, float] = {}
+    _add(amounts, "gpus", gpus)
+    if model is not None:
+        _add(amounts, MODEL + model, gpus)
+    _add(amounts, "cpus", cpus)
+    _add(amounts, "memory_GiB", memory_GiB)
+    _add(amounts, "nics", nics)
+    for name, count in devices:
+        _add(amounts, f"devices/{name}", count)
     return amounts
 
 

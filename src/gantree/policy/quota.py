@@ -51,6 +51,7 @@ class Quota:
         self._most_running: list[int | None] = []
         self._version = 0
         self._version_of_node: dict[int, tuple[int, int]] = {}
+        self._unruled: dict[int, bool] = {}
         self.grow()
 
     @property
@@ -71,6 +72,15 @@ class Quota:
     def resources(self) -> Iterable[str]:
         """The resources that rules name, in a fixed order."""
         return self._books.keys()
+
+    def is_unruled(self, node: int) -> bool:
+        """Return whether no rule counts anything of a node: whatever its jobs ask for is owed to them, whoever runs."""
+        known = self._unruled.get(node)
+        if known is None:
+            path = self._path(node)
+            known = not self._books and all(self._most_running[each] is None for each in path)
+            self._unruled[node] = known
+        return known
 
     def room(self, node: int, amounts: Amounts, may_borrow: bool = True) -> Admission:
         """Return whether a job of a node may start with these amounts beside all that runs. O(depth x resources)."""
@@ -391,10 +401,14 @@ class Quota:
 
     def _parts(self, amounts: Amounts) -> Parts:
         books = self._books
+        if not books:
+            return ()
         return tuple(
-            (books[resource], ticks(amount))
-            for resource, amount in amounts.items()
-            if resource in books and amount
+            [
+                (books[resource], ticks(amount))
+                for resource, amount in amounts.items()
+                if resource in books and amount
+            ]
         )
 
     def _path(self, node: int) -> tuple[int, ...]:

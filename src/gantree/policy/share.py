@@ -67,6 +67,7 @@ class Shares:
         self.half_life_s = half_life_s
         self._uses: list[dict[str, _Use]] = []
         self._holdings: dict[str, tuple[int, Amounts]] = {}
+        self._weighted_last: tuple[Amounts, Mapping[str, int]] = ({}, {})
         self.capacity = capacity
 
     @property
@@ -184,7 +185,9 @@ class Shares:
 
     def _decayed(self, use: _Use, now_s: float) -> float:
         assert self.half_life_s is not None
-        assert now_s >= use.at_s, f"time went back from {use.at_s} to {now_s}"
+        if now_s == use.at_s:
+            return use.decayed
+        assert now_s > use.at_s, f"time went back from {use.at_s} to {now_s}"
         left = exp2((use.at_s - now_s) / self.half_life_s)
         return use.held + (use.decayed - use.held) * left
 
@@ -206,8 +209,13 @@ class Shares:
         while node >= len(self._uses) or len(self._uses) < len(self.tree):
             self._uses.append({})
 
-    def _weighted(self, amounts: Amounts) -> dict[str, int]:
-        """Amounts in ticks, GPUs as one resource."""
+    def _weighted(self, amounts: Amounts) -> Mapping[str, int]:
+        """Amounts in ticks, GPUs as one resource. Those of the job before are often those of this one."""
+        if self._weighted_last[0] is not amounts:
+            self._weighted_last = (amounts, self._in_ticks(amounts))
+        return self._weighted_last[1]
+
+    def _in_ticks(self, amounts: Amounts) -> dict[str, int]:
         counted = {
             resource: amount
             for resource, amount in amounts.items()

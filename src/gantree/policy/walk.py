@@ -102,10 +102,14 @@ class Looked(NamedTuple):
 
 
 class Admits(Protocol):
-    """Who is to be looked at. version changes whenever somebody may be who was not before."""
+    """Who is to be looked at. version changes whenever somebody may be who was not before, moment whenever any answer
+    may be another one."""
 
     @property
     def version(self) -> int: ...
+
+    @property
+    def moment(self) -> int: ...
 
     def those_of(self, queue: int) -> Looked:
         """Those of a queue who are to be looked at as things are; some too many do no harm."""
@@ -131,7 +135,8 @@ class _Row:
         self._alone: Sequence[Standing] = ()
         self._at = 0
         self._heads: list[Standing] = []
-        self._version = 0
+        self._stood: Standing | None = None
+        self._version = self._stood_at = 0
         self._read()
         self.go_on()
 
@@ -205,9 +210,16 @@ class _Row:
         return line not in self._closed and self._admits.is_open(line)
 
     def _stands(self, standing: Standing) -> bool:
-        return standing.line not in self._closed and (
-            self._admits is None or self._admits.still(standing)
-        )
+        if standing.line in self._closed:
+            return False
+        if self._admits is None:
+            return True
+        moment = self._admits.moment
+        if self._stood is standing and self._stood_at == moment:
+            return True
+        stands = self._admits.still(standing)
+        self._stood, self._stood_at = standing if stands else None, moment
+        return stands
 
 
 def _by_position(rows: dict[int, _Row]) -> Iterator[_Row]:

@@ -141,6 +141,10 @@ class Occupancy:
         """Nodes, by index, that hold devices of a name which no machine has (`topology.free_devices`), and how many."""
         return self._free_devices.held(name)
 
+    def has_devices(self, node: int, devices: Sequence[tuple[str, int]]) -> bool:
+        """Whether so many of each name, as `free_devices` counts them, are free on a node."""
+        return self._free_devices.has(node, devices)
+
     def state_of_node(self, node: int) -> NodeState:
         """The GPUs of a node, by index, as parts of them can be held now."""
         machine = self.fabric.machine_of_node(node)
