@@ -161,7 +161,21 @@ class Freeable:
             kept = in_the_way(self._stay, promised) if promised else ()
             self._bounds = Bounds(ledger, self._stay, kept, self._places)
         head = ledger.jobs[ledger.lines[line][0].job]
-        return self._bounds.may_fit(head, wakes.need(ledger, line.signature))
+        due = self._may_be_due(ledger, line)
+        return self._bounds.may_fit(head, wakes.need(ledger, line.signature), due=due)
+
+    def _may_be_due(self, ledger: Ledger, line: Line) -> bool:
+        """Whether a line might take back what its queue has lent, now or when those have left who leave.
+
+        A gang with several ways might in any of them.
+        """
+        accounts, head = ledger.accounts, ledger.jobs[ledger.lines[line][0].job]
+        if not accounts.may_reclaim(line.queue):
+            return False
+        several = chooses(head.spec) or head.spec.elastic is not None or accounts.rations_models
+        if several or accounts.is_due(head):
+            return True
+        return bool(ledger.leaving) and self._is_owed(ledger, line)
 
     def by(self, ledger: Ledger, line: Line) -> int:
         """GPUs that might become free for a line beside what is free now; what is reserved for jobs of it, too."""
