@@ -9,7 +9,7 @@ broken NICs. Members of whole GPUs on other nodes take a short way (`_take_whole
 An owner is a job id, a claim, or "site:<job>" for what the cluster file says is taken by others.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import pairwise
@@ -23,16 +23,14 @@ from gantree.topology.fabric import BoolArray, Fabric, IntArray
 from gantree.topology.free_devices import FreeDevices
 from gantree.topology.holders import Holders
 from gantree.topology.masks import gpus_of
+from gantree.topology.member_parts import by_member, grown, is_nothing, may_gain, part_of, without
 from gantree.topology.node_room import (
     MachineBook,
     NodeRoom,
     first_problem,
-    grown,
     mask_of_gpus,
-    may_gain,
     memory_KiB,
     microcpus,
-    without,
 )
 from gantree.topology.numa import NumaUse
 from gantree.topology.parts import (
@@ -174,6 +172,10 @@ class Occupancy:
                     return owner
         return None
 
+    def holders(self, node: str) -> Collection[str]:
+        """Who holds anything on a node."""
+        return self._holders_on_node.get(self._index(node), ())
+
     def usable(self, node: str) -> bool:
         """Whether anything may be placed on a node."""
         return bool(self.usable_node[self._index(node)])
@@ -213,19 +215,20 @@ class Occupancy:
 
         Of a GPU of which it lacks something while others hold parts of it, it keeps the rest, until the next call.
         """
-        in_parts = those_in_parts(self, members)
-        if in_parts:
+        if in_parts := those_in_parts(self, members):
             self.drop(owner, rests_held(self, owner, in_parts))
         uncut = {i: self.state_of_node(i).gpus for i in (self._index(m.node) for m in in_parts)}
+        held_of = by_member(self.owners.get(owner, ()))
         for member in members:
-            held, node = held_by(self, owner, member), self._index(member.node)
+            node = self._index(member.node)
+            held = held_of.get((member.role, member.rank, member.node))
             has_more = self._cpus_view[node] > 0, self._memory_view[node] > 0
             if held is not None and not may_gain(member, held, *has_more):
                 continue
-            part = self.room_of_node(node).part_of(without(member, held))
+            part = part_of(self, node, self._book_of_node[node], without(member, held))
             if held is None:
                 self._hold(owner, (part,))
-            else:
+            elif not is_nothing(part):
                 self._grow(owner, held, part)
         for member in in_parts:
             for rest in rests_of(self, without(member, held_by(self, owner, member))):
@@ -418,8 +421,8 @@ class Occupancy:
 
     def _enter(self, owner: str, members: Sequence[MemberPlacement]) -> None:
         """Name the owner of what was counted already."""
-        index_of_node, enter = self.fabric.index_of_node, self._holders_on_node.enter
-        touch = self._log.touch
+        index_of_node = self.fabric.index_of_node
+        enter, touch = self._holders_on_node.enter, self._log.touch
         for member in members:
             index = index_of_node[member.node]
             enter(index, owner)
@@ -431,7 +434,8 @@ class Occupancy:
 
     def _add(self, node: int, member: MemberPlacement, sign: int) -> None:
         self._add_all(node, member, sign)
-        self._settle(node)
+        if node in self.parts_of_node or self._spares.most_of_tier:
+            self._settle(node)
         self._touch(node)
 
     def _add_all(self, node: int, member: MemberPlacement, sign: int) -> None:
