@@ -43,4 +43,4 @@ def test_what_the_daemon_tells_is_what_it_holds() -> None:
     assert found.owners == known.owners
     assert found.parts_of_node == known.parts_of_node
     assert found.free_mask_of_node == known.free_mask_of_node
-    assert [found.free_devices("fpga").tolist()] == [known.free_devices("fpga").tolist()]
+    assert [found.devices.free("fpga").tolist()] == [known.devices.free("fpga").tolist()]

@@ -236,10 +236,26 @@ ABOVE_THE_LIMIT = [
     ("end", 0),
 ]
 """Twelve GPUs at most are one queue's, fourteen the cohort's: the second gang has none until the first has ended."""
+OWED_WHEN_ONE_HAS_LEFT = [
+    ("submit", [of("site/b", 1)]),
+    (
+        "submit",
+        [
+            of("site/b", 1, gpus=2),
+            *[of("site/c", 1)] * 2,
+            of("site/a", 1, gpus=1),
+            of("site/b", 1, gpus=2),
+        ],
+    ),
+    ("submit", [of("site/a", 1, gpus=1)]),
+    ("lose", 1),
+]
+"""A queue that loses a node is owed what the gang there still holds: another may take it back at once."""
 
 
 @settings(max_examples=examples(15), deadline=None)
 @example(Policy(preemption=APART), ABOVE_THE_LIMIT)
+@example(Policy(backfill=Backfill("any", 1), preemption=APART), OWED_WHEN_ONE_HAS_LEFT)
 @given(policies, st.lists(acts.map(in_cohort), min_size=4, max_size=20))
 def test_who_asks_only_those_decides_as_who_asks_everybody_below_a_limit_that_queues_share(
     policy: Policy, life: list[tuple[str, Any]]

@@ -52,7 +52,7 @@ def state(occupancy: Occupancy) -> tuple[object, ...]:
         numa,
         *(_copied(getattr(occupancy, name)) for name in STATE),
         *(getattr(occupancy, name).tolist() for name in ARRAYS),
-        *(occupancy.free_devices(name).tolist() for name in ("fpga",)),
+        *(occupancy.devices.free(name).tolist() for name in ("fpga",)),
     )
 
 

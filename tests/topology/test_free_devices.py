@@ -30,10 +30,10 @@ def test_members_that_ask_for_the_same_one_are_on_different_nodes() -> None:
     assert isinstance(placement, Placement)
     assert {member.node for member in placement.members} == {"n0", "n1"}
     occupancy.take("x", placement.members)
-    assert list(occupancy.free_devices(PORT[0][0])) == [0, 0]
+    assert list(occupancy.devices.free(PORT[0][0])) == [0, 0]
     occupancy.check()
     occupancy.give_back("x")
-    assert list(occupancy.free_devices(PORT[0][0])) == [1, 1]
+    assert list(occupancy.devices.free(PORT[0][0])) == [1, 1]
 
 
 def test_there_are_no_more_of_one_than_nodes() -> None:
@@ -69,11 +69,11 @@ def test_who_asks_for_devices_beside_whole_gpus_gets_them_all_or_nothing(
     if is_there:
         occupancy.take("first", (member,))
         occupancy.check()
-    free = {name: list(occupancy.free_devices(name)) for name, _ in (*PORT, *FPGA)}
+    free = {name: list(occupancy.devices.free(name)) for name, _ in (*PORT, *FPGA)}
     second = replace(member, gpus=(1,))
     with pytest.raises(AssertionError, match=devices[0][0]):
         occupancy.take("second", (replace(second, node="n1", devices=()), second))
-    assert {name: list(occupancy.free_devices(name)) for name in free} == free
+    assert {name: list(occupancy.devices.free(name)) for name in free} == free
     occupancy.check()
     if is_there:
         occupancy.give_back("first")

@@ -366,8 +366,8 @@ def test_the_site_s_own_parts_are_taken() -> None:
     occupancy = Occupancy(Fabric.build(parts_site(held)))
     assert len(occupancy.owners["site:old"]) == 2
     assert occupancy.free_gpus("n1") == ()
-    assert occupancy.free_devices("fpga").tolist() == [2, 1, 2]
-    assert occupancy.free_devices("dpu").tolist() == [0, 0, 0]
+    assert occupancy.devices.free("fpga").tolist() == [2, 1, 2]
+    assert occupancy.devices.free("dpu").tolist() == [0, 0, 0]
     occupancy.check()
     with pytest.raises(BadInput, match=r"allocation of old on n1: .* is not free"):
         Occupancy(Fabric.build(parts_site(held, held)))

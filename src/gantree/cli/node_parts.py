@@ -39,7 +39,7 @@ def part_notes(
             yield f"GPU {gpu}: {' + '.join(words)}"
     machine = occupancy.fabric.machine_of_node(index)
     for name, count in machine.devices:
-        free = int(occupancy.free_devices(name)[index])
+        free = int(occupancy.devices.free(name)[index])
         if free < count:
             yield f"{count - free} of {count} {name} held"
     if machine.gpus:
@@ -119,7 +119,7 @@ def parts_json(occupancy: Occupancy, index: int, holders: Holders) -> dict[str, 
             ],
         },
         "devices": [
-            {"device": name, "count": count, "free": int(occupancy.free_devices(name)[index])}
+            {"device": name, "count": count, "free": int(occupancy.devices.free(name)[index])}
             for name, count in occupancy.fabric.machine_of_node(index).devices
         ],
     }

@@ -22,7 +22,6 @@ from gantree.core.rights import borrowers
 from gantree.core.state import BOOKING, CLAIM, JobState
 from gantree.core.wakes import Need
 from gantree.model.placements import MemberPlacement
-from gantree.planning.rightsize import chooses
 from gantree.topology.fabric import Fabric, IntArray
 
 Class = tuple[int, int, bool]
@@ -64,21 +63,16 @@ class Bounds:
         self._room: dict[Leavers, _Room] = {}
         self._room_of_class: dict[Class, _Room] = {}
 
-    def may_fit(self, head: JobState, need: Need) -> bool:
-        """Whether a gang with a need might fit if all gave way that might for the class of a job that waits."""
-        of_class = (head.queue, head.priority, self._may_be_due(head))
+    def may_fit(self, head: JobState, need: Need, *, due: bool) -> bool:
+        """Whether a gang with a need might fit if all gave way that might for the class of a job that waits.
+
+        due: whether it might take back what its queue has lent.
+        """
+        of_class = (head.queue, head.priority, due)
         room = self._room_of_class.get(of_class)
         if room is None:
-            room = self._room_of_class[of_class] = self._of_class(head, of_class[2])
+            room = self._room_of_class[of_class] = self._of_class(head, due)
         return room.has(need)
-
-    def _may_be_due(self, head: JobState) -> bool:
-        """Whether a job might take back what its queue has lent; one with several ways might in any."""
-        accounts = self._ledger.accounts
-        if not accounts.may_reclaim(head.queue):
-            return False
-        several = chooses(head.spec) or head.spec.elastic is not None or accounts.rations_models
-        return several or accounts.is_due(head)
 
     def _of_class(self, head: JobState, due: bool) -> "_Room":
         """What might be free for a class; classes for which the same gangs might be stopped share it."""

@@ -93,7 +93,7 @@ def _standing_where(
     meant = {
         node: one for node, one in ledger.site.cordoned.items() if node in known and is_meant(one)
     }
-    there = {owner for node in meant for owner in rooms.holders_on(node)}
+    there = {owner for node in meant for owner in rooms.holders(node)}
     if there.isdisjoint(ledger.holding):
         return
     for state in ledger.holding.values():

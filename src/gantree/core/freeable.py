@@ -28,7 +28,7 @@ from gantree.core.wanted import RoomToCome, in_the_way
 from gantree.core.ways import answers
 from gantree.placement.search import fits
 from gantree.planning.rightsize import chooses
-from gantree.policy.order import Line
+from gantree.policy.order import Line, Position
 from gantree.policy.rules import Preemption
 from gantree.topology.occupancy import Occupancy
 
@@ -59,6 +59,7 @@ class Freeable:
         self._bounds: Bounds | None = None
         self._gpus_of_all = 0
         self._stay: list[JobState] = []
+        self._staying: frozenset[str] = frozenset()
         self._stay_in_queue: dict[int, list[JobState]] = {}
         self._answers: dict[Line, tuple[str, bool]] = {}
         self._told: dict[Line | None, int] = {}
@@ -69,6 +70,7 @@ class Freeable:
         self._in_any_case = 0
         self._elastic = 0
         self._estimates: dict[str, int] = {}
+        self._passed_by: dict[Position, tuple[str, ...]] = {}
         self._of_others: dict[int, int] = {}
         self._owed_lines: dict[Hashable, bool] = {}
         self._emptied: dict[Hashable, Occupancy] = {}
@@ -158,10 +160,24 @@ class Freeable:
         if self._bounds is None:
             self._places.forget(ledger.holding)
             promised = [told.placement for told in ledger.bookings.values() if told.promised]
-            kept = in_the_way(self._stay, promised) if promised else ()
+            kept = in_the_way(ledger, self._staying, promised) if promised else ()
             self._bounds = Bounds(ledger, self._stay, kept, self._places)
         head = ledger.jobs[ledger.lines[line][0].job]
-        return self._bounds.may_fit(head, wakes.need(ledger, line.signature))
+        due = self._may_be_due(ledger, line)
+        return self._bounds.may_fit(head, wakes.need(ledger, line.signature), due=due)
+
+    def _may_be_due(self, ledger: Ledger, line: Line) -> bool:
+        """Whether a line might take back what its queue has lent, now or when those have left who leave.
+
+        A gang with several ways might in any of them.
+        """
+        accounts, head = ledger.accounts, ledger.jobs[ledger.lines[line][0].job]
+        if not accounts.may_reclaim(line.queue):
+            return False
+        several = chooses(head.spec) or head.spec.elastic is not None or accounts.rations_models
+        if several or accounts.is_due(head):
+            return True
+        return bool(ledger.leaving) and self._is_owed(ledger, line)
 
     def by(self, ledger: Ledger, line: Line) -> int:
         """GPUs that might become free for a line beside what is free now; what is reserved for jobs of it, too."""
@@ -244,13 +260,17 @@ class Freeable:
 
     def _passed(self, ledger: Ledger, head: JobState) -> tuple[str, ...]:
         """The estimated starts that give way to a job."""
-        return outranked(ledger, head) if self._estimates else ()
+        if not self._estimates:
+            return ()
+        if head.position not in self._passed_by:
+            self._passed_by[head.position] = outranked(ledger, head)
+        return self._passed_by[head.position]
 
     def _kept(self, ledger: Ledger, passed: tuple[str, ...]) -> frozenset[str]:
         """Those whose room is needed for starts that do not give way."""
         if passed not in self._kept_beside:
             others = [told.placement for job, told in ledger.bookings.items() if job not in passed]
-            found = in_the_way(self._stay, others) if others else ()
+            found = in_the_way(ledger, self._staying, others) if others else ()
             self._kept_beside[passed] = frozenset(found)
         return self._kept_beside[passed]
 
@@ -314,6 +334,7 @@ class Freeable:
         self._forget()
         stay = (s for s in ledger.holding.values() if not s.leaving and s.spec.preemptible)
         self._stay = sorted(stay, key=lambda state: state.priority)
+        self._staying = frozenset(state.job for state in self._stay)
         self._stay_in_queue.clear()
         for state in self._stay:
             self._stay_in_queue.setdefault(state.queue, []).append(state)
@@ -334,6 +355,7 @@ class Freeable:
 
     def _forget(self) -> None:
         self._answers.clear()
+        self._passed_by.clear()
         self._bounds = None
         self._of_others.clear()
         self._emptied.clear()

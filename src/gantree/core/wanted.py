@@ -48,7 +48,7 @@ class Wanted:
             for job, booking in ledger.bookings.items()
             if not outranks(ledger, state, job)
         ]
-        kept = in_the_way(ledger.holding.values(), reserved) if reserved else ()
+        kept = in_the_way(ledger, ledger.holding, reserved) if reserved else ()
         return cls(state, spec, admission, frozenset(kept))
 
 
@@ -218,18 +218,19 @@ def _room_without(ledger: Ledger, passed: Sequence[str], overruled: Sequence[str
     return later
 
 
-def in_the_way(gangs: Iterable[JobState], places: Iterable[Placement]) -> Iterator[str]:
-    """Those of some gangs that use a GPU of one of these places, whole or in part."""
-    reserved: dict[str, set[int]] = {}
+def in_the_way(ledger: Ledger, gangs: Container[str], places: Iterable[Placement]) -> Iterator[str]:
+    """Those of some gangs that hold a place and use a GPU of one of these places, whole or in part."""
+    rooms, reserved = ledger.rooms(), dict[str, set[int]]()
     for place in places:
         for member in place.members:
             reserved.setdefault(member.node, set()).update(_devices(member))
-    for gang in gangs:
-        if gang.placement is not None and any(
-            member.node in reserved and not reserved[member.node].isdisjoint(_devices(member))
-            for member in gang.placement.members
+    there = dict.fromkeys(owner for node in reserved for owner in rooms.holders(node))
+    for owner in there:
+        if owner in gangs and any(
+            held.node in reserved and not reserved[held.node].isdisjoint(_devices(held))
+            for held in rooms.owners[owner]
         ):
-            yield gang.job
+            yield owner
 
 
 def _devices(member: MemberPlacement) -> tuple[int, ...]:

@@ -76,7 +76,7 @@ def _is_simple(problem: Problem, job: Job) -> bool:
         or len(job.roles[0].shape.models) > 1
     ):
         return False
-    if has_likes(job) or may_prefer(problem.fabric, job):
+    if has_likes(problem.fabric, job) or may_prefer(problem.fabric, job):
         return False
     return is_plain_inside(problem)
 

@@ -69,7 +69,7 @@ def _bandwidth(where: Occupancy) -> IntArray:
 
 
 def _devices(name: str) -> FreeOfNode:
-    return lambda where: where.free_devices(name)
+    return lambda where: where.devices.free(name)
 
 
 def _parts(shape: Shape, apart: bool) -> FreeOfNode:

@@ -28,7 +28,7 @@ def slots_beside(
     if is_served_in_turn(shape):
         counts.append(_slots(occupancy, nodes, shape, apart, layers))
     for name, count in shape.scarce:
-        counts.append(occupancy.free_devices(name)[nodes] // count)
+        counts.append(occupancy.devices.free(name)[nodes] // count)
     least: IntArray = np.minimum.reduce(counts)
     return least
 

@@ -94,5 +94,5 @@ def _holds(problem: Problem, node: int) -> bool:
         and members * microcpus(shape.cpus) <= occupancy.free_microcpus_of_node[node]
         and members * memory_KiB(shape.memory_GiB) <= occupancy.free_memory_KiB_of_node[node]
         and members * shape.nics <= occupancy.free_nics_of_node[node]
-        and occupancy.has_devices(node, [(name, members * n) for name, n in shape.devices])
+        and occupancy.devices.has(node, [(name, members * n) for name, n in shape.devices])
     )

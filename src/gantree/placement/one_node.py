@@ -49,7 +49,7 @@ def tightest_anew(problem: Problem) -> int | None:
     if shape.nics:
         fits = fits & (occupancy.free_nics_of_node >= members * shape.nics)
     for name, count in shape.scarce:
-        fits = fits & (occupancy.free_devices(name) >= members * count)
+        fits = fits & (occupancy.devices.free(name) >= members * count)
     free = occupancy.free_gpus_of_node
     for gpus in range(members * shape.gpus, fabric.most_gpus_of_node + 1):
         found = _first_in_fullest(problem, fits & (free == gpus))

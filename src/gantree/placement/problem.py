@@ -89,7 +89,7 @@ class Problem:
             ([shape.memory_KiB for shape in shapes], occupancy.free_memory_KiB_of_node),
             ([shape.nics for shape in shapes], occupancy.free_nics_of_node),
             *(
-                ([each.get(name, 0) for each in devices], occupancy.free_devices(name))
+                ([each.get(name, 0) for each in devices], occupancy.devices.free(name))
                 for name in names
             ),
         ]

@@ -109,7 +109,7 @@ def _there(
     for value, count in kind.there:
         if value in number_of_value:
             found[number_of_value[value]] += count
-    for node, count in occupancy.kin_on_nodes(kind.kind):
+    for node, count in occupancy.devices.held(kind.kind):
         if domain_of_node[node] >= 0:
             found[domain_of_node[node]] += count
     return found

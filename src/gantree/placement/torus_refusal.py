@@ -160,7 +160,7 @@ def _lack_of_room(occupancy: Occupancy, ask: Ask, nodes: IntArray) -> _Cause | N
         if asked > free:
             return _lack(ask, name, word, asked / unit, free / unit)
     for name, count in ask.role.shape.devices:
-        asked, free = count * ask.role.members, int(occupancy.free_devices(name)[nodes].sum())
+        asked, free = count * ask.role.members, int(occupancy.devices.free(name)[nodes].sum())
         if asked > free:
             return _lack(ask, name, name, asked, free)
     return None

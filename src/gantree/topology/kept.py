@@ -89,4 +89,4 @@ def _count(occupancy: Occupancy, node: int, member: MemberPlacement) -> None:
     else:
         occupancy._add_rest(node, member, -1)
     for name, count in member.devices:
-        occupancy._free_devices.add(name, node, -count)
+        occupancy.devices.add(name, node, -count)

@@ -6,7 +6,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeVar
 
 from gantree.model.cluster import Machine
 from gantree.model.placements import MemberPlacement, NumaPart
@@ -14,8 +13,6 @@ from gantree.topology.free_devices import free_of
 from gantree.topology.masks import gpus_of, mask_of
 from gantree.topology.numa import NumaUse
 from gantree.topology.parts import NodeState
-
-T = TypeVar("T")
 
 KEPT_MASKS = 1 << 16
 """Masks that are remembered; a machine of 8 GPUs has 256 sets of them, in some more orders."""
@@ -124,7 +121,8 @@ class NodeRoom:
 
     def part_of(self, member: MemberPlacement) -> MemberPlacement:
         """What of a member is free. What it holds on NUMA nodes stays together: all of it or nothing."""
-        gpus = tuple(gpu for gpu in member.gpus if self.state.free_mask() >> gpu & 1)
+        free_mask = self.state.free_mask()
+        gpus = tuple(gpu for gpu in member.gpus if free_mask >> gpu & 1)
         state, mig = self.state.take_whole(gpus), []
         for part in member.mig:
             if not state.why_not_instance(part):
@@ -204,60 +202,3 @@ def first_problem(
         if problem:
             return f"on {member.node} {problem}"
     return ""
-
-
-def without(member: MemberPlacement, held: MemberPlacement | None) -> MemberPlacement:
-    """What a member still lacks."""
-    if held is None:
-        return member
-    had = dict(held.devices)
-    return replace(
-        member,
-        gpus=_others(member.gpus, held.gpus),
-        nics=_others(member.nics, held.nics),
-        cpus=max(0.0, member.cpus - held.cpus),
-        memory_GiB=max(0.0, member.memory_GiB - held.memory_GiB),
-        mig=_others(member.mig, held.mig),
-        share=member.share if held.share is None else None,
-        devices=tuple(
-            (name, lacking)
-            for name, count in member.devices
-            if (lacking := count - had.get(name, 0)) > 0
-        ),
-        numa=() if held.numa else member.numa,
-    )
-
-
-def may_gain(
-    member: MemberPlacement, held: MemberPlacement, more_cpus: bool, more_memory: bool
-) -> bool:
-    """Whether anything that a member lacks might be free on its node; more_...: any of that is free there."""
-    if member.mig or member.share or member.devices or held.numa != member.numa:
-        return True
-    if len(held.nics) < len(member.nics) or len(held.gpus) < len(member.gpus):
-        return True
-    if more_cpus and held.cpus < member.cpus:
-        return True
-    return more_memory and held.memory_GiB < member.memory_GiB
-
-
-def grown(held: MemberPlacement, part: MemberPlacement) -> MemberPlacement:
-    """A member that holds another part beside what it has."""
-    devices = dict(held.devices)
-    for name, count in part.devices:
-        devices[name] = devices.get(name, 0) + count
-    return replace(
-        held,
-        gpus=(*held.gpus, *part.gpus),
-        nics=(*held.nics, *part.nics),
-        cpus=held.cpus + part.cpus,
-        memory_GiB=held.memory_GiB + part.memory_GiB,
-        mig=(*held.mig, *part.mig),
-        share=held.share or part.share,
-        devices=tuple(devices.items()),
-        numa=(*held.numa, *part.numa),
-    )
-
-
-def _others(wanted: Sequence[T], held: Sequence[T]) -> tuple[T, ...]:
-    return tuple(one for one in wanted if one not in held)

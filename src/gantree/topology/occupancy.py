@@ -9,7 +9,7 @@ broken NICs. Members of whole GPUs on other nodes take a short way (`_take_whole
 An owner is a job id, a claim, or "site:<job>" for what the cluster file says is taken by others.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import pairwise
@@ -23,16 +23,14 @@ from gantree.topology.fabric import BoolArray, Fabric, IntArray
 from gantree.topology.free_devices import FreeDevices
 from gantree.topology.holders import Holders
 from gantree.topology.masks import gpus_of
+from gantree.topology.member_parts import by_member, grown, is_nothing, may_gain, part_of, without
 from gantree.topology.node_room import (
     MachineBook,
     NodeRoom,
     first_problem,
-    grown,
     mask_of_gpus,
-    may_gain,
     memory_KiB,
     microcpus,
-    without,
 )
 from gantree.topology.numa import NumaUse
 from gantree.topology.parts import (
@@ -63,8 +61,8 @@ class Occupancy:
     holds; the arrays beside them count them, of the NICs only those that are not broken. broken_nic_mask_of_node has
     an entry for each node with NICs of health 0, parts_of_node one for each node with GPUs that are in MIG mode or
     shared, numa_of_node one for each node on whose NUMA nodes something was ever held. held_back_node is the mask of
-    the nodes kept free as spares; take may use them. A node that is not usable, and a broken NIC, stays with its
-    holder.
+    the nodes kept free as spares; take may use them. devices are those that are neither GPUs nor NICs. A node that is not
+    usable, and a broken NIC, stays with its holder.
     """
 
     def __init__(self, fabric: Fabric, *, empty: bool = False) -> None:
@@ -93,7 +91,7 @@ class Occupancy:
         self.free_memory_KiB_of_node: IntArray = _array(
             [UNCOUNTED if m.memory_GiB is None else memory_KiB(m.memory_GiB) for m in machines]
         )
-        self._free_devices = FreeDevices.of(fabric)
+        self.devices = FreeDevices.of(fabric)
         self.usable_node: BoolArray = sound_nodes(fabric)
         self.parts_of_node: dict[int, GpuStates] = {}
         self.numa_of_node: dict[int, NumaUse] = {}
@@ -133,18 +131,6 @@ class Occupancy:
         """GPUs that a member could have whole, by domain of a tier, usable or not. Read it, never write it."""
         return self._free_gpus_of_tier[tier]
 
-    def free_devices(self, name: str) -> IntArray:
-        """Devices of a name, other than GPUs and NICs, that nobody holds, by node (`topology.free_devices`)."""
-        return self._free_devices.free(name)
-
-    def kin_on_nodes(self, name: str) -> Iterator[tuple[int, int]]:
-        """Nodes, by index, that hold devices of a name which no machine has (`topology.free_devices`), and how many."""
-        return self._free_devices.held(name)
-
-    def has_devices(self, node: int, devices: Sequence[tuple[str, int]]) -> bool:
-        """Whether so many of each name, as `free_devices` counts them, are free on a node."""
-        return self._free_devices.has(node, devices)
-
     def state_of_node(self, node: int) -> NodeState:
         """The GPUs of a node, by index, as parts of them can be held now."""
         machine = self.fabric.machine_of_node(node)
@@ -174,10 +160,6 @@ class Occupancy:
         """As `free_nics`, by node index, as a mask in the machine's order."""
         return self.free_nic_mask_of_node[node] & ~self.broken_nic_mask_of_node.get(node, 0)
 
-    def holders_on(self, node: str) -> tuple[str, ...]:
-        """Who holds anything of a node."""
-        return tuple(self._holders_on_node.get(self._index(node), ()))
-
     def holder_of_gpu(self, node: str, gpu: int) -> str | None:
         """Who holds a GPU, or was the first of those who hold parts of it now."""
         for owner in self._holders_on_node.get(self._index(node), ()):
@@ -185,6 +167,10 @@ class Occupancy:
                 if held.node == node and (gpu in held.gpus or gpu in held.parts):
                     return owner
         return None
+
+    def holders(self, node: str) -> Collection[str]:
+        """Who holds anything on a node."""
+        return self._holders_on_node.get(self._index(node), ())
 
     def usable(self, node: str) -> bool:
         """Whether anything may be placed on a node."""
@@ -225,19 +211,20 @@ class Occupancy:
 
         Of a GPU of which it lacks something while others hold parts of it, it keeps the rest, until the next call.
         """
-        in_parts = those_in_parts(self, members)
-        if in_parts:
+        if in_parts := those_in_parts(self, members):
             self.drop(owner, rests_held(self, owner, in_parts))
         uncut = {i: self.state_of_node(i).gpus for i in (self._index(m.node) for m in in_parts)}
+        held_of = by_member(self.owners.get(owner, ()))
         for member in members:
-            held, node = held_by(self, owner, member), self._index(member.node)
+            node = self._index(member.node)
+            held = held_of.get((member.role, member.rank, member.node))
             has_more = self._cpus_view[node] > 0, self._memory_view[node] > 0
             if held is not None and not may_gain(member, held, *has_more):
                 continue
-            part = self.room_of_node(node).part_of(without(member, held))
+            part = part_of(self, node, self._book_of_node[node], without(member, held))
             if held is None:
                 self._hold(owner, (part,))
-            else:
+            elif not is_nothing(part):
                 self._grow(owner, held, part)
         for member in in_parts:
             for rest in rests_of(self, without(member, held_by(self, owner, member))):
@@ -269,7 +256,7 @@ class Occupancy:
         twin.broken_nic_mask_of_node = self.broken_nic_mask_of_node.copy()
         twin.free_microcpus_of_node = self.free_microcpus_of_node.copy()
         twin.free_memory_KiB_of_node = self.free_memory_KiB_of_node.copy()
-        twin._free_devices = self._free_devices.copy()
+        twin.devices = self.devices.copy()
         twin.usable_node = self.usable_node.copy()
         twin.parts_of_node = self.parts_of_node.copy()
         twin.numa_of_node = self.numa_of_node.copy()
@@ -322,7 +309,7 @@ class Occupancy:
             self.free_nic_mask_of_node[node],
             self._cpus_view[node],
             self._memory_view[node],
-            self._free_devices.of_node(node),
+            self.devices.of_node(node),
             self.numa_use(node),
         )
 
@@ -385,7 +372,7 @@ class Occupancy:
             member.memory_GiB and memory_KiB(member.memory_GiB) > self._memory_view[node]
         ):
             return False
-        if not self._free_devices.has(node, member.devices):
+        if not self.devices.has(node, member.devices):
             return False
         return not (member.numa and self._numa_step(node, member, +1)[0])
 
@@ -403,7 +390,7 @@ class Occupancy:
     def _add_rest(self, node: int, member: MemberPlacement, sign: int) -> None:
         """Count NICs, CPUs, memory, other devices and NUMA nodes."""
         for name, count in member.devices:
-            self._free_devices.add(name, node, sign * count)
+            self.devices.add(name, node, sign * count)
         if member.cpus:
             self._cpus_view[node] += sign * microcpus(member.cpus)
         if member.memory_GiB:
@@ -430,8 +417,8 @@ class Occupancy:
 
     def _enter(self, owner: str, members: Sequence[MemberPlacement]) -> None:
         """Name the owner of what was counted already."""
-        index_of_node, enter = self.fabric.index_of_node, self._holders_on_node.enter
-        touch = self._log.touch
+        index_of_node = self.fabric.index_of_node
+        enter, touch = self._holders_on_node.enter, self._log.touch
         for member in members:
             index = index_of_node[member.node]
             enter(index, owner)
@@ -443,7 +430,8 @@ class Occupancy:
 
     def _add(self, node: int, member: MemberPlacement, sign: int) -> None:
         self._add_all(node, member, sign)
-        self._settle(node)
+        if node in self.parts_of_node or self._spares.most_of_tier:
+            self._settle(node)
         self._touch(node)
 
     def _add_all(self, node: int, member: MemberPlacement, sign: int) -> None:

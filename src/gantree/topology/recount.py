@@ -29,8 +29,8 @@ def check_books(occupancy: "Occupancy") -> None:
     for name in COUNTED:
         ours, theirs = np.asarray(getattr(occupancy, name)), np.asarray(getattr(fresh, name))
         assert (ours == theirs).all(), f"{name} is not what the owners leave free"
-    for name in {*occupancy._free_devices.names(), *fresh._free_devices.names()}:
-        ours, theirs = occupancy.free_devices(name), fresh.free_devices(name)
+    for name in {*occupancy.devices.names(), *fresh.devices.names()}:
+        ours, theirs = occupancy.devices.free(name), fresh.devices.free(name)
         assert (ours == theirs).all(), f"free_devices {name} is not what the owners leave free"
     for node in occupancy.numa_of_node.keys() | fresh.numa_of_node.keys():
         assert occupancy.numa_use(node) == fresh.numa_use(node), f"numa_of_node {node}"

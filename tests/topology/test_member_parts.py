@@ -1,0 +1,63 @@
+"""What of a member is free: the short way says what the long one does."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gantree.model.cluster import Cluster, Node
+from gantree.model.placements import MemberPlacement, NumaPart
+from gantree.testing.builders import machine
+from gantree.testing.examples import examples
+from gantree.topology.fabric import Fabric
+from gantree.topology.member_parts import grown, is_nothing, part_of, without
+from gantree.topology.occupancy import Occupancy
+
+MACHINE = replace(machine(4, nics=2, cpus=8.0), memory_GiB=16.0, numa_memory_GBps=400.0)
+SITE = Cluster("one", ("node",), {"m": MACHINE}, (Node("n0", "m", ()),))
+
+members = st.builds(
+    lambda gpus, nics, cpus, memory_GiB, bandwidth: MemberPlacement(
+        "w",
+        0,
+        "n0",
+        tuple(sorted(gpus)),
+        tuple(f"mlx5_{nic}" for nic in sorted(nics)),
+        cpus,
+        memory_GiB,
+        numa=(NumaPart(0, memory_GBps=bandwidth),) if bandwidth else (),
+    ),
+    st.sets(st.integers(0, 3)),
+    st.sets(st.integers(0, 1)),
+    st.sampled_from((0.0, 0.5, 4.0, 8.0)),
+    st.sampled_from((0.0, 1.5, 16.0)),
+    st.sampled_from((0.0, 0.0, 150.0, 300.0)),
+)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(members, members, members)
+def test_of_a_member_of_whole_gpus_the_short_way_finds_what_the_long_one_does(
+    stays: MemberPlacement, leaves: MemberPlacement, wanted: MemberPlacement
+) -> None:
+    occupancy = Occupancy(Fabric.build(SITE))
+    occupancy.take_free("stays", [stays])
+    occupancy.take_free("leaves", [leaves])
+    long = occupancy.room_of_node(0).part_of(wanted)
+    assert part_of(occupancy, 0, occupancy._book_of_node[0], wanted) == long
+    assert is_nothing(long) == (long == MemberPlacement("w", 0, "n0"))
+    occupancy.take_free("C", [wanted])
+    assert occupancy.owners["C"] == (long,)
+    occupancy.give_back("leaves")
+    lacking = without(wanted, long)
+    assert (*lacking.gpus, *lacking.nics) == tuple(
+        each for each in (*wanted.gpus, *wanted.nics) if each not in (*long.gpus, *long.nics)
+    )
+    assert (lacking.cpus, lacking.memory_GiB) == (
+        wanted.cpus - long.cpus,
+        wanted.memory_GiB - long.memory_GiB,
+    )
+    assert lacking.numa == (() if long.numa else wanted.numa)
+    more = occupancy.room_of_node(0).part_of(lacking)
+    occupancy.take_free("C", [wanted])
+    assert occupancy.owners["C"] == (grown(long, more),)
