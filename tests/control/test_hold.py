@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gantree.control.controller import Controller
-from gantree.control.submission import with_user
+from gantree.control.submission import check_user
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.jobs import Job
@@ -95,4 +95,4 @@ def test_a_job_that_names_no_user_is_that_of_whoever_hands_it_in(controller: Con
 @pytest.mark.parametrize("user", ["a\nb", " a", "a" * 257, "\x00"])
 def test_a_user_that_could_not_be_printed_is_refused(user: str) -> None:
     with pytest.raises(BadInput, match="user: found"):
-        with_user(job("a"), user)
+        check_user(user)

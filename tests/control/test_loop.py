@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from gantree.api import event_feed
 from gantree.api.access import EVERYTHING, Caller
 from gantree.api.backend import Backend
 from gantree.api.lasting import Lasting
+from gantree.control import gathering
 from gantree.control.controller import Controller
 from gantree.control.gathering import Gathering
 from gantree.control.loop import POLL_S, Changes, Loop, wait_until_set
@@ -19,7 +20,7 @@ from gantree.control.submission import Receipt
 from gantree.control.submissions import HandIn
 from gantree.core.state import JobState
 from gantree.journal.sqlite import SqliteJournal
-from gantree.model.errors import JournalError
+from gantree.model.errors import GantreeError, JournalError
 from gantree.model.events import GangEnded, GangStarted
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
@@ -197,11 +198,11 @@ def test_a_bug_in_what_is_checked_of_a_submission_is_told_to_its_callers_alone(
     tmp_path: Path,
 ) -> None:
     async def scene(loop: Loop, controller: Controller) -> None:
-        gathering = Gathering(loop, controller)
+        way_in = Gathering(loop, controller)
         with pytest.MonkeyPatch.context() as patch, pytest.raises(AssertionError, match="a bug"):
             patch.setattr(controller, "take", no_receipt)
-            await gathering.submit(HandIn([job("a")]))
-        await gathering.submit(HandIn([job("b")]))
+            await way_in.submit(HandIn([job("a")]))
+        await way_in.submit(HandIn([job("b")]))
         await phase(loop, controller, "b", Phase.STARTING)
 
     play(tmp_path, scene)
@@ -230,6 +231,42 @@ def test_who_hands_in_is_told_before_the_turn_and_who_asks_then_is_answered_afte
         assert await asked is Phase.STARTING
 
     play(tmp_path, scene)
+
+
+def test_who_comes_while_others_are_written_down_goes_before_the_step_up_to_so_many_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "MOST_JOBS", 4)
+    order: list[list[str]] = []
+
+    async def scene(loop: Loop, controller: Controller) -> None:
+        take, step, have_come = controller.take, controller.step, threading.Event()
+
+        def noted_take(together: Sequence[HandIn]) -> list[Receipt | GantreeError]:
+            order.append([each.name for handed in together for each in handed.jobs])
+            assert have_come.wait(90)
+            return take(together)
+
+        def noted_step() -> bool:
+            if order and order[-1] != ["step"]:
+                order.append(["step"])
+            return step()
+
+        monkeypatch.setattr(controller, "take", noted_take)
+        monkeypatch.setattr(controller, "step", noted_step)
+        way_in = Gathering(loop, controller)
+        handed_in = [asyncio.create_task(way_in.submit(HandIn([job("a")])))]
+        while not order:
+            await asyncio.sleep(0.001)
+        for name in "bc":
+            two = HandIn([job(f"{name}1"), job(f"{name}2")])
+            handed_in.append(asyncio.create_task(way_in.submit(two)))
+        await asyncio.sleep(0)
+        have_come.set()
+        await asyncio.gather(*handed_in)
+
+    play(tmp_path, scene)
+    assert order[:4] == [["a"], ["b1", "b2"], ["step"], ["c1", "c2"]]
 
 
 def test_a_ticket_taken_before_a_look_misses_no_change() -> None:

@@ -15,8 +15,8 @@ from gantree.control.submission import (
     JobIds,
     Receipt,
     Submitted,
+    completed,
     overridden,
-    with_absolute_paths,
     with_predecessors,
 )
 from gantree.control.submissions import HandIn, Key
@@ -268,7 +268,7 @@ def test_directories_start_from_the_base(
 ) -> None:
     plain = job("a", checkpoint=Checkpoint(path=workdir))
     asked = replace(plain, roles=(replace(plain.roles[0], workdir=workdir),))
-    resolved = with_absolute_paths(asked, base)
+    resolved = completed(asked, "", base)
     assert resolved.roles[0].workdir == expected
     assert resolved.checkpoint is not None
     assert resolved.checkpoint.path == (expected if workdir else None)
@@ -277,7 +277,7 @@ def test_directories_start_from_the_base(
 @pytest.mark.parametrize("base", ["rel", "", "/a\0b"])
 def test_a_base_that_can_be_no_directory_is_refused(base: str) -> None:
     with pytest.raises(BadInput, match=r"base_dir: found .*; allowed: an absolute path"):
-        with_absolute_paths(job("a"), base)
+        completed(job("a"), "", base)
 
 
 def test_cancelling_twice_is_cancelling_once_and_the_ended_cannot_be_cancelled(

@@ -20,7 +20,7 @@ from gantree.testing.recorded_lives import Recorded
 from gantree.web.pages import job_rows as rows
 from gantree.web.pages.fact_words import job_of_fact
 from gantree.web.pages.job_rows import Wanted, Which, job_rows
-from gantree.web.pages.latest import Histories, Json, fact_row, latest
+from gantree.web.pages.latest import Histories, Json, fact_row, latest, rows_asked
 
 CALLERS = (
     Caller("op", EVERYTHING, "socket"),
@@ -111,6 +111,23 @@ def plain_latest(reading: Reading, caller: Caller, looked_at: int) -> list[int]:
 
     every = list(reading.journal.facts(0))[-looked_at:]
     return [each.seq for each in reversed(every) if is_known(job_of_fact(each.fact))]
+
+
+@pytest.mark.parametrize("policy", ["shares", "moves"])
+def test_the_facts_of_each_job_are_found_without_a_look_at_those_from_before_it(
+    journal: SqliteJournal, policy: str
+) -> None:
+    lives = Recorded(journal, policy, seed=8)
+    for _ in range(60):
+        lives.step()
+    reading, every = lives.reading(), list(journal.facts(0))
+    for job in reading.ledger.jobs:
+        about = [each.seq for each in every if getattr(each.fact, "job", None) == job]
+        rows, to = rows_asked(reading, job, 0)
+        assert ([row["seq"] for row in rows], to) == (about, len(every))
+        middle = about[len(about) // 2]
+        later, _ = rows_asked(reading, job, middle)
+        assert [row["seq"] for row in later] == [seq for seq in about if seq > middle]
 
 
 def test_who_sees_a_job_is_the_same_for_many_as_for_one(journal: SqliteJournal) -> None:

@@ -68,9 +68,9 @@ AGAIN_AFTER_S = 2.0
 """After a take-over that failed."""
 STOP_WITHIN_S = 30.0
 """After a signal a daemon ends at the latest: what it waits for may never answer."""
-SWITCH_S = 0.001
-"""Another thread gets its turn after so long, a fifth of what is usual: the controller's lets go of the interpreter for
-every row that it writes down, and would wait for the event loop, or a snapshot's text, each time."""
+SWITCH_S = 0.0003
+"""Another thread gets its turn after so long, a sixteenth of what is usual: the controller's lets go of the interpreter
+for every statement, and would wait for the event loop, or a snapshot's text, each time."""
 
 log = logging.getLogger(__name__)
 

@@ -1,5 +1,6 @@
 """How far jobs say that they are, put into their rows. Files are read: this is nothing for the controller's thread."""
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import asdict
 from math import isfinite, isnan
@@ -19,12 +20,22 @@ class KnowsProgress(Protocol):
         ...
 
 
-def add_progress(rows: Iterable[Json], cluster: KnowsProgress, *, ended: bool = False) -> None:
-    """Fill `progress` of the jobs that hold a place; where ended, of those too that did."""
+async def add_progress(
+    rows: Iterable[Json], cluster: KnowsProgress, *, ended: bool = False
+) -> None:
+    """Fill `progress` of the jobs that hold a place; where ended, of those too that did.
+
+    On another thread, and on none where no row is of such a job: a list of who waits has no file to read.
+    """
+    wanted = [row for row in rows if row["attempt"] and (ended or row["phase"] in HOLDING)]
+    if wanted:
+        await asyncio.to_thread(_fill, wanted, cluster)
+
+
+def _fill(rows: Iterable[Json], cluster: KnowsProgress) -> None:
     for row in rows:
-        if row["attempt"] and (ended or row["phase"] in HOLDING):
-            found = cluster.progress(row["job"], row["attempt"])
-            row["progress"] = None if found is None else _plain(asdict(found))
+        found = cluster.progress(row["job"], row["attempt"])
+        row["progress"] = None if found is None else _plain(asdict(found))
 
 
 def _plain(told: Json) -> Json:

@@ -94,7 +94,7 @@ class Standing:
 
     async def add_progress(self, rows: Sequence[Json], *, ended: bool = False) -> None:
         """Put into rows of jobs that hold a place how far they are; where ended, also of those that did."""
-        await asyncio.to_thread(add_progress, rows, self, ended=ended)
+        await add_progress(rows, self, ended=ended)
 
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """Where the output of a rank is, once there is some."""

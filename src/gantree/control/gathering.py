@@ -1,9 +1,9 @@
 """Submissions that come while others are being written down wait for each other, and go together: a group commit.
 
-One append and one step for a whole group: under load the cost of making something durable is shared by all that wait
-for it, and a caller alone waits for nobody. Callers are told as soon as their jobs are durable, while the step is made.
-The step follows on the controller's thread with nothing between, so whoever asks that thread afterwards is answered
-after it.
+One append for a whole group: under load the cost of making something durable is shared by all that wait for it, and a
+caller alone waits for nobody. Callers are told as soon as their jobs are durable. Who has come by then goes before the
+step, too: nobody waits for a decision about others, and one step for more jobs costs less. It follows on the
+controller's thread with nothing between, so whoever asks that thread afterwards is answered after it.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Gathering:
         self._task: asyncio.Task[None] | None = None
 
     async def submit(self, handed: HandIn) -> Receipt:
-        """Take a submission; when this returns it is durable, and the step that decides about it is being made."""
+        """Take a submission; when this returns it is durable, and the step that decides about it is next."""
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._waiting.append((handed, future))
         if self._task is None or self._task.done():
@@ -42,12 +42,23 @@ class Gathering:
 
     async def _work(self) -> None:
         while self._waiting:
-            group = self._group()
+            group = self._group(MOST_JOBS) or [self._waiting.popleft()]
             with suppress(Exception):  # a bug in the step: `Loop.run` raises it
                 await self._loop.advance(self._controller, partial(self._take, group))
 
     def _take(self, group: Sequence[_Waiting]) -> None:
-        """On the controller's thread: make a group durable, and have everybody told."""
+        """On the controller's thread: make a group durable, and those who came meanwhile; the step can wait for them.
+
+        Not for ever: not for more jobs than a turn takes.
+        """
+        jobs = 0
+        while group:
+            self._take_group(group)
+            jobs += sum(len(handed.jobs) for handed, _ in group)
+            group = self._group(MOST_JOBS - jobs)
+
+    def _take_group(self, group: Sequence[_Waiting]) -> None:
+        """Make a group durable, and have everybody told."""
         told: Sequence[Receipt | Exception]
         try:
             told = self._controller.take([handed for handed, _ in group])
@@ -55,13 +66,12 @@ class Gathering:
             told = [error] * len(group)
         self._loop.post(partial(_tell, group, told))
 
-    def _group(self) -> list[_Waiting]:
-        group, jobs = [self._waiting.popleft()], 0
-        while self._waiting:
-            jobs += len(group[-1][0].jobs)
-            if jobs + len(self._waiting[0][0].jobs) > MOST_JOBS:
-                break
+    def _group(self, most_jobs: int) -> list[_Waiting]:
+        """The first of those who wait, as many as hand in so many jobs together."""
+        group: list[_Waiting] = []
+        while self._waiting and len(self._waiting[0][0].jobs) <= most_jobs:
             group.append(self._waiting.popleft())
+            most_jobs -= len(group[-1][0].jobs)
         return group
 
 

@@ -88,16 +88,15 @@ def _fits(key: str, value: object) -> bool:
     return isinstance(value, str) and all(NAME.fullmatch(part) for part in parts)
 
 
-def with_user(job: Job, user: str) -> Job:
-    """The job as that of a user, if it does not name one itself; "" is nobody. Raises BadInput for what is no name.
+def check_user(user: str) -> None:
+    """Raise BadInput for what is no name of a user; "" is nobody.
 
-    It is a word of whoever hands the job in, good for shares and accounts among people who trust each other.
+    It is a word of whoever hands a job in, good for shares and accounts among people who trust each other.
     """
     if len(user) > LONGEST_USER or not user.isprintable() or user != user.strip():
         raise BadInput(
             f"user: found {user[:100]!r}; allowed: at most {LONGEST_USER} printable characters"
         )
-    return job if job.user or not user else replace(job, user=user)
 
 
 def check_commands(job: Job) -> None:
@@ -117,11 +116,11 @@ def check_queue(job: Job, tree: QueueTree) -> None:
         raise BadInput(f"queue: {problem}")
 
 
-def with_absolute_paths(job: Job, base_dir: str | None) -> Job:
-    """The job with relative directories taken as relative to base_dir, which is also the default workdir.
+def completed(job: Job, user: str, base_dir: str | None) -> Job:
+    """The job as that of a user, if it names none itself, with relative directories taken as relative to base_dir.
 
-    Raises BadInput where there is something relative and nothing to take it as relative to, and for a base_dir
-    that can be no directory.
+    That is also the default workdir. Raises BadInput where there is something relative and nothing to take it as
+    relative to, and for a base_dir that can be no directory.
     """
     if base_dir is not None and (not PurePosixPath(base_dir).is_absolute() or "\0" in base_dir):
         raise BadInput(f"base_dir: found {base_dir[:100]!r}; allowed: an absolute path")
@@ -130,13 +129,12 @@ def with_absolute_paths(job: Job, base_dir: str | None) -> Job:
     if checkpoint is not None and checkpoint.path is not None:
         checkpoint = replace(checkpoint, path=_absolute(checkpoint.path, base_dir))
     secrets = tuple((name, _absolute(path, base_dir)) for name, path in job.secrets)
-    return replace(job, roles=roles, checkpoint=checkpoint, secrets=secrets)
+    return replace(job, user=job.user or user, roles=roles, checkpoint=checkpoint, secrets=secrets)
 
 
 def _absolute_role(role: Role, base_dir: str | None) -> Role:
-    if role.workdir is None:
-        return replace(role, workdir=base_dir)
-    return replace(role, workdir=_absolute(role.workdir, base_dir))
+    workdir = base_dir if role.workdir is None else _absolute(role.workdir, base_dir)
+    return role if workdir == role.workdir else replace(role, workdir=workdir)
 
 
 def _absolute(path: str, base_dir: str | None) -> str:

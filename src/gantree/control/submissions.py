@@ -18,10 +18,10 @@ from gantree.control.submission import (
     about,
     check_commands,
     check_queue,
+    check_user,
+    completed,
     overridden,
-    with_absolute_paths,
     with_predecessors,
-    with_user,
 )
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
@@ -195,9 +195,10 @@ class Submissions:
 
     def _checked(self, job: Job, handed: HandIn, ledger: Ledger) -> Job:
         """One job as it is handed in, with all that can be known to be wrong of it alone."""
-        asked = with_user(overridden(job, handed.overrides), handed.user)
+        asked = overridden(job, handed.overrides)
+        check_user(handed.user)
         with about(f"job {asked.name}"):
-            asked = with_absolute_paths(asked, handed.base_dir)
+            asked = completed(asked, handed.user, handed.base_dir)
             check_commands(asked)
             self._policy().priority_of(asked.priority)
             check_queue(asked, ledger.accounts.tree)

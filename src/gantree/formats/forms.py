@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
@@ -39,6 +40,12 @@ from gantree.text.document import Document, Rows, Table
 from gantree.text.words import did_you_mean, shortened
 
 MAX_PROBLEMS = 100
+_UNWRITTEN = Table("", 0)
+
+
+def empty(kind: type[list[Any]] | type[dict[str, Any]]) -> Any:
+    """The default of a field that may hold many: made for each form, where Pydantic would copy one deeply."""
+    return Field(default_factory=kind, json_schema_extra={"default": kind()})
 
 
 class Form(BaseModel):
@@ -48,7 +55,7 @@ class Form(BaseModel):
     """What stands in for a required field that is wrong, while the rest of a bad file is looked at."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-    _origin: Table = PrivateAttr(default_factory=lambda: Table("", 0))
+    _origin: Table = PrivateAttr()
 
     @model_validator(mode="wrap")
     @classmethod
@@ -81,8 +88,8 @@ class Form(BaseModel):
 
     @property
     def origin(self) -> Table:
-        """What it was read from."""
-        table: Table = _kept_beside(self)["_origin"]
+        """What it was read from; nothing, of one that stands in for a field that is not written."""
+        table: Table = _kept_beside(self).get("_origin", _UNWRITTEN)
         return table
 
     @property

@@ -3,8 +3,6 @@
 Its `topology` stands in `topology_form`, rules that join fields in `job_rules`.
 """
 
-# ruff: noqa: RUF012 - Pydantic copies the default of a field for every form
-
 import re
 from collections.abc import Mapping
 from itertools import pairwise
@@ -36,7 +34,7 @@ from gantree.formats.fields import (
     whole,
     wrong,
 )
-from gantree.formats.forms import AlsoWritten, Form, Listed
+from gantree.formats.forms import AlsoWritten, Form, Listed, empty
 from gantree.formats.topology_form import GangTopologyForm, TopologyForm
 from gantree.model.errors import BadInput
 from gantree.model.jobs import AXES, CHOICES, COLLECTIVES, LAUNCHERS, SHARDED
@@ -229,7 +227,7 @@ class EachForm(Form):
     isolation: Isolation | None = None
     neighbours: YesNo = False
     memory_GBps: Amount = 0.0
-    devices: dict[Text, CountFromOne] = {}
+    devices: dict[Text, CountFromOne] = empty(dict)
 
 
 class GpuForm(Form):
@@ -249,12 +247,12 @@ class RoleForm(Form):
     members: Members
     processes: Processes = 1
     each: EachForm = EachForm()
-    gpu: Listed[Annotated[GpuForm, _OrModel]] = []
-    node_labels: dict[Text, TextValue] = {}
+    gpu: Listed[Annotated[GpuForm, _OrModel]] = empty(list)
+    node_labels: dict[Text, TextValue] = empty(dict)
     topology: TopologyForm = TopologyForm()
     image: Text | None = None
-    run: Command = []
-    env: dict[EnvName, TextValue] = {}
+    run: Command = empty(list)
+    env: dict[EnvName, TextValue] = empty(dict)
     workdir: Text | None = None
 
     def models(self) -> list[str]:
@@ -402,7 +400,7 @@ class JobForm(Form):
     model: ModelForm | None = None
     traffic: TrafficForm | None = None
     overlap: OverlapForm = OverlapForm()
-    data: Listed[DataForm] = []
+    data: Listed[DataForm] = empty(list)
     elastic: ElasticForm | None = None
     checkpoint: CheckpointForm | None = None
     restarts: Annotated[
@@ -415,7 +413,7 @@ class JobForm(Form):
     budget_USD: AmountAboveZero | None = None
     spot: YesNo = False
     variables: Launcher | None = None
-    secrets: dict[EnvName, Text] = {}
+    secrets: dict[EnvName, Text] = empty(dict)
     hold: YesNo = False
-    after: Listed[Name] = []
+    after: Listed[Name] = empty(list)
     array: Array | None = None

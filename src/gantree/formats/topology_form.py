@@ -3,15 +3,13 @@
 Rules that join fields stand in `topology_rules`.
 """
 
-# ruff: noqa: RUF012 - Pydantic copies the default of a field for every form
-
 import re
 from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from gantree.formats.fields import Amount, CountFromOne, Name, matching, wrong
-from gantree.formats.forms import AlsoWritten, Form, Listed, one_or_many
+from gantree.formats.forms import AlsoWritten, Form, Listed, empty, one_or_many
 from gantree.model.jobs import AXES
 from gantree.text.document import Table, Truth, written
 from gantree.text.words import NAME_PATTERN
@@ -108,12 +106,12 @@ class TopologyForm(Form):
 
     required: Name | None = None
     preferred: Name | None = None
-    slices: Listed[SlicesForm] = []
+    slices: Listed[SlicesForm] = empty(list)
     spread: Annotated[
         SpreadForm | None,
         AlsoWritten(_tier_alone, {"type": "string", "pattern": f"^{NAME_PATTERN}$"}),
     ] = None
-    apart: Listed[ApartForm] = []
+    apart: Listed[ApartForm] = empty(list)
 
 
 class GangTopologyForm(TopologyForm):

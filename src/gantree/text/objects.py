@@ -11,6 +11,8 @@ from gantree.model.errors import BadFields, Problem
 from gantree.text.document import MAX_DEPTH, NOT_TEXT, Document, Rows, Table, Truth, path_below
 from gantree.text.words import shortened
 
+_CONTAINERS = (dict, list, Mapping)
+
 
 def documents_of(objects: Sequence[object], field: str, source: str) -> list[Document]:
     """A document for each object. Raises BadFields for what no file could hold: too deep, or no text."""
@@ -27,7 +29,7 @@ def _value(plain: object, path: str, source: str, depth: int) -> Any:
         return Truth("true" if plain else "false")
     if isinstance(plain, float) and not isfinite(plain):
         return str(plain)
-    if isinstance(plain, Mapping | list):
+    if isinstance(plain, _CONTAINERS):
         if depth == MAX_DEPTH:
             _stop(source, path, f"more than {MAX_DEPTH} levels", "flatter values")
         return _container(plain, path, source, depth)
@@ -42,18 +44,26 @@ def _container(
         for number, item in enumerate(plain):
             rows.numbers.append(number)
             rows.lines.append(0)
-            rows.append(_value(item, path_below(path, f"[{number}]"), source, depth + 1))
+            if not _is_plain(item):
+                item = _value(item, path_below(path, f"[{number}]"), source, depth + 1)  # noqa: PLW2901 - what it becomes
+            rows.append(item)
         return rows
     table = Table(path, 0)
     for key, value in plain.items():
         name = _text(key, path, source)
         table.lines[name] = 0
-        table[name] = _value(value, table.path_of(name), source, depth + 1)
+        is_plain = _is_plain(value)
+        table[name] = value if is_plain else _value(value, table.path_of(name), source, depth + 1)
     return table
 
 
+def _is_plain(value: object) -> bool:
+    """Whether a value stays as it is, whatever its path: whatever Python calls printable is text."""
+    return type(value) is int or (type(value) is str and value.isprintable())
+
+
 def _text(text: str, path: str, source: str) -> str:
-    bad = NOT_TEXT.search(text)
+    bad = None if text.isprintable() else NOT_TEXT.search(text)
     if bad:
         _stop(source, path, f"the character U+{ord(bad.group()):04X}", "printable Unicode text")
     return text

@@ -61,8 +61,8 @@ class Occupancy:
     holds; the arrays beside them count them, of the NICs only those that are not broken. broken_nic_mask_of_node has
     an entry for each node with NICs of health 0, parts_of_node one for each node with GPUs that are in MIG mode or
     shared, numa_of_node one for each node on whose NUMA nodes something was ever held. held_back_node is the mask of
-    the nodes kept free as spares; take may use them. devices are those that are neither GPUs nor NICs. A node that is not
-    usable, and a broken NIC, stays with its holder.
+    the nodes kept free as spares; take may use them. devices are what is neither GPU nor NIC. A node not usable,
+    and a broken NIC, stays with its holder.
     """
 
     def __init__(self, fabric: Fabric, *, empty: bool = False) -> None:

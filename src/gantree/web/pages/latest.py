@@ -93,8 +93,10 @@ class Histories:
 
 def rows_asked(reading: Reading, job: str, after: int) -> tuple[list[Json], int]:
     """The rows of a job after a seq, and the seq up to which was looked. The first time it may take long."""
-    journal = reading.journal
+    journal, state = reading.journal, reading.ledger.jobs.get(job)
     last, first = journal.last_fact(), max(after, journal.compacted_to())
+    if not after and state is not None:  # there is nothing about it from before it was handed in
+        first = max(first, journal.facts_before(state.submitted_at))
     if last <= first:
         return [], after
     return [fact_row(each) for each in journal.facts_about(job, first, last)], last
