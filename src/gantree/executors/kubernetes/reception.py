@@ -150,7 +150,11 @@ class Reception:
         elif _shapes(gang.pods[:members]) != _shapes_of(state):
             self._withdraw(crowd, state.job, "pods-changed", now)
         else:
-            self._bar(self._whereabouts.look(gang), state.job, state.spec, now)
+            verdict = self._whereabouts.look(gang)
+            if not verdict.waits and verdict.is_tighter_than(state.spec):
+                self._withdraw(crowd, state.job, "volumes-changed", now)
+                return
+            self._bar(verdict, state.job, state.spec, now)
             if state.held_for:
                 self._ask(ReleaseRequested, state.job, "release", now)
 
@@ -198,7 +202,8 @@ class Reception:
         self._waiting.changed.pop(gang.key, None)
         self._unsettled[job] = False
         scene = self._whereabouts.scene
-        spec = liking(wished(spec, gang, scene, site.tier), gang, scene)
+        spec = verdict.limited(wished(spec, gang, scene, site.tier))
+        spec = liking(spec, gang, scene)
         self._emit(JobSubmitted(id=f"{job}/submitted", observed_at=now, job=job, spec=spec))
         self._bar(verdict, job, spec, now)
 
