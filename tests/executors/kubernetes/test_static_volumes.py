@@ -237,9 +237,9 @@ def test_two_claims_never_keep_the_same_and_what_is_let_go_is_free() -> None:
 
 def test_a_node_that_holds_one_pod_has_volumes_for_one() -> None:
     """However many it has: else the nodes with fewer would be passed by."""
-    free = free_of(*(volume_body(f"v{i}", f"n{digit}") for i, digit in enumerate("0001")))
+    free = free_of(*(volume_body(f"v{i}", f"n{digit}") for i, digit in enumerate("00112")))
     asked = [[("local", claimed(f"data-{number}"))] for number in range(2)]
-    assert limit_of(free, asked, NODES, lambda node: 1).nodes == ("n0", "n1")
+    assert limit_of(free, asked, NODES, lambda node: 1).nodes == ("n0", "n1", "n2")
 
 
 @pytest.mark.parametrize(
