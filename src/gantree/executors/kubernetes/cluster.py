@@ -102,8 +102,8 @@ class KubernetesCluster:
         """Take what was seen, and tell what follows."""
         self._take_seen()
         now, ledger = self._clock(), self._ledger()
-        for event in self._found.step(ledger, self._nodes.site, self._nodes.gpus_of_node, now):
-            self._emit(event)
+        for found in self._found.step(ledger, self._nodes.site, self._nodes.gpus_of_node, now):
+            self._emit(found)
         self._reception.expects(self._found.asked)
         for event in self._nodes.events(ledger, now, self._epoch):
             self._emit(event)
