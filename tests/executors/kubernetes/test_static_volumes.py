@@ -226,6 +226,16 @@ def test_the_one_that_names_the_claim_comes_before_the_smallest() -> None:
     assert chosen(released, claimed("data")) == ""
 
 
+def test_one_that_is_on_no_node_in_particular_is_on_all() -> None:
+    free = free_of(volume_body("a", "n0", "20Gi"), volume_body("b", "n0", nodeAffinity=None))
+    assert chosen(free, claimed("x"), "n2") == "b"
+    assert chosen(free, claimed("y"), "n2") == ""
+    asked = [[("local", claimed("z"))]]
+    assert limit_of(
+        free_of(volume_body("c", "n0", nodeAffinity=None)), asked, NODES
+    ).nodes == tuple(NODES)
+
+
 def test_two_claims_never_keep_the_same_and_what_is_let_go_is_free() -> None:
     free = free_of(volume_body("a", "n0"), volume_body("b", "n0"))
     assert [chosen(free, claimed(name)) for name in ("x", "y", "z")] == ["a", "b", ""]

@@ -23,6 +23,8 @@ from gantree.topology.discovery.listings.kubernetes_nodes import quantity
 AVAILABLE = "Available"
 STORAGE = "storage"
 MANY = 1 << 30
+EVERYWHERE = ""
+"""Stands for all nodes, by name; no node is called so."""
 
 Asked = Sequence[tuple[str, Claim]]
 """Claims of one pod, each with the name of its class, the smallest first."""
@@ -43,18 +45,23 @@ class Free:
         self._of_class: dict[str, dict[str, Volume]] = {}
         self._class_of: dict[str, str] = {}
         self._kept: dict[Key, str] = {}
+        self._keeps: set[str] = set()
         self._nodes_of: dict[Alternatives, frozenset[str]] = {}
         self._index: dict[str, dict[str, list[str]]] = {}
+        self._on_node: dict[str, dict[str, list[Volume]]] = {}
+        """Of a class, by node: worked out when it is asked for."""
 
     def see(self, name: str, volume: Volume | None) -> None:
         """A volume is like this; None: it is gone."""
         before = self._class_of.pop(name, None)
         if before is not None:
             del self._of_class[before][name]
+            self._on_node.pop(before, None)
         if volume is None or volume.metadata.deletion_timestamp is not None:
             return
         if volume.status.phase == AVAILABLE or volume.spec.claim_ref is not None:
             self._class_of[name] = volume.spec.storage_class_name
+            self._on_node.pop(volume.spec.storage_class_name, None)
             self._of_class.setdefault(volume.spec.storage_class_name, {})[name] = volume
 
     def has_any(self, claim: Claim, of: str) -> bool:
@@ -73,6 +80,7 @@ class Free:
         found = self._best(claim, of, node, nodes, frozenset())
         if found is not None:
             self._kept[_key(claim)] = found
+            self._keeps.add(found)
         return found is not None
 
     def kept_for(self, key: Key) -> str:
@@ -81,12 +89,13 @@ class Free:
 
     def let_go(self, key: Key) -> None:
         """Nothing is kept for a claim any more."""
-        self._kept.pop(key, None)
+        self._keeps.discard(self._kept.pop(key, ""))
 
     def forget_nodes(self) -> None:
         """Nodes are others than before."""
         self._nodes_of.clear()
         self._index.clear()
+        self._on_node.clear()
 
     def has_all(
         self, asked: Asked, node: str, nodes: Mapping[str, Node], taken: set[str]
@@ -103,8 +112,12 @@ class Free:
     def nodes_for(self, asked: Asked, nodes: Mapping[str, Node]) -> dict[str, None]:
         """Nodes on which some volume suits the first claim, by name, in order."""
         of, claim = asked[0]
-        volumes = self._suiting(claim, of)
-        return dict.fromkeys(sorted({name for v in volumes for name in self._where(v, nodes)}))
+        there = self._there(of, nodes)
+        if any(_suits(volume, claim) for volume in there.get(EVERYWHERE, ())):
+            return dict.fromkeys(sorted(nodes))
+        return dict.fromkeys(
+            name for name in sorted(there) if any(_suits(v, claim) for v in there[name])
+        )
 
     def _best(
         self,
@@ -115,20 +128,37 @@ class Free:
         taken: set[str] | frozenset[str],
     ) -> str | None:
         """The volume that is for a claim already, else the smallest that suits it, on a node."""
-        kept = {each for key, each in self._kept.items() if key != _key(claim)}
+        own = self._kept.get(_key(claim))
         found = [
             (not volume.is_for(claim), size_of(volume), volume.metadata.name)
-            for volume in self._suiting(claim, of)
-            if volume.metadata.name not in taken
-            and volume.metadata.name not in kept
-            and node in self._where(volume, nodes)
+            for volume in self._on(node, of, nodes)
+            if _suits(volume, claim)
+            and volume.metadata.name not in taken
+            and self._is_free(volume.metadata.name, own)
         ]
         return min(found)[2] if found else None
+
+    def _is_free(self, volume: str, own: str | None) -> bool:
+        return volume == own or volume not in self._keeps
 
     def _suiting(self, claim: Claim, of: str) -> Iterator[Volume]:
         for volume in self._of_class.get(of, {}).values():
             if _suits(volume, claim):
                 yield volume
+
+    def _on(self, node: str, of: str, nodes: Mapping[str, Node]) -> Iterator[Volume]:
+        there = self._there(of, nodes)
+        yield from there.get(node, ())
+        yield from there.get(EVERYWHERE, ())
+
+    def _there(self, of: str, nodes: Mapping[str, Node]) -> dict[str, list[Volume]]:
+        """The volumes of a class, by node."""
+        if of not in self._on_node:
+            found = self._on_node[of] = {}
+            for volume in self._of_class.get(of, {}).values():
+                for name in self._where(volume, nodes) if _is_somewhere(volume) else (EVERYWHERE,):
+                    found.setdefault(name, []).append(volume)
+        return self._on_node[of]
 
     def _where(self, volume: Volume, nodes: Mapping[str, Node]) -> frozenset[str]:
         """The nodes that a volume can be had on."""
@@ -206,6 +236,12 @@ def _count(free: Free, asked: Sequence[Asked], node: str, nodes: Mapping[str, No
             return count
         taken |= chosen
     return len(asked)
+
+
+def _is_somewhere(volume: Volume) -> bool:
+    """Whether a volume cannot be had on just any node."""
+    affinity = volume.spec.node_affinity
+    return affinity is not None and affinity.required is not None
 
 
 def _suits(volume: Volume, claim: Claim) -> bool:
