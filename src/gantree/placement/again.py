@@ -70,7 +70,7 @@ def _is_simple(problem: Problem, job: Job) -> bool:
     wish = problem.wish
     if (
         problem.members != (1,)
-        or problem.among is not None
+        or problem.among_of(0) is not None
         or wish.apart
         or wish.even
         or len(job.roles[0].shape.models) > 1

@@ -72,7 +72,7 @@ def note_node(problem: Problem, node: int | None) -> None:
 
 def _asked(problem: Problem) -> _Asked:
     shape = problem.wish.roles[0].shape
-    return _Asked(shape, problem.members[0], problem.models_of_role[0], problem.among)
+    return _Asked(shape, problem.members[0], problem.models_of_role[0], problem.among_of(0))
 
 
 def _is_all_that_changed(occupancy: Occupancy, last: _LastNode) -> bool:

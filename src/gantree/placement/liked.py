@@ -85,6 +85,7 @@ def _highest(
             high = middle
         else:
             best, least = other, _least(fabric, role, other, scores)
+            assert least >= steps[middle], "it was to be among nodes of this score"
             low = int(np.searchsorted(steps, least, "right"))
         middle = (low + high) // 2
     return best, least

@@ -174,17 +174,9 @@ def test_pods_are_told_why_they_wait(stage: PodStage) -> None:
 def test_what_is_not_honoured_is_told_in_an_event(stage: PodStage) -> None:
     stage.nodes("n0")
     stage.start()
-    spread = [
-        {
-            "maxSkew": 1,
-            "topologyKey": "zone",
-            "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {},
-        }
-    ]
-    stage.pod("p0", gpus=1, spec={"topologySpreadConstraints": spread})
+    stage.pod("p0", gpus=1, annotations={"gantree.io/checkpoint": "now and then"})
     stage.until(lambda: stage.bound("p0"))
     stage.until(lambda: stage.api.get("/api/v1/events").json()["items"] != [])
     (event,) = stage.api.get("/api/v1/events").json()["items"]
     assert (event["reason"], event["type"]) == ("NotHonoured", "Warning")
-    assert "topologySpreadConstraints" in event["message"]
+    assert "gantree.io/checkpoint" in event["message"]

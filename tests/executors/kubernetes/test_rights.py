@@ -34,6 +34,8 @@ UNUSED = {
     ("list", "policy", "poddisruptionbudgets"): "a gang leaves for another: test_leaving",
     ("get", "", "persistentvolumeclaims"): "a volume is made: test_volumes",
     ("patch", "", "persistentvolumeclaims"): "a volume is made: test_volumes",
+    ("get", "", "persistentvolumes"): "a free volume is given: test_static_volumes",
+    ("patch", "", "persistentvolumes"): "a free volume is given: test_static_volumes",
     ("get", "resource.k8s.io", "resourceclaims"): "devices are given: test_claims_on_a_server",
     ("patch", "resource.k8s.io", "resourceclaims"): "devices are given: test_claims_on_a_server",
     (

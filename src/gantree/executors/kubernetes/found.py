@@ -1,9 +1,10 @@
 """Gangs of gantree's own that run and that no record knows: the journal was lost, or another process led with its own.
 
-What they are stands on their pods (`marks`), so they are taken over instead of being counted as others': job, attempt,
-which pod is which member, and the GPUs that each was counted by. Queue, priority and topology are read again from the
-pods and the object of their group; what each member holds is what its pod asks for. Where devices were given by claims,
-these say which. What is on no object is lost: what was used before, since when the gang waited, how often it was moved.
+What they are stands on their pods (`marks`), so they are taken over instead of being counted as others': job,
+attempt, which pod is which member, and the GPUs that each was counted by. Queue, priority and topology are read
+again from the pods and the object of their group; what each member holds is what its pod asks for. Where that is not
+told, the claims of a pod say which GPUs it has. What is on no object is lost: what was used before, since when the
+gang waited, how often it was moved.
 
 Only once after each start is looked for such gangs, before anything else is told: so what they hold is theirs before it
 could be given to others, and nothing on record is ever touched. A gang of which a member is missing stays with others,

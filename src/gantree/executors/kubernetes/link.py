@@ -31,7 +31,8 @@ from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.reflector import Reflector, all_synced
 from gantree.executors.kubernetes.terms import GroupKind
 from gantree.executors.kubernetes.topologies import TOPOLOGY_KINDS
-from gantree.executors.kubernetes.volumes import NAMESPACES, OF_VOLUMES, Provision, make
+from gantree.executors.kubernetes.volume_objects import NAMESPACES, OF_VOLUMES
+from gantree.executors.kubernetes.volume_writes import Provision, make
 from gantree.executors.kubernetes.writes import PODS, Binding, Bound, Said, bind_all, delete, say
 from gantree.executors.kubernetes.zones import ZONES, NodeZones
 from gantree.model.errors import Unreachable

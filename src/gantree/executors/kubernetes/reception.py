@@ -154,7 +154,11 @@ class Reception:
         elif not _is_alike(gang.pods, members, state):
             self._withdraw(crowd, state.job, "pods-changed", now)
         else:
-            self._bar(self._whereabouts.look(gang), state.job, state.spec, now)
+            verdict = self._whereabouts.look(gang)
+            if not verdict.waits and verdict.is_tighter_than(state.spec):
+                self._withdraw(crowd, state.job, "volumes-changed", now)
+                return
+            self._bar(verdict, state.job, state.spec, now)
             if state.held_for:
                 self._ask(ReleaseRequested, state.job, "release", now)
 
@@ -203,6 +207,7 @@ class Reception:
         self._unsettled[job] = False
         scene = self._whereabouts.scene
         spec = together(wished(spec, gang, scene, site.tier), gang, site)
+        spec = verdict.limited(spec)
         spec = liking(spec, gang, scene)
         self._emit(JobSubmitted(id=f"{job}/submitted", observed_at=now, job=job, spec=spec))
         self._bar(verdict, job, spec, now)

@@ -48,7 +48,7 @@ RIGHTS = (
     Right("", "pods/status", ("patch",), "to say why a pod waits, and where room is freed for it"),
     Right("", "events", ("create",), "to say what is not honoured, and why gangs wait"),
     Right("", "namespaces", LOOK, "pods that must be near to others, or away from them"),
-    Right("", "persistentvolumes", LOOK, "where volumes are"),
+    Right("", "persistentvolumes", (*LOOK, "get", "patch"), "where volumes are, and to give free ones to claims"),
     Right("", "persistentvolumeclaims", (*LOOK, "get", "patch"), "to say for which node a volume is to be made"),
     Right("storage.k8s.io", "storageclasses", LOOK, "where volumes may be made"),
     Right("policy", "poddisruptionbudgets", ("list",), "which of a gang's pods may go"),

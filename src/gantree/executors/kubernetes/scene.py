@@ -41,11 +41,11 @@ class Scene:
     """Nodes, namespaces and pods with a node, as last seen.
 
     version grows with every change that could matter to who asks something of others, keepers_version with those that
-    could to anybody.
+    could to anybody, nodes_version when nodes are others.
     """
 
     def __init__(self) -> None:
-        self.version = self.keepers_version = 0
+        self.version = self.keepers_version = self.nodes_version = 0
         self._domains_for: dict[Hashable, dict[str, str]] = {}
         self._kept_domains: dict[tuple[str, str], frozenset[str]] = {}
         self._in_domain: dict[tuple[str, str], tuple[int, Counter[str]]] = {}
@@ -67,6 +67,7 @@ class Scene:
             self._domains_for.clear()
             self._kept_domains.clear()
             self.version += 1
+            self.nodes_version += 1
 
     def see_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         """A namespace has these labels; None: it is gone. Who selects namespaces may mean others by that."""

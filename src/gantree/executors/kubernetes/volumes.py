@@ -1,124 +1,26 @@
-"""Volumes of pods: on which nodes they can be had, what must be there first, and having them made where a pod goes.
+"""PersistentVolumeClaims of pods: where their volumes are, having them made where a pod goes, and choosing free ones.
 
 A claim that is bound is where the node affinity of its volume says. One that is not bound and whose class waits for its
-first consumer (WaitForFirstConsumer) is made where the pod goes, within the topologies that its class allows: the node
-is written into its annotation `volume.kubernetes.io/selected-node`, and its provisioner is waited for before anything
-of the gang is bound. All others have to be bound before a gang is handed in. Volumes of classes without a provisioner
-are bound by nobody here: such a gang waits, and is told.
+first consumer (WaitForFirstConsumer) is given a volume that is there and suits it (`static_volumes`), or, where the
+class has a provisioner, is made where the pod goes, within the topologies that the class allows; that is waited for
+before anything of the gang is bound (`volume_writes`). All others have to be bound before a gang is handed in.
 """
 
-import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
-from gantree.executors.kubernetes.client import MERGE, ApiError, Client, Key, Resource
-from gantree.executors.kubernetes.objects import Metadata, NodeSelector, Object, Pod
-from gantree.executors.kubernetes.shapes import alternatives_of
-from gantree.model.errors import Unreachable
+from gantree.executors.kubernetes.client import Key
+from gantree.executors.kubernetes.objects import Node, Pod
+from gantree.executors.kubernetes.shapes import Amounts, alternatives_of, held_by
+from gantree.executors.kubernetes.static_volumes import MANY, Free, Limit, claim_size, limit_of
+from gantree.executors.kubernetes.volume_objects import Claim, StorageClass, TopologyTerm, Volume
+from gantree.executors.kubernetes.volume_writes import Provision
 from gantree.model.node_rules import Alternatives, Requirement
+from gantree.topology.discovery.listings.kubernetes_nodes import quantity
 
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
 WAITS_FOR_CONSUMER = "WaitForFirstConsumer"
 ONE_POD = "ReadWriteOncePod"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
-MADE_WITHIN_S = 120.0
-"""Volumes that are not there after so long are not waited for: the gang gives its room back, and tries again."""
-AGAIN_S = 0.5
-
-
-class ClaimSpec(Object, frozen=True):
-    """What a claim asks for."""
-
-    volume_name: str = ""
-    storage_class_name: str | None = None
-    access_modes: tuple[str, ...] = ()
-
-
-class Phase(Object, frozen=True):
-    """What became of a claim."""
-
-    phase: str = ""
-
-
-class Claim(Object, frozen=True):
-    """A PersistentVolumeClaim."""
-
-    metadata: Metadata
-    spec: ClaimSpec = ClaimSpec()
-    status: Phase = Phase()
-
-    @property
-    def is_bound(self) -> bool:
-        """Whether it has its volume."""
-        return bool(self.spec.volume_name) and self.status.phase == "Bound"
-
-
-class VolumeAffinity(Object, frozen=True):
-    """Nodes on which a volume can be had."""
-
-    required: NodeSelector | None = None
-
-
-class VolumeSpec(Object, frozen=True):
-    """Where a volume is."""
-
-    node_affinity: VolumeAffinity | None = None
-
-
-class Volume(Object, frozen=True):
-    """A PersistentVolume."""
-
-    metadata: Metadata
-    spec: VolumeSpec = VolumeSpec()
-
-
-class TopologyValues(Object, frozen=True):
-    """Values that a label may have."""
-
-    key: str
-    values: tuple[str, ...] = ()
-
-
-class TopologyTerm(Object, frozen=True):
-    """Label expressions that must all hold."""
-
-    match_label_expressions: tuple[TopologyValues, ...] = ()
-
-
-class StorageClass(Object, frozen=True):
-    """How volumes of a class are made."""
-
-    metadata: Metadata
-    provisioner: str = ""
-    volume_binding_mode: str = "Immediate"
-    allowed_topologies: tuple[TopologyTerm, ...] = ()
-
-
-CLAIMS: Resource[Claim] = Resource("api/v1/persistentvolumeclaims", Claim)
-VOLUMES: Resource[Volume] = Resource("api/v1/persistentvolumes", Volume)
-CLASSES: Resource[StorageClass] = Resource("apis/storage.k8s.io/v1/storageclasses", StorageClass)
-OF_VOLUMES: tuple[Resource[Any], ...] = (CLAIMS, VOLUMES, CLASSES)
-"""All that volumes are known by."""
-
-
-class NamespaceObject(Object, frozen=True):
-    """A namespace: its labels are what terms of pods may select by."""
-
-    metadata: Metadata
-
-
-NAMESPACES: Resource[NamespaceObject] = Resource("api/v1/namespaces", NamespaceObject)
-
-
-@dataclass(frozen=True, slots=True)
-class Provision:
-    """A claim that is to be made for a node."""
-
-    namespace: str
-    claim: str
-    node: str
 
 
 class Volumes:
@@ -130,15 +32,19 @@ class Volumes:
         self._volumes: dict[str, Volume] = {}
         self._classes: dict[str, StorageClass] = {}
         self._users: dict[Key, dict[str, str]] = {}
+        self._free = Free()
+        self._limits: dict[tuple[str, ...], Limit | None] = {}
 
     def see(self, key: Key, before: object, after: object) -> None:
         """A claim, a volume or a class is like this; None: it is gone."""
         self.version += 1
+        self._limits.clear()
         match after if after is not None else before:
             case Claim():
                 _put(self._claims, key, after)
             case Volume():
                 _put(self._volumes, key[1], after)
+                self._free.see(key[1], after if isinstance(after, Volume) else None)
             case StorageClass():
                 _put(self._classes, key[1], after)
 
@@ -148,6 +54,8 @@ class Volumes:
             users = self._users.setdefault(key, {})
             if ends:
                 users.pop(pod.metadata.uid, None)
+                self._limits.clear()
+                self._free.let_go(key)
             else:
                 users[pod.metadata.uid] = pod.metadata.name
             if not users:
@@ -182,8 +90,10 @@ class Volumes:
         found = self._class_of(claim)
         if found is None or found.volume_binding_mode != WAITS_FOR_CONSUMER:
             return "is not bound yet"
-        if found.provisioner == NO_PROVISIONER:
-            return "is of a class without a provisioner: somebody has to bind it"
+        if found.provisioner == NO_PROVISIONER and not self._free.has_any(
+            claim, found.metadata.name
+        ):
+            return "is of a class without a provisioner, and no volume that is free suits it"
         return ""
 
     def asked(self, pod: Pod) -> Iterator[Alternatives]:
@@ -199,12 +109,58 @@ class Volumes:
             if found is not None and found.allowed_topologies:
                 yield tuple(_allowed(term) for term in found.allowed_topologies)
 
+    def limit(self, pods: Sequence[Pod], nodes: Mapping[str, Node]) -> Limit | None:
+        """On which nodes, and how many on each, pods of a role find free volumes; None where they need none."""
+        if not any(self._chosen(pod, may_be_made=False) for pod in pods):
+            return None
+        name = tuple(pod.metadata.uid for pod in pods)
+        if name not in self._limits:
+            asked = [self._chosen(pod, may_be_made=False) for pod in pods]
+            amounts = held_by(pods[0])
+            self._limits[name] = limit_of(
+                self._free, asked, nodes, lambda node: _room(node, amounts)
+            )
+        return self._limits[name]
+
+    def forget_limits(self) -> None:
+        """Nodes are others than before."""
+        self._limits.clear()
+        self._free.forget_nodes()
+
+    def choose(self, placed: Sequence[tuple[Pod, str]], nodes: Mapping[str, Node]) -> str:
+        """Keep free volumes for the claims of pods where they were placed; "" or why there are not enough.
+
+        What is kept is let go where a pod is not bound after all. A claim that may be made needs none.
+        """
+        for pod, node in placed:
+            if not pod.spec.volumes or node not in nodes:
+                continue
+            for name, claim in self._chosen(pod, may_be_made=True):
+                found = self._class_of(claim)
+                is_kept = self._free.keep(claim, name, node, nodes)
+                if not is_kept and found is not None and found.provisioner == NO_PROVISIONER:
+                    return f"no volume that is free on {node} suits the PersistentVolumeClaim {claim.metadata.name!r}"
+        return ""
+
+    def _chosen(self, pod: Pod, *, may_be_made: bool) -> list[tuple[str, Claim]]:
+        """Claims of a pod that get a volume which is there already, each with its class; the smallest first."""
+        found = []
+        for key in claims_of(pod) if pod.spec.volumes else ():
+            claim = self._claims.get(key)
+            of = None if claim is None else self._class_of(claim)
+            if claim is None or of is None or claim.is_bound:
+                continue
+            waits = of.volume_binding_mode == WAITS_FOR_CONSUMER
+            if waits and (may_be_made or of.provisioner == NO_PROVISIONER):
+                found.append((of.metadata.name, claim))
+        return sorted(found, key=lambda each: claim_size(each[1]))
+
     def to_make(self, pod: Pod, node: str) -> Iterator[Provision]:
-        """Claims of a pod that are to be made where it goes."""
+        """Claims of a pod that are to have a volume where it goes."""
         for key in claims_of(pod):
             claim = self._claims.get(key)
             if claim is not None and not claim.is_bound:
-                yield Provision(key[0], key[1], node)
+                yield Provision(key[0], key[1], node, self._free.kept_for(key))
 
     def _class_of(self, claim: Claim) -> StorageClass | None:
         name = claim.spec.storage_class_name
@@ -226,6 +182,13 @@ def claims_of(pod: Pod) -> list[Key]:
     return found
 
 
+def _room(node: Node, amounts: Amounts) -> int:
+    """How many pods of these amounts an empty node holds, by what it tells of."""
+    told = node.status.allocatable
+    there = {name: quantity(str(told[name])) or 0.0 for name in amounts if name in told}
+    return min((int(there[name] // amounts[name]) for name in there if amounts[name]), default=MANY)
+
+
 def _allowed(term: TopologyTerm) -> tuple[Requirement, ...]:
     return tuple(Requirement(e.key, "in", e.values) for e in term.match_label_expressions)
 
@@ -235,49 +198,3 @@ def _put(known: dict, key: object, thing: object) -> None:  # type: ignore[type-
         known.pop(key, None)
     else:
         known[key] = thing
-
-
-async def make(client: Client, wanted: Sequence[Provision]) -> str:
-    """Have volumes made for nodes, and wait until they are there; "" once they are, else why not. Never raises.
-
-    Where one cannot be had, claims that have none yet are free to be made for another node again.
-    """
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + MADE_WITHIN_S
-    told = await asyncio.gather(*(_select(client, each, each.node) for each in wanted))
-    why, missing = next(filter(None, told), ""), list(wanted)
-    while missing and not why and loop.time() < deadline:
-        found = await asyncio.gather(*(_made(client, each) for each in missing))
-        missing = [each for each, (is_made, _) in zip(missing, found, strict=True) if not is_made]
-        why = next((trouble for _, trouble in found if trouble), "")
-        await asyncio.sleep(AGAIN_S if missing else 0)
-    if missing:
-        why = why or f"{missing[0].claim!r} was not bound within {MADE_WITHIN_S:g} s"
-        await asyncio.gather(*(_select(client, each, None) for each in missing))
-    return why
-
-
-async def _made(client: Client, wanted: Provision) -> tuple[bool, str]:
-    """Whether a claim has its volume, and why it will not get one, if that is known."""
-    try:
-        claim = await client.get(CLAIMS.of_object(wanted.namespace, wanted.claim), Claim)
-    except (ApiError, Unreachable) as error:
-        return False, str(error)
-    if claim.is_bound or claim.metadata.annotations.get(SELECTED_NODE) == wanted.node:
-        return claim.is_bound, ""
-    return False, f"no volume for the claim {wanted.claim!r} can be made for node {wanted.node}"
-
-
-async def _select(client: Client, wanted: Provision, node: str | None) -> str:
-    """Write the node that a claim is to be made for; None takes it back while there is no volume."""
-    path = CLAIMS.of_object(wanted.namespace, wanted.claim)
-    try:
-        claim = await client.get(path, Claim)
-        if claim.is_bound or claim.metadata.annotations.get(SELECTED_NODE) == node:
-            return ""
-        version = claim.metadata.resource_version
-        body = {"metadata": {"resourceVersion": version, "annotations": {SELECTED_NODE: node}}}
-        await client.write("PATCH", path, body, MERGE)
-    except (ApiError, Unreachable) as error:
-        return str(error)
-    return ""

@@ -9,7 +9,7 @@ after the other, each when the one before has its place.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from gantree.executors.kubernetes import affinity, spread
@@ -19,31 +19,59 @@ from gantree.executors.kubernetes.keys import Key
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.scene import Scene
 from gantree.executors.kubernetes.templates import once_per_template
-from gantree.executors.kubernetes.volumes import Provision, Volumes, claims_of
+from gantree.executors.kubernetes.volume_writes import Provision
+from gantree.executors.kubernetes.volumes import Volumes, claims_of
 from gantree.executors.kubernetes.waiting import Crowd
 from gantree.executors.kubernetes.wishes import role_of
-from gantree.model.jobs import Job
+from gantree.model.jobs import Job, Spread
 from gantree.model.node_rules import NAME_KEY, Alternatives, Requirement, rule_text
 
+NO_VOLUMES = "volumes that are free and suit its claims are on other nodes"
 MOST_ALTERNATIVES = 64
 """Of one rule; claims whose volumes together have more ways than these wait until one of them is bound."""
+NODE = "node"
 NOWHERE = Requirement(NAME_KEY, "in", ())
 """No node is like that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The bars of a gang, role by role, why they are there, and why it cannot be anywhere yet ("" where it can)."""
+    """The bars of a gang, role by role, why they are there, and why it cannot be anywhere yet ("" where it can).
+
+    at_most is how many members of a role one node has volumes for.
+    """
 
     bars: tuple[tuple[str, str], ...] = ()
     reason: str = ""
     waits: str = ""
+    at_most: tuple[tuple[str, int], ...] = ()
 
     def bars_for(self, job: Job) -> dict[str, str]:
         """The bars of a job that is this gang, whose roles may have been cut in two (`wishes`)."""
         told = dict(self.bars)
         names = (role.name for role in job.roles)
         return {name: told[role_of(name)] for name in names if role_of(name) in told}
+
+    def limited(self, job: Job) -> Job:
+        """The job, which is this gang, with no more members on a node than this has volumes for."""
+        told = dict(self.at_most)
+        roles = (
+            replace(role, topology=replace(role.topology, spread=Spread(NODE, told[role.name])))
+            if role.name in told and role.topology.spread is None
+            else role
+            for role in job.roles
+        )
+        return replace(job, roles=tuple(roles)) if told else job
+
+    def is_tighter_than(self, job: Job) -> bool:
+        """Whether a node has volumes for fewer members by now than the job was limited to."""
+        told = dict(self.at_most)
+        spreads = ((role.name, role.topology.spread) for role in job.roles)
+        return any(
+            spread is None or (spread.tier == NODE and (spread.at_most or 0) > told[name])
+            for name, spread in spreads
+            if name in told
+        )
 
 
 ANYWHERE = Verdict()
@@ -56,6 +84,7 @@ class Whereabouts:
     def __init__(self) -> None:
         self.scene, self.volumes = Scene(), Volumes()
         self._seen = (0, 0, 0)
+        self._nodes_version = 0
         self._subject: dict[Key, None] = {}
         self._lanes: dict[str, Key] = {}
         self._behind: dict[str, dict[Key, None]] = {}
@@ -106,6 +135,7 @@ class Whereabouts:
             self._subject[gang.key] = None
         elif not self.scene.has_keepers:
             return ANYWHERE
+        self._follow_nodes()
         missing = (self.volumes.missing(pod) for pod in gang.pods if pod.spec.volumes)
         waits = next(filter(None, missing), "")
         if waits:
@@ -113,8 +143,14 @@ class Whereabouts:
             return Verdict(tuple((role.name, nowhere) for role, _ in gang.roles), waits, waits)
         bars: list[tuple[str, str]] = []
         reasons: dict[str, None] = {}
+        at_most: list[tuple[str, int]] = []
         for role, of_role in gang.roles:
             asked = list(self._asked(of_role[0], len(of_role)))
+            limit = self.volumes.limit(of_role, self.scene.nodes)
+            if limit is not None:
+                asked.append((Requirement(NAME_KEY, "in", limit.nodes), NO_VOLUMES))
+            if limit is not None and limit.at_most is not None:
+                at_most.append((role.name, limit.at_most))
             ways: list[Alternatives] = [((each,),) for each, _ in asked]
             of_volumes = [each for pod in of_role for each in self.volumes.asked(pod)]
             ways += dict.fromkeys(of_volumes)
@@ -122,7 +158,12 @@ class Whereabouts:
                 bars.append((role.name, _together(ways)))
             reasons |= dict.fromkeys(why for _, why in asked)
             reasons |= {"its volumes are not everywhere": None} if of_volumes else {}
-        return Verdict(tuple(bars), "; ".join(reasons))
+        return Verdict(tuple(bars), "; ".join(reasons), at_most=tuple(at_most))
+
+    def _follow_nodes(self) -> None:
+        if self._nodes_version != self.scene.nodes_version:
+            self._nodes_version = self.scene.nodes_version
+            self.volumes.forget_limits()
 
     def _asked(self, pod: Pod, of_its_kind: int) -> Iterator[affinity.Why]:
         yield from affinity.asked(self.scene, pod)
@@ -189,6 +230,7 @@ class Whereabouts:
             *affinity.objections(self.scene, placed),
             *spread.objections(self.scene, placed),
             *filter(None, (self.volumes.missing(pod) for pod, _ in placed)),
+            *filter(None, (self.volumes.choose(placed, self.scene.nodes),)),
         )
         if objections:
             for pod, _ in placed:
