@@ -139,6 +139,7 @@ RACKS = ("a.0", "a.0", "b.0")
     [
         ({"worker": ("u",)}, RACKS, ("nvlink", {"worker": None})),
         ({"worker": ("u",)}, ("", "", ""), (None, {"worker": None})),
+        ({"worker": ("u",)}, ("a.0", "b.0", "c.0"), (None, {"worker": None})),
         ({"worker": ()}, RACKS, (None, {"worker": None})),
         ({"a": ("u",), "b": ("u",)}, RACKS, ("nvlink", {"a": None, "b": None})),
         ({"a": ("u",), "b": ("v",)}, RACKS, (None, {"a": "nvlink", "b": "nvlink"})),
@@ -161,6 +162,13 @@ def test_what_has_channels_of_one_compute_domain_is_kept_together(
     job = together(job_of(gang, there.tier)[0], gang, there)
     of_roles = {role.name: role.topology.required for role in job.roles}
     assert (job.topology.required, of_roles) == expected
+
+
+def test_a_pod_alone_has_nobody_to_be_kept_with() -> None:
+    pod, there = claimed("p", "worker", "u"), site(*RACKS)
+    gang = gang_of(("d", "p", "word"), Terms(members=1), [pod])
+    job = job_of(gang, there.tier)[0]
+    assert together(job, gang, there) == job
 
 
 def test_a_label_that_comes_with_every_gang_makes_no_other_site() -> None:

@@ -71,7 +71,7 @@ def test_an_odd_one_is_left_out_with_a_warning(zones: Any) -> None:
 
 
 def node(**more: Any) -> Node:
-    amounts = {"cpu": "8", "memory": "8Gi", "nvidia.com/gpu": "2"}
+    amounts: dict[str, str | float] = {"cpu": "8", "memory": "8Gi", "nvidia.com/gpu": "2"}
     return Node(Metadata(name="n0"), status=NodeStatus(amounts, amounts), **more)
 
 

@@ -87,8 +87,12 @@ def asked(scene: Scene, pod: Pod) -> Iterator[Why]:
 
 
 def has_wide_nvlink(site: SiteReading) -> bool:
-    """Whether NVLink domains of the site hold several nodes."""
-    return NVLINK in site.cluster.tiers
+    """Whether an NVLink domain of the site holds several nodes."""
+    tiers = site.cluster.tiers
+    if NVLINK not in tiers:
+        return False
+    depth = tiers.index(NVLINK) + 1
+    return len({node.at[:depth] for node in site.cluster.nodes}) < len(site.cluster.nodes)
 
 
 def together(job: Job, gang: Gang, site: SiteReading) -> Job:
@@ -97,7 +101,7 @@ def together(job: Job, gang: Gang, site: SiteReading) -> Job:
     As it is where it asks for something of the topology itself, and on a site whose NVLink domains are inside nodes.
     Members without a channel go along where several roles have the only domain there is: no word asks for less.
     """
-    roles_of = _roles_of_domain(gang)
+    roles_of = _roles_of_domain(gang) if len(gang.pods) > 1 else {}
     if not roles_of or not has_wide_nvlink(site) or _asks_itself(job):
         return job
     (first, *others) = roles_of.values()
