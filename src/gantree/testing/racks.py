@@ -19,9 +19,12 @@ CLIQUE = "nvidia.com/gpu.clique"
 
 
 class RackStage(DeviceStage):
-    """With the driver beside the controllers and the kubelet. version is that of ComputeDomains; "" for no driver."""
+    """With the driver beside the controllers and the kubelet. version is that of ComputeDomains; "" for no driver.
 
-    version = "v1beta1"
+    has_other: another scheduler places the driver's daemons.
+    """
+
+    version, has_other = "v1beta1", True
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -73,7 +76,7 @@ class RackStage(DeviceStage):
     async def _open_driver(self) -> None:
         self._driver_client = Client(self.running.url)
         await self._driver_client.__aenter__()
-        self._driver = ComputeDomainDriver(self._driver_client, self.version)
+        self._driver = ComputeDomainDriver(self._driver_client, self.version, self.has_other)
         await self._driver.__aenter__()
         self.kubelet.prepare = self._driver.prepare
 

@@ -11,7 +11,6 @@ import yaml
 from gantree.core.ledger import Ledger
 from gantree.executors.kubernetes.channels import (
     CHANNEL_CONFIG,
-    NODE_LABELS,
     domains_in,
     together,
 )
@@ -20,11 +19,12 @@ from gantree.executors.kubernetes.device_objects import ClaimSpec, DevicesAsked,
 from gantree.executors.kubernetes.gangs import gang_of, job_of
 from gantree.executors.kubernetes.nodes import Nodes
 from gantree.executors.kubernetes.objects import Claimed, Group, Metadata, Node, NodeStatus, Pod
+from gantree.executors.kubernetes.shapes import OF_COMPUTE_DOMAINS
 from gantree.executors.kubernetes.site import SiteReading, site_of
 from gantree.executors.kubernetes.terms import Terms
 from gantree.model.events import ClusterObserved
 from gantree.model.phases import Phase
-from gantree.testing.kubernetes.compute_domains import DRIVER
+from gantree.testing.kubernetes.compute_domains import DRIVER, LABEL
 from gantree.testing.kubernetes.statuses import Json
 from gantree.testing.racks import RackStage
 
@@ -139,6 +139,7 @@ RACKS = ("a.0", "a.0", "b.0")
     [
         ({"worker": ("u",)}, RACKS, ("nvlink", {"worker": None})),
         ({"worker": ("u",)}, ("", "", ""), (None, {"worker": None})),
+        ({"worker": ("u",)}, ("a.0", "b.0", "c.0"), (None, {"worker": None})),
         ({"worker": ()}, RACKS, (None, {"worker": None})),
         ({"a": ("u",), "b": ("u",)}, RACKS, ("nvlink", {"a": None, "b": None})),
         ({"a": ("u",), "b": ("v",)}, RACKS, (None, {"a": "nvlink", "b": "nvlink"})),
@@ -163,10 +164,17 @@ def test_what_has_channels_of_one_compute_domain_is_kept_together(
     assert (job.topology.required, of_roles) == expected
 
 
+def test_a_pod_alone_has_nobody_to_be_kept_with() -> None:
+    pod, there = claimed("p", "worker", "u"), site(*RACKS)
+    gang = gang_of(("d", "p", "word"), Terms(members=1), [pod])
+    job = job_of(gang, there.tier)[0]
+    assert together(job, gang, there) == job
+
+
 def test_a_label_that_comes_with_every_gang_makes_no_other_site() -> None:
     nodes = Nodes("k", ())
     before = Node(Metadata(name="n0", labels={"a": "b"}), status=NodeStatus({"cpu": "8"}))
-    marked = dict.fromkeys(NODE_LABELS, "u") | {"a": "b"}
+    marked = dict.fromkeys(OF_COMPUTE_DOMAINS, "u") | {"a": "b"}
     nodes.see("n0", before, 0.0)
     nodes.build(Ledger(), 0.0)
     after = msgspec.structs.replace(before, metadata=Metadata(name="n0", labels=marked))
@@ -243,6 +251,30 @@ def test_a_gangjob_that_asks_for_nvlink_gets_a_compute_domain_and_takes_it_with_
     stage.until(lambda: stage.compute_domains() == {} and stage.held() == [])
 
 
+def test_a_gangjob_that_starts_again_has_its_channels_again(stage: RackStage) -> None:
+    define_gangjobs(stage)
+    stage.start()
+    for name in ("b0", "b1"):
+        stage.pod(f"on-{name}", gpus=4, spec={"nodeSelector": {"kubernetes.io/hostname": name}})
+    stage.until(lambda: stage.bound("on-b0", "on-b1"))
+    again = {"limit": 1, "backoffSeconds": 0.1, "backoffMaxSeconds": 0.1}
+    gangjob(stage, "llama", topology={"required": "nvlink"}, restarts=again)
+    stage.until(lambda: status(stage, "llama").get("phase") == "Running")
+    before = claims_of_workers(stage)
+    stage.exit("llama-worker-0", 7)
+    stage.until(lambda: status(stage, "llama").get("attempt") == 2)
+    stage.until(lambda: status(stage, "llama").get("phase") == "Running")
+    assert len(stage.compute_domains()) == 1
+    for worker in ("llama-worker-0", "llama-worker-1"):
+        assert stage.devices_of(worker) == [(DRIVER, stage.node_of(worker), "channel-0")]
+    stage.until(lambda: len(claims_of_workers(stage)) == 2)
+    assert not before & claims_of_workers(stage)
+
+
+def claims_of_workers(stage: RackStage) -> set[str]:
+    return {name for name in stage.claims() if name.startswith("llama-worker-")}
+
+
 def test_gangjobs_that_ask_for_none_get_none(stage: RackStage) -> None:
     define_gangjobs(stage)
     stage.start()
@@ -258,6 +290,12 @@ class NewerStage(RackStage):
     """A driver of a later version."""
 
     version = "v1beta2"
+
+
+class AloneStage(RackStage):
+    """No scheduler but gantree."""
+
+    has_other = False
 
 
 class BareStage(RackStage):
@@ -287,6 +325,31 @@ def test_a_gangjob_that_brings_its_own_channels_gets_no_others(stage: RackStage)
     gangjob(stage, "llama", claims=("channel",), topology={"required": "nvlink"})
     stage.until(lambda: status(stage, "llama").get("phase") == "Running")
     assert list(stage.compute_domains()) == ["own"]
+
+
+def test_instead_of_the_default_scheduler_it_places_daemons_where_their_domain_is(
+    tmp_path: Path,
+) -> None:
+    with AloneStage(tmp_path) as stage:
+        stage.rack("a", trays=3)
+        domain = stage.compute_domain("cd", "channel")
+        ours = {"schedulerName": "default-scheduler"}
+        stage.pod("peek", spec={**ours, "nodeSelector": {LABEL: domain}})
+        stage.pod("else", spec=ours)
+        stage.start(scheduler="default-scheduler")
+        stage.until(lambda: stage.bound("else"))
+        assert not stage.bound("peek")  # no node is of the domain yet
+        for name in ("g-0", "g-1"):
+            stage.claimant(name, "channel", gpus=4, spec=ours, **GANG)
+        stage.until(lambda: stage.phase("g-0") == stage.phase("g-1") == "Running")
+        stage.until(lambda: stage.bound("peek"))
+        assert stage.node_of("peek") in {stage.node_of("g-0"), stage.node_of("g-1")}
+        daemons = [name for name in stage.pods() if name.startswith("daemon-")]
+        assert {stage.node_of(name) for name in daemons} == {
+            stage.node_of("g-0"),
+            stage.node_of("g-1"),
+        }
+        assert stage.devices_of(daemons[0]) == [(DRIVER, stage.node_of(daemons[0]), "daemon-0")]
 
 
 def test_without_the_driver_only_those_wait_that_must_have_a_compute_domain(tmp_path: Path) -> None:

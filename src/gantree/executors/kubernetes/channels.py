@@ -20,21 +20,23 @@ from typing import Any
 
 import msgspec
 
+from gantree.executors.kubernetes.affinity import Why
 from gantree.executors.kubernetes.device_objects import ResourceClaim
 from gantree.executors.kubernetes.gangs import Gang
-from gantree.executors.kubernetes.objects import Node
+from gantree.executors.kubernetes.objects import Node, Pod
+from gantree.executors.kubernetes.scene import Scene
+from gantree.executors.kubernetes.shapes import OF_COMPUTE_DOMAINS
 from gantree.executors.kubernetes.site import SiteReading
 from gantree.executors.kubernetes.terms import GroupKind
 from gantree.executors.kubernetes.wishes import role_of
 from gantree.model.jobs import Job, Role, TopologyWish
+from gantree.model.node_rules import NAME_KEY, Requirement
 
 COMPUTE_DOMAIN = GroupKind("resource.nvidia.com", "computedomains", ("v1beta2", "v1beta1"))
 DRIVER = "compute-domain.nvidia.com"
 CHANNEL_CLASS = "compute-domain-default-channel.nvidia.com"
 DAEMON_CLASS = "compute-domain-daemon.nvidia.com"
 CHANNEL_CONFIG = "ComputeDomainChannelConfig"
-NODE_LABELS = ("resource.nvidia.com/computeDomain", "resource.nvidia.com/computeDomain.cliqueID")
-"""What the driver writes onto nodes for as long as pods of a domain are there."""
 NVLINK = "nvlink"
 
 
@@ -62,15 +64,35 @@ def is_of_daemon(claim: ResourceClaim) -> bool:
 
 def unmarked(node: Node | None) -> Node | None:
     """A node without the labels of ComputeDomains: they come and go with every gang, and tell nothing of the site."""
-    if node is None or not any(key in node.metadata.labels for key in NODE_LABELS):
+    if node is None or not any(key in node.metadata.labels for key in OF_COMPUTE_DOMAINS):
         return node
-    labels = {key: value for key, value in node.metadata.labels.items() if key not in NODE_LABELS}
+    told = node.metadata.labels.items()
+    labels = {key: value for key, value in told if key not in OF_COMPUTE_DOMAINS}
     return msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, labels=labels))  # fmt: skip
 
 
+def is_led_by_domain(pod: Pod) -> bool:
+    """Whether a pod selects the nodes of a ComputeDomain, as its daemons do; gantree may be who places them."""
+    return any(key in pod.spec.node_selector for key in OF_COMPUTE_DOMAINS)
+
+
+def asked(scene: Scene, pod: Pod) -> Iterator[Why]:
+    """What nodes must be like for such a pod now: those that have the labels."""
+    told = pod.spec.node_selector.items()
+    wanted = {key: value for key, value in told if key in OF_COMPUTE_DOMAINS}.items()
+    if wanted:
+        there = (name for name, node in scene.nodes.items() if wanted <= node.metadata.labels.items())  # fmt: skip
+        names = tuple(sorted(there))
+        yield Requirement(NAME_KEY, "in", names), "nodes of its ComputeDomain are elsewhere"
+
+
 def has_wide_nvlink(site: SiteReading) -> bool:
-    """Whether NVLink domains of the site hold several nodes."""
-    return NVLINK in site.cluster.tiers
+    """Whether an NVLink domain of the site holds several nodes."""
+    tiers = site.cluster.tiers
+    if NVLINK not in tiers:
+        return False
+    depth = tiers.index(NVLINK) + 1
+    return len({node.at[:depth] for node in site.cluster.nodes}) < len(site.cluster.nodes)
 
 
 def together(job: Job, gang: Gang, site: SiteReading) -> Job:
@@ -79,7 +101,7 @@ def together(job: Job, gang: Gang, site: SiteReading) -> Job:
     As it is where it asks for something of the topology itself, and on a site whose NVLink domains are inside nodes.
     Members without a channel go along where several roles have the only domain there is: no word asks for less.
     """
-    roles_of = _roles_of_domain(gang)
+    roles_of = _roles_of_domain(gang) if len(gang.pods) > 1 else {}
     if not roles_of or not has_wide_nvlink(site) or _asks_itself(job):
         return job
     (first, *others) = roles_of.values()

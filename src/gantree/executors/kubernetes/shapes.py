@@ -32,6 +32,12 @@ MIG_PREFIX = "nvidia.com/mig-"
 SHARED_GPU = "nvidia.com/gpu.shared"
 PODS = "pods"
 """A node takes so many pods at most: each counts as one device of this name."""
+OF_COMPUTE_DOMAINS = (
+    "resource.nvidia.com/computeDomain",
+    "resource.nvidia.com/computeDomain.cliqueID",
+)
+"""Labels that NVIDIA's driver writes onto nodes for as long as pods of a ComputeDomain are there. They change with
+every gang, so they are no labels of the site: where pods may be that select by them is a bar (`channels.asked`)."""
 _NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 _OPERATORS = {
     "In": "in",
@@ -127,10 +133,12 @@ def labels_of(spec: PodSpec) -> Iterator[tuple[str, str]]:
 
     No node has labels of the keys that rules have here: who selects by those would give himself tolerations.
     """
-    selector = {key: value for key, value in spec.node_selector.items() if key not in _RULES}
+    told = spec.node_selector.items()
+    asked = {key: value for key, value in told if key not in OF_COMPUTE_DOMAINS}
+    selector = {key: value for key, value in asked.items() if key not in _RULES}
     yield from sorted(selector.items())
     affinity = spec.affinity.node_affinity if spec.affinity else None
-    rule = "" if len(selector) < len(spec.node_selector) else _rule(affinity)
+    rule = "" if len(selector) < len(asked) else _rule(affinity)
     if rule is not None:
         yield node_rules.NODES_LABEL, rule
     if spec.tolerations:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from gantree.executors.kubernetes import affinity, spread
+from gantree.executors.kubernetes import affinity, channels, spread
 from gantree.executors.kubernetes.affinity import Placed
 from gantree.executors.kubernetes.gangs import Gang
 from gantree.executors.kubernetes.keys import Key
@@ -167,6 +167,7 @@ class Whereabouts:
 
     def _asked(self, pod: Pod, of_its_kind: int) -> Iterator[affinity.Why]:
         yield from affinity.asked(self.scene, pod)
+        yield from channels.asked(self.scene, pod)
         yield from spread.asked(self.scene, pod, of_its_kind)
 
     # ----- one after the other
@@ -250,7 +251,8 @@ class Whereabouts:
 def is_subject(pod: Pod) -> bool:
     """Whether a pod asks for anything that hangs on others, or on volumes."""
     spec = pod.spec
-    return bool(spec.keeps_from or spec.keeps_to or claims_of(pod) or spread.constraints_of(pod))
+    hangs_on_pods = spec.keeps_from or spec.keeps_to or spread.constraints_of(pod)
+    return bool(hangs_on_pods or claims_of(pod) or channels.is_led_by_domain(pod))
 
 
 def _together(ways: Sequence[Alternatives]) -> str:

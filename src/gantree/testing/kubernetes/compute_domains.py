@@ -56,8 +56,11 @@ class _Channel:
 class ComputeDomainDriver:
     """All parts of the driver on any number of nodes, from the beginning of a block to its end."""
 
-    def __init__(self, client: Client, version: str = "v1beta1") -> None:
-        self.client, self.version = client, version
+    def __init__(
+        self, client: Client, version: str = "v1beta1", has_scheduler: bool = True
+    ) -> None:
+        """has_scheduler: it places daemons itself, as the default scheduler would."""
+        self.client, self.version, self.has_scheduler = client, version, has_scheduler
         self._domains: dict[str, Json] = {}
         self._pods: dict[str, Json] = {}
         self._nodes: dict[str, Json] = {}
@@ -236,20 +239,23 @@ class ComputeDomainDriver:
         ):
             return
         called = f"daemon-{domain[:8]}.{name}"
-        made = await self._create("v1", "pods", _daemon(called, domain), HOME)
-        if made is None:
-            return
-        self._pods[made["metadata"]["uid"]] = made
         asked = [{"name": "daemon", "exactly": {"deviceClassName": DAEMONS}}]
         claim = {"metadata": {"name": called}, "spec": {"devices": {"requests": asked}}}
         await self._create(CLAIMS, "resourceclaims", claim, HOME)
-        result = {"request": "daemon", "driver": DRIVER, "pool": name, "device": "daemon-0"}
-        user = {"resource": "pods", "name": called, "uid": made["metadata"]["uid"]}
+        made = await self._create("v1", "pods", _daemon(called, name, domain), HOME)
+        if made is not None:
+            self._pods[made["metadata"]["uid"]] = made
+        if made is not None and self.has_scheduler:
+            await self._schedule(called, name, made["metadata"]["uid"])
+
+    async def _schedule(self, called: str, node: str, uid: str) -> None:
+        """What a scheduler does for a daemon."""
+        result = {"request": "daemon", "driver": DRIVER, "pool": node, "device": "daemon-0"}
+        user = {"resource": "pods", "name": called, "uid": uid}
         status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [user]}
-        await self._patch(
-            path_of(CLAIMS, "resourceclaims", HOME, called, "status"), {"status": status}
-        )
-        binding = {"metadata": {"name": called}, "target": {"kind": "Node", "name": name}}
+        path = path_of(CLAIMS, "resourceclaims", HOME, called, "status")
+        await self._patch(path, {"status": status})
+        binding = {"metadata": {"name": called}, "target": {"kind": "Node", "name": node}}
         await self.client.insist("POST", path_of("v1", "pods", HOME, called, "binding"), binding)
 
     async def _take_daemons_away(self) -> None:
@@ -276,14 +282,19 @@ class ComputeDomainDriver:
         return (await self.client.insist("PATCH", path, body, MERGE)).code == 200
 
 
-def _daemon(name: str, domain: str) -> Json:
-    """A pod of the DaemonSet of a domain."""
+def _daemon(called: str, node: str, domain: str) -> Json:
+    """A pod of the DaemonSet of a domain: the set's controller pins each to its node."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     return {
-        "metadata": {"name": name, "labels": {LABEL: domain}},
+        "metadata": {"name": called, "labels": {LABEL: domain}},
         "spec": {
             "schedulerName": "default-scheduler",
+            "nodeSelector": {LABEL: domain},
+            "affinity": affinity,
             "containers": [{"name": "compute-domain-daemon", "image": "nvidia-imex"}],
-            "resourceClaims": [{"name": "daemon", "resourceClaimName": name}],
+            "resourceClaims": [{"name": "daemon", "resourceClaimName": called}],
             "tolerations": [{"operator": "Exists"}],
         },
     }
