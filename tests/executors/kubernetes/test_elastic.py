@@ -128,6 +128,26 @@ def test_it_grows_and_shrinks_and_its_pods_know_how_many_they_are(tmp_path: Path
         assert (status(stage)["attempt"], status(stage)["failures"]) == (3, 0)
 
 
+def test_kubectl_scales_it_and_is_heeded_once(tmp_path: Path) -> None:
+    with staged(tmp_path) as stage:
+        create(stage, {"min": 1, "max": 4})
+        stage.until(lambda: runs_with(stage, 2))
+        answer = stage.api.patch(f"{URL}/llama/scale", {"spec": {"replicas": 3}})
+        assert answer.status_code == 200, answer.text
+        stage.until(lambda: runs_with(stage, 3) and status(stage).get("askedMembers") == 3)
+        told = stage.api.get(f"{URL}/llama/scale").json()
+        assert (told["spec"], told["status"]) == (
+            {"replicas": 3},
+            {"replicas": 3, "selector": "gantree.io/gangjob=llama"},
+        )
+        scale(stage, 4)
+        stage.stop()
+        stage.start()
+        stage.until(lambda: runs_with(stage, 4))
+        stage.work_for(0.5)
+        assert stage.controller.ledger.jobs[status(stage)["job"]].spec.members == 4
+
+
 def test_where_there_is_less_room_it_starts_with_fewer(tmp_path: Path) -> None:
     with staged(tmp_path, "n[0-1]") as stage:
         create(stage, {"min": 1, "max": 4}, members=4)
@@ -250,7 +270,8 @@ class Story:
             case "lost":
                 told |= {"is_lost": True}
             case _:
-                told |= {"code": self.random.choice((409, 429, 500)), "times": 2}
+                # a kubelet deletes too, and asks again after these alone
+                told |= {"code": self.random.choice((429, 500, 503)), "times": 2}
         return self.stage.running.call(lambda: faults.add(**told))
 
     def until(self, done: Callable[[], bool], what: str) -> None:
