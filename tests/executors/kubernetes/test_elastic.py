@@ -206,6 +206,27 @@ def test_nobody_gets_its_room_while_its_pods_are_made_anew(tmp_path: Path) -> No
         assert stage.phase("next-0") == "Pending"
 
 
+def test_a_pod_that_is_deleted_while_room_is_freed_for_it_costs_it_nothing(tmp_path: Path) -> None:
+    with staged(tmp_path, "n[0-1]") as stage:
+        low = {"gantree.io/priority": "research", "kubelet.gantree/stops-s": "9"}
+        for number in range(2):
+            stage.pod(f"low-{number}", gpus=8, annotations=low)
+        stage.until(lambda: all(stage.phase(f"low-{n}") == "Running" for n in range(2)))
+        create(stage, {"min": 2, "max": 2}, **{"gantree.io/priority": "production"})
+        ledger = stage.controller.ledger
+        stage.until(lambda: bool(ledger.claims))
+        (job,) = ledger.claims
+        stage.api.delete("/api/v1/namespaces/default/pods/llama-worker-0")
+        held: list[bool] = []
+
+        def runs() -> bool:
+            held.append(ledger.jobs[job].held)
+            return runs_with(stage, 2)
+
+        stage.until(runs)
+        assert not any(held)
+
+
 def test_a_start_whose_pods_cannot_be_made_fails_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
