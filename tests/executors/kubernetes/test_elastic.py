@@ -212,7 +212,7 @@ def test_a_pod_that_is_deleted_while_room_is_freed_for_it_costs_it_nothing(tmp_p
         for number in range(2):
             stage.pod(f"low-{number}", gpus=8, annotations=low)
         stage.until(lambda: all(stage.phase(f"low-{n}") == "Running" for n in range(2)))
-        create(stage, {"min": 2, "max": 2}, **{"gantree.io/priority": "production"})
+        create(stage, {"min": 2, "max": 2}, 2, **{"gantree.io/priority": "production"})
         ledger = stage.controller.ledger
         stage.until(lambda: bool(ledger.claims))
         (job,) = ledger.claims
