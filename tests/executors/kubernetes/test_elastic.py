@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from gantree.core.invariants import check
-from gantree.executors.kubernetes import elastic
+from gantree.executors.kubernetes import elastic, gangjobs
 from gantree.formats.policies import PRESETS
 from gantree.testing.kubernetes.faults import Fault
 from gantree.testing.kubernetes.statuses import Json
@@ -230,7 +230,8 @@ def test_a_pod_that_is_deleted_while_room_is_freed_for_it_costs_it_nothing(tmp_p
 def test_a_start_whose_pods_cannot_be_made_fails_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elastic, "COME_WITHIN_S", 1.0)
+    monkeypatch.setattr(elastic, "COME_WITHIN_S", 0.5)
+    monkeypatch.setattr(gangjobs, "AGAIN_S", 0.3)
     with staged(tmp_path) as stage:
         create(stage, {"min": 1, "max": 4})
         stage.until(lambda: runs_with(stage, 2))
