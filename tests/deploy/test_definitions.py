@@ -87,7 +87,15 @@ def test_a_gang_of_two_roles_is_not_elastic() -> None:
 )
 def test_bounds_do_not_change(before: Json | None, after: Json | None) -> None:
     assert broken(gangjob(elastic=after), gangjob(elastic=before)) == [
-        "elastic does not change; make another GangJob"
+        "the bounds of an elastic gang do not change; make another GangJob"
+    ]
+
+
+def test_members_that_are_asked_for_may_change_between_the_bounds() -> None:
+    old = gangjob(elastic={"min": 2, "max": 8, "members": 3})
+    assert broken(gangjob(elastic={"min": 2, "max": 8, "members": 8}), old) == []
+    assert broken(gangjob(elastic={"min": 2, "max": 8, "members": 9}), old) == [
+        "the members that are asked for lie between min and max"
     ]
 
 

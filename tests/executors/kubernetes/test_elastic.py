@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from gantree.core.invariants import check
-from gantree.executors.kubernetes import elastic
+from gantree.executors.kubernetes import elastic, gangjobs
 from gantree.formats.policies import PRESETS
 from gantree.testing.kubernetes.faults import Fault
 from gantree.testing.kubernetes.statuses import Json
@@ -128,6 +128,26 @@ def test_it_grows_and_shrinks_and_its_pods_know_how_many_they_are(tmp_path: Path
         assert (status(stage)["attempt"], status(stage)["failures"]) == (3, 0)
 
 
+def test_kubectl_scales_it_and_is_heeded_once(tmp_path: Path) -> None:
+    with staged(tmp_path) as stage:
+        create(stage, {"min": 1, "max": 4})
+        stage.until(lambda: runs_with(stage, 2))
+        answer = stage.api.patch(f"{URL}/llama/scale", {"spec": {"replicas": 3}})
+        assert answer.status_code == 200, answer.text
+        stage.until(lambda: runs_with(stage, 3) and status(stage).get("askedMembers") == 3)
+        told = stage.api.get(f"{URL}/llama/scale").json()
+        assert (told["spec"], told["status"]) == (
+            {"replicas": 3},
+            {"replicas": 3, "selector": "gantree.io/gangjob=llama"},
+        )
+        scale(stage, 4)
+        stage.stop()
+        stage.start()
+        stage.until(lambda: runs_with(stage, 4))
+        stage.work_for(0.5)
+        assert stage.controller.ledger.jobs[status(stage)["job"]].spec.members == 4
+
+
 def test_where_there_is_less_room_it_starts_with_fewer(tmp_path: Path) -> None:
     with staged(tmp_path, "n[0-1]") as stage:
         create(stage, {"min": 1, "max": 4}, members=4)
@@ -186,10 +206,32 @@ def test_nobody_gets_its_room_while_its_pods_are_made_anew(tmp_path: Path) -> No
         assert stage.phase("next-0") == "Pending"
 
 
+def test_a_pod_that_is_deleted_while_room_is_freed_for_it_costs_it_nothing(tmp_path: Path) -> None:
+    with staged(tmp_path, "n[0-1]") as stage:
+        low = {"gantree.io/priority": "research", "kubelet.gantree/stops-s": "9"}
+        for number in range(2):
+            stage.pod(f"low-{number}", gpus=8, annotations=low)
+        stage.until(lambda: all(stage.phase(f"low-{n}") == "Running" for n in range(2)))
+        create(stage, {"min": 2, "max": 2}, 2, **{"gantree.io/priority": "production"})
+        ledger = stage.controller.ledger
+        stage.until(lambda: bool(ledger.claims))
+        (job,) = ledger.claims
+        stage.api.delete("/api/v1/namespaces/default/pods/llama-worker-0")
+        held: list[bool] = []
+
+        def runs() -> bool:
+            held.append(ledger.jobs[job].held)
+            return runs_with(stage, 2)
+
+        stage.until(runs)
+        assert not any(held)
+
+
 def test_a_start_whose_pods_cannot_be_made_fails_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elastic, "COME_WITHIN_S", 1.0)
+    monkeypatch.setattr(elastic, "COME_WITHIN_S", 0.5)
+    monkeypatch.setattr(gangjobs, "AGAIN_S", 0.3)
     with staged(tmp_path) as stage:
         create(stage, {"min": 1, "max": 4})
         stage.until(lambda: runs_with(stage, 2))
@@ -250,7 +292,8 @@ class Story:
             case "lost":
                 told |= {"is_lost": True}
             case _:
-                told |= {"code": self.random.choice((409, 429, 500)), "times": 2}
+                # a kubelet deletes too, and asks again after these alone
+                told |= {"code": self.random.choice((429, 500, 503)), "times": 2}
         return self.stage.running.call(lambda: faults.add(**told))
 
     def until(self, done: Callable[[], bool], what: str) -> None:

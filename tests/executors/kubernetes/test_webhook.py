@@ -3,8 +3,11 @@
 import asyncio
 import base64
 import json
+import signal
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -164,13 +167,17 @@ def test_what_is_no_review_is_refused(body: bytes) -> None:
         reviewed(body, SITE)
 
 
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
 @contextmanager
 def served(home: Path) -> Iterator[str]:
     """The webhook on a thread, over TLS; gives its address."""
-    cert, key = certificate(home)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (cert, key), port = certificate(home), free_port()
     loop = asyncio.new_event_loop()
     task = loop.create_task(serve(SITE, "127.0.0.1", port, cert, key))
     thread = threading.Thread(target=_until_cancelled, args=(loop, task))
@@ -180,6 +187,20 @@ def served(home: Path) -> Iterator[str]:
     finally:
         loop.call_soon_threadsafe(task.cancel)
         thread.join()
+
+
+@contextmanager
+def commanded(home: Path, *words: str) -> Iterator[str]:
+    """The webhook as its command starts it, in a process of its own."""
+    (cert, key), port = certificate(home), free_port()
+    listen = f"--listen=127.0.0.1:{port}"
+    command = [sys.executable, "-m", "gantree.cli", "kubernetes", "webhook", listen]
+    process = subprocess.Popen([*command, f"--tls-cert={cert}", f"--tls-key={key}", *words])
+    try:
+        yield f"https://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        assert process.wait(60) in (0, -signal.SIGTERM)
 
 
 def _until_cancelled(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]") -> None:
@@ -237,8 +258,10 @@ def configuration(home: Path, url: str, **told: Any) -> Json:
 
 
 def test_an_api_server_asks_it_about_pods_that_are_made_and_the_gang_runs(tmp_path: Path) -> None:
-    with PodStage(tmp_path) as stage, served(tmp_path) as url, trusted(tmp_path) as client:
-        ready(client, url)
+    words = ("--env=NCCL_SOCKET_IFNAME=eth0", "--rdma-resource=rdma/hca=2")
+    with commanded(tmp_path, *words) as url, PodStage(tmp_path) as stage:
+        with trusted(tmp_path) as client:
+            ready(client, url)
         answer = stage.api.post(CONFIGURATIONS, configuration(tmp_path, url))
         assert answer.status_code == 201, answer.text
         stage.nodes("n[0-1]")
@@ -251,6 +274,8 @@ def test_an_api_server_asks_it_about_pods_that_are_made_and_the_gang_runs(tmp_pa
         assert env(told)["RANK"] == "metadata.annotations['gantree.io/rank']"
         assert told["metadata"]["annotations"]["gantree.io/rank"] == "1"
         assert env(told)["NCCL_SOCKET_IFNAME"] == "eth0"
+        asks = stage.pod("asks", gpus=1, annotations={"gantree.io/rdma": "true"})
+        assert asks["spec"]["containers"][0]["resources"]["limits"]["rdma/hca"] == "2"
         other = stage.pod("other", spec={"schedulerName": "default-scheduler"})
         assert "env" not in other["spec"]["containers"][0]
 

@@ -119,3 +119,32 @@ def test_a_definition_is_named_after_what_it_defines(api: Api, space: str) -> No
     """Convention: metadata.name is PLURAL.GROUP, else 422."""
     body = definition(f"{space}.example.com", "Queue", "queues")
     assert api.post(DEFINITIONS, {**body, "metadata": {"name": "queues"}}).status_code == 422
+
+
+def test_how_many_there_are_to_be_is_asked_and_written_at_scale(api: Api, space: str) -> None:
+    """Fact (read): "Extend the Kubernetes API with CustomResourceDefinitions", scale subresource."""
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}},
+    }
+    body = definition(f"{space}.example.com", "Crowd", "crowds", schema)
+    paths = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
+    body["spec"]["versions"][0]["subresources"] = {"status": {}, "scale": paths}
+    assert api.post(DEFINITIONS, body).status_code == 201
+    url = f"/apis/{space}.example.com/v1/namespaces/{space}/crowds"
+    kind = {"apiVersion": f"{space}.example.com/v1", "kind": "Crowd"}
+    assert api.post(url, {**kind, "metadata": {"name": "a"}, "spec": {}}).status_code == 201
+    assert api.get(f"{url}/a/scale").status_code == 500
+    assert api.patch(f"{url}/a/scale", {"spec": {"replicas": 3}}).status_code == 200
+    told = api.get(f"{url}/a/scale").json()
+    assert (told["kind"], told["spec"], told["status"]) == (
+        "Scale",
+        {"replicas": 3},
+        {"replicas": 0},
+    )
+    kept = api.get(f"{url}/a").json()
+    assert (kept["spec"], kept["metadata"]["generation"]) == ({"size": 3}, 2)
+    assert api.put(f"{url}/a/scale", {**told, "spec": {"replicas": 2}}).json()["spec"] == {
+        "replicas": 2
+    }
+    assert api.patch(f"{url}/a/scale", {"spec": {"replicas": -1}}).status_code == 400

@@ -83,7 +83,7 @@ class KubernetesCluster:
         self._handshakes = Handshakes(self._annotate, self._members.pods_of)
         self._nominations = Nominations(self._nominate)
         self._news = NodeNews(link, self._members.pods_of)
-        self._gangjobs = GangJobs(link, scheduler, self._waiting.job_of, lambda: nodes.site)
+        self._gangjobs = GangJobs(link, scheduler, self._waiting.job_of, lambda: nodes.site, emit)
 
     def adopt(self, epoch: int) -> None:
         """See everything once, with the attempts of the ledger; tell what became of them."""

@@ -97,6 +97,11 @@ def elastic_of(spec: Spec) -> Elastic | None:
     return Elastic(least, most)
 
 
+def size_asked(spec: Spec) -> int | None:
+    """How many members somebody has asked for since, as `kubectl scale` does; None for nobody. Raises Odd."""
+    return None if elastic_of(spec) is None else count(table(spec, "elastic"), "members")
+
+
 def size_written(spec: Spec) -> int:
     """The members of a GangJob as its author wrote it."""
     return sum(_members(role) for role in tables(spec, "gang"))

@@ -26,6 +26,7 @@ from gantree.executors.kubernetes.gangjob import (
     number_of,
     pods_of,
     service_of,
+    size_asked,
 )
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.marks import mark_of
@@ -33,7 +34,9 @@ from gantree.executors.kubernetes.objects import Group, Pod
 from gantree.executors.kubernetes.site import SiteReading
 from gantree.executors.kubernetes.telling import MISCONFIGURED, saying_of
 from gantree.executors.kubernetes.terms import Odd, count
+from gantree.model.events import Event, ScaleRequested
 from gantree.model.phases import ENDED, HOLDING, Phase
+from gantree.placement.sizes import sizes_of
 
 log = logging.getLogger(__name__)
 
@@ -82,8 +85,9 @@ class GangJobs:
         scheduler: str,
         job_of: Callable[[tuple[str, str, str]], str | None],
         site: Callable[[], SiteReading | None],
+        emit: Callable[[Event], None],
     ) -> None:
-        self._link, self._scheduler, self._job_of = link, scheduler, job_of
+        self._link, self._scheduler, self._job_of, self._emit = link, scheduler, job_of, emit
         self._domains = ComputeDomains(link, site)
         self._known: dict[Name, Known] = {}
         self._pods: dict[Name, dict[str, Pod]] = {}
@@ -138,6 +142,8 @@ class GangJobs:
             return
         status = _status(known, state, ledger, now, told)
         try:
+            if state is not None:
+                status["askedMembers"] = self._scale(known, state, told, now)
             if status["phase"] in FINISHED:
                 self._delete(known, [pod for pod in known.pods.values() if not pod.has_ended], now)
             else:
@@ -145,6 +151,21 @@ class GangJobs:
         except Odd as error:
             status = {"phase": "Pending", "reason": MISCONFIGURED, "message": str(error)}
         self._write(known, status, now)
+
+    def _scale(
+        self, known: Known, state: JobState, told: Mapping[str, Any], now: float
+    ) -> int | None:
+        """Hand in how many members are asked for; gives what has been heeded so far, so that it is once. Raises Odd."""
+        asked, heeded = size_asked(known.group.spec), told.get("askedMembers")
+        if asked is None or asked == heeded or asked not in sizes_of(state.spec):
+            return asked
+        if state.scaled and state.spec.members == asked:
+            return asked
+        if self._ask(known, "scale", now):
+            name = f"{state.job}/scale/{asked}/{now:.3f}"
+            self._emit(ScaleRequested(id=name, observed_at=now, job=state.job, members=asked))
+            known.look_at = now
+        return heeded if isinstance(heeded, int) else None
 
     def _make(self, known: Known, state: JobState | None, ledger: Ledger, now: float) -> None:
         """Make the pods that are missing; those of the attempt before must be gone first. Raises Odd.
@@ -277,6 +298,7 @@ def _status(
         "attempt": state.attempt if state else told.get("attempt") or 0,
         "failures": state.failures if state else told.get("failures") or 0,
         "members": sum(not pod.has_ended for pod in pods),
+        "selector": f"{OF_GANGJOB}={known.group.metadata.name}",
         "domain": f"{placement.domain.tier}:{placement.domain.name}" if placement else told.get("domain"),
         "nodes": list(placement.nodes) if placement else told.get("nodes") or [],
         "startTime": started or told.get("startTime"),

@@ -12,6 +12,7 @@ import jsonschema_rs
 from gantree.testing.kubernetes.objects import Objects
 from gantree.testing.kubernetes.resources import Resource
 from gantree.testing.kubernetes.rules import Others, Rules
+from gantree.testing.kubernetes.scales import PART, ScalePaths
 from gantree.testing.kubernetes.statuses import Json, invalid
 from gantree.testing.kubernetes.storage import Change
 
@@ -166,6 +167,11 @@ def follow_definitions(objects: Objects, gone: Callable[[str], object]) -> None:
     objects.store.table(GROUP, PLURAL).listeners.append(follow)
 
 
+def _scale_of(version: Json) -> ScalePaths | None:
+    told = (version.get("subresources") or {}).get(PART)
+    return None if told is None else ScalePaths.read(told)
+
+
 def _defined(spec: Json) -> Iterator[Resource]:
     """A resource for each version that a definition serves."""
     names = spec["names"]
@@ -180,8 +186,9 @@ def _defined(spec: Json) -> Iterator[Resource]:
             names["kind"],
             namespaced=spec.get("scope") == "Namespaced",
             subresources=tuple(
-                name for name in ("status",) if name in (version.get("subresources") or {})
+                name for name in ("status", PART) if name in (version.get("subresources") or {})
             ),
+            scale=_scale_of(version),
             fields=tuple(
                 each["jsonPath"].lstrip(".") for each in version.get("selectableFields") or ()
             ),

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from gantree.testing.kubernetes.lists import Lists, Question
-from gantree.testing.kubernetes.objects import DeleteOptions, Objects
+from gantree.testing.kubernetes.objects import PATCHES, DeleteOptions, Objects
 from gantree.testing.kubernetes.paths import Target
 from gantree.testing.kubernetes.resources import Resource
+from gantree.testing.kubernetes.scales import PART
 from gantree.testing.kubernetes.statuses import (
     Json,
     NoSuchPath,
@@ -55,7 +56,7 @@ def carry_out(objects: Objects, lists: Lists, request: Request) -> Answer:
         raise NoSuchPath
     match request.verb:
         case "get":
-            return _object(resource, objects.get(resource, target.namespace, target.name))
+            return _get(objects, request)
         case "list":
             question = Question.read(resource, target.namespace, request.query)
             return Answer(200, lists.answer(resource, question, request.query))
@@ -74,6 +75,14 @@ def _object(resource: Resource, stored: Stored, code: int = 200) -> Answer:
     return Answer(code, resource.head + stored.encoded[1:])
 
 
+def _get(objects: Objects, request: Request) -> Answer:
+    target, resource = request.target, request.resource
+    stored = objects.get(resource, target.namespace, target.name)
+    if target.part == PART and resource.scale is not None:
+        return Answer(200, encode(resource.scale.got(stored.content)))
+    return _object(resource, stored)
+
+
 def _create(objects: Objects, request: Request) -> Answer:
     target, resource = request.target, request.resource
     body = object_of(request.body)
@@ -89,6 +98,8 @@ def _create(objects: Objects, request: Request) -> Answer:
 
 
 def _update(objects: Objects, request: Request) -> Answer:
+    if request.target.part == PART:
+        return _scale(objects, request)
     target, resource = request.target, request.resource
     if request.verb == "update":
         body = object_of(request.body)
@@ -99,6 +110,23 @@ def _update(objects: Objects, request: Request) -> Answer:
             resource, target.namespace, target.name, patch, request.media_type, target.part
         )
     return _object(resource, stored)
+
+
+def _scale(objects: Objects, request: Request) -> Answer:
+    """Write how many there are to be."""
+    target, resource = request.target, request.resource
+    paths, stored = resource.scale, objects.get(resource, target.namespace, target.name)
+    assert paths is not None, "whoever has the subresource says where its numbers are"
+    said, patched = json_of(request.body), PATCHES.get(request.media_type)
+    if request.verb == "update":
+        made = paths.scaled(stored.content, lambda _: said)
+    elif patched is not None:
+        made = paths.scaled(stored.content, lambda scale: patched(scale, said))
+    else:
+        raise Refusal(415, "UnsupportedMediaType", f"unknown format: {request.media_type}")
+    head = {"kind": resource.kind, "apiVersion": resource.api_version}
+    kept = objects.replace(resource, target.namespace, target.name, {**head, **made})
+    return Answer(200, encode(paths.scale_of(kept.content)))
 
 
 def _delete(objects: Objects, request: Request) -> Answer:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gantree.testing.kubernetes.rules import Rules
+from gantree.testing.kubernetes.scales import ScalePaths
 from gantree.testing.kubernetes.statuses import Json, NoSuchPath
 
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
@@ -18,7 +19,8 @@ class Resource:
     """A resource at one version.
 
     fields are those that a field selector may name beside ALWAYS_FIELDS. has_generation: its generation counts changes
-    of its spec. needs_version: a PUT without resourceVersion is refused. is_custom: a definition made it.
+    of its spec. needs_version: a PUT without resourceVersion is refused. is_custom: a definition made it. scale says
+    where its subresource of that name has its numbers.
     """
 
     group: str
@@ -33,6 +35,7 @@ class Resource:
     needs_version: bool = False
     is_custom: bool = False
     rules: Rules = field(default_factory=Rules)
+    scale: ScalePaths | None = None
 
     @property
     def api_version(self) -> str:
