@@ -193,3 +193,14 @@ def test_a_snapshot_goes_on_with_who_is_missing() -> None:
     again = restored(snapshot_of(stage.scheduler), stage.policy)
     assert again.ledger.gapped == stage.scheduler.ledger.gapped
     assert again.wake_at() == stage.scheduler.wake_at() == 61.0
+
+
+def test_one_whose_gang_shares_devices_goes_back_to_its_own_or_nowhere() -> None:
+    stage = stage_of(lasting(2, 4, required="nvlink"))
+    before = stage.state("a").placement
+    fails(stage, 1)
+    assert stage.state("a").placement == before
+    assert stage.state("a").lives == ((1, 1),)
+    stage.tell(CordonRequested, node=stage.nodes("a")[0])
+    fails(stage, 1, life=1)
+    assert "has no place yet" in sentence(stage)

@@ -6,7 +6,12 @@ import pytest
 
 from gantree.core.explain import why
 from gantree.core.snapshot import restored, snapshot_of
-from gantree.model.events import CordonRequested, HealthObserved, UncordonRequested
+from gantree.model.events import (
+    ClusterObserved,
+    CordonRequested,
+    HealthObserved,
+    UncordonRequested,
+)
 from gantree.model.facts import GangMoving, NodeHealthNoted
 from gantree.model.jobs import Checkpoint, Job
 from gantree.model.phases import Phase, StopCause
@@ -155,6 +160,19 @@ def test_a_snapshot_keeps_who_says_what() -> None:
     books = replace(older.books, asked=None, unwell={})
     site = restored(replace(older, books=books), stage.policy).ledger.site
     assert site.asked == site.cordoned
+
+
+def test_what_is_wrong_with_a_node_goes_with_it_and_what_was_asked_for_stays() -> None:
+    stage = stage_of(nodes=3)
+    for node in ("n1", "n2"):
+        sick(stage, node)
+    stage.tell(CordonRequested, node="n2", reason="fan")
+    stage.tell(ClusterObserved, cluster=cluster(leaves=1, nodes=1))
+    stage.tell(ClusterObserved, cluster=cluster(leaves=1, nodes=3))
+    cordoned = stage.scheduler.ledger.site.cordoned
+    assert {node: each.reason for node, each in cordoned.items()} == {"n2": "fan"}
+    stage.submit(job("a", 2, 8))
+    assert sorted(stage.nodes("a")) == ["n0", "n1"]
 
 
 def test_of_nodes_that_are_not_there_nothing_is_kept() -> None:

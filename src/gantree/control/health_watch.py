@@ -70,7 +70,8 @@ class HealthWatch:
     def _may(self, node: str, ledger: Ledger, events: Iterable[HealthObserved]) -> bool:
         """Whether one more node may be called unwell."""
         nodes = 0 if ledger.fabric is None else len(ledger.fabric.nodes)
-        unwell = sum(SOURCE in told for told in ledger.site.unwell.values())
+        told = (each.get(SOURCE) for each in ledger.site.unwell.values())
+        unwell = sum(each is not None and not each.forgiven for each in told)
         unwell += sum(bool(event.reason) for event in events)
         if unwell < max(1, int(nodes * MOST_SHARE)):
             self._spared.pop(node, None)

@@ -101,6 +101,8 @@ def fabric_defined(ledger: Ledger, fact: FabricDefined) -> None:
     file_labels = {node.name: dict(node.labels) for node in fact.cluster.nodes}
     for node, labels in list(site.labels.items()):
         _forget_the_same(site, node, labels, file_labels.get(node))
+    for node in [node for node in site.unwell if node not in file_labels]:
+        _forget_illness(site, node)
     occupancy = Occupancy(Fabric.build(site.with_labels()))
     for node in (*ledger.unusable, *site.cordoned):
         if node in occupancy.fabric.index_of_node:
@@ -113,6 +115,15 @@ def fabric_defined(ledger: Ledger, fact: FabricDefined) -> None:
     ledger.accounts.see(occupancy.fabric)
     ledger.hold()
     ledger.room_version += 1
+
+
+def _forget_illness(site: Site, node: str) -> None:
+    """A node that is gone may come back as another machine: who watches it then says how it is."""
+    del site.unwell[node]
+    if node in site.asked:
+        site.cordoned[node] = site.asked[node]
+    else:
+        site.cordoned.pop(node, None)
 
 
 def _forget_the_same(site: Site, node: str, labels: Labels, of_file: dict[str, str] | None) -> None:

@@ -1,9 +1,10 @@
 """gantree among faults: gangs come and go while writes fail, watches break, nodes go and gantree itself is killed.
 
-Each seed is one story. Then all calms down, and what must be true is looked up on the server: no node has more bound
-than it has, every gang is bound whole or not at all, what fits is bound, pods are nominated to nodes where room is held
-for them and to no others, and once all pods are gone nothing of them is remembered. GANTREE_KUBERNETES_SEEDS says how
-many stories are told, GANTREE_KUBERNETES_FIRST_SEED from which on.
+Every other gang lives without one of its pods for a while. Each seed is one story. Then all calms down, and what must
+be true is looked up on the server: no node has more bound than it has, every gang is bound whole or not at all, what
+fits is bound, pods are nominated to nodes where room is held for them and to no others, and once all pods are gone
+nothing of them is remembered. GANTREE_KUBERNETES_SEEDS says how many stories are told, GANTREE_KUBERNETES_FIRST_SEED
+from which on.
 """
 
 import os
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from gantree.core.invariants import check
+from gantree.executors.kubernetes.dialects import REPLACE_WITHIN
 from gantree.formats.policies import PRESETS
 from gantree.model.phases import ENDED
 from gantree.testing.kubernetes.statuses import Json
@@ -104,6 +106,8 @@ class Story:
         self._made += 1
         spec = {"schedulingGroup": {"podGroupName": gang}} if members > 1 else {}
         told = {"gantree.io/priority": self.priority[gang], "kubelet.gantree/stops-s": "0.2"}
+        if int(gang.removeprefix("g")) % 2:
+            told[REPLACE_WITHIN] = "5s"
         self.stage.pod(
             f"{gang}-{self._made}", gpus, labels={"story": gang}, annotations=told, spec=spec
         )

@@ -151,6 +151,22 @@ def test_a_replacement_that_a_kubelet_refuses_is_replaced_by_the_next(stage: Pod
     assert state(stage).attempt == 1
 
 
+def test_a_pod_that_goes_while_it_is_bound_is_replaced_by_the_next(stage: PodStage) -> None:
+    gang(stage)
+    delete(stage, "g-1")
+    stage.until(lambda: bool(state(stage).missing))
+    faults = stage.running.server.faults
+    stage.running.call(lambda: faults.add(resource="pods/binding", is_lost=True, delay_s=1.5))
+    members = stage.controller.cluster._members  # type: ignore[attr-defined]  # a look inside
+    pod(stage, 1)
+    stage.until(lambda: any(each.binding for each in members._attempts.values()))
+    delete(stage, "g-1")
+    stage.until(lambda: state(stage).lives == ((1, 2),))
+    pod(stage, 1)
+    stage.until(lambda: is_whole(stage))
+    assert state(stage).attempt == 1
+
+
 def test_where_it_is_not_replaced_in_time_all_start_anew(stage: PodStage) -> None:
     gang(stage, within="1s")
     path = "/api/v1/namespaces/default/pods/g-1"

@@ -140,13 +140,20 @@ class Members:
             return
         attempt.binding = False
         self._touched[name] = None
-        if done.failed and not attempt.anew:
-            attempt.failed = attempt.failed or done.failed[0][1]
-        for uid, _ in done.failed:
+        for uid, why in done.failed:
             self._allocator.give_up(uid)
-            self._stand_up(attempt, uid)
+            self._fail_to_bind(attempt, uid, why)
         if attempt.is_leaving:
             self._let_go(attempt)
+
+    def _fail_to_bind(self, attempt: Attempt, uid: str, why: str) -> None:
+        """A pod was not bound: with it the attempt fails, unless it was to start anew beside others that run."""
+        _, member = self._seat_of_pod.get(uid, (None, None))
+        if member is None:  # another pod was put in its place meanwhile
+            return
+        if not attempt.seats[member].life:
+            attempt.failed = attempt.failed or why
+        self._stand_up(attempt, uid)
 
     def _sit(self, pod: Pod, mark: Mark) -> None:
         """A pod that was bound by an earlier process, or after that was given up, has its seat again."""
