@@ -99,6 +99,11 @@ def test_old_versions_climb_one_step_at_a_time(version: int, data: dict[str, Any
     assert MOVED.decode(Encoded("Moved", version, json.dumps(data))) == Moved(2.5, "m")
 
 
+def test_what_is_damaged_is_named_by_its_field() -> None:
+    with pytest.raises(JournalError, match="Moved in the journal is damaged: unit: Field required"):
+        MOVED.decode(Encoded("Moved", 3, '{"distance": 1}'))
+
+
 @pytest.mark.parametrize(
     "encoded",
     [

@@ -64,6 +64,8 @@ class Gang:
     @property
     def pods(self) -> tuple[Pod, ...]:
         """All its pods, in member order."""
+        if len(self.roles) == 1:
+            return self.roles[0][1]
         return tuple(pod for _, pods in self.roles for pod in pods)
 
     @property
