@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from gantree.core.awake import Awake
 from gantree.core.cycle import Cycle
 from gantree.core.draft import Draft
+from gantree.core.freeable import Freeable
 from gantree.core.holds import Passing, passed_by
 from gantree.core.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.core.state import BOOKING, JobState
+from gantree.core.wakes import Wakes
 from gantree.model.events import (
     ClusterObserved,
     Event,
@@ -48,6 +50,14 @@ COHORT = (
     *(QueueRule(f"site/{name}", guarantee={"gpus": 4}, borrow={"gpus": 8}) for name in QUEUES),
 )
 """As in Kueue: queues that borrow of each other alone, and take back what they lent."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_are_asked_as_many_are() -> Iterator[None]:
+    """The lives here are short: bounds for all queues at once are asked of every front."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gantree.core.awake.FEW", 0)
+        yield
 
 
 class AsksEverybody(Awake):
@@ -391,6 +401,23 @@ def _events(
         yield kind(id=name, observed_at=now, node=node)
     elif act == "wait":
         yield TimePassed(id=name, observed_at=now)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(policies, st.booleans(), st.lists(acts, min_size=4, max_size=20))
+def test_the_bound_for_all_queues_never_says_no_where_that_of_one_says_yes(
+    policy: Policy, by_arrival: bool, life: list[tuple[str, Any]]
+) -> None:
+    order = ("arrival",) if by_arrival else policy.order
+    scheduler, now, lost = Scheduler(replace(policy, order=order)), 0.0, set[str]()
+    scheduler.handle([ClusterObserved(id="site", observed_at=0.0, cluster=SITE)])
+    for number, (act, what) in enumerate(life):
+        now += what if act == "wait" else 0.0
+        scheduler.handle(list(_events(scheduler, act, what, number, now, lost)))
+        ledger, freeable, wakes = scheduler.ledger, Freeable(), Wakes()
+        for line in ledger.lines:
+            might = freeable.may_make_room_for_any(ledger, line, wakes)
+            assert might or not freeable._in_bounds(ledger, line, wakes)
 
 
 @settings(max_examples=examples(30), deadline=None)

@@ -278,6 +278,10 @@ class Accounts:
         """As `admission`, of the time when all have left who leave: whether room may be claimed."""
         return self._to_come.room(state, amounts, gone, self._seen_as(state))
 
+    def may_be_owed_to_come(self, state: JobState) -> bool:
+        """Whether a job that waits might be owed what it asks for when all have left who leave; never wrongly no."""
+        return self._to_come.may_be_owed(state, self.asked(state), self._seen_as(state))
+
     def limits(self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()) -> Admission:
         """As `admission`, asking limits only: what goes home is owed whatever else the queue has."""
         gone = list(gone)

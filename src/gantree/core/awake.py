@@ -16,6 +16,7 @@ Nothing here is needed for correctness: a scheduler that forgets it all decides 
 """
 
 from collections.abc import Hashable, Iterable, Sequence
+from functools import partial
 from itertools import takewhile
 from math import inf
 
@@ -36,6 +37,9 @@ from gantree.model.phases import Phase
 from gantree.policy.order import Line, Position, Standing
 from gantree.policy.walk import Looked
 
+FEW = 4
+"""So few of a front are asked each by itself at once."""
+
 
 class Awake:
     """What is remembered of answers.
@@ -45,9 +49,10 @@ class Awake:
     true while that does not grow and until that moment in seconds (None: whenever; where gangs are spared for a time,
     each that is placed brings a new one), and whether it is firm: else they are asked with every event; _quiet the
     queues in whose fronts nobody can have room made, in the same way.
-    _front_of_queue are those of whom a walk was told that somebody might make room for them. _settled is what was true
-    when all had their answers, _settled_at how many changes of queues there had been, when that was, and until when it
-    holds: while it does, only queues that have changed are looked at.
+    _alike_in are those of each front, by what they ask for and by what right. _front_of_queue are those of whom a walk
+    was told that others might make room for them. _settled is what was true when all had their answers, _settled_at how
+    many changes of queues there had been, when that was, and until when it holds: while it does, only queues that have
+    changed are looked at.
     """
 
     def __init__(self, desk: Desk, *, forgets_rooms: bool) -> None:
@@ -70,13 +75,14 @@ class Awake:
         self._settled_at = (0, 0.0, 0.0)
         self._sleeps = False
         self._quiet: dict[int, tuple[Hashable, float]] = {}
+        self._alike_in: dict[int, tuple[Hashable, list[list[Standing]]]] = {}
         self._learned = 0
         self._might_at: tuple[object, ...] = ()
         self._might = False
         self._looked_at: tuple[object, ...] = ()
         self._looked_at_in: dict[int, Looked] = {}
         self._open_at: tuple[object, ...] = ()
-        self._open_of_line: dict[Line, bool] = {}
+        self._open_of_signature: dict[int, dict[Line, bool]] = {}
 
     def begin(self, draft: Draft) -> None:
         """A walk begins."""
@@ -84,6 +90,7 @@ class Awake:
             self._retry_at.clear()
             self._quiet.clear()
         self._learned += 1
+        self._open_of_signature.clear()
         self._came = _newcomers(draft)
         self._came_of_line = last_of_lines(self._came.values())
         self.forget_outdated(draft.ledger)
@@ -130,6 +137,7 @@ class Awake:
         versions = self.versions(ledger)
         if versions[0] != self._versions[0]:
             self._refused.clear()
+            self._open_of_signature.clear()
         if versions != self._versions:
             self._retry_at.clear()
             self._quiet.clear()
@@ -153,12 +161,20 @@ class Awake:
         looked = self._looked(draft, queue)
         if not due:
             return looked
+        kinds: dict[tuple[int, bool], Line] = {}
+        for line in (*looked.lines, *(each.line for each in looked.alone)):
+            kinds.setdefault((line.signature, line.preemptible), line)
         is_due = {
-            line: ledger.accounts.is_due(ledger.jobs[ledger.lines[line][0].job])
-            for line in dict.fromkeys((*looked.lines, *(each.line for each in looked.alone)))
+            kind: ledger.accounts.is_due(ledger.jobs[ledger.lines[line][0].job])
+            for kind, line in kinds.items()
         }
-        alone = [each for each in looked.alone if is_due[each.line]]
-        return Looked(alone, [line for line in looked.lines if is_due[line]])
+        if not any(is_due.values()):
+            return Looked()
+        lines = [line for line in looked.lines if is_due[line.signature, line.preemptible]]
+        return Looked(
+            [each for each in looked.alone if is_due[each.line.signature, each.line.preemptible]],
+            lines,
+        )
 
     def _looked(self, draft: Draft, queue: int) -> Looked:
         """Those of a queue who might get another answer; the same until anything is decided or learned."""
@@ -200,11 +216,12 @@ class Awake:
     def is_open(self, draft: Draft, line: Line) -> bool:
         """Whether somebody of a line might find a place that its queue admits, as far as is known."""
         ledger = draft.ledger
-        at = ledger.applied, draft.now, self._learned
+        at = ledger.applied, draft.now
         if self._open_at != at:
             self._open_at = at
-            self._open_of_line.clear()
-        known = self._open_of_line.get(line)
+            self._open_of_signature.clear()
+        open_of_line = self._open_of_signature.setdefault(line.signature, {})
+        known = open_of_line.get(line)
         if known is None:
             known = (
                 line in ledger.lines
@@ -212,7 +229,7 @@ class Awake:
                 and not self._over.is_over(ledger, line)
                 and not self._all_refused(ledger, line, draft.now)
             )
-            self._open_of_line[line] = known
+            open_of_line[line] = known
         return known
 
     def _all_refused(self, ledger: Ledger, line: Line, now: float) -> bool:
@@ -232,7 +249,11 @@ class Awake:
         )
 
     def _in_front(self, draft: Draft, queue: int) -> list[Standing]:
-        """Those at the front of a queue for whom room might be made, or who may be told a start."""
+        """Those at the front of a queue for whom room might be made, or who may be told a start.
+
+        As far as is quickly told: of each it is asked more closely when the walk has come there, and of most it has not
+        to.
+        """
         ledger, now = draft.ledger, draft.now
         front = self._fronts.of(ledger, queue, now)
         if self._desk.wants_more(ledger):
@@ -241,10 +262,22 @@ class Awake:
         quiet = self._quiet.get(queue)
         if quiet is not None and quiet[0] == key and now < quiet[1]:
             return []
-        awake = [each for each in front if self._may_make_room(ledger, each, now)]
-        if not awake:
+        likely = self._likely(ledger, queue, front)
+        if not likely:
             self._quiet[queue] = (key, min(self._moments_of(ledger, front, now), default=inf))
-        return awake
+        return likely
+
+    def _likely(self, ledger: Ledger, queue: int, front: Sequence[Standing]) -> Sequence[Standing]:
+        """Those of a front for whom room might be made as far as one bound for all queues tells."""
+        if self._forgets_rooms or len(front) <= FEW:
+            return front
+        key = (ledger.lines.changes_in(queue), len(front))
+        if queue not in self._alike_in or self._alike_in[queue][0] != key:
+            self._alike_in[queue] = (key, _alike(front))
+        might = partial(self._freeable.may_make_room_for_any, ledger, wakes=self._wakes)
+        return sorted(
+            each for those in self._alike_in[queue][1] if might(those[0].line) for each in those
+        )
 
     def _moments_of(self, ledger: Ledger, front: Iterable[Standing], now: float) -> Iterable[float]:
         """Later moments at which somebody of a front is to be asked again."""
@@ -353,11 +386,13 @@ class Awake:
         """A job and all that are alike have no place."""
         self._learned += 1
         self._refused.add(self._key(ledger, state, now))
+        self._open_of_signature.pop(state.signature, None)
 
     def over(self, ledger: Ledger, line: Line) -> None:
         """The quota has said no to every way of a line."""
         self._learned += 1
         self._over.refused(ledger, line)
+        self._open_of_signature.clear()
 
     def no_room(self, ledger: Ledger, standing: Standing, refusals: Sequence[NoRoom]) -> None:
         """Nobody makes room for a job in any of its ways, nor for those behind it in its line."""
@@ -383,6 +418,15 @@ def _newcomers(draft: Draft) -> dict[str, JobState]:
         return {}
     came = (ledger.jobs[fact.job] for fact in draft.facts if isinstance(fact, CAME))
     return {state.job: state for state in came if state.phase is Phase.PENDING}
+
+
+def _alike(front: Iterable[Standing]) -> list[list[Standing]]:
+    """Those of a front that ask for the same with the same right."""
+    found: dict[Hashable, list[Standing]] = {}
+    for each in front:
+        line = each.line
+        found.setdefault((line.signature, line.priority, line.preemptible), []).append(each)
+    return list(found.values())
 
 
 def _kept_to(ledger: Ledger, state: JobState) -> str:

@@ -62,6 +62,9 @@ class Bounds:
         self._of_others: dict[int, IntArray] = {}
         self._room: dict[Leavers, _Room] = {}
         self._room_of_class: dict[Class, _Room] = {}
+        self._room_of_any: dict[tuple[int, bool], _Room] = {}
+        holds = (*ledger.bookings, *ledger.claims)
+        self._queues_with_holds = frozenset(ledger.jobs[job].spec.queue for job in holds)
 
     def may_fit(self, head: JobState, need: Need, *, due: bool) -> bool:
         """Whether a gang with a need might fit if all gave way that might for the class of a job that waits.
@@ -74,14 +77,37 @@ class Bounds:
             room = self._room_of_class[of_class] = self._of_class(head, due)
         return room.has(need)
 
+    def may_fit_any(self, head: JobState, need: Need, *, due: bool) -> bool:
+        """As `may_fit`, for all queues but those `are_apart`: what any of them has that might be stopped counts."""
+        room = self._room_of_any.get((head.priority, due))
+        if room is None:
+            end = self._count(self._priorities, head.priority)
+            gangs = self._stay[:end]
+            if due:
+                is_owed = self._ledger.accounts.is_owed
+                gangs += [state for state in self._stay[end:] if not is_owed(state)]
+            passed, claims = self._held_for_others(head, due)
+            more = self._in_any_case() + self._held([BOOKING + job for job in passed])
+            more = more - self._claimed(claims) + self._places.gpus_of_node(gangs)
+            room = self._room_of_any[head.priority, due] = _Room(self._ledger, more)
+        return room.has(need)
+
+    def are_apart(self, queue: str) -> bool:
+        """Whether the jobs of a queue might have room that is held for one of them."""
+        return queue in self._queues_with_holds
+
+    def _held_for_others(self, head: JobState, due: bool) -> tuple[Names, Names]:
+        """The estimated starts that might give way to the class of a job, and the claims that do not."""
+        passed = tuple(job for job in self._estimates if due or self._may_pass(head, job))
+        return passed, tuple(job for job in self._ledger.claims if not self._may_pass(head, job))
+
     def _of_class(self, head: JobState, due: bool) -> "_Room":
         """What might be free for a class; classes for which the same gangs might be stopped share it."""
         others = self._count(self._not_owed_priorities, head.priority) if self._rules.across else 0
         mine = self._in_queue.get(head.spec.queue, [])
         mine = mine[: self._count([state.priority for state in mine], head.priority)]
         lent = self._borrowers(head.queue) if due else ()
-        passed = tuple(job for job in self._estimates if due or self._may_pass(head, job))
-        claims = tuple(job for job in self._ledger.claims if not self._may_pass(head, job))
+        passed, claims = self._held_for_others(head, due)
         key = (others, tuple(state.job for state in mine), lent, passed, claims)
         if key not in self._room:
             more = self._beside(others) + self._held([BOOKING + job for job in passed])

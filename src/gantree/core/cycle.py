@@ -227,7 +227,7 @@ class Cycle:
             elif was_told:
                 return False
             if self._awake.grown(ledger) != grown:
-                nobody_is_due = nobody_is_due or not _is_any_due(ledger, owed)
+                nobody_is_due = nobody_is_due or (starts and not _is_any_due(ledger, owed))
                 if not (starts and nobody_is_due) or walk.has_passed_any():
                     return False
                 grown = self._awake.grown(ledger)

@@ -154,6 +154,25 @@ class Freeable:
         """Whether a line might fit by counts of GPUs alone; one that was told a start has room of its own."""
         if line in self._told:
             return True
+        head = ledger.jobs[ledger.lines[line][0].job]
+        due = self._may_be_due(ledger, line)
+        need = wakes.need(ledger, line.signature)
+        return self._bounds_of(ledger).may_fit(head, need, due=due)
+
+    def may_make_room_for_any(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
+        """Whether others might give up enough for lines alike of which this is the first, by one bound for all queues.
+
+        Not to be asked where gangs move: anybody might then.
+        """
+        self._count(ledger)
+        head, bounds = ledger.jobs[ledger.lines[line][0].job], self._bounds_of(ledger)
+        if bounds.are_apart(head.spec.queue):
+            return True
+        due, need = self._may_be_due(ledger, line), wakes.need(ledger, line.signature)
+        return bounds.may_fit_any(head, need, due=due)
+
+    def _bounds_of(self, ledger: Ledger) -> Bounds:
+        """The bounds of the moment."""
         fabric = ledger.rooms().fabric
         if self._places is None or self._places.fabric is not fabric:
             self._places = Places(fabric)
@@ -162,9 +181,7 @@ class Freeable:
             promised = [told.placement for told in ledger.bookings.values() if told.promised]
             kept = in_the_way(ledger, self._staying, promised) if promised else ()
             self._bounds = Bounds(ledger, self._stay, kept, self._places)
-        head = ledger.jobs[ledger.lines[line][0].job]
-        due = self._may_be_due(ledger, line)
-        return self._bounds.may_fit(head, wakes.need(ledger, line.signature), due=due)
+        return self._bounds
 
     def _may_be_due(self, ledger: Ledger, line: Line) -> bool:
         """Whether a line might take back what its queue has lent, now or when those have left who leave.
@@ -177,7 +194,7 @@ class Freeable:
         several = chooses(head.spec) or head.spec.elastic is not None or accounts.rations_models
         if several or accounts.is_due(head):
             return True
-        return bool(ledger.leaving) and self._is_owed(ledger, line)
+        return bool(ledger.leaving) and accounts.may_be_owed_to_come(head)
 
     def by(self, ledger: Ledger, line: Line) -> int:
         """GPUs that might become free for a line beside what is free now; what is reserved for jobs of it, too."""

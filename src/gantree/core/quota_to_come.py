@@ -128,6 +128,12 @@ class QuotaToCome:
         """The jobs whose claims give way to one."""
         return self._seen_by(state, seen_as).giving_way
 
+    def may_be_owed(self, state: JobState, amounts: Amounts, seen_as: Hashable) -> bool:
+        """Whether a job might be guaranteed so much more; never wrongly no."""
+        if self._seen_by(state, seen_as).giving_way or state.job in self._claims:
+            return True
+        return self.quota.is_guaranteed(state.queue, amounts)
+
     def limits(
         self, state: JobState, amounts: Amounts, gone: Iterable[str], seen_as: Hashable
     ) -> Admission:

@@ -24,6 +24,8 @@ from gantree.planning.preempt import Forbidden, Victim
 from gantree.policy.admission import Admission
 from gantree.topology.occupancy import Occupancy
 
+MOST_ROOMS = 4
+"""Rooms to come that are kept; more than so many classes of jobs, to which others give way, seldom ask in turns."""
 BORROWS, OWED = 0.0, 1.0
 """By what right a gang stays, first of all: above what its queue is guaranteed, or within it."""
 
@@ -142,47 +144,56 @@ def room_to_come(ledger: Ledger, state: JobState) -> Occupancy:
     return _room_without(ledger, *_giving_way(ledger, state))
 
 
+@dataclass(slots=True)
+class _Later:
+    """Some room to come: at says what must have stayed since; claims and leaving, who was counted."""
+
+    at: tuple[object, ...]
+    room: Occupancy
+    applied: int
+    claims: tuple[str, ...]
+    leaving: int
+    all_whole: bool
+
+
 class RoomToCome:
-    """`room_to_come`, kept for whoever asks next, if the same gives way to it, until more is decided than new claims.
+    """`room_to_come`, kept for whoever asks next, by what gives way to it, until more is decided than new claims.
 
     It follows these: where all older claims are whole, and nothing is reserved, more who leave and one more claim
-    change nothing else. _at says what must have stayed; _claims and _leaving, who was counted.
+    change nothing else.
     """
 
     def __init__(self) -> None:
-        self._at: tuple[object, ...] = ()
-        self._applied = -1
-        self._claims: tuple[str, ...] = ()
-        self._leaving = 0
-        self._all_whole = False
-        self._room: Occupancy | None = None
+        self._kept: dict[tuple[tuple[str, ...], tuple[str, ...]], _Later] = {}
 
     def of(self, ledger: Ledger, state: JobState) -> Occupancy:
-        """The occupancy for a job, until the next one asks. It is others' too: do not change it."""
+        """The occupancy for a job, until more is decided. It is others' too: do not change it."""
         passed, overruled = _giving_way(ledger, state)
-        at = passed, overruled, _but_for_claims(ledger)
-        if self._room is not None and self._at == at and self._follows(ledger, self._room):
-            return self._room
-        self._room = _room_without(ledger, passed, overruled)
-        self._at, self._applied = at, ledger.applied
-        self._claims, self._leaving = tuple(ledger.claims), len(ledger.leaving)
-        self._all_whole = all(_is_whole(ledger, self._room, job) for job in self._claims)
-        return self._room
+        at = _but_for_claims(ledger)
+        later = self._kept.pop((passed, overruled), None)
+        if later is None or later.at != at or not self._follows(ledger, later):
+            claims, room = tuple(ledger.claims), _room_without(ledger, passed, overruled)
+            is_whole = all(_is_whole(ledger, room, job) for job in claims)
+            later = _Later(at, room, ledger.applied, claims, len(ledger.leaving), is_whole)
+        if len(self._kept) >= MOST_ROOMS:
+            del self._kept[next(iter(self._kept))]
+        self._kept[passed, overruled] = later
+        return later.room
 
-    def _follows(self, ledger: Ledger, room: Occupancy) -> bool:
+    def _follows(self, ledger: Ledger, later: _Later) -> bool:
         """Count those who have claimed or begun to leave since; False where that is not all it takes."""
-        if self._applied == ledger.applied:
+        if later.applied == ledger.applied:
             return True
-        claims, known = tuple(ledger.claims), len(self._claims)
-        if ledger.bookings or not self._all_whole or claims[:known] != self._claims:
+        claims, known = tuple(ledger.claims), len(later.claims)
+        if ledger.bookings or not later.all_whole or claims[:known] != later.claims:
             return False
-        for owner in islice(ledger.leaving, self._leaving, None):
-            room.give_back(owner)
+        for owner in islice(ledger.leaving, later.leaving, None):
+            later.room.give_back(owner)
         for job in claims[known:]:
-            room.take_free(CLAIM + job, ledger.claims[job].placement.members)
-        self._applied, self._claims, self._leaving = ledger.applied, claims, len(ledger.leaving)
-        self._all_whole = all(_is_whole(ledger, room, job) for job in claims[known:])
-        return self._all_whole
+            later.room.take_free(CLAIM + job, ledger.claims[job].placement.members)
+        later.applied, later.claims, later.leaving = ledger.applied, claims, len(ledger.leaving)
+        later.all_whole = all(_is_whole(ledger, later.room, job) for job in claims[known:])
+        return later.all_whole
 
 
 def _but_for_claims(ledger: Ledger) -> tuple[object, ...]:

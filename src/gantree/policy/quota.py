@@ -99,6 +99,11 @@ class Quota:
         """Return whether a job would be owed these amounts if these running jobs were gone. Changes nothing."""
         return self.room_without(node, amounts, owners).state == "owed"
 
+    def is_guaranteed(self, node: int, amounts: Amounts) -> bool:
+        """Return whether a job of a node would be guaranteed these amounts beside all that runs; limits aside."""
+        path = self._path(node)
+        return not any(book.borrowed(path, amount, False) for book, amount in self._parts(amounts))
+
     def room_without(
         self,
         node: int,
