@@ -44,7 +44,7 @@ class _Again(Index):
 def placed_again(occupancy: Occupancy, job: Job, taste: Taste) -> Placement | None:
     """The best place of a job like the one that was placed last; None where it has to be searched for."""
     last = occupancy.indexes.get(_KEPT)
-    if last is None or job.roles[0].members != 1:
+    if last is None or len(job.roles) != 1 or job.roles[0].members != 1:
         return None
     assert isinstance(last, _Again), "the name is its own"
     if last.taste != taste or not job.is_alike(last.job):
