@@ -242,7 +242,7 @@ class Awake:
             ledger, ledger.jobs[positions[-1].job], now
         )
 
-    def _in_front(self, draft: Draft, queue: int) -> list[Standing]:
+    def _in_front(self, draft: Draft, queue: int) -> Sequence[Standing]:
         """Those at the front of a queue for whom room might be made, or who may be told a start.
 
         As far as is quickly told: of each it is asked more closely when the walk has come there, and of most it has not
