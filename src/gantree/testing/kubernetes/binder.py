@@ -4,35 +4,24 @@ By kubernetes' pkg/controller/volume/persistentvolume: a volume that is for nobo
 a claim the claim gets the volume's name and the annotation `pv.kubernetes.io/bind-completed`, and both are Bound.
 """
 
-import asyncio
-from types import TracebackType
-from typing import Self
-
-from gantree.testing.kubernetes.client import MERGE, Client, path_of, raise_first
+from gantree.testing.kubernetes.client import MERGE, Client, path_of
+from gantree.testing.kubernetes.follower import Follower
 from gantree.testing.kubernetes.statuses import Json
 
 COMPLETED = "pv.kubernetes.io/bind-completed"
 
 
-class VolumeBinder:
+class VolumeBinder(Follower):
     """From the beginning of a block to its end. slow_claims: these are not bound, for as long as they are here."""
 
     def __init__(self, client: Client) -> None:
+        super().__init__()
         self.client = client
         self.slow_claims: set[str] = set()
 
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._follow())
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._task.cancel()
-        raise_first(await asyncio.gather(self._task, return_exceptions=True))
+    async def begin(self) -> None:
+        """Follow what it acts upon."""
+        self.run(self._follow())
 
     async def _follow(self) -> None:
         async for kind, volume in self.client.follow(path_of("v1", "persistentvolumes"), {}):

@@ -4,7 +4,7 @@ It is deliberately not the client that gantree ships: what is tested does not vo
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -158,10 +158,3 @@ def path_of(
     within = f"/namespaces/{namespace}" if namespace else ""
     below = "".join(f"/{step}" for step in (name, part) if step)
     return f"{root}/{api_version}{within}/{plural}{below}"
-
-
-def raise_first(outcomes: Iterable[object]) -> None:
-    """Raise what went wrong in tasks that were cancelled at the end of a block: a bug of theirs is not to be missed."""
-    for outcome in outcomes:
-        if isinstance(outcome, Exception):
-            raise outcome

@@ -15,10 +15,10 @@ IMEX itself is left out, and so is the DaemonSet as an object: what it would do 
 
 import asyncio
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from gantree.testing.kubernetes.client import MERGE, Client, path_of, raise_first
+from gantree.testing.kubernetes.client import MERGE, Client, path_of
+from gantree.testing.kubernetes.follower import Follower
 from gantree.testing.kubernetes.samples import definition
 from gantree.testing.kubernetes.statuses import Json
 
@@ -53,13 +53,14 @@ class _Channel:
     domain: str
 
 
-class ComputeDomainDriver:
+class ComputeDomainDriver(Follower):
     """All parts of the driver on any number of nodes, from the beginning of a block to its end."""
 
     def __init__(
         self, client: Client, version: str = "v1beta1", has_scheduler: bool = True
     ) -> None:
         """has_scheduler: it places daemons itself, as the default scheduler would."""
+        super().__init__()
         self.client, self.version, self.has_scheduler = client, version, has_scheduler
         self._domains: dict[str, Json] = {}
         self._pods: dict[str, Json] = {}
@@ -67,7 +68,8 @@ class ComputeDomainDriver:
         self._channels: dict[str, _Channel] = {}
         self._news = asyncio.Event()
 
-    async def __aenter__(self) -> Self:
+    async def begin(self) -> None:
+        """Follow what it acts upon."""
         await self._create(
             "apiextensions.k8s.io/v1", "customresourcedefinitions", crd(self.version)
         )
@@ -84,19 +86,9 @@ class ComputeDomainDriver:
             (self._pods, path_of("v1", "pods")),
             (self._nodes, path_of("v1", "nodes")),
         )
-        self._tasks = [asyncio.create_task(self._follow(*each)) for each in followed]
-        self._tasks.append(asyncio.create_task(self._settle()))
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for task in self._tasks:
-            task.cancel()
-        raise_first(await asyncio.gather(*self._tasks, return_exceptions=True))
+        for each in followed:
+            self.run(self._follow(*each))
+        self.run(self._settle())
 
     async def publish(self, node: str) -> None:
         """The plugin of a node tells its devices."""

@@ -8,10 +8,10 @@ nothing does, so that a write that was lost or refused is made up for by the nex
 import asyncio
 from collections.abc import Callable, Coroutine
 from math import ceil
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from gantree.testing.kubernetes.client import MERGE, STRATEGIC, Client, path_of, raise_first
+from gantree.testing.kubernetes.client import MERGE, STRATEGIC, Client, path_of
+from gantree.testing.kubernetes.follower import Follower
 from gantree.testing.kubernetes.selectors import selector_of
 from gantree.testing.kubernetes.statuses import Json
 
@@ -23,10 +23,11 @@ ENDED = frozenset({"Succeeded", "Failed"})
 Known = dict[str, Json]
 
 
-class Controllers:
+class Controllers(Follower):
     """All of them, from the beginning of a block to its end. gang_api: the version of PodGroup, if it is served."""
 
     def __init__(self, client: Client, gang_api: str | None = None) -> None:
+        super().__init__()
         self.client = client
         self.pods: Known = {}
         self.claims: Known = {}
@@ -35,7 +36,8 @@ class Controllers:
         self.group_version = f"scheduling.k8s.io/{gang_api}" if gang_api else None
         self._news = asyncio.Event()
 
-    async def __aenter__(self) -> Self:
+    async def begin(self) -> None:
+        """Follow what it acts upon."""
         followed: list[tuple[Known, str]] = [
             (self.pods, path_of("v1", "pods")),
             (self.claims, path_of(CLAIMS, "resourceclaims")),
@@ -43,19 +45,9 @@ class Controllers:
         ]
         if self.group_version:
             followed.append((self.groups, path_of(self.group_version, "podgroups")))
-        self._tasks = [asyncio.create_task(self._follow(*each)) for each in followed]
-        self._tasks.append(asyncio.create_task(self._settle()))
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for task in self._tasks:
-            task.cancel()
-        raise_first(await asyncio.gather(*self._tasks, return_exceptions=True))
+        for each in followed:
+            self.run(self._follow(*each))
+        self.run(self._settle())
 
     async def _follow(self, known: Known, path: str) -> None:
         async for kind, content in self.client.follow(path, {}):

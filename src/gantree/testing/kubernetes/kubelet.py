@@ -20,10 +20,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from gantree.testing.kubernetes.client import STRATEGIC, Client, path_of, raise_first
+from gantree.testing.kubernetes.client import STRATEGIC, Client, path_of
+from gantree.testing.kubernetes.follower import Follower
 from gantree.testing.kubernetes.statuses import Json
 
 PREFIX = "kubelet.gantree/"
@@ -56,10 +56,11 @@ class _Sandbox:
         return told
 
 
-class Kubelet:
+class Kubelet(Follower):
     """All kubelets of a cluster. frozen nodes do nothing and say nothing until they are thawed."""
 
     def __init__(self, client: Client) -> None:
+        super().__init__()
         self.client = client
         self.prepare: Callable[[Json], Coroutine[Any, Any, None]] | None = None
         """What drivers do for the claims of a pod before it starts, if there are any."""
@@ -68,20 +69,9 @@ class Kubelet:
         self._refusals = 0
         self._thawed: dict[str, asyncio.Event] = {}
 
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._follow())
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        tasks = [self._task, *(each.task for each in self._sandboxes.values() if each.task)]
-        for task in tasks:
-            task.cancel()
-        raise_first(await asyncio.gather(*tasks, return_exceptions=True))
+    async def begin(self) -> None:
+        """Follow what it acts upon."""
+        self.run(self._follow())
 
     # What a test says
 
@@ -142,7 +132,7 @@ class Kubelet:
             elif sandbox is None and pod["status"].get("phase") not in ENDED:
                 sandbox = _Sandbox(pod, asyncio.get_running_loop().create_future())
                 self._sandboxes[uid] = sandbox
-                sandbox.task = asyncio.create_task(self._live(sandbox))
+                sandbox.task = self.run(self._live(sandbox))
             if sandbox is not None:
                 sandbox.pod = pod
                 if "deletionTimestamp" in pod["metadata"]:

@@ -6,11 +6,8 @@ zone, or where it has none on that node alone. Where it cannot make one it takes
 scheduler chooses again (external-provisioner does so when a topology is out of room).
 """
 
-import asyncio
-from types import TracebackType
-from typing import Self
-
-from gantree.testing.kubernetes.client import MERGE, Client, path_of, raise_first
+from gantree.testing.kubernetes.client import MERGE, Client, path_of
+from gantree.testing.kubernetes.follower import Follower
 from gantree.testing.kubernetes.statuses import Json
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -20,29 +17,21 @@ NAME = "disk.example.com"
 """The provisioner of the classes that are its."""
 
 
-class Provisioner:
+class Provisioner(Follower):
     """From the beginning of a block to its end.
 
     full_nodes: no volume can be made for these. slow_claims: nothing comes of these, for as long as they are here.
     """
 
     def __init__(self, client: Client) -> None:
+        super().__init__()
         self.client = client
         self.full_nodes: set[str] = set()
         self.slow_claims: set[str] = set()
 
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._follow())
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._task.cancel()
-        raise_first(await asyncio.gather(self._task, return_exceptions=True))
+    async def begin(self) -> None:
+        """Follow what it acts upon."""
+        self.run(self._follow())
 
     async def _follow(self) -> None:
         async for kind, claim in self.client.follow(path_of("v1", "persistentvolumeclaims"), {}):
