@@ -12,10 +12,12 @@ not be asked again until more might be given up (`Freeable.grown`).
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 
+from gantree.core.behind import Behind, Ranks
 from gantree.core.bounds import Bounds, Places
 from gantree.core.holds import outranked
 from gantree.core.ledger import Ledger
@@ -60,7 +62,9 @@ class Freeable:
         self._gpus_of_all = 0
         self._stay: list[JobState] = []
         self._staying: frozenset[str] = frozenset()
-        self._stay_in_queue: dict[int, list[JobState]] = {}
+        self._stay_in_queue: dict[str, list[JobState]] = {}
+        self._ranks = Ranks()
+        self._now = 0.0
         self._answers: dict[Line, tuple[str, bool]] = {}
         self._told: dict[Line | None, int] = {}
         self._kept_beside: dict[tuple[str, ...], frozenset[str]] = {}
@@ -107,6 +111,7 @@ class Freeable:
         A no is kept if its first may start: who takes free room takes it from one that may not, and might be stopped.
         """
         self.grown(ledger)
+        self._now = now
         head = ledger.lines[line][0].job
         if self._in_vain.get(line) == head:
             return False
@@ -135,7 +140,7 @@ class Freeable:
         if ledger.policy.defragment == "apply":  # anybody might move
             may = wakes.suffices(ledger, line, self._gpus_of_all)
         else:
-            may = self._in_bounds(ledger, line, wakes) and self._might_leave(ledger, line, wakes)
+            may = self._might_leave(ledger, line, wakes)
         if not may or ledger.leaving:  # who leaves may do so for its quota
             return may
         return not over.is_over(ledger, line) or self.may_stop(ledger, line)
@@ -145,10 +150,18 @@ class Freeable:
         head = ledger.lines[line][0].job
         known = self._answers.get(line)
         if known is None or known[0] != head:
-            gpus = self.by(ledger, line)
-            may = gpus > 0 and wakes.suffices(ledger, line, gpus) and self.may_fit(ledger, line)
-            known = self._answers[line] = (head, may)
+            known = self._answers[line] = (head, self._might(ledger, line, wakes))
         return known[1]
+
+    def _might(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
+        """The same, from the cheap to the dear: by order mostly nobody is behind who waits, by priority many are."""
+        by_order = ledger.policy.preemption.by == "order"
+        if not by_order and not self._in_bounds(ledger, line, wakes):
+            return False
+        gpus = self.by(ledger, line)
+        if not gpus or not wakes.suffices(ledger, line, gpus):
+            return False
+        return (not by_order or self._in_bounds(ledger, line, wakes)) and self.may_fit(ledger, line)
 
     def _in_bounds(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
         """Whether a line might fit by counts of GPUs alone; one that was told a start has room of its own."""
@@ -180,7 +193,8 @@ class Freeable:
             self._places.forget(ledger.holding)
             promised = [told.placement for told in ledger.bookings.values() if told.promised]
             kept = in_the_way(ledger, self._staying, promised) if promised else ()
-            self._bounds = Bounds(ledger, self._stay, kept, self._places)
+            not_owed = self._that_are_not_owed(ledger)
+            self._bounds = Bounds(ledger, self._stay, not_owed, kept, self._places)
         return self._bounds
 
     def _may_be_due(self, ledger: Ledger, line: Line) -> bool:
@@ -242,13 +256,15 @@ class Freeable:
         if rules.by == "none":
             return NOBODY
         head = ledger.jobs[ledger.lines[line][0].job]
-        passed = self._passed(ledger, head)
-        key = (line.queue, line.priority, line in self._told, passed)
+        passed, behind = self._passed(ledger, head), None
+        if rules.by == "order" and line not in self._told:
+            behind = self._ranks.behind(ledger, head, self._now)
+        key = (line.queue, line.priority, line in self._told, passed, behind)
         if key not in self._victims:
             kept = self._kept(ledger, passed)
             jobs = tuple(
                 state.job
-                for state in self._by_right(ledger, line)
+                for state in self._by_right(ledger, line, behind)
                 if line in self._told or state.job not in kept
             )
             number = self._number_of_victims.setdefault(jobs, 1 + len(self._number_of_victims))
@@ -256,24 +272,30 @@ class Freeable:
             self._victims[key] = _Victims(number, jobs, gpus)
         return self._victims[key]
 
-    def _by_right(self, ledger: Ledger, line: Line) -> Sequence[JobState]:
+    def _by_right(self, ledger: Ledger, line: Line, behind: Behind | None) -> Iterable[JobState]:
         """Gangs of which none is left out that might be stopped for a line by right.
 
         Not one that is owed its place, nor its equal, in another queue.
         """
         rules = ledger.policy.preemption
+        if behind is not None:
+            return self._ranks.those(behind)
         if line in self._told:
             return _lesser(self._stay, line.priority, rules, or_equal=rules.gain > 0)
-        in_queue = self._stay_in_queue.get(line.queue, ())
+        in_queue = self._stay_in_queue.get(ledger.jobs[ledger.lines[line][0].job].spec.queue, ())
         mine = _lesser(in_queue, line.priority, rules, or_equal=rules.gain > 0)
         if rules.by == "priority":
             mine = [s for s in mine if s.priority < line.priority or s.spec.expected_s is not None]
         if not rules.across:
             return mine
-        if self._not_owed is None:
-            self._not_owed = [state for state in self._stay if not ledger.accounts.is_owed(state)]
-        others = _lesser(self._not_owed, line.priority, rules)
+        others = _lesser(self._that_are_not_owed(ledger), line.priority, rules)
         return [*mine, *(state for state in others if state.queue != line.queue)]
+
+    def _that_are_not_owed(self, ledger: Ledger) -> list[JobState]:
+        """Those who might be stopped for other queues than theirs."""
+        if self._not_owed is None:
+            self._not_owed = ledger.accounts.not_owed(self._stay)
+        return self._not_owed
 
     def _passed(self, ledger: Ledger, head: JobState) -> tuple[str, ...]:
         """The estimated starts that give way to a job."""
@@ -354,7 +376,9 @@ class Freeable:
         self._staying = frozenset(state.job for state in self._stay)
         self._stay_in_queue.clear()
         for state in self._stay:
-            self._stay_in_queue.setdefault(state.queue, []).append(state)
+            self._stay_in_queue.setdefault(state.spec.queue, []).append(state)
+        not_owed = partial(self._that_are_not_owed, ledger)
+        self._ranks.count(ledger, self._stay_in_queue, not_owed)
         self._told = {}
         for job in ledger.bookings:
             line = ledger.jobs[job].line
