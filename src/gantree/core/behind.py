@@ -1,9 +1,10 @@
 """Who stands behind a waiting job in the order, of the gangs that hold a place: by order nobody else is stopped for it.
 
 Where a gang stands changes while it runs: what is left of it gets less, so it goes forward; what it was served gets
-more, so it falls back. Counted here is the furthest back that it will ever stand from a moment on. Whoever is not
-behind a waiting job there never will be, as long as the attempt lasts; so a gang is looked at again, as time goes by,
-only for one that it still seems to stand behind.
+more, so it falls back. Counted here is the furthest back that it will stand from a moment on, until the next one at
+which a gang falls back a level (`next_fall`); where each second counts, that it will ever stand. Whoever is not behind a
+waiting job there is not until then, as long as the attempt lasts; so a gang is looked at again, as time goes by, only
+for one that it still seems to stand behind.
 """
 
 from bisect import bisect_right
@@ -14,6 +15,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from gantree.core.ledger import Ledger
+from gantree.core.rights import falls
 from gantree.core.state import JobState
 from gantree.model.jobs import Job
 
@@ -71,6 +73,7 @@ class Ranks:
     def __init__(self) -> None:
         self._cluster_gpus = 0.0
         self._seen: dict[str, _Seen] = {}
+        self._falls: dict[str, tuple[object, Sequence[float]]] = {}
         self._gangs_of_queue: Mapping[str, Sequence[JobState]] = {}
         self._not_owed: Callable[[], Sequence[JobState]] = tuple
         self._row_of_queue: dict[str, _Row] = {}
@@ -90,6 +93,24 @@ class Ranks:
             self._seen = {job: one for job, one in self._seen.items() if job in ledger.holding}
         self._gangs_of_queue, self._not_owed = gangs_of_queue, not_owed
         self._row_of_queue, self._others = {}, None
+
+    def forget(self) -> None:
+        """Gangs have fallen back: look at all of them again."""
+        self._seen.clear()
+
+    def next_fall(self, ledger: Ledger, now: float) -> float:
+        """The next moment at which a gang that runs falls back a level, in seconds; inf where none will."""
+        levels = ledger.policy.attained_levels
+        if not levels or not ledger.policy.falls_back:
+            return inf
+        before, self._falls = self._falls, {}
+        for job, state in ledger.holding.items():
+            key = (state.running_at, state.suspended, state.suspended_s)
+            known = before.get(job)
+            if known is None or known[0] != key or (known[1] and known[1][0] <= now):
+                known = (key, falls(state, levels, now))
+            self._falls[job] = known
+        return min((moments[0] for _, moments in self._falls.values() if moments), default=inf)
 
     def behind(self, ledger: Ledger, head: JobState, now: float) -> Behind:
         """Who is behind a waiting job, in its queue by all of the order, in others by what comes before shares."""
@@ -155,7 +176,9 @@ class Ranks:
 
 
 def _look(ledger: Ledger, state: JobState, now: float) -> _Seen:
-    """Where a gang stands at the furthest from now on: whatever it is served yet."""
-    merits = replace(state.merits(now), attained_gpu_s=inf)
+    """Where a gang stands at the furthest from now on: before it falls back a level, or whatever it is served yet."""
+    merits = state.merits(now)
+    if not ledger.policy.attained_levels:
+        merits = replace(merits, attained_gpu_s=inf)
     key = ledger.accounts.order.key(merits)
     return _Seen(state.attempt, state.priority, state.spec, key, now)

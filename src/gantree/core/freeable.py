@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from operator import attrgetter
 
 from gantree.core.behind import Behind, Ranks
@@ -22,7 +23,7 @@ from gantree.core.bounds import Bounds, Places
 from gantree.core.holds import outranked
 from gantree.core.ledger import Ledger
 from gantree.core.over import Over
-from gantree.core.rights import borrowers, overruled_by
+from gantree.core.rights import SETTLED_S, borrowers, overruled_by
 from gantree.core.state import BOOKING, CLAIM, JobState
 from gantree.core.waiting import eligible
 from gantree.core.wakes import Wakes
@@ -65,6 +66,7 @@ class Freeable:
         self._stay_in_queue: dict[str, list[JobState]] = {}
         self._ranks = Ranks()
         self._now = 0.0
+        self.next_fall = inf
         self._answers: dict[Line, tuple[str, bool]] = {}
         self._told: dict[Line | None, int] = {}
         self._kept_beside: dict[tuple[str, ...], frozenset[str]] = {}
@@ -102,6 +104,16 @@ class Freeable:
             if ledger.policy.spares_for_a_time:  # who was placed brings a moment to ask at
                 self._in_vain.clear()
         return self._grown
+
+    def pass_time(self, ledger: Ledger, now: float) -> None:
+        """A walk begins: gangs that have fallen back in the order since the last one may be stopped for others now.
+
+        At the very moment of a fall it may be seen or not.
+        """
+        if self._now < now >= self.next_fall - 2 * SETTLED_S:
+            self._applied, self._looked_at, self._causes = -1, -1, ()
+            self._ranks.forget()
+        self._now, self.next_fall = now, self._ranks.next_fall(ledger, now)
 
     def may_make_room(
         self, ledger: Ledger, line: Line, wakes: Wakes, over: Over, now: float
