@@ -1,6 +1,7 @@
 """Who is behind a waiting job in the order: nobody who may be stopped for it is left out, now or later."""
 
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -12,7 +13,7 @@ from gantree.core.rights import no_right, overtaken_at
 from gantree.core.state import JobState
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
-from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
+from gantree.policy.rules import Backfill, OrderKey, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
@@ -20,7 +21,7 @@ from gantree.testing.stage import Stage
 SITE = cluster(leaves=2, nodes=2, gpus=4)
 RULES = (QueueRule("a", guarantee={"gpus": 8}), QueueRule("b"))
 LATER_S = (0.0, 1.0, 30.0, 100.0, 400.0, 1e5)
-ORDERS: tuple[tuple[tuple[str, ...], tuple[float, ...]], ...] = (
+ORDERS: tuple[tuple[tuple[OrderKey, ...], tuple[float, ...]], ...] = (
     (("remaining_service", "arrival"), ()),
     (("priority", "share", "stretch", "arrival"), ()),
     (("smallest", "share", "remaining"), ()),
@@ -125,7 +126,7 @@ def test_whoever_may_be_stopped_by_order_now_or_later_is_behind(
         if stage.now >= fall:  # who has fallen is looked at again
             ranks.forget()
         fall = ranks.next_fall(ledger, stage.now)
-        ranks.count(ledger, of_queue, lambda stay=stay: ledger.accounts.not_owed(stay))
+        ranks.count(ledger, of_queue, partial(ledger.accounts.not_owed, stay))
         for head in ledger.jobs.values():
             if head.phase is not Phase.PENDING:
                 continue

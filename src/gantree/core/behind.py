@@ -2,8 +2,8 @@
 
 Where a gang stands changes while it runs: what is left of it gets less, so it goes forward; what it was served gets
 more, so it falls back. Counted here is the furthest back that it will stand from a moment on, until the next one at
-which a gang falls back a level (`next_fall`); where each second counts, that it will ever stand. Whoever is not behind a
-waiting job there is not until then, as long as the attempt lasts; so a gang is looked at again, as time goes by, only
+which a gang falls back a level (`next_fall`); where each second counts, that it will ever stand. Whoever is not behind
+a waiting job there is not until then, as long as the attempt lasts; so a gang is looked at again, as time goes by, only
 for one that it still seems to stand behind.
 """
 
@@ -137,9 +137,7 @@ class Ranks:
                 if state.spec.queue != behind.queue:
                     yield state
 
-    def _begins(
-        self, ledger: Ledger, row: _Row, key: Key, compared: int | None, now: float
-    ) -> int:
+    def _begins(self, ledger: Ledger, row: _Row, key: Key, compared: int | None, now: float) -> int:
         """Where those begin in a row who are behind a key, as far as it is compared."""
         mine = key[:compared]
         place = bisect_right(row.gangs, mine, key=lambda each: each[0][:compared])
