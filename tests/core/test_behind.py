@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gantree.core.behind import Ranks
-from gantree.core.rights import no_right, overtaken_at
+from gantree.core.rights import SETTLED_S, no_right, overtaken_at
 from gantree.core.state import JobState
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
@@ -151,3 +151,19 @@ def test_those_not_owed_their_place_are_told_together_as_each_alone(
         act(stage, number, what)
         stay = gangs_that_stay(stage)
         assert accounts.not_owed(stay) == [each for each in stay if not accounts.is_owed(each)]
+
+
+def test_a_gang_that_falls_back_a_level_is_stopped_from_then_on_for_one_that_waits() -> None:
+    by_level = replace(SERVED, attained_levels=(800.0,), min_run_s=0.0)
+    policy = replace(by_level, backfill=Backfill("any", 1))
+    stage = Stage(SITE, policy)
+    for number, what in enumerate([ALL_OF_IT, 20.0, ALL_OF_IT]):
+        act(stage, number, what)
+    falls_at = stage.scheduler.wake_at()
+    assert falls_at is not None
+    assert 0.0 < falls_at - 800.0 / 16 <= SETTLED_S
+    stage.wait(falls_at - stage.now - 2 * SETTLED_S)
+    assert stage.phases() == {"j0": "running", "j2": "pending"}
+    stage.wait(2 * SETTLED_S)
+    assert stage.phases() == {"j0": "stopping", "j2": "pending"}
+    assert stage.scheduler.ledger.claims.keys() == {"j2"}
