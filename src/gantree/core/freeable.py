@@ -1,11 +1,11 @@
 """What others could give up at most, for a line that asks: bounds before any plan is made.
 
 For a whole class of lines GPUs are counted by node (`core.bounds`). For a line they are counted all together: of gangs
-of lower priority, of gangs that borrow, of those that leave or hold room for others that gives way. Then all of these
-leave a copy of the occupancy, one for all lines that may have the same, and it is looked whether the line's gang fits,
-once for each signature. No bound is ever too low: whoever might be told to leave counts with all it holds, whatever
-else forbids it. Room of a promised start is in none, as it gives way to its own gang alone; lines with such a gang are
-asked without the last.
+of lower priority or behind it in the order (`core.behind`), of gangs that borrow, of those that leave or hold room for
+others that gives way. Then all of these leave a copy of the occupancy, one for all lines that may have the same, and it
+is looked whether the line's gang fits, once for each signature. No bound is ever too low: whoever might be told to
+leave counts with all it holds, whatever else forbids it. Room of a promised start is in none, as it gives way to its
+own gang alone; lines with such a gang are asked without the last.
 
 Counted anew when somebody has taken a place or begun to leave one, or starts were told. Who could get no room needs
 not be asked again until more might be given up (`Freeable.grown`).
