@@ -7,14 +7,26 @@ process come one after the other, on a connection that is kept for them and is n
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, TextClause
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from gantree.journal.statements import Row, Statement, fetched
 from gantree.model.errors import JournalError
+
+Sync = Callable[[], None]
+
+
+def _nothing() -> None:
+    """What is sent one by one is done by then."""
+
+
+def one_by_one(driver: Any) -> AbstractContextManager[Sync]:
+    """For a driver that waits for each statement."""
+    return nullcontext(_nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +37,8 @@ class Database:
     lease is needed. clear ends the sessions of leaders that stopped in the middle of a write, where there can be any;
     it is run only when a lease has run out. is_ended tells of a connection of the driver that nobody uses whether the
     server has ended it. damage_hint follows the error where the data themselves are unreadable. loose is the statement
-    after which a commit does not wait for the disk, strict the one after which it does again.
+    after which a commit does not wait for the disk, strict the one after which it does again. together gives a block in
+    which a connection of the driver sends statements without waiting for each, and what waits for all of them.
 
     lock and kept belong together: a copy that has one of them and not the other would share a connection that it does
     not own, as one did once (docs/decisions/0022).
@@ -42,6 +55,7 @@ class Database:
     damage_hint: str = ""
     loose: str = ""
     strict: str = ""
+    together: Callable[[Any], AbstractContextManager[Sync]] = one_by_one
     lock: threading.RLock = field(default_factory=threading.RLock)
     kept: list[Connection] = field(default_factory=list, repr=False)
 
@@ -66,12 +80,31 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction: all of the block, or nothing."""
+        with self._whole() as (connection, driver):
+            driver.execute(self.begin)
+            yield connection
+            driver.execute("COMMIT")
+
+    @contextmanager
+    def writing_after(self, look: Statement) -> Iterator[tuple[Connection, list[Row]]]:
+        """A transaction that begins with a look, and what that finds; only a `Statement` is run in it.
+
+        Where the database is another process it is waited for twice: BEGIN goes with the look, COMMIT with what is written.
+        Between the two it knows that nothing is under way, and ends whoever stays away for too long.
+        """
+        with self._whole() as (connection, driver), self.together(driver) as sync:
+            driver.execute(self.begin)
+            looked = look.sent(connection, {})
+            sync()
+            yield connection, fetched(looked)
+            driver.execute("COMMIT")
+
+    @contextmanager
+    def _whole(self) -> Iterator[tuple[Connection, Any]]:
+        """The connection of a transaction, and the driver's; whatever is raised, nothing of it is left."""
         with self.lock, self._writer() as connection:
             try:
-                driver: Any = connection.connection.driver_connection
-                driver.execute(self.begin)
-                yield connection
-                driver.execute("COMMIT")
+                yield connection, connection.connection.driver_connection
             except BaseException as error:
                 self._roll_back(connection)
                 if isinstance(error, self._failures):

@@ -95,11 +95,19 @@ _BACKLOG = select(func.count()).where(
     inbox.c.seq > bindparam("after"), inbox.c.seq.not_in(select(set_aside.c.seq))
 )
 _LAST_EVENT = select(inbox.c.observed_at).order_by(inbox.c.seq.desc()).limit(1)
-_LAST_TURN = Statement(
-    select(turns.c.turn, turns.c.cursor, turns.c.last_fact, turns.c.last_order)
-    .order_by(turns.c.turn.desc())
-    .limit(1)
+_TURN = (turns.c.turn, turns.c.cursor, turns.c.last_fact, turns.c.last_order)
+_LAST_TURN = Statement(select(*_TURN).order_by(turns.c.turn.desc()).limit(1))
+_FENCE_AND_TURN = Statement(
+    select(leadership.c.epoch, leadership.c.holder, *_TURN)
+    .join_from(
+        leadership,
+        turns,
+        turns.c.turn == select(func.max(turns.c.turn)).scalar_subquery(),
+        isouter=True,
+    )
+    .with_for_update(read=True, key_share=True, of=leadership)
 )
+"""Both in one statement: a turn waits for one answer less."""
 _ALL_SET_ASIDE = (
     select(inbox.c.seq, set_aside.c.error, inbox.c.kind, inbox.c.version, inbox.c.data)
     .join_from(set_aside, inbox, inbox.c.seq == set_aside.c.seq)
@@ -189,7 +197,7 @@ class SqlJournal:
         """Make events durable; ids that were ever appended are dropped."""
         codes = [EVENT_CODEC.encode(event) for event in events]
         rows = [_event_row(event, code) for event, code in zip(events, codes, strict=True)]
-        with self._unread.appending(), self._leading(epoch) as connection:
+        with self._unread.appending(), self._leading_after(_FENCE, epoch) as (connection, _):
             if rows:
                 _APPEND.run(connection, rows)
         for code, event in zip(codes, events, strict=True):
@@ -274,8 +282,8 @@ class SqlJournal:
         """Record one turn in one transaction."""
         fact_codes = [FACT_CODEC.encode(fact) for fact in facts]
         order_codes = [ORDER_CODEC.encode(order) for order in orders]
-        with self._leading(epoch) as connection:
-            turn, before, fact, order = _last_turn(connection)
+        with self._leading_after(_FENCE_AND_TURN, epoch) as (connection, found):
+            turn, before, fact, order = (value or 0 for value in found)
             assert cursor >= before, f"the cursor would go back to {cursor}"
             values = {
                 "turn": turn + 1,
@@ -383,15 +391,28 @@ class SqlJournal:
         """A transaction in which this epoch, and no other, is the newest."""
         self._check()
         with self.database.writing() as connection:
-            ((newest, holder),) = _FENCE.rows(connection, {})
-            if newest != epoch:
-                raise NotLeading(
-                    f"journal {self.database.name}: epoch {newest} has begun, {epoch} is over"
-                )
-            if holder is None:
-                raise NotLeading(f"journal {self.database.name}: epoch {epoch} was resigned")
+            self._check_newest(epoch, _FENCE.rows(connection, {}))
             yield connection
             self._check()
+
+    @contextmanager
+    def _leading_after(self, look: Statement, epoch: int) -> Iterator[tuple[Connection, Row]]:
+        """The same of a transaction that `Statement`s alone are run in, and what its look finds beside who leads."""
+        self._check()
+        with self.database.writing_after(look) as (connection, found):
+            self._check_newest(epoch, found)
+            yield connection, found[0][2:]
+            self._check()
+
+    def _check_newest(self, epoch: int, found: Sequence[Row]) -> None:
+        """Raises NotLeading for an epoch that is over; found is the row of the leadership."""
+        newest, holder = found[0][:2]
+        if newest != epoch:
+            raise NotLeading(
+                f"journal {self.database.name}: epoch {newest} has begun, {epoch} is over"
+            )
+        if holder is None:
+            raise NotLeading(f"journal {self.database.name}: epoch {epoch} was resigned")
 
     def _last_turn(self) -> Row:
         with self.database.reading() as connection:
