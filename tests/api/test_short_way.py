@@ -1,4 +1,4 @@
-"""A submission by the short way is answered, noted and counted as by FastAPI's own, whatever is right or wrong with it."""
+"""A submission by the short way is answered, noted and counted as by FastAPI's, whatever is right or wrong with it."""
 
 import json
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def job(**fields: Any) -> dict[str, Any]:
 
 JOB = job()
 del JOB["workdir"]
-BODY = {"jobs": [JOB], "base_dir": "/tmp"}  # noqa: S108 - a name in a job
+BODY = {"jobs": [JOB], "base_dir": "/tmp"}
 KEY = {"idempotency-key": "mine"}
 
 

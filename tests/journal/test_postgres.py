@@ -10,10 +10,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import Connection, make_url
 
 from gantree.journal import sql
 from gantree.journal.access_book import AccessBook
@@ -21,6 +22,7 @@ from gantree.journal.codec import EVENT_CODEC
 from gantree.journal.contract import LONGEST_LEASE_S, Journal
 from gantree.journal.database import Database
 from gantree.journal.postgres import PostgresJournal, PostgresReader, _database, patient
+from gantree.journal.statements import Row
 from gantree.model.errors import BadInput, JournalError
 from gantree.model.facts import GangRunning
 from gantree.testing.compaction_contract import CompactionContract
@@ -337,7 +339,8 @@ def test_a_session_that_the_server_ended_in_a_transaction_is_an_error_once_and_n
 
 def answers(database: Database, work: Callable[[], object], place: Path) -> int:
     """How often the server said that it is ready for more, on the connection of all transactions."""
-    pgconn = writer_of(database).pgconn
+    driver: Any = writer_of(database)
+    pgconn = driver.pgconn
     with place.open("w+") as told:
         pgconn.trace(told.fileno())
         work()
@@ -366,13 +369,15 @@ def test_after_the_look_at_who_leads_a_session_counts_as_idle_and_its_limit_runs
 ) -> None:
     journal = PostgresJournal(database_url)
     state = "SELECT state FROM pg_stat_activity WHERE pid = %s"
-    with (
-        psycopg.connect(database_url) as other,
-        journal.database.writing_after(sql._FENCE) as (connection, found),
-    ):
-        session = connection.connection.driver_connection.info.backend_pid
-        assert found == [(0, None)]
-        assert other.execute(state, [session]).fetchone() == ("idle in transaction",)
+    seen = []
+    with closing(psycopg.connect(database_url)) as other:
+
+        def look(connection: Connection, found: list[Row]) -> None:
+            driver: Any = connection.connection.driver_connection
+            seen.extend([found, other.execute(state, [driver.info.backend_pid]).fetchone()])
+
+        journal.database.write_after(sql._FENCE, look)
+    assert seen == [[(0, None)], ("idle in transaction",)]
     journal.close()
 
 
@@ -383,12 +388,13 @@ def test_of_what_was_sent_together_nothing_stays_where_one_of_it_fails(database_
     journal.commit_turn(1, (), (), epoch)
     again = {"turn": 1, "epoch": epoch, "cursor": 1, "last_fact": 0, "last_order": 0}
     code = EVENT_CODEC.encode(tick(2))
-    with (
-        pytest.raises(JournalError, match="duplicate key"),
-        journal.database.writing_after(sql._FENCE) as (connection, _),
-    ):
+
+    def write(connection: Connection, _: list[Row]) -> None:
         sql._APPEND.run(connection, [sql._event_row(tick(2), code)])
         sql._INSERT_TURN.run(connection, [again])
+
+    with pytest.raises(JournalError, match="duplicate key"):
+        journal.database.write_after(sql._FENCE, write)
     assert len(journal.read_inbox(0, 9)) == 1
     journal.append_inbox([tick(3)], epoch)
     assert [entry.event.id for entry in journal.read_inbox(0, 9)] == ["t1", "t3"]

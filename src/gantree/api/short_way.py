@@ -30,7 +30,7 @@ def route_in(routers: Iterable[APIRouter], method: str, path: str) -> APIRoute:
     """The route of a method and a path."""
     routes = (route for router in routers for route in router.routes)
     found = (route for route in routes if isinstance(route, APIRoute) and route.path == path)
-    return next(route for route in found if method in route.methods)
+    return next(route for route in found if method in (route.methods or ()))
 
 
 class ShortWay:

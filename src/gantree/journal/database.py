@@ -80,37 +80,39 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction: all of the block, or nothing."""
-        with self._whole() as (connection, driver):
-            driver.execute(self.begin)
-            yield connection
-            driver.execute("COMMIT")
-
-    @contextmanager
-    def writing_after(self, look: Statement) -> Iterator[tuple[Connection, list[Row]]]:
-        """A transaction that begins with a look, and what that finds; only a `Statement` is run in it.
-
-        Where the database is another process it is waited for twice: BEGIN goes with the look, COMMIT with what is written.
-        Between the two it knows that nothing is under way, and ends whoever stays away for too long.
-        """
-        with self._whole() as (connection, driver), self.together(driver) as sync:
-            driver.execute(self.begin)
-            looked = look.sent(connection, {})
-            sync()
-            yield connection, fetched(looked)
-            driver.execute("COMMIT")
-
-    @contextmanager
-    def _whole(self) -> Iterator[tuple[Connection, Any]]:
-        """The connection of a transaction, and the driver's; whatever is raised, nothing of it is left."""
-        with self.lock, self._writer() as connection:
+        with self.lock:
+            connection = self._taken()
             try:
-                yield connection, connection.connection.driver_connection
+                driver = _driver(connection)
+                driver.execute(self.begin)
+                yield connection
+                driver.execute("COMMIT")
             except BaseException as error:
-                self._roll_back(connection)
-                if isinstance(error, self._failures):
-                    self.engine.dispose()  # what has cut one line may have cut all that were idle
-                    raise self.error(error) from None
+                self._undo(connection, error)
                 raise
+            self.kept.append(connection)
+
+    def write_after(self, look: Statement, write: Callable[[Connection, list[Row]], None]) -> None:
+        """A transaction that begins with a look; write runs `Statement`s, by what it has found. All of it, or nothing.
+
+        Where the database is another process it is waited for twice: BEGIN goes with the look, COMMIT with what is
+        written. Between the two it knows that nothing is under way, and ends whoever stays away for too long. write is
+        a function, for a block made of generators takes longer than what SQLite does in it.
+        """
+        with self.lock:
+            connection = self._taken()
+            try:
+                driver = _driver(connection)
+                with self.together(driver) as sync:
+                    driver.execute(self.begin)
+                    looked = look.sent(connection, {})
+                    sync()
+                    write(connection, fetched(looked))
+                    driver.execute("COMMIT")
+            except BaseException as error:
+                self._undo(connection, error)
+                raise
+            self.kept.append(connection)
 
     @contextmanager
     def without_waiting(self) -> Iterator[None]:
@@ -129,44 +131,42 @@ class Database:
         """A statement on the connection of all transactions; where it fails, the next one has another connection."""
         if not statement:
             return
-        with self.errors(), self._writer() as connection:
-            driver: Any = connection.connection.driver_connection
+        with self.errors():
+            connection = self._taken()
             try:
-                driver.execute(statement)
+                _driver(connection).execute(statement)
             except BaseException:
                 self._roll_back(connection)
                 raise
+            self.kept.append(connection)
 
-    @contextmanager
-    def _writer(self) -> Iterator[Connection]:
+    def _taken(self) -> Connection:
         """The connection of a transaction: the same for all of them until one fails on it.
 
         To take it from the pool and give it back costs more than a small transaction. While that lasts it is its alone,
         and not in `kept`.
         """
+        if self.kept:
+            connection = self.kept.pop()
+            if not self.is_ended(_driver(connection)):
+                return connection
+            connection.invalidate()
+            connection.close()
         with self.errors():
-            connection = self._kept_one() or self.engine.connect()
-        yield connection
-        if not connection.closed:
-            self.kept.append(connection)
+            return self.engine.connect()
 
-    def _kept_one(self) -> Connection | None:
-        """The kept connection, which is kept no more; None where there is none that works."""
-        if not self.kept:
-            return None
-        connection = self.kept.pop()
-        if not self.is_ended(connection.connection.driver_connection):
-            return connection
-        connection.invalidate()
-        connection.close()
-        return None
+    def _undo(self, connection: Connection, error: BaseException) -> None:
+        """Leave nothing of a transaction. Raises JournalError for what the database said."""
+        self._roll_back(connection)
+        if isinstance(error, self._failures):
+            self.engine.dispose()  # what has cut one line may have cut all that were idle
+            raise self.error(error) from None
 
     def _roll_back(self, connection: Connection) -> None:
         """Leave nothing of a transaction, nor its connection to the next one: whatever has happened on it."""
         if not connection.invalidated:
-            driver: Any = connection.connection.driver_connection
             with suppress(*self._failures):  # it may be rolled back already, or the line cut
-                driver.execute("ROLLBACK")
+                _driver(connection).execute("ROLLBACK")
         connection.invalidate()
         connection.close()
 
@@ -210,3 +210,8 @@ class Database:
         with self.lock, self.errors():
             self._give_up_kept()
             self.engine.dispose()
+
+
+def _driver(connection: Connection) -> Any:
+    """The driver's own connection."""
+    return connection.connection.driver_connection

@@ -224,7 +224,7 @@ def _database(url: URL, limits: Limits) -> Database:
 
 @contextmanager
 def _together(connection: Any) -> Iterator[Sync]:
-    """Psycopg's pipeline: a round trip costs the interpreter, and a wait for its turn, beside the way there and back."""
+    """Psycopg's pipeline: a round trip costs the way there and back, and a thread's wait for the interpreter."""
     with connection.pipeline() as pipeline:
         yield pipeline.sync
 

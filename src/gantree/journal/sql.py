@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import (
-    Column,
     Connection,
     Integer,
     Table,
@@ -197,9 +196,13 @@ class SqlJournal:
         """Make events durable; ids that were ever appended are dropped."""
         codes = [EVENT_CODEC.encode(event) for event in events]
         rows = [_event_row(event, code) for event, code in zip(events, codes, strict=True)]
-        with self._unread.appending(), self._leading_after(_FENCE, epoch) as (connection, _):
+
+        def append(connection: Connection, _: Row) -> None:
             if rows:
                 _APPEND.run(connection, rows)
+
+        with self._unread.appending():
+            self._write_leading(_FENCE, epoch, append)
         for code, event in zip(codes, events, strict=True):
             self._unread.keep(code, event)
 
@@ -282,7 +285,8 @@ class SqlJournal:
         """Record one turn in one transaction."""
         fact_codes = [FACT_CODEC.encode(fact) for fact in facts]
         order_codes = [ORDER_CODEC.encode(order) for order in orders]
-        with self._leading_after(_FENCE_AND_TURN, epoch) as (connection, found):
+
+        def commit(connection: Connection, found: Row) -> None:
             turn, before, fact, order = (value or 0 for value in found)
             assert cursor >= before, f"the cursor would go back to {cursor}"
             values = {
@@ -295,6 +299,8 @@ class SqlJournal:
             _INSERT_TURN.run(connection, [values])
             _insert(connection, "facts", turn + 1, fact, fact_codes)
             _insert(connection, "orders", turn + 1, order, order_codes)
+
+        self._write_leading(_FENCE_AND_TURN, epoch, commit)
 
     def facts(self, after: int = 0) -> Iterator[RecordedFact]:
         """All facts after a seq. Raises JournalError where one is missing or damaged."""
@@ -345,7 +351,7 @@ class SqlJournal:
     def facts_before(self, at: float) -> int:
         """The seq of the newest fact that follows from events before a moment; both grow with time."""
         with self.database.reading() as connection:
-            return _facts_before(connection, at)
+            return compaction.facts_before(connection, at)
 
     def orders(self, after: int = 0) -> Iterator[tuple[int, Order]]:
         """All orders after a seq."""
@@ -395,14 +401,18 @@ class SqlJournal:
             yield connection
             self._check()
 
-    @contextmanager
-    def _leading_after(self, look: Statement, epoch: int) -> Iterator[tuple[Connection, Row]]:
-        """The same of a transaction that `Statement`s alone are run in, and what its look finds beside who leads."""
-        self._check()
-        with self.database.writing_after(look) as (connection, found):
+    def _write_leading(
+        self, look: Statement, epoch: int, write: Callable[[Connection, Row], None]
+    ) -> None:
+        """The same with what a look finds beside who leads; write runs nothing but `Statement`s."""
+
+        def checked(connection: Connection, found: list[Row]) -> None:
             self._check_newest(epoch, found)
-            yield connection, found[0][2:]
+            write(connection, found[0][2:])
             self._check()
+
+        self._check()
+        self.database.write_after(look, checked)
 
     def _check_newest(self, epoch: int, found: Sequence[Row]) -> None:
         """Raises NotLeading for an epoch that is over; found is the row of the leadership."""
@@ -434,30 +444,6 @@ def _last_turn(connection: Connection) -> Row:
     """Number, cursor, last fact and last order of the newest turn; zeros before the first."""
     found = _LAST_TURN.rows(connection, {})
     return found[0] if found else (0, 0, 0, 0)
-
-
-def _facts_before(connection: Connection, at: float) -> int:
-    event = _last_row(connection, inbox.c.seq, inbox.c.observed_at, lambda found: found < at)
-    turn = _last_row(connection, turns.c.turn, turns.c.cursor, lambda found: found <= event)
-    wanted = select(turns.c.last_fact).where(turns.c.turn <= turn).order_by(turns.c.turn.desc())
-    return int(connection.execute(wanted.limit(1)).scalar_one_or_none() or 0)
-
-
-def _last_row(
-    connection: Connection, key: Column[int], value: Column[Any], is_before: Callable[[Any], bool]
-) -> int:
-    """The key of the last row whose value is before something; 0 for none. Values grow with keys: halves are asked."""
-    wanted = select(key, value).where(key > bindparam("after")).order_by(key).limit(1)
-    before = 0
-    after = int(connection.execute(select(func.max(key))).scalar_one_or_none() or 0)
-    while before < after:
-        middle = (before + after) // 2
-        found, told = connection.execute(wanted, {"after": middle}).one()
-        if is_before(told):
-            before = found
-        else:
-            after = middle
-    return before
 
 
 def _event_row(event: Event, code: Encoded) -> dict[str, object]:
