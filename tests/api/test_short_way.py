@@ -79,6 +79,7 @@ CASES = (
     Case("a job without a place to start", {"jobs": [job(gang=[{**JOB["gang"][0], "workdir": "x"}])]}, 422),
     Case("after nobody", {"jobs": [{**JOB, "after": ["nobody"]}], "base_dir": "/"}, 422),
     Case("too much", b" " * (MOST_BYTES + 1), 413),
+    Case("more than it says", b" " * (MOST_BYTES + 1), 413, headers={"content-length": "0"}),
 )  # fmt: skip
 
 
