@@ -97,7 +97,7 @@ class Database:
 
         Where the database is another process it is waited for twice: BEGIN goes with the look, COMMIT with what is
         written. Between the two it knows that nothing is under way, and ends whoever stays away for too long. write is
-        a function, for a block made of generators takes longer than what SQLite does in it.
+        a function: generators in each other take a share of a small transaction that shows.
         """
         with self.lock:
             connection = self._taken()
