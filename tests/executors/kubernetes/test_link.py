@@ -169,7 +169,7 @@ def test_kinds_that_it_may_not_list_are_passed_over_with_a_warning(
 
 
 def test_what_breaks_while_pods_are_bound_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(*told: object) -> None:
+    def broken(*told: object) -> None:
         raise RuntimeError("a bug")
 
     monkeypatch.setattr("gantree.executors.kubernetes.link.bind_all", broken)
