@@ -9,11 +9,14 @@ from dataclasses import replace
 import pytest
 
 from gantree.core.awake import Awake
+from gantree.core.draft import Draft
 from gantree.core.right_behind import RightBehind
 from gantree.core.scheduler import Decision, Scheduler
+from gantree.core.state import JobState
 from gantree.model.events import ClusterObserved, Event, GangEnded, JobSubmitted
 from gantree.model.facts import GangPlaced
 from gantree.model.jobs import Job
+from gantree.policy.order import Line
 from gantree.policy.rules import Backfill, Policy, QueueRule
 from gantree.testing.builders import cluster, job
 
@@ -58,7 +61,12 @@ def test_who_is_alike_is_not_asked_what_else_he_could_do(monkeypatch: pytest.Mon
     """Of twelve, one is asked before he starts; and those for whom there is no place any more are asked."""
     asked: list[str] = []
     might = Awake.might
-    monkeypatch.setattr(Awake, "might", lambda *told: asked.append(told[3].job) or might(*told))
+
+    def noted(self: Awake, draft: Draft, line: Line, state: JobState) -> bool:
+        asked.append(state.job)
+        return might(self, draft, line, state)
+
+    monkeypatch.setattr(Awake, "might", noted)
     story = [came(1.0, *alike("a", 12))]
     decisions = decided(PLAIN, story)
     assert placed(decisions) == [f"a{number}" for number in range(12)]

@@ -243,7 +243,11 @@ class Cycle:
     def _in_order(self, draft: Draft, ask: Ask, queues: Collection[int] | None = None) -> Walk:
         """The walk over all queues, or over what is owed to some."""
         self._closed.clear()
-        admits = None if self._in_turn else _Admits(self._awake, self._behind, draft, due=queues is not None)
+        admits = (
+            None
+            if self._in_turn
+            else _Admits(self._awake, self._behind, draft, due=queues is not None)
+        )
         return in_order(draft.ledger, draft.now, ask, queues=queues, admits=admits)
 
     def _close_behind(self, ledger: Ledger, state: JobState) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -100,8 +100,7 @@ class Gone(ApiError):
     """The server remembers no more what happened since then: list again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class Change(NamedTuple, Generic[T]):
     """One event of a watch. type is ADDED, MODIFIED, DELETED or BOOKMARK; of a bookmark only the version counts.
 
     key is namespace and name; object is None where it cannot be read.
@@ -246,8 +245,12 @@ class Client:
             ):
                 if answer.status != 200:
                     raise self._refusal(answer.status, b"".join([part async for part in chunks]))
-                async for line in _lines(chunks):
-                    yield self._change(line, line_decoder, resource.type)
+                rest = b""
+                async for chunk in chunks:
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        if line:
+                            yield self._change(line, line_decoder, resource.type)
         except (Broken, TimeoutError) as error:
             raise self._unreachable(error) from error
 
@@ -388,16 +391,6 @@ class Client:
             return read_object(text, decoder)
         except msgspec.DecodeError as error:
             raise Unreachable(f"{self._base} does not talk as an API server: {error}") from error
-
-
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Lines of any length."""
-    rest = b""
-    async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            if line:
-                yield line
 
 
 def _retry_after_s(answer: Answer) -> float | None:

@@ -116,14 +116,16 @@ class Link:
         self._to_do: deque[Callable[[], None]] = deque()
         self._posts: Posts | None = None
 
-    def start(self) -> None:
-        """Begin to watch, and wait until everything was listed once.
+    def start(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Begin to watch, and wait until everything was listed once; meanwhile is done while the server lists.
 
         Raises Unreachable where the server does not answer, refuses, or lists for too long.
         """
         self._thread.start()
         try:
-            self._await(self._begin()).result(SYNC_WITHIN_S)
+            begun = self._await(self._begin())
+            meanwhile()
+            begun.result(SYNC_WITHIN_S)
         except TimeoutError:
             trouble = next((each.trouble for each in self._reflectors if each.trouble), "")
             self.close()
