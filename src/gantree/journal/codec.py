@@ -18,12 +18,14 @@ from gantree.model.errors import BadInput, JournalError
 from gantree.model.events import EVENTS, Event
 from gantree.model.facts import FACTS, UPCASTERS, Fact
 from gantree.model.orders import ORDERS, Order
+from gantree.model.values import quick
 
 T = TypeVar("T")
 SETTINGS = ConfigDict(ser_json_inf_nan="constants")
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """A value as a journal keeps it: kind and version beside JSON text."""

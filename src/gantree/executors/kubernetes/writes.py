@@ -22,6 +22,7 @@ from gantree.executors.kubernetes.client import (
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.posts import Error, Posts
 from gantree.model.errors import Unreachable
+from gantree.model.values import quick
 
 PODS: Resource[Pod] = Resource("api/v1/pods", Pod)
 AGAIN_S = 0.5
@@ -29,6 +30,7 @@ GIVE_UP_S = 30.0
 """After so long a binding that the server has neither taken nor refused counts as failed."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Binding:
     """A pod, told apart by its uid, to be bound to a node with these annotations, and what its claims are given."""
@@ -41,6 +43,7 @@ class Binding:
     grants: tuple[Grant, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Bound:
     """What became of the bindings of an attempt: (uid, why) of each that failed."""
@@ -104,6 +107,7 @@ async def bind_with_grants(posts: Posts, bindings: Sequence[Binding], home: str)
     return failed
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class _Posted:
     """A binding on its way, and whoever is told what became of it: "" or why it was not done."""
