@@ -6,19 +6,25 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import Connection, make_url
 
+from gantree.journal import sql
 from gantree.journal.access_book import AccessBook
+from gantree.journal.codec import EVENT_CODEC
 from gantree.journal.contract import LONGEST_LEASE_S, Journal
 from gantree.journal.database import Database
 from gantree.journal.postgres import PostgresJournal, PostgresReader, _database, patient
+from gantree.journal.statements import Row
 from gantree.model.errors import BadInput, JournalError
+from gantree.model.facts import GangRunning
 from gantree.testing.compaction_contract import CompactionContract
 from gantree.testing.journal_contract import JournalContract, led, tick
 from gantree.testing.leadership_contract import LeadershipContract
@@ -328,6 +334,70 @@ def test_a_session_that_the_server_ended_in_a_transaction_is_an_error_once_and_n
     assert at_commit == [] and journal.read_inbox(0, 9) == ()
     journal.append_inbox([tick(1)], epoch)
     assert len(journal.read_inbox(0, 9)) == 1
+    journal.close()
+
+
+def answers(database: Database, work: Callable[[], object], place: Path) -> int:
+    """How often the server said that it is ready for more, on the connection of all transactions."""
+    driver: Any = writer_of(database)
+    pgconn = driver.pgconn
+    with place.open("w+") as told:
+        pgconn.trace(told.fileno())
+        work()
+        pgconn.untrace()
+        told.seek(0)
+        return told.read().count("ReadyForQuery")
+
+
+def test_a_submission_and_a_turn_wait_for_the_server_twice_however_much_is_in_them(
+    database_url: str, tmp_path: Path
+) -> None:
+    journal = PostgresJournal(database_url)
+    epoch, place = led(journal), tmp_path / "trace"
+    facts = [GangRunning(at=1.0, job=f"job-{number}", attempt=1) for number in range(20)]
+    works = (
+        lambda: journal.append_inbox([tick(number) for number in range(20)], epoch),
+        lambda: journal.commit_turn(20, facts, (), epoch),
+    )
+    assert [answers(journal.database, work, place) for work in works] == [2, 2]
+    assert (journal.cursor(), journal.last_fact(), len(journal.read_inbox(0, 99))) == (20, 20, 20)
+    journal.close()
+
+
+def test_after_the_look_at_who_leads_a_session_counts_as_idle_and_its_limit_runs(
+    database_url: str,
+) -> None:
+    journal = PostgresJournal(database_url)
+    state = "SELECT state FROM pg_stat_activity WHERE pid = %s"
+    seen = []
+    with closing(psycopg.connect(database_url)) as other:
+
+        def look(connection: Connection, found: list[Row]) -> None:
+            driver: Any = connection.connection.driver_connection
+            seen.extend([found, other.execute(state, [driver.info.backend_pid]).fetchone()])
+
+        journal.database.write_after(sql._FENCE, look)
+    assert seen == [[(0, None)], ("idle in transaction",)]
+    journal.close()
+
+
+def test_of_what_was_sent_together_nothing_stays_where_one_of_it_fails(database_url: str) -> None:
+    journal = PostgresJournal(database_url)
+    epoch = led(journal)
+    journal.append_inbox([tick(1)], epoch)
+    journal.commit_turn(1, (), (), epoch)
+    again = {"turn": 1, "epoch": epoch, "cursor": 1, "last_fact": 0, "last_order": 0}
+    code = EVENT_CODEC.encode(tick(2))
+
+    def write(connection: Connection, _: list[Row]) -> None:
+        sql._APPEND.run(connection, [sql._event_row(tick(2), code)])
+        sql._INSERT_TURN.run(connection, [again])
+
+    with pytest.raises(JournalError, match="duplicate key"):
+        journal.database.write_after(sql._FENCE, write)
+    assert len(journal.read_inbox(0, 9)) == 1
+    journal.append_inbox([tick(3)], epoch)
+    assert [entry.event.id for entry in journal.read_inbox(0, 9)] == ["t1", "t3"]
     journal.close()
 
 

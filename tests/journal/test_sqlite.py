@@ -89,7 +89,7 @@ def test_commits_wait_for_the_disk(tmp_path: Path) -> None:
 
 def pace(journal: SqliteJournal) -> int:
     """How the connection of transactions is synchronised: 1 for NORMAL, 2 for FULL."""
-    with journal.database._writer() as connection:
+    with journal.database.writing() as connection:
         told: int = connection.exec_driver_sql("PRAGMA synchronous").scalar_one()
     return told
 

@@ -202,7 +202,14 @@ class Access:
 
 
 async def caller_of(connection: HTTPConnection) -> Caller:
-    """Who makes this request. Raises Unauthenticated, Forbidden (a cookie from another site) and TooOften."""
+    """Who makes this request. Raises Unauthenticated, Forbidden (a cookie from another site) and TooOften.
+
+    A request is asked once, whatever way it goes on: a second time it would count twice.
+    """
+    state = connection.scope.setdefault("state", {})
+    known: Caller | None = state.get("caller")
+    if known is not None:
+        return known
     access: Access = connection.app.state.access
     authorization = connection.headers.get("authorization")
     cookie = cookie_of(connection)
@@ -211,7 +218,7 @@ async def caller_of(connection: HTTPConnection) -> Caller:
     except Unauthenticated:
         access.take_of_stranger(connection)
         raise
-    connection.scope.setdefault("state", {})["caller"] = caller
+    state["caller"] = caller
     if caller.via == "tcp" and authorization is None:
         check_origin(connection, access.url)
     if access.rates is not None:

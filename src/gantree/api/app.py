@@ -32,6 +32,7 @@ from gantree.api.routes import (
 from gantree.api.routes import (
     audit as audit_routes,
 )
+from gantree.api.short_way import ShortWay, route_in
 from gantree.api.standing_reads import Standing
 
 ROUTERS = (
@@ -76,6 +77,9 @@ def build_app(
     )
     say_errors_as_problems(app)
     controller = backend.controller
+    routers = [router(backend) for router in ROUTERS]
+    submit = route_in(routers, "POST", "/v1/jobs")
+    app.add_middleware(ShortWay, route=submit, model=jobs.Submission)
     if audit is not None:
         app.add_middleware(AuditWatch, audit=audit)
     app.add_middleware(RequestWatch, metrics=controller.metrics, tracer=controller.causes.tracer)
@@ -83,8 +87,8 @@ def build_app(
     app.add_middleware(Prefixed, root_path=root_path)
     app.state.access, app.state.audit = access, audit
     app.openapi = lambda: described(app)  # type: ignore[method-assign]  # as FastAPI's documentation has it
-    for router in ROUTERS:
-        app.include_router(router(backend), dependencies=[Depends(permitted)])
+    for router in routers:
+        app.include_router(router, dependencies=[Depends(permitted)])
     app.include_router(watching.probes(backend))
     app.include_router(attach.router(backend))
     app.include_router(sessions.doors(backend))

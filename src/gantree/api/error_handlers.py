@@ -41,10 +41,7 @@ def say_errors_as_problems(app: FastAPI) -> None:
 
     @app.exception_handler(GantreeError)
     async def gantree_error(request: Request, error: GantreeError) -> JSONResponse:
-        if isinstance(error, Unseen):
-            note_hidden(request.scope)
-        status, body = problem_of(error)
-        return _problem(status, body, _MORE_HEADERS.get(type(error)))
+        return problem_answer(request, error)
 
     @app.exception_handler(RequestValidationError)
     async def bad_request(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -53,9 +50,8 @@ def say_errors_as_problems(app: FastAPI) -> None:
             kind = request.headers.get("content-type", "nothing")[:100]
             detail = f"Content-Type: found {kind!r}; allowed: application/json"
             return _problem(415, {"title": "Unsupported", "status": 415, "detail": detail})
-        return await gantree_error(
-            request, BadFields([_problem_of_request(each) for each in found[:MOST_PROBLEMS]])
-        )
+        problems = [_problem_of_request(each) for each in found[:MOST_PROBLEMS]]
+        return problem_answer(request, BadFields(problems))
 
     @app.exception_handler(HTTPException)
     async def no_route(request: Request, error: HTTPException) -> JSONResponse:
@@ -70,6 +66,14 @@ def say_errors_as_problems(app: FastAPI) -> None:
     async def bug(request: Request, error: Exception) -> JSONResponse:
         detail = f"bug in the daemon ({type(error).__name__}: {error}); its log has more"
         return _problem(500, {"title": "InternalError", "status": 500, "detail": detail})
+
+
+def problem_answer(request: Request, error: GantreeError) -> JSONResponse:
+    """The answer to a request that came to an error."""
+    if isinstance(error, Unseen):
+        note_hidden(request.scope)
+    status, body = problem_of(error)
+    return _problem(status, body, _MORE_HEADERS.get(type(error)))
 
 
 def _problem(

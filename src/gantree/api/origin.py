@@ -46,6 +46,10 @@ def cookie_named(connection: HTTPConnection, name: str) -> Cookie:
 
 def cookie_of(connection: HTTPConnection, name: str = SESSION) -> str:
     """What is in a cookie, the session's if nothing else is said; "" without one."""
+    if (
+        "cookie" not in connection.headers
+    ):  # of most who ask; to find out which it would be takes longer
+        return ""
     return connection.cookies.get(cookie_named(connection, name).name, "")
 
 

@@ -3,9 +3,11 @@
 A text is kept as it is, beside its SHA-256, so damage is seen and never read. What it says: `snapshots`.
 """
 
+from collections.abc import Callable
 from hashlib import sha256
+from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Column, Connection, Row, bindparam, func, select
 
 from gantree.journal.contract import Compacted, Snapshot
 from gantree.journal.tables import compacted, facts, inbox, orders, set_aside, snapshots, turns
@@ -87,3 +89,28 @@ def compact(connection: Connection, name: str, keep_after_seq: int) -> Compacted
         orders=connection.execute(orders.delete().where(orders.c.seq <= end.last_order)).rowcount,
         events=connection.execute(emptied.values(data="")).rowcount,
     )
+
+
+def facts_before(connection: Connection, at: float) -> int:
+    """The seq of the newest fact of turns that came to nothing but events observed before a moment; 0 for none."""
+    event = _last_row(connection, inbox.c.seq, inbox.c.observed_at, lambda found: found < at)
+    turn = _last_row(connection, turns.c.turn, turns.c.cursor, lambda found: found <= event)
+    wanted = select(turns.c.last_fact).where(turns.c.turn <= turn).order_by(turns.c.turn.desc())
+    return int(connection.execute(wanted.limit(1)).scalar_one_or_none() or 0)
+
+
+def _last_row(
+    connection: Connection, key: Column[int], value: Column[Any], is_before: Callable[[Any], bool]
+) -> int:
+    """The key of the last row whose value is before something; 0 for none. Values grow with keys: halves are asked."""
+    wanted = select(key, value).where(key > bindparam("after")).order_by(key).limit(1)
+    before = 0
+    after = int(connection.execute(select(func.max(key))).scalar_one_or_none() or 0)
+    while before < after:
+        middle = (before + after) // 2
+        found, told = connection.execute(wanted, {"after": middle}).one()
+        if is_before(told):
+            before = found
+        else:
+            after = middle
+    return before

@@ -7,14 +7,26 @@ process come one after the other, on a connection that is kept for them and is n
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, TextClause
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from gantree.journal.statements import Row, Statement, fetched
 from gantree.model.errors import JournalError
+
+Sync = Callable[[], None]
+
+
+def _nothing() -> None:
+    """What is sent one by one is done by then."""
+
+
+def one_by_one(driver: Any) -> AbstractContextManager[Sync]:
+    """For a driver that waits for each statement."""
+    return nullcontext(_nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +37,8 @@ class Database:
     lease is needed. clear ends the sessions of leaders that stopped in the middle of a write, where there can be any;
     it is run only when a lease has run out. is_ended tells of a connection of the driver that nobody uses whether the
     server has ended it. damage_hint follows the error where the data themselves are unreadable. loose is the statement
-    after which a commit does not wait for the disk, strict the one after which it does again.
+    after which a commit does not wait for the disk, strict the one after which it does again. together gives a block in
+    which a connection of the driver sends statements without waiting for each, and what waits for all of them.
 
     lock and kept belong together: a copy that has one of them and not the other would share a connection that it does
     not own, as one did once (docs/decisions/0022).
@@ -42,6 +55,7 @@ class Database:
     damage_hint: str = ""
     loose: str = ""
     strict: str = ""
+    together: Callable[[Any], AbstractContextManager[Sync]] = one_by_one
     lock: threading.RLock = field(default_factory=threading.RLock)
     kept: list[Connection] = field(default_factory=list, repr=False)
 
@@ -66,18 +80,39 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction: all of the block, or nothing."""
-        with self.lock, self._writer() as connection:
+        with self.lock:
+            connection = self._taken()
             try:
-                driver: Any = connection.connection.driver_connection
+                driver = _driver(connection)
                 driver.execute(self.begin)
                 yield connection
                 driver.execute("COMMIT")
             except BaseException as error:
-                self._roll_back(connection)
-                if isinstance(error, self._failures):
-                    self.engine.dispose()  # what has cut one line may have cut all that were idle
-                    raise self.error(error) from None
+                self._undo(connection, error)
                 raise
+            self.kept.append(connection)
+
+    def write_after(self, look: Statement, write: Callable[[Connection, list[Row]], None]) -> None:
+        """A transaction that begins with a look; write runs `Statement`s, by what it has found. All of it, or nothing.
+
+        Where the database is another process it is waited for twice: BEGIN goes with the look, COMMIT with what is
+        written. Between the two it knows that nothing is under way, and ends whoever stays away for too long. write is
+        a function: generators in each other take a share of a small transaction that shows.
+        """
+        with self.lock:
+            connection = self._taken()
+            try:
+                driver = _driver(connection)
+                with self.together(driver) as sync:
+                    driver.execute(self.begin)
+                    looked = look.sent(connection, {})
+                    sync()
+                    write(connection, fetched(looked))
+                    driver.execute("COMMIT")
+            except BaseException as error:
+                self._undo(connection, error)
+                raise
+            self.kept.append(connection)
 
     @contextmanager
     def without_waiting(self) -> Iterator[None]:
@@ -96,44 +131,42 @@ class Database:
         """A statement on the connection of all transactions; where it fails, the next one has another connection."""
         if not statement:
             return
-        with self.errors(), self._writer() as connection:
-            driver: Any = connection.connection.driver_connection
+        with self.errors():
+            connection = self._taken()
             try:
-                driver.execute(statement)
+                _driver(connection).execute(statement)
             except BaseException:
                 self._roll_back(connection)
                 raise
+            self.kept.append(connection)
 
-    @contextmanager
-    def _writer(self) -> Iterator[Connection]:
+    def _taken(self) -> Connection:
         """The connection of a transaction: the same for all of them until one fails on it.
 
         To take it from the pool and give it back costs more than a small transaction. While that lasts it is its alone,
         and not in `kept`.
         """
+        if self.kept:
+            connection = self.kept.pop()
+            if not self.is_ended(_driver(connection)):
+                return connection
+            connection.invalidate()
+            connection.close()
         with self.errors():
-            connection = self._kept_one() or self.engine.connect()
-        yield connection
-        if not connection.closed:
-            self.kept.append(connection)
+            return self.engine.connect()
 
-    def _kept_one(self) -> Connection | None:
-        """The kept connection, which is kept no more; None where there is none that works."""
-        if not self.kept:
-            return None
-        connection = self.kept.pop()
-        if not self.is_ended(connection.connection.driver_connection):
-            return connection
-        connection.invalidate()
-        connection.close()
-        return None
+    def _undo(self, connection: Connection, error: BaseException) -> None:
+        """Leave nothing of a transaction. Raises JournalError for what the database said."""
+        self._roll_back(connection)
+        if isinstance(error, self._failures):
+            self.engine.dispose()  # what has cut one line may have cut all that were idle
+            raise self.error(error) from None
 
     def _roll_back(self, connection: Connection) -> None:
         """Leave nothing of a transaction, nor its connection to the next one: whatever has happened on it."""
         if not connection.invalidated:
-            driver: Any = connection.connection.driver_connection
             with suppress(*self._failures):  # it may be rolled back already, or the line cut
-                driver.execute("ROLLBACK")
+                _driver(connection).execute("ROLLBACK")
         connection.invalidate()
         connection.close()
 
@@ -177,3 +210,8 @@ class Database:
         with self.lock, self.errors():
             self._give_up_kept()
             self.engine.dispose()
+
+
+def _driver(connection: Connection) -> Any:
+    """The driver's own connection."""
+    return connection.connection.driver_connection

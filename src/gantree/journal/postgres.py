@@ -12,7 +12,8 @@ A server that restarts, or is told to, ends connections that nobody uses just th
 again: a daemon that stood by for a week would otherwise fail at its first word as the leader, and an audit row be lost.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from select import POLLIN, poll
@@ -34,7 +35,7 @@ from sqlalchemy.exc import ArgumentError, DisconnectionError
 
 from gantree.journal import schema
 from gantree.journal.contract import LONGEST_LEASE_S
-from gantree.journal.database import Database
+from gantree.journal.database import Database, Sync
 from gantree.journal.sql import SqlJournal
 from gantree.journal.tables import VERSION, VERSION_TABLE
 from gantree.model.errors import BadInput, JournalError, Unsupported
@@ -216,8 +217,16 @@ def _database(url: URL, limits: Limits) -> Database:
         owned=False,
         clear=CLEAR,
         is_ended=_is_ended,
+        together=_together,
         secrets=tuple(str(each) for each in secrets if each),
     )
+
+
+@contextmanager
+def _together(connection: Any) -> Iterator[Sync]:
+    """Psycopg's pipeline: a round trip costs the way there and back, and a thread's wait for the interpreter."""
+    with connection.pipeline() as pipeline:
+        yield pipeline.sync
 
 
 def _end_with_client(connection: Any, *_: object) -> None:

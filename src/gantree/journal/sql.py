@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import (
-    Column,
     Connection,
     Integer,
     Table,
@@ -95,11 +94,19 @@ _BACKLOG = select(func.count()).where(
     inbox.c.seq > bindparam("after"), inbox.c.seq.not_in(select(set_aside.c.seq))
 )
 _LAST_EVENT = select(inbox.c.observed_at).order_by(inbox.c.seq.desc()).limit(1)
-_LAST_TURN = Statement(
-    select(turns.c.turn, turns.c.cursor, turns.c.last_fact, turns.c.last_order)
-    .order_by(turns.c.turn.desc())
-    .limit(1)
+_TURN = (turns.c.turn, turns.c.cursor, turns.c.last_fact, turns.c.last_order)
+_LAST_TURN = Statement(select(*_TURN).order_by(turns.c.turn.desc()).limit(1))
+_FENCE_AND_TURN = Statement(
+    select(leadership.c.epoch, leadership.c.holder, *_TURN)
+    .join_from(
+        leadership,
+        turns,
+        turns.c.turn == select(func.max(turns.c.turn)).scalar_subquery(),
+        isouter=True,
+    )
+    .with_for_update(read=True, key_share=True, of=leadership)
 )
+"""Both in one statement: a turn waits for one answer less."""
 _ALL_SET_ASIDE = (
     select(inbox.c.seq, set_aside.c.error, inbox.c.kind, inbox.c.version, inbox.c.data)
     .join_from(set_aside, inbox, inbox.c.seq == set_aside.c.seq)
@@ -189,9 +196,13 @@ class SqlJournal:
         """Make events durable; ids that were ever appended are dropped."""
         codes = [EVENT_CODEC.encode(event) for event in events]
         rows = [_event_row(event, code) for event, code in zip(events, codes, strict=True)]
-        with self._unread.appending(), self._leading(epoch) as connection:
+
+        def append(connection: Connection, _: Row) -> None:
             if rows:
                 _APPEND.run(connection, rows)
+
+        with self._unread.appending():
+            self._write_leading(_FENCE, epoch, append)
         for code, event in zip(codes, events, strict=True):
             self._unread.keep(code, event)
 
@@ -274,8 +285,9 @@ class SqlJournal:
         """Record one turn in one transaction."""
         fact_codes = [FACT_CODEC.encode(fact) for fact in facts]
         order_codes = [ORDER_CODEC.encode(order) for order in orders]
-        with self._leading(epoch) as connection:
-            turn, before, fact, order = _last_turn(connection)
+
+        def commit(connection: Connection, found: Row) -> None:
+            turn, before, fact, order = (value or 0 for value in found)
             assert cursor >= before, f"the cursor would go back to {cursor}"
             values = {
                 "turn": turn + 1,
@@ -287,6 +299,8 @@ class SqlJournal:
             _INSERT_TURN.run(connection, [values])
             _insert(connection, "facts", turn + 1, fact, fact_codes)
             _insert(connection, "orders", turn + 1, order, order_codes)
+
+        self._write_leading(_FENCE_AND_TURN, epoch, commit)
 
     def facts(self, after: int = 0) -> Iterator[RecordedFact]:
         """All facts after a seq. Raises JournalError where one is missing or damaged."""
@@ -337,7 +351,7 @@ class SqlJournal:
     def facts_before(self, at: float) -> int:
         """The seq of the newest fact that follows from events before a moment; both grow with time."""
         with self.database.reading() as connection:
-            return _facts_before(connection, at)
+            return compaction.facts_before(connection, at)
 
     def orders(self, after: int = 0) -> Iterator[tuple[int, Order]]:
         """All orders after a seq."""
@@ -383,15 +397,32 @@ class SqlJournal:
         """A transaction in which this epoch, and no other, is the newest."""
         self._check()
         with self.database.writing() as connection:
-            ((newest, holder),) = _FENCE.rows(connection, {})
-            if newest != epoch:
-                raise NotLeading(
-                    f"journal {self.database.name}: epoch {newest} has begun, {epoch} is over"
-                )
-            if holder is None:
-                raise NotLeading(f"journal {self.database.name}: epoch {epoch} was resigned")
+            self._check_newest(epoch, _FENCE.rows(connection, {}))
             yield connection
             self._check()
+
+    def _write_leading(
+        self, look: Statement, epoch: int, write: Callable[[Connection, Row], None]
+    ) -> None:
+        """The same with what a look finds beside who leads; write runs nothing but `Statement`s."""
+
+        def checked(connection: Connection, found: list[Row]) -> None:
+            self._check_newest(epoch, found)
+            write(connection, found[0][2:])
+            self._check()
+
+        self._check()
+        self.database.write_after(look, checked)
+
+    def _check_newest(self, epoch: int, found: Sequence[Row]) -> None:
+        """Raises NotLeading for an epoch that is over; found is the row of the leadership."""
+        newest, holder = found[0][:2]
+        if newest != epoch:
+            raise NotLeading(
+                f"journal {self.database.name}: epoch {newest} has begun, {epoch} is over"
+            )
+        if holder is None:
+            raise NotLeading(f"journal {self.database.name}: epoch {epoch} was resigned")
 
     def _last_turn(self) -> Row:
         with self.database.reading() as connection:
@@ -413,30 +444,6 @@ def _last_turn(connection: Connection) -> Row:
     """Number, cursor, last fact and last order of the newest turn; zeros before the first."""
     found = _LAST_TURN.rows(connection, {})
     return found[0] if found else (0, 0, 0, 0)
-
-
-def _facts_before(connection: Connection, at: float) -> int:
-    event = _last_row(connection, inbox.c.seq, inbox.c.observed_at, lambda found: found < at)
-    turn = _last_row(connection, turns.c.turn, turns.c.cursor, lambda found: found <= event)
-    wanted = select(turns.c.last_fact).where(turns.c.turn <= turn).order_by(turns.c.turn.desc())
-    return int(connection.execute(wanted.limit(1)).scalar_one_or_none() or 0)
-
-
-def _last_row(
-    connection: Connection, key: Column[int], value: Column[Any], is_before: Callable[[Any], bool]
-) -> int:
-    """The key of the last row whose value is before something; 0 for none. Values grow with keys: halves are asked."""
-    wanted = select(key, value).where(key > bindparam("after")).order_by(key).limit(1)
-    before = 0
-    after = int(connection.execute(select(func.max(key))).scalar_one_or_none() or 0)
-    while before < after:
-        middle = (before + after) // 2
-        found, told = connection.execute(wanted, {"after": middle}).one()
-        if is_before(told):
-            before = found
-        else:
-            after = middle
-    return before
 
 
 def _event_row(event: Event, code: Encoded) -> dict[str, object]:

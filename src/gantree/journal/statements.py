@@ -33,14 +33,18 @@ class Statement:
 
     def rows(self, connection: Connection, given: Values) -> list[Row]:
         """What it finds."""
+        return fetched(self.sent(connection, given))
+
+    def sent(self, connection: Connection, given: Values) -> Any:
+        """Send it, and do not wait where the connection sends several at once; `fetched` gives what it finds."""
         told = self._told(connection.dialect)
         cursor = _cursor(connection)
         try:
             cursor.execute(told.text, told.values(given))
-            found: list[Row] = cursor.fetchall()
-        finally:
+        except BaseException:
             cursor.close()
-        return found
+            raise
+        return cursor
 
     def run(self, connection: Connection, many: Sequence[Values]) -> None:
         """Run it once with each of these values."""
@@ -60,6 +64,15 @@ class Statement:
             known = _Text(str(compiled), _values(compiled.params, places))
             self._text_of_dialect[dialect.name] = known
         return known
+
+
+def fetched(cursor: Any) -> list[Row]:
+    """The rows of a cursor, which is used no more."""
+    try:
+        found: list[Row] = cursor.fetchall()
+    finally:
+        cursor.close()
+    return found
 
 
 def _values(written: Values, places: Sequence[str] | None) -> Callable[[Values], Any]:
