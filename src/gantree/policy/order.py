@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
 
+from gantree.model.values import quick
 from gantree.policy.rules import Policy
 
 DAY_S = 86_400.0
@@ -57,6 +58,7 @@ class Line(NamedTuple):
     enforced: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Merits:
     """What the order reads of a job: seconds, GPUs and GPU-seconds. expected_s is its whole run; None: unknown."""
