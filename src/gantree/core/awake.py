@@ -349,6 +349,9 @@ class Awake:
         if asked is not None and asked[0] <= standing.position:
             _, moment, firm = asked
             return not firm or (moment is not None and moment <= now)
+        job = standing.position.job
+        if job in ledger.bookings:
+            return self._freeable.may_fit_told(ledger, ledger.jobs[job])
         return self._freeable.may_make_room(ledger, standing.line, self._wakes, self._over, now)
 
     def may_ever_start(self, ledger: Ledger, state: JobState) -> bool:
