@@ -59,6 +59,7 @@ class Freeable:
         self._in_vain: dict[Line, str] = {}
         self._places: Places | None = None
         self._bounds: Bounds | None = None
+        self._of_kind: dict[tuple[int, int], tuple[bool, bool]] = {}
         self._gpus_of_all = 0
         self._stay: list[JobState] = []
         self._staying: frozenset[str] = frozenset()
@@ -160,17 +161,33 @@ class Freeable:
         need = wakes.need(ledger, line.signature)
         return self._bounds_of(ledger).may_fit(head, need, due=due)
 
-    def may_make_room_for_any(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
-        """Whether others might give up enough for lines alike of which this is the first, by one bound for all queues.
+    def may_make_room_for_any(
+        self, ledger: Ledger, lines: Sequence[Line], wakes: Wakes
+    ) -> list[bool]:
+        """For each of some lines of one queue whether others might give up enough, by one bound for all queues.
 
-        Not to be asked where gangs move: anybody might then.
+        Whether one might take anything back is asked only where that would make it fit. Not to be asked where gangs
+        move: anybody might then.
         """
         self._count(ledger)
-        head, bounds = ledger.jobs[ledger.lines[line][0].job], self._bounds_of(ledger)
-        if bounds.are_apart(head.spec.queue):
-            return True
-        due, need = self._may_be_due(ledger, line), wakes.need(ledger, line.signature)
-        return bounds.may_fit_any(head, need, due=due)
+        queue, jobs = lines[0].queue, ledger.jobs
+        if self._bounds_of(ledger).are_apart(jobs[ledger.lines[lines[0]][0].job].spec.queue):
+            return [True] * len(lines)
+        reclaims, known, might = ledger.accounts.may_reclaim(queue), self._of_kind, []
+        for line in lines:
+            kind = line.signature, line.priority
+            if kind not in known:
+                known[kind] = self._bounds_of_kind(ledger, line, wakes)
+            anyhow, if_due = known[kind]
+            might.append(anyhow or (if_due and reclaims and self._may_be_due(ledger, line)))
+        return might
+
+    def _bounds_of_kind(self, ledger: Ledger, line: Line, wakes: Wakes) -> tuple[bool, bool]:
+        """Whether a line of any queue might fit, as it is, and if it might take back what its queue has lent."""
+        head, need = ledger.jobs[ledger.lines[line][0].job], wakes.need(ledger, line.signature)
+        bounds = self._bounds_of(ledger)
+        anyhow = bounds.may_fit_any(head, need, due=False)
+        return anyhow, anyhow or bounds.may_fit_any(head, need, due=True)
 
     def _bounds_of(self, ledger: Ledger) -> Bounds:
         """The bounds of the moment."""
@@ -401,6 +418,7 @@ class Freeable:
         self._answers.clear()
         self._passed_by.clear()
         self._bounds = None
+        self._of_kind.clear()
         self._of_others.clear()
         self._beside.clear()
         self._emptied.clear()

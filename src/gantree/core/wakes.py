@@ -170,7 +170,7 @@ class Wakes:
     def fitting_in(self, ledger: Ledger, queue: int) -> frozenset[int]:
         """The signatures of a queue that may fit."""
         self.look(ledger)
-        return frozenset(ledger.lines.signatures_in(queue).keys() & self._fitting.keys())
+        return frozenset(ledger.lines.signatures_in(queue) & self._fitting.keys())
 
     def suffices(self, ledger: Ledger, line: Line, freeable_gpus: int) -> bool:
         """Whether a line might fit if so many GPUs more were free; by GPUs alone, so never wrongly no."""
