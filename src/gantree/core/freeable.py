@@ -78,7 +78,6 @@ class Freeable:
         self._stayers = Stayers()
         self._beside: dict[Hashable, Beside] = {}
         self._emptied: dict[Hashable, Occupancy] = {}
-        self._fits: dict[Hashable, bool] = {}
         self._claims = 0
         self._next: tuple[int, Line] | None = None
 
@@ -257,17 +256,13 @@ class Freeable:
         """Whether a waiting gang fits where these have left; who is the same where the same ones might."""
         if who not in self._beside:
             self._beside[who] = self._stayers.beside(ledger, state, leavers())
-        refused = self._beside[who].refused
-        if state.signature in refused:
-            return False
-        answer = self._fits.get((who, state.signature))
-        if answer is None:
+        beside, signature = self._beside[who], state.signature
+        if signature not in beside.fitting and signature not in beside.refused:
             if who not in self._emptied:
                 self._emptied[who] = self._without(ledger, state, leavers())
-            answer = self._fits[who, state.signature] = fits(self._emptied[who], state.spec)
-            if not answer:
-                refused.add(state.signature)
-        return answer
+            has_place = fits(self._emptied[who], state.spec)
+            (beside.fitting if has_place else beside.refused).add(signature)
+        return signature in beside.fitting
 
     # ----- who might leave
 
@@ -422,7 +417,6 @@ class Freeable:
         self._of_others.clear()
         self._beside.clear()
         self._emptied.clear()
-        self._fits.clear()
         self._not_owed = None
         self._owed_lines.clear()
         self._kept_beside.clear()

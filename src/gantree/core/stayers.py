@@ -1,8 +1,9 @@
 """What does not fit even where all have left who might: kept from one moment to the next, with who stays.
 
-What does not fit beside some gangs does not fit beside these and more, whoever has come or gone meanwhile. So an answer
-stands until one of those ends beside whom it was given, leaves, or might be told to: most of what happens frees room of
-gangs that might have left anyhow, or that were leaving already, and changes nobody's answer.
+What does not fit beside some gangs does not fit beside these and more, and what fits, fits beside fewer, whoever has
+come or gone meanwhile. So a no stands until one of those ends beside whom it was given, leaves, or might be told to:
+most of what happens frees room of gangs that might have left anyhow, or that were leaving already, and changes nobody's
+answer.
 
     who stays    gangs that hold a place, but for those that leave, and those that might for who asks
                  claims that do not give way to him, and reserved starts: all of their places, free by then or not
@@ -26,9 +27,10 @@ MOST_KEPT = 32
 
 @dataclass(slots=True)
 class Beside:
-    """Some who stay, with their places, and the signatures of gangs that do not fit beside them, as far as is known."""
+    """Some who stay, with their places, and which signatures of gangs fit beside them or not, as far as is known."""
 
     stay: dict[str, Placement]
+    fitting: set[int]
     refused: set[int]
 
 
@@ -53,6 +55,9 @@ class Stayers:
         same_site = self._fabric is fabric and self._site_version == ledger.site.version
         if not same_site or not self._unusable <= unusable or not _is_plain(ledger):
             self._kept.clear()
+        elif self._unusable != unusable:
+            for each in self._kept:
+                each.fitting.clear()
         self._fabric, self._site_version, self._unusable = fabric, ledger.site.version, unusable
         if self._kept:
             everybody = self._with_held(ledger, self._staying.copy(), (), ())
@@ -64,17 +69,16 @@ class Stayers:
         for job in leavers:
             stay.pop(job, None)
         stay = self._with_held(ledger, stay, *giving_way(ledger, state))
-        same, refused = None, set[int]()
+        found = Beside(stay, set(), set())
         for each in self._kept:
             if each.stay.items() <= stay.items():
-                refused |= each.refused
-                same = each if len(each.stay) == len(stay) else same
-        if same is None:
-            same = Beside(stay, refused)
-            if _is_plain(ledger):
-                self._kept = [*self._kept[1 - MOST_KEPT :], same]
-        same.refused |= refused
-        return same
+                found.refused |= each.refused
+            if stay.items() <= each.stay.items():
+                found.fitting |= each.fitting
+        if _is_plain(ledger):
+            others = [each for each in self._kept if each.stay != stay]
+            self._kept = [*others[1 - MOST_KEPT :], found]
+        return found
 
     @staticmethod
     def _with_held(
