@@ -7,8 +7,8 @@ once for each signature, and again only if somebody stays no more beside whom it
 ever too low: whoever might be told to leave counts with all it holds, whatever else forbids it. Room of a promised
 start is in none, as it gives way to its own gang alone, which is asked about by itself.
 
-Counted anew when somebody has taken a place or begun to leave one, nodes are lost, or starts were told. Who could get no room needs
-not be asked again until more might be given up (`Freeable.grown`).
+Counted anew when somebody has taken a place or begun to leave one, nodes are lost, or starts were told. Who could get
+no room needs not be asked again until more might be given up (`Freeable.grown`).
 """
 
 from bisect import bisect_left, bisect_right
