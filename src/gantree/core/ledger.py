@@ -426,7 +426,7 @@ def _job_requeued(ledger: Ledger, fact: JobRequeued) -> None:
     if fact.cause is StopCause.RESIZED:
         state.resized_at = fact.at
     state.not_before, state.failures = fact.not_before, fact.failures
-    state.cut_short = fact.cut_short
+    state.cut_short, state.cut_short_for = fact.cut_short, fact.cut_short_for
     if fact.not_before > fact.at:
         ledger.resting[fact.job] = fact.not_before
     state.reason = f"requeued: {fact.cause}"

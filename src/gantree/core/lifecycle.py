@@ -20,7 +20,7 @@ from gantree.core.draft import Draft
 from gantree.core.launch import save_order, signal_order, start_order, stop_order
 from gantree.core.numbering import numbered
 from gantree.core.replacing import can_live_without, member_of_rank, member_started, miss
-from gantree.core.rest import cut_short, rest_s
+from gantree.core.rest import cut_short_for, rest_s
 from gantree.core.state import JobState
 from gantree.core.timers import gap_over_at
 from gantree.model.errors import BadInput, Unsupported
@@ -352,9 +352,9 @@ def _after_attempt(draft: Draft, state: JobState, cause: StopCause | None, code:
     elif cause is StopCause.CANNOT_START:
         end_job(draft, state, Phase.FAILED, code, state.reason)
     elif cause is StopCause.PREEMPTED:
-        in_a_row = cut_short(state, draft.ledger.policy)
-        rested_at = draft.now + rest_s(in_a_row, draft.ledger.policy)
-        _requeue(draft, state, cause, rested_at, state.failures, in_a_row)
+        cut_for = cut_short_for(draft.ledger, state, draft.now)
+        rested_at = draft.now + rest_s(len(cut_for), draft.ledger.policy)
+        _requeue(draft, state, cause, rested_at, state.failures, cut_for)
     elif cause in GOES_ON:
         _requeue(draft, state, cause, draft.now, state.failures)
     else:
@@ -384,7 +384,7 @@ def _requeue(
     cause: StopCause,
     not_before: float,
     failures: int,
-    in_a_row: int = 0,
+    cut_for: tuple[str, ...] = (),
 ) -> None:
     """Let it wait again; who failed while it moved has no place held for it any more, and waits as it is written."""
     if cause not in GOES_ON and state.job in draft.ledger.claims:
@@ -396,7 +396,8 @@ def _requeue(
             cause=cause,
             not_before=not_before,
             failures=failures,
-            cut_short=in_a_row,
+            cut_short=len(cut_for),
+            cut_short_for=cut_for,
         )
     )
 

@@ -41,12 +41,12 @@ class JobState:
     held_gpus counts GPUs that it holds whole, touched_gpus those that it holds whole or in part (1 where none: it may
     hold something else). checkpoint_step is the newest over all attempts. attained_gpu_s and done_s are of attempts
     that are over: GPU-seconds that it was served, and seconds of its run (at the size it was written with) whose work
-    was kept. cut_short counts attempts as `facts.JobRequeued` says. moving says why the attempt will go on at the place
-    that is held for it. at_home: it runs in a cell of its queue. warned: the attempt got its signal before its time
-    limit. found: the attempt was started by somebody of whom there is no record. scaled: somebody has said how many
-    members it is to have. turns counts turns on a shared GPU; suspended: it is not its own. What it has used until
-    metered_at is in the accounts (`core.usage`): spent is (GPU model, GPU-seconds held, GPU-seconds wasted), waited_s
-    what it waited; gpus_of_model is what it holds, parts of GPUs as parts.
+    was kept. cut_short counts attempts, for jobs cut_short_for, as `facts.JobRequeued` says. moving says why the
+    attempt will go on at the place that is held for it. at_home: it runs in a cell of its queue. warned: the attempt
+    got its signal before its time limit. found: the attempt was started by somebody of whom there is no record. scaled:
+    somebody has said how many members it is to have. turns counts turns on a shared GPU; suspended: it is not its own.
+    What it has used until metered_at is in the accounts (`core.usage`): spent is (GPU model, GPU-seconds held, GPU-
+    seconds wasted), waited_s what it waited; gpus_of_model is what it holds, parts of GPUs as parts.
     """
 
     job: str
@@ -85,6 +85,7 @@ class JobState:
     not_before: float = 0.0
     failures: int = 0
     cut_short: int = 0
+    cut_short_for: tuple[str, ...] = ()
     preempted_at: tuple[float, ...] = ()
     fled_at: tuple[float, ...] = ()
     resized_at: float | None = None

@@ -348,7 +348,8 @@ class AttemptEnded(Fact):
 class JobRequeued(Fact):
     """The job waits again, not to be started before not_before.
 
-    cut_short counts its attempts, the last in a row, that were preempted sooner than a new start takes.
+    cut_short counts its attempts, the last in a row, that were preempted sooner than a new start takes and in vain so
+    far; cut_short_for are the jobs for which they were.
     """
 
     job: str
@@ -356,6 +357,7 @@ class JobRequeued(Fact):
     not_before: float
     failures: int
     cut_short: int = 0
+    cut_short_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
