@@ -1,7 +1,8 @@
 """Settings that hold for every test, and a PostgreSQL server that a test run shares."""
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -23,8 +24,22 @@ LONGEST_FIRST = (
 )
 """Where the longest files are. A worker takes file after file; none may begin a long one when the others are done."""
 
+NEW_OBJECTS_TO_A_COLLECTION = 100_000
+"""So many, and not Python's 700: a test makes more than that in a moment, and Hypothesis times each collection."""
+
 settings.register_profile("gantree", deadline=None, print_blob=True, max_examples=examples(50))
 settings.load_profile("gantree")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays, half a million objects: none is ever looked at for garbage."""
+    gc.disable()
+    gathered = yield
+    gc.freeze()
+    gc.set_threshold(NEW_OBJECTS_TO_A_COLLECTION, *gc.get_threshold()[1:])
+    gc.enable()
+    return gathered
 
 
 @pytest.hookimpl(trylast=True)

@@ -242,6 +242,10 @@ async def told_of_closed(asked: Readers) -> list[Any]:
     ]
 
 
+LOADS_WITHIN_S = 60.0
+"""A host that is executed loads all code: seconds where other work takes the cores."""
+
+
 async def hopeless(said: Said, hosts: list[ReaderHost], state: Path) -> None:
     readers.READY_WITHIN_S, was = 0.5, readers.READY_WITHIN_S
     nothing = started(hosts[1], state / "none")
@@ -256,8 +260,9 @@ async def hopeless(said: Said, hosts: list[ReaderHost], state: Path) -> None:
     readers.READY_WITHIN_S = 0.5
     left = started(hosts[2], state)
     said["no host"] = await told(left, questions.nodes, ANYBODY)
-    os.posix_spawn, readers.READY_WITHIN_S = spawn, was
+    os.posix_spawn, readers.READY_WITHIN_S = spawn, LOADS_WITHIN_S
     told_of_nodes = await told(left, questions.nodes, ANYBODY)
+    readers.READY_WITHIN_S = was
     said["of another host"] = (
         len(told_of_nodes) if isinstance(told_of_nodes, list) else told_of_nodes
     )

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.core.awake import Awake
+from gantree.core.right_behind import RightBehind
 from gantree.core.scheduler import Decision, Scheduler
 from gantree.model.events import Event, JobSubmitted
 from gantree.placement import one_node, search, wish
@@ -44,6 +45,7 @@ def remembering_nobody() -> Iterator[None]:
         patch.setattr(one_node, "last_node_for", lambda problem: None)
         patch.setattr(Quota, "is_unruled", lambda self, node: False)
         patch.setattr(Awake, "moment", lambda self, ledger: next(moments))
+        patch.setattr(RightBehind, "is_of", lambda self, ledger, line: False)
         yield
 
 

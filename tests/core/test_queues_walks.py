@@ -22,6 +22,7 @@ from gantree.policy.queues import QueueTree
 from gantree.policy.quota import Quota
 from gantree.policy.rules import Amounts, Backfill, Policy, QueueRule
 from gantree.testing.builders import machine
+from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
 
 A, B = "H100-80GB", "A100-80GB"
@@ -225,7 +226,7 @@ def on_model(spec: Job, model: str) -> Job:
     return replace(spec, roles=(replace(role, shape=replace(role.shape, models=(model,))),))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_no_limit_is_passed_and_no_guarantee_is_broken(seed: int) -> None:
     lots = Random(seed)
     policy = a_policy(lots)

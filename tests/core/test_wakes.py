@@ -442,10 +442,13 @@ def _events(
 class Checked(Freeable):
     """Says no for all queues only where it does for the line itself."""
 
-    def may_make_room_for_any(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
-        might = super().may_make_room_for_any(ledger, line, wakes)
-        assert might or not self._in_bounds(ledger, line, wakes)
-        return might
+    def may_make_room_for_any(
+        self, ledger: Ledger, lines: Sequence[Line], wakes: Wakes
+    ) -> list[bool]:
+        all_might = super().may_make_room_for_any(ledger, lines, wakes)
+        for line, might in zip(lines, all_might, strict=True):
+            assert might or not self._in_bounds(ledger, line, wakes)
+        return all_might
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -463,7 +466,7 @@ def test_the_bound_for_all_queues_never_says_no_where_that_of_one_says_yes(
         scheduler.handle(list(_events(scheduler, act, what, number, now, lost)))
         ledger, checked, wakes = scheduler.ledger, Checked(), Wakes()
         for line in ledger.lines:
-            checked.may_make_room_for_any(ledger, line, wakes)
+            checked.may_make_room_for_any(ledger, [line], wakes)
 
 
 @settings(max_examples=examples(30), deadline=None)

@@ -16,8 +16,7 @@ Nothing here is needed for correctness: a scheduler that forgets it all decides 
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from functools import partial
-from itertools import takewhile
+from itertools import chain, compress, takewhile
 from math import inf
 
 from gantree.core.bookings import CAME, Desk
@@ -208,12 +207,11 @@ class Awake:
         """The lines of a queue of which somebody might find a place that its queue admits."""
         ledger = draft.ledger
         fitting = self._wakes.fitting_in(ledger, queue)
-        if not fitting:
-            return ()
         return [
             line
-            for line in ledger.lines.lines_in(queue)
-            if line.signature in fitting and self.is_open(draft, line)
+            for signature in sorted(fitting)
+            for line in ledger.lines.alike_in(queue, signature)
+            if self.is_open(draft, line)
         ]
 
     def is_open(self, draft: Draft, line: Line) -> bool:
@@ -278,10 +276,10 @@ class Awake:
         key = (ledger.lines.changes_in(queue), len(front))
         if queue not in self._alike_in or self._alike_in[queue][0] != key:
             self._alike_in[queue] = (key, _alike(front))
-        might = partial(self._freeable.may_make_room_for_any, ledger, wakes=self._wakes)
-        return sorted(
-            each for those in self._alike_in[queue][1] if might(those[0].line) for each in those
-        )
+        alike = self._alike_in[queue][1]
+        first = [those[0].line for those in alike]
+        might = self._freeable.may_make_room_for_any(ledger, first, self._wakes)
+        return sorted(chain.from_iterable(compress(alike, might)))
 
     def _moments_of(self, ledger: Ledger, front: Iterable[Standing], now: float) -> Iterable[float]:
         """Later moments at which somebody of a front is to be asked again."""
@@ -353,6 +351,9 @@ class Awake:
         if asked is not None and asked[0] <= standing.position:
             _, moment, firm = asked
             return not firm or (moment is not None and moment <= now)
+        job = standing.position.job
+        if job in ledger.bookings:
+            return self._freeable.may_fit_told(ledger, ledger.jobs[job])
         return self._freeable.may_make_room(ledger, standing.line, self._wakes, self._over, now)
 
     def may_ever_start(self, ledger: Ledger, state: JobState) -> bool:

@@ -36,6 +36,7 @@ from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import start
 from gantree.core.moves import move_as_requested
 from gantree.core.replacing import Replacing
+from gantree.core.right_behind import RightBehind
 from gantree.core.room import NoRoom, make_room
 from gantree.core.state import CLAIM, Claim, JobState
 from gantree.core.waiting import eligible, in_order
@@ -81,6 +82,7 @@ class Cycle:
         self._awake = Awake(self._desk, forgets_rooms=self._moves)
         self._homes = Homes(policy, taste)
         self._ways = Ways()
+        self._behind = RightBehind(taste)
         self._growth = Growth(taste)
         self._drain = Drain(taste)
         self._replacing = Replacing(taste)
@@ -218,7 +220,10 @@ class Cycle:
             if not eligible(ledger, state, draft.now):
                 continue
             was_told = state.job in ledger.bookings
-            if self._awake.might(draft, line, state):
+            place = self._behind.place(ledger, line, state.job)
+            if place is not None:
+                start(draft, state, place)
+            elif self._awake.might(draft, line, state):
                 self._ask(draft, line, state)
             self._close_behind(ledger, state)
             starts = state.phase is not Phase.PENDING
@@ -226,6 +231,8 @@ class Cycle:
                 self._desk.consider(draft, state)
             elif was_told:
                 return False
+            else:
+                self._behind.started(ledger, line, state)
             if self._awake.grown(ledger) != grown:
                 nobody_is_due = nobody_is_due or (starts and not _is_any_due(ledger, owed))
                 if not (starts and nobody_is_due) or walk.has_passed_any():
@@ -236,7 +243,11 @@ class Cycle:
     def _in_order(self, draft: Draft, ask: Ask, queues: Collection[int] | None = None) -> Walk:
         """The walk over all queues, or over what is owed to some."""
         self._closed.clear()
-        admits = None if self._in_turn else _Admits(self._awake, draft, due=queues is not None)
+        admits = (
+            None
+            if self._in_turn
+            else _Admits(self._awake, self._behind, draft, due=queues is not None)
+        )
         return in_order(draft.ledger, draft.now, ask, queues=queues, admits=admits)
 
     def _close_behind(self, ledger: Ledger, state: JobState) -> None:
@@ -257,6 +268,8 @@ class Cycle:
 
     def _goes_on(self, draft: Draft, line: Line, position: Position) -> bool:
         """Whether the next of a line is to be looked at."""
+        if self._behind.place(draft.ledger, line, position.job) is not None:
+            return True
         if self._might(draft, line, position):
             return True
         if draft.ledger.jobs[position.job].spec.queue in self._closed:
@@ -439,8 +452,8 @@ def _has_ways(ledger: Ledger, spec: Job) -> bool:
 class _Admits:
     """Whom a walk looks at (`policy.walk.Admits`). due: only at what is owed."""
 
-    def __init__(self, awake: Awake, draft: Draft, *, due: bool) -> None:
-        self._awake, self._draft, self._due = awake, draft, due
+    def __init__(self, awake: Awake, behind: RightBehind, draft: Draft, *, due: bool) -> None:
+        self._awake, self._behind, self._draft, self._due = awake, behind, draft, due
 
     @property
     def version(self) -> int:
@@ -458,8 +471,13 @@ class _Admits:
 
     def is_open(self, line: Line) -> bool:
         """Whether somebody of a line might start."""
+        if self._behind.is_of(self._draft.ledger, line):
+            return True
         return self._awake.is_open(self._draft, line)
 
     def still(self, standing: Standing) -> bool:
         """Whether one of these still is."""
+        ledger = self._draft.ledger
+        if self._behind.place(ledger, standing.line, standing.position.job) is not None:
+            return True
         return self._awake.still(self._draft, standing)

@@ -3,16 +3,17 @@
 For a whole class of lines GPUs are counted by node (`core.bounds`). For a line they are counted all together: of gangs
 of lower priority or behind it in the order (`core.behind`), of gangs that borrow, of those that leave or hold room for
 others that gives way. Then all of these leave a copy of the occupancy, one for all lines that may have the same, and it
-is looked whether the line's gang fits, once for each signature. No bound is ever too low: whoever might be told to
-leave counts with all it holds, whatever else forbids it. Room of a promised start is in none, as it gives way to its
-own gang alone; lines with such a gang are asked without the last.
+is looked whether the line's gang fits, once for each signature, and again only if somebody stays no more beside whom it
+did not (`core.stayers`). No bound is ever too low: whoever might be told to leave counts with all it holds, whatever
+else forbids it. Room of a promised start is in none, as it gives way to its own gang alone, which is asked about by
+itself.
 
-Counted anew when somebody has taken a place or begun to leave one, or starts were told. Who could get no room needs
-not be asked again until more might be given up (`Freeable.grown`).
+Counted anew when somebody has taken a place or begun to leave one, nodes are lost, or starts were told. Who could get
+no room needs not be asked again until more might be given up (`Freeable.grown`).
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -25,6 +26,7 @@ from gantree.core.ledger import Ledger
 from gantree.core.over import Over
 from gantree.core.rights import SETTLED_S, borrowers, overruled_by
 from gantree.core.state import BOOKING, CLAIM, JobState
+from gantree.core.stayers import Beside, Stayers
 from gantree.core.waiting import eligible
 from gantree.core.wakes import Wakes
 from gantree.core.wanted import RoomToCome, in_the_way
@@ -60,6 +62,7 @@ class Freeable:
         self._in_vain: dict[Line, str] = {}
         self._places: Places | None = None
         self._bounds: Bounds | None = None
+        self._of_kind: dict[tuple[int, int], tuple[bool, bool]] = {}
         self._gpus_of_all = 0
         self._stay: list[JobState] = []
         self._staying: frozenset[str] = frozenset()
@@ -68,7 +71,6 @@ class Freeable:
         self._now = 0.0
         self.next_fall = inf
         self._answers: dict[Line, tuple[str, bool]] = {}
-        self._told: dict[Line | None, int] = {}
         self._kept_beside: dict[tuple[str, ...], frozenset[str]] = {}
         self._not_owed: list[JobState] | None = None
         self._victims: dict[Hashable, _Victims] = {}
@@ -79,8 +81,9 @@ class Freeable:
         self._passed_by: dict[Position, tuple[str, ...]] = {}
         self._of_others: dict[int, int] = {}
         self._owed_lines: dict[Hashable, bool] = {}
+        self._stayers = Stayers()
+        self._beside: dict[Hashable, Beside] = {}
         self._emptied: dict[Hashable, Occupancy] = {}
-        self._fits: dict[Hashable, bool] = {}
         self._claims = 0
         self._next: tuple[int, Line] | None = None
 
@@ -176,25 +179,39 @@ class Freeable:
         return (not by_order or self._in_bounds(ledger, line, wakes)) and self.may_fit(ledger, line)
 
     def _in_bounds(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
-        """Whether a line might fit by counts of GPUs alone; one that was told a start has room of its own."""
-        if line in self._told:
-            return True
+        """Whether a line might fit by counts of GPUs alone; not to be asked of a job that was told a start."""
         head = ledger.jobs[ledger.lines[line][0].job]
         due = self._may_be_due(ledger, line)
         need = wakes.need(ledger, line.signature)
         return self._bounds_of(ledger).may_fit(head, need, due=due)
 
-    def may_make_room_for_any(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
-        """Whether others might give up enough for lines alike of which this is the first, by one bound for all queues.
+    def may_make_room_for_any(
+        self, ledger: Ledger, lines: Sequence[Line], wakes: Wakes
+    ) -> list[bool]:
+        """For each of some lines of one queue whether others might give up enough, by one bound for all queues.
 
-        Not to be asked where gangs move: anybody might then.
+        Whether one might take anything back is asked only where that would make it fit. Not to be asked where gangs
+        move: anybody might then.
         """
         self._count(ledger)
-        head, bounds = ledger.jobs[ledger.lines[line][0].job], self._bounds_of(ledger)
-        if bounds.are_apart(head.spec.queue):
-            return True
-        due, need = self._may_be_due(ledger, line), wakes.need(ledger, line.signature)
-        return bounds.may_fit_any(head, need, due=due)
+        queue, jobs = lines[0].queue, ledger.jobs
+        if self._bounds_of(ledger).are_apart(jobs[ledger.lines[lines[0]][0].job].spec.queue):
+            return [True] * len(lines)
+        reclaims, known, might = ledger.accounts.may_reclaim(queue), self._of_kind, []
+        for line in lines:
+            kind = line.signature, line.priority
+            if kind not in known:
+                known[kind] = self._bounds_of_kind(ledger, line, wakes)
+            anyhow, if_due = known[kind]
+            might.append(anyhow or (if_due and reclaims and self._may_be_due(ledger, line)))
+        return might
+
+    def _bounds_of_kind(self, ledger: Ledger, line: Line, wakes: Wakes) -> tuple[bool, bool]:
+        """Whether a line of any queue might fit, as it is, and if it might take back what its queue has lent."""
+        head, need = ledger.jobs[ledger.lines[line][0].job], wakes.need(ledger, line.signature)
+        bounds = self._bounds_of(ledger)
+        anyhow = bounds.may_fit_any(head, need, due=False)
+        return anyhow, anyhow or bounds.may_fit_any(head, need, due=True)
 
     def _bounds_of(self, ledger: Ledger) -> Bounds:
         """The bounds of the moment."""
@@ -226,7 +243,6 @@ class Freeable:
         """GPUs that might become free for a line beside what is free now; what is reserved for jobs of it, too."""
         self._count(ledger)
         gpus = self._in_any_case + self._elastic + self._stopped(ledger, line)
-        gpus += self._told.get(line, 0)
         if self._estimates:
             head = ledger.jobs[ledger.lines[line][0].job]
             gpus += sum(self._estimates[job] for job in self._passed(ledger, head))
@@ -246,15 +262,33 @@ class Freeable:
         self._count(ledger)
         head = ledger.jobs[ledger.lines[line][0].job]
         several = head.spec.elastic is not None or chooses(head.spec)
-        if several or line in self._told or ledger.rooms().keeps_spares:
+        if several or ledger.rooms().keeps_spares:
             return True
         key = self._who_leaves(ledger, line, head)
-        answer = self._fits.get((key, line.signature))
-        if answer is None:
-            if key not in self._emptied:
-                self._emptied[key] = self._without(ledger, line, head)
-            answer = self._fits[key, line.signature] = fits(self._emptied[key], head.spec)
-        return answer
+        return self._fits_beside(ledger, key, head, partial(self._leavers, ledger, line))
+
+    def may_fit_told(self, ledger: Ledger, state: JobState) -> bool:
+        """As `may_fit`, for a job that was told a start, which may also have what is reserved for it."""
+        self._count(ledger)
+        several = state.spec.elastic is not None or chooses(state.spec)
+        if several or ledger.rooms().keeps_spares or ledger.policy.defragment == "apply":
+            return True
+        leavers = partial(self._leavers_for_told, ledger, state)
+        return self._fits_beside(ledger, state.job, state, leavers)
+
+    def _fits_beside(
+        self, ledger: Ledger, who: Hashable, state: JobState, leavers: Callable[[], Iterable[str]]
+    ) -> bool:
+        """Whether a waiting gang fits where these have left; who is the same where the same ones might."""
+        if who not in self._beside:
+            self._beside[who] = self._stayers.beside(ledger, state, leavers())
+        beside, signature = self._beside[who], state.signature
+        if signature not in beside.fitting and signature not in beside.refused:
+            if who not in self._emptied:
+                self._emptied[who] = self._without(ledger, state, leavers())
+            has_place = fits(self._emptied[who], state.spec)
+            (beside.fitting if has_place else beside.refused).add(signature)
+        return signature in beside.fitting
 
     # ----- who might leave
 
@@ -268,21 +302,22 @@ class Freeable:
         if rules.by == "none":
             return NOBODY
         head = ledger.jobs[ledger.lines[line][0].job]
-        passed, behind = self._passed(ledger, head), None
-        if rules.by == "order" and line not in self._told:
-            behind = self._ranks.behind(ledger, head, self._now)
-        key = (line.queue, line.priority, line in self._told, passed, behind)
+        passed, behind = self._passed(ledger, head), self._behind(ledger, head)
+        key = (line.queue, line.priority, passed, behind)
         if key not in self._victims:
             kept = self._kept(ledger, passed)
-            jobs = tuple(
-                state.job
-                for state in self._by_right(ledger, line, behind)
-                if line in self._told or state.job not in kept
-            )
+            may = self._by_right(ledger, line, behind)
+            jobs = tuple(state.job for state in may if state.job not in kept)
             number = self._number_of_victims.setdefault(jobs, 1 + len(self._number_of_victims))
             gpus = sum(ledger.jobs[job].touched_gpus for job in jobs)
             self._victims[key] = _Victims(number, jobs, gpus)
         return self._victims[key]
+
+    def _behind(self, ledger: Ledger, state: JobState) -> Behind | None:
+        """Who is behind a waiting job, where gangs are stopped by order."""
+        if ledger.policy.preemption.by != "order":
+            return None
+        return self._ranks.behind(ledger, state, self._now)
 
     def _by_right(self, ledger: Ledger, line: Line, behind: Behind | None) -> Iterable[JobState]:
         """Gangs of which none is left out that might be stopped for a line by right.
@@ -292,8 +327,6 @@ class Freeable:
         rules = ledger.policy.preemption
         if behind is not None:
             return self._ranks.those(behind)
-        if line in self._told:
-            return _lesser(self._stay, line.priority, rules, or_equal=rules.gain > 0)
         in_queue = self._stay_in_queue.get(ledger.jobs[ledger.lines[line][0].job].spec.queue, ())
         mine = _lesser(in_queue, line.priority, rules, or_equal=rules.gain > 0)
         if rules.by == "priority":
@@ -357,10 +390,10 @@ class Freeable:
         passed = self._passed(ledger, head)
         return self._below(ledger, line).number, reclaims, claims, passed
 
-    def _without(self, ledger: Ledger, line: Line, head: JobState) -> Occupancy:
+    def _without(self, ledger: Ledger, state: JobState, leavers: Iterable[str]) -> Occupancy:
         """The occupancy without any of them."""
-        room = self.room_to_come.of(ledger, head).copy()
-        for owner in self._leavers(ledger, line):
+        room = self.room_to_come.of(ledger, state).copy()
+        for owner in leavers:
             room.give_back(owner)
         return room
 
@@ -370,6 +403,18 @@ class Freeable:
         if self._borrowed(ledger, line):
             yield from borrowers(ledger, line.queue)
 
+    def _leavers_for_told(self, ledger: Ledger, state: JobState) -> Iterator[str]:
+        assert state.line is not None, f"{state.job} does not wait"
+        if ledger.policy.preemption.by != "none":
+            kept = self._kept(ledger, (*self._passed(ledger, state), state.job))
+            for other in self._by_right(ledger, state.line, self._behind(ledger, state)):
+                if other.job not in kept:
+                    yield other.job
+        yield from ledger.accounts.elastic
+        told = answers(ledger, state, to_come=True)
+        if any(admission.takes_back for _, admission in told):
+            yield from borrowers(ledger, state.queue)
+
     def _count(self, ledger: Ledger) -> None:
         if self._applied == ledger.applied:
             return
@@ -378,7 +423,8 @@ class Freeable:
             (job, told.made_at, ledger.jobs[job].position) for job, told in ledger.bookings.items()
         )
         claims = tuple((job, ledger.jobs[job].position) for job in ledger.claims)
-        versions = (self.grown(ledger), ledger.placings, told, claims)
+        out_of_use = (len(ledger.unusable), ledger.site.version)
+        versions = (self.grown(ledger), ledger.placings, told, claims, out_of_use)
         if versions == self._versions:
             return
         self._versions = versions
@@ -386,15 +432,12 @@ class Freeable:
         stay = (s for s in ledger.holding.values() if not s.leaving and s.spec.preemptible)
         self._stay = sorted(stay, key=lambda state: state.priority)
         self._staying = frozenset(state.job for state in self._stay)
+        self._stayers.look(ledger)
         self._stay_in_queue.clear()
         for state in self._stay:
             self._stay_in_queue.setdefault(state.spec.queue, []).append(state)
         not_owed = partial(self._that_are_not_owed, ledger)
         self._ranks.count(ledger, self._stay_in_queue, not_owed)
-        self._told = {}
-        for job in ledger.bookings:
-            line = ledger.jobs[job].line
-            self._told[line] = self._told.get(line, 0) + _held(ledger, BOOKING + job)
         self._estimates = {
             job: _held(ledger, BOOKING + job)
             for job, booking in ledger.bookings.items()
@@ -410,9 +453,10 @@ class Freeable:
         self._answers.clear()
         self._passed_by.clear()
         self._bounds = None
+        self._of_kind.clear()
         self._of_others.clear()
+        self._beside.clear()
         self._emptied.clear()
-        self._fits.clear()
         self._not_owed = None
         self._owed_lines.clear()
         self._kept_beside.clear()

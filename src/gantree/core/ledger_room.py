@@ -49,7 +49,7 @@ def _gives_way(ledger: Ledger, placement: Placement) -> list[str]:
 
 def _shares_with_held(ledger: Ledger, placement: Placement) -> bool:
     """Whether parts of GPUs are taken where room is held for others, who may keep the rest of these."""
-    if not any(member.parts for member in placement.members):
+    if not (ledger.claims or ledger.bookings) or not any(m.parts for m in placement.members):
         return False
     nodes = placement.nodes
     return any(not nodes.keys().isdisjoint(held.nodes) for _, held in ledger.held_places())

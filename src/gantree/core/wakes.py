@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from gantree.core.holds import lifted
 from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
+from gantree.core.state import BOOKING, JobState
 from gantree.model.jobs import Job, Shape
 from gantree.placement.search import fits
 from gantree.placement.sizes import sizes_of
@@ -67,7 +67,7 @@ class Need:
 
 
 class Held(NamedTuple):
-    """What is held for gangs that are not placed: members, and their GPUs; one without counts as one GPU."""
+    """What is held for told starts: members, and their GPUs; one without counts as one GPU."""
 
     members: int
     gpus: int
@@ -144,7 +144,7 @@ class Wakes:
         """Those that may fit if nothing were reserved; what does not stays so until room is freed."""
         unknown = [each for each in signatures if each not in self._fits_nowhere]
         if unknown:
-            with lifted(ledger, [owner for owner, _ in ledger.held_places()]):
+            with lifted(ledger, [BOOKING + job for job in ledger.bookings]):
                 for signature in unknown:
                     self._fits_nowhere[signature] = not self._fits(ledger, signature)
         return [each for each in signatures if not self._fits_nowhere[each]]
@@ -170,7 +170,7 @@ class Wakes:
     def fitting_in(self, ledger: Ledger, queue: int) -> frozenset[int]:
         """The signatures of a queue that may fit."""
         self.look(ledger)
-        return frozenset(ledger.lines.signatures_in(queue).keys() & self._fitting.keys())
+        return frozenset(ledger.lines.signatures_in(queue) & self._fitting.keys())
 
     def suffices(self, ledger: Ledger, line: Line, freeable_gpus: int) -> bool:
         """Whether a line might fit if so many GPUs more were free; by GPUs alone, so never wrongly no."""
@@ -228,14 +228,15 @@ def _more(need: Need, held: Held) -> int:
 
 
 def _reserved(ledger: Ledger) -> tuple[Held, float, float]:
-    """What is held for others, until when a gang may use such room, and from which priority on at any time.
+    """What is reserved, until when a gang may use such room, and from which priority on at any time.
 
-    Who goes before a job whose start is only estimated may use its room.
+    Who goes before a job whose start is only estimated may use its room. What is claimed is its claimant's alone, which
+    is not asked while it waits for it.
     """
-    if not ledger.claims and not ledger.bookings:
+    if not ledger.bookings:
         return NOTHING, 0.0, inf
     owners = ledger.rooms().owners
-    members = [m for owner, _ in ledger.held_places() for m in owners.get(owner, ())]
+    members = [m for job in ledger.bookings for m in owners.get(BOOKING + job, ())]
     held = Held(len(members), sum(max(1, len(member.gpus)) for member in members))
     until = max((booking.starts_at for booking in ledger.bookings.values()), default=0.0)
     guessed = [ledger.jobs[j].priority for j, b in ledger.bookings.items() if not b.promised]

@@ -141,7 +141,7 @@ def room_to_come(ledger: Ledger, state: JobState) -> Occupancy:
     The other claims do not count: they were made before it arrived. What it may pass itself is free; reserved starts
     that it may not put off hold of the room that is left by then as much as they can.
     """
-    return _room_without(ledger, *_giving_way(ledger, state))
+    return _room_without(ledger, *giving_way(ledger, state))
 
 
 @dataclass(slots=True)
@@ -168,7 +168,7 @@ class RoomToCome:
 
     def of(self, ledger: Ledger, state: JobState) -> Occupancy:
         """The occupancy for a job, until more is decided. It is others' too: do not change it."""
-        passed, overruled = _giving_way(ledger, state)
+        passed, overruled = giving_way(ledger, state)
         at = _but_for_claims(ledger)
         later = self._kept.pop((passed, overruled), None)
         if later is None or later.at != at or not self._follows(ledger, later):
@@ -207,7 +207,7 @@ def _is_whole(ledger: Ledger, room: Occupancy, job: str) -> bool:
     return set(room.owners.get(CLAIM + job, ())) == set(ledger.claims[job].placement.members)
 
 
-def _giving_way(ledger: Ledger, state: JobState) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def giving_way(ledger: Ledger, state: JobState) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The jobs whose reserved starts, and those whose claims, give way to a waiting one."""
     passed = (job for job in ledger.bookings if outranks(ledger, state, job))
     return tuple(passed), overruled_by(ledger, state)

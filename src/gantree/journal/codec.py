@@ -18,12 +18,14 @@ from gantree.model.errors import BadInput, JournalError
 from gantree.model.events import EVENTS, Event
 from gantree.model.facts import FACTS, UPCASTERS, Fact
 from gantree.model.orders import ORDERS, Order
+from gantree.model.values import quick
 
 T = TypeVar("T")
 SETTINGS = ConfigDict(ser_json_inf_nan="constants")
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """A value as a journal keeps it: kind and version beside JSON text."""
@@ -83,6 +85,11 @@ class Codec(Generic[T]):
             why = why_damaged(error).removeprefix("0.")  # of the tuple around it
             raise JournalError(f"{encoded.kind} in the journal is damaged: {why}") from error
 
+    def prepare(self, *kinds: str) -> None:
+        """Make ready for some kinds, as the first of each does otherwise."""
+        for kind in kinds:
+            self._adapter(kind)
+
     def _adapter(self, kind: str) -> TypeAdapter[tuple[T]]:
         """The adapter of a tuple of one value: settings cannot be given to one of a dataclass alone."""
         if kind not in self._adapters:
@@ -107,3 +114,10 @@ class Codec(Generic[T]):
 EVENT_CODEC: Codec[Event] = Codec(EVENTS, {})
 FACT_CODEC: Codec[Fact] = Codec(FACTS, UPCASTERS)
 ORDER_CODEC: Codec[Order] = Codec(ORDERS, {})
+
+
+def prepare() -> None:
+    """Make ready for what every job that starts leaves in a journal: else the first of all waits 60 ms for it."""
+    EVENT_CODEC.prepare("JobSubmitted")
+    FACT_CODEC.prepare("JobAccepted", "GangPlaced")
+    ORDER_CODEC.prepare("StartGang")

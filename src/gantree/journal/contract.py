@@ -20,11 +20,13 @@ from typing import Protocol
 from gantree.model.events import Event
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
+from gantree.model.values import quick
 
 LONGEST_LEASE_S = 30.0
 """No daemon leads for longer than this without a renewal."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class InboxEntry:
     """An event with its place in the inbox; seq grows by order of arrival and starts at 1."""

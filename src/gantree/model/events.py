@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gantree.model.cluster import Cluster
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
+from gantree.model.values import quick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class ClusterObserved(Event):
     cluster: Cluster
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSubmitted(Event):
     """A user handed in a job under an id that the control plane chose."""
@@ -128,6 +130,7 @@ class GangFound(Event):
     placement: Placement
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangStarted(Event):
     """All processes of all members of an attempt have been started."""
@@ -189,6 +192,7 @@ class MemberStarted(Event):
     life: int
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangEnded(Event):
     """Nothing of an attempt is left anywhere. exit_code: 0 if every rank ended with 0, else the first other.

@@ -13,6 +13,7 @@ from gantree.model.cluster import Cluster
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase, StopCause
 from gantree.model.placements import Domain, MemberPlacement, Placement
+from gantree.model.values import quick
 
 Owner = Literal["journal", "cluster"]
 
@@ -42,6 +43,7 @@ class RoomOfOthers(Fact):
     members: tuple[MemberPlacement, ...]
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobAccepted(Fact):
     """A job is in the queue. seq is its place in arrival order; priority is resolved by the policy."""
@@ -60,6 +62,7 @@ class JobRejected(Fact):
     reason: str
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangPlaced(Fact):
     """An attempt got its place and holds it until `AttemptEnded`. at_home: in a cell of its queue.
@@ -75,6 +78,7 @@ class GangPlaced(Fact):
     found: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangRunning(Fact):
     """All processes of the attempt run."""
@@ -329,6 +333,7 @@ class StopDecided(Fact):
     reason: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded(Fact):
     """Nothing of the attempt is left; its place is free again.
@@ -360,6 +365,7 @@ class JobRequeued(Fact):
     cut_short_for: tuple[str, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded(Fact):
     """The job is over: succeeded, failed, cancelled or timed out."""

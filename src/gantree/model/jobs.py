@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
+from gantree.model.values import quick
+
 DEFAULT_GRACE_S = 30.0
 """Seconds between SIGTERM and SIGKILL where the job does not say."""
 
@@ -274,6 +276,7 @@ class DataNeed:
     version: str | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job: its all-or-nothing gang (roles) and everything that decides about it.

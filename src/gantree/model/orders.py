@@ -7,6 +7,7 @@ that the executor needs: it never looks anything up in the core.
 from dataclasses import dataclass
 
 from gantree.model.placements import Domain, GpuChange, MigPart, SharePart
+from gantree.model.values import quick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,7 @@ class Order:
     epoch: int = 0
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class MemberLaunch:
     """One member to start: `processes` OS processes of `run` on `node`.
@@ -54,6 +56,7 @@ class MemberLaunch:
         return self.ranks or tuple(range(self.first_rank, self.first_rank + self.processes))
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartGang(Order):
     """Start all members of an attempt, or none. changes are made to GPUs before.
@@ -88,6 +91,7 @@ class ReplaceMember(Order):
     gang: StartGang
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopGang(Order):
     """Stop all processes of an attempt: SIGTERM, after grace_s SIGKILL. An attempt not yet started never starts."""

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from gantree.model.values import quick
+
 FABRIC_TIER = "fabric"
 """Name of the tier that holds the whole cluster; its one domain has the empty path."""
 
@@ -47,6 +49,7 @@ class NumaPart:
     memory_GBps: float = 0.0
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class MemberPlacement:
     """One member: its role, its number in the role (topology order), its node and what it holds there.
@@ -102,6 +105,7 @@ class Predicted:
     step_s: float | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Placement:
     """A whole gang's place. domain is the narrowest that holds all members; changes come before its start.

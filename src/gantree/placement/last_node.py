@@ -25,9 +25,10 @@ class _Asked(NamedTuple):
     among: Hashable
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _LastNode(Index):
-    """A node, how many free GPUs it had, and the version of the occupancy at which it was the tightest."""
+    """A node, how many free GPUs it had, and the version of the occupancy at which it was the tightest; as it was found
+    last."""
 
     asked: _Asked
     node: int
@@ -51,13 +52,12 @@ def last_node_for(problem: Problem) -> int | None:
     if last is None:
         return None
     assert isinstance(last, _LastNode), "the name is its own"
-    if last.asked != _asked(problem) or not _is_all_that_changed(occupancy, last):
+    if last.asked != _asked(problem) or not occupancy.has_touched_only(last.node, last.version):
         return None
-    if int(occupancy.free_gpus_of_node[last.node]) > last.free_gpus:
+    free_gpus = int(occupancy.free_gpus_of_node[last.node])
+    if free_gpus > last.free_gpus or not _holds(problem, last.node):
         return None
-    if not _holds(problem, last.node):
-        return None
-    note_node(problem, last.node)
+    last.free_gpus, last.version = free_gpus, occupancy.version
     return last.node
 
 
@@ -75,12 +75,6 @@ def _asked(problem: Problem) -> _Asked:
     return _Asked(shape, problem.members[0], problem.models_of_role[0], problem.among_of(0))
 
 
-def _is_all_that_changed(occupancy: Occupancy, last: _LastNode) -> bool:
-    """Whether no other node has changed since."""
-    touched = occupancy.changed_since(last.version)
-    return touched is not None and all(node == last.node for node in touched)
-
-
 def _holds(problem: Problem, node: int) -> bool:
     """Whether a node that was admitted before has the amounts for the one role, all of its members."""
     occupancy, members = problem.occupancy, problem.members[0]
@@ -89,10 +83,13 @@ def _holds(problem: Problem, node: int) -> bool:
         return False
     if problem.fabric.cluster.spares and occupancy.held_back_node[node]:
         return False
+    devices = shape.devices
+    if members > 1:
+        devices = tuple((name, members * count) for name, count in devices)
     return (
         members * shape.gpus <= occupancy.free_gpus_of_node[node]
         and members * microcpus(shape.cpus) <= occupancy.free_microcpus_of_node[node]
         and members * memory_KiB(shape.memory_GiB) <= occupancy.free_memory_KiB_of_node[node]
-        and members * shape.nics <= occupancy.free_nics_of_node[node]
-        and occupancy.devices.has(node, [(name, members * n) for name, n in shape.devices])
+        and (not shape.nics or members * shape.nics <= occupancy.free_nics_of_node[node])
+        and occupancy.devices.has(node, devices)
     )

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from gantree.model.values import quick
 from gantree.placement.inside import ALL, Layers
 from gantree.placement.parts import is_apart
 from gantree.placement.slots import SlotTable, slots_of
@@ -20,6 +21,7 @@ Sum = tuple[IntArray, IntArray]
 """A resource: (what a member of each role takes of it, free[node]), in counted units."""
 
 
+@quick
 @dataclass(frozen=True)
 class Problem:
     """Place members[role] members of tables[role] such that the wish holds. No GPU model is left to choose.

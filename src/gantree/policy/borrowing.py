@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gantree.model.values import quick
 from gantree.policy.book import Book
 from gantree.policy.queues import ROOT, QueueTree
 
@@ -20,6 +21,7 @@ Parts = tuple[tuple[Book, int], ...]
 """Amounts as quotas count them: ticks in each book that they concern."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Holding:
     """What one running job holds: the path of its node, its parts, and its rank (anything that sorts)."""

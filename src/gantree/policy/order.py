@@ -21,11 +21,12 @@ asked.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, KeysView, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
 
+from gantree.model.values import quick
 from gantree.policy.rules import Policy
 
 DAY_S = 86_400.0
@@ -57,6 +58,7 @@ class Line(NamedTuple):
     enforced: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Merits:
     """What the order reads of a job: seconds, GPUs and GPU-seconds. expected_s is its whole run; None: unknown."""
@@ -148,7 +150,7 @@ class Lines:
         self._standing_in_queue: dict[int, list[Standing]] = {}
         self._lines_of_signature: dict[int, dict[Line, None]] = {}
         self._lines_in_queue: dict[int, dict[Line, None]] = {}
-        self._count_in_queue: dict[int, dict[int, int]] = {}
+        self._alike_in_queue: dict[int, dict[int, dict[Line, None]]] = {}
         self._changes_in_queue: dict[int, int] = {}
         self.kinds = self.changes = 0
 
@@ -196,9 +198,13 @@ class Lines:
         """The lines of a signature in which anybody stands, oldest line first."""
         return self._lines_of_signature.get(signature, ())
 
-    def signatures_in(self, queue: int) -> Mapping[int, int]:
-        """How many jobs of each signature wait in a queue. Not to be kept: it changes."""
-        return self._count_in_queue.get(queue, {})
+    def signatures_in(self, queue: int) -> KeysView[int]:
+        """The signatures of those who wait in a queue. Not to be kept: it changes."""
+        return self._alike_in_queue.get(queue, {}).keys()
+
+    def alike_in(self, queue: int, signature: int) -> Collection[Line]:
+        """The lines of a queue with one signature, oldest line first. Not to be kept: it changes."""
+        return self._alike_in_queue.get(queue, {}).get(signature, {}).keys()
 
     def changes_in(self, queue: int) -> int:
         """What `changes` was when a job last began or ended to wait in a queue, or `touch` said so."""
@@ -235,20 +241,19 @@ class Lines:
         insort(self._standing_in_queue.setdefault(line.queue, []), Standing(position, line))
         self._lines_of_signature.setdefault(line.signature, {})[line] = None
         self._lines_in_queue.setdefault(line.queue, {})[line] = None
-        counts = self._count_in_queue.setdefault(line.queue, {})
-        counts[line.signature] = counts.get(line.signature, 0) + 1
+        alike = self._alike_in_queue.setdefault(line.queue, {})
+        alike.setdefault(line.signature, {})[line] = None
 
     def remove(self, line: Line, position: Position) -> None:
         """Take a job out of its line; it must be there."""
         self.touch(line.queue)
         _take_out(self._positions_of_line, line, position)
         _take_out(self._standing_in_queue, line.queue, Standing(position, line))
-        counts = self._count_in_queue[line.queue]
-        counts[line.signature] -= 1
-        if not counts[line.signature]:
-            del counts[line.signature]
         if line not in self._positions_of_line:
-            del self._lines_in_queue[line.queue][line]
+            alike = self._alike_in_queue[line.queue]
+            del self._lines_in_queue[line.queue][line], alike[line.signature][line]
+            if not alike[line.signature]:
+                del alike[line.signature]
             del self._lines_of_signature[line.signature][line]
             if not self._lines_of_signature[line.signature]:
                 del self._lines_of_signature[line.signature]

@@ -250,6 +250,7 @@ class _Fair:
         self._before = before_share
         self._children: dict[int, list[Entry]] = {}
         self._own_is_in: set[int] = set()
+        self._is_full = False
         self._fill()
 
     def _fill(self) -> None:
@@ -262,6 +263,7 @@ class _Fair:
                 found.setdefault(above)
         for queue in sorted(found, reverse=True):
             self._put(queue)
+        self._is_full = True  # from now on who is alone stays alone
 
     def _put(self, queue: int) -> None:
         """Put a queue's own jobs beside its children, and the queue, if it has anything, beside its siblings."""
@@ -273,8 +275,9 @@ class _Fair:
             heappush(heap, (first.key[: self._before], 0.0, first, 1, queue))
         if heap and queue != ROOT:
             keys, _, first, _, _ = heap[0]
-            entry = (keys, self._share(queue), first, 0, queue)
-            heappush(self._children.setdefault(self._parent[queue], []), entry)
+            siblings = self._children.setdefault(self._parent[queue], [])
+            share = self._share(queue) if siblings or not self._is_full else 0.0
+            heappush(siblings, (keys, share, first, 0, queue))
 
     def walk(self) -> Iterator[_Row]:
         while self._children.get(ROOT):

@@ -5,7 +5,7 @@ Every run draws others, so that what few examples miss today is found on another
 
 import os
 
-IN_EVERY_RUN = 0.3
+IN_EVERY_RUN = 0.2
 """So large a part of the examples, for a suite that people run before each change."""
 FEWEST = 4
 _TIMES = float(os.environ.get("GANTREE_EXAMPLES_TIMES", IN_EVERY_RUN))

@@ -121,14 +121,14 @@ class PodStage:
         while not done():
             assert time.monotonic() < deadline, self.told()
             if not self.controller.step():
-                time.sleep(0.005)
+                time.sleep(0.02)
 
     def work_for(self, seconds: float) -> None:
         """Step gantree for so long: for what must not happen meanwhile."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if not self.controller.step():
-                time.sleep(0.005)
+                time.sleep(0.02)
 
     def told(self) -> str:
         """How things stand, for a test that failed."""

@@ -56,8 +56,9 @@ CACHES: dict[type, frozenset[str]] = {
 ANY_ORDER = frozenset(
     {
         "_holders_of_priority", "newest_of_name", "_node_of_user", "_node_of_queue", "_node_of_cohort",
-        "_lines_in_queue", "_count_in_queue", "parts_of_node", "numa_of_node", "_holders_on_node", "held_back",
-        "_ranked_under", "_holdings", "_holding_in_queue", "_on_node", "_on_node[]", "_uses[]", "_count_in_queue[]",
+        "_lines_in_queue", "_alike_in_queue", "parts_of_node", "numa_of_node", "_holders_on_node", "held_back",
+        "_ranked_under", "_holdings", "_holding_in_queue", "_on_node", "_on_node[]", "_uses[]", "_alike_in_queue[]",
+        "_alike_in_queue[][]",
     }
 )  # fmt: skip
 """Dictionaries that are only ever asked for one key; "[]": those inside of one."""
@@ -65,7 +66,7 @@ ANY_ORDER = frozenset(
 
 LEAVE_ENTRIES = frozenset(
     {
-        "numa_of_node", "_holders_on_node", "_ranked_under", "_lines_in_queue", "_count_in_queue",
+        "numa_of_node", "_holders_on_node", "_ranked_under", "_lines_in_queue", "_alike_in_queue",
         "_holding_in_queue",
     }
 )  # fmt: skip

@@ -35,6 +35,12 @@ class ChangeLog:
             return None
         return sorted(set(self._nodes[version - self._starts_at :]))
 
+    def has_only(self, node: int, version: int) -> bool:
+        """Whether nothing but one node was touched since a version, and the log still reaches back to it."""
+        if version < self._starts_at:
+            return False
+        return all(each == node for each in self._nodes[version - self._starts_at :])
+
     def trim(self) -> None:
         """Forget the older half where the log has grown too long; to be called after touching."""
         if len(self._nodes) > self._most:

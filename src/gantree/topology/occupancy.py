@@ -127,6 +127,10 @@ class Occupancy:
         """Nodes touched since a version, each once, in node order; None where the log no longer reaches back."""
         return self._log.since(version)
 
+    def has_touched_only(self, node: int, version: int) -> bool:
+        """Whether a node, by index, is the only one that was touched since a version; False where nobody knows."""
+        return self._log.has_only(node, version)
+
     def free_gpus_in_domain(self, tier: int) -> IntArray:
         """GPUs that a member could have whole, by domain of a tier, usable or not. Read it, never write it."""
         return self._free_gpus_of_tier[tier]

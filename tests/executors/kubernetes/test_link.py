@@ -19,6 +19,7 @@ from gantree.executors.kubernetes.reflector import Reflector
 from gantree.executors.kubernetes.site import SiteReading, site_of
 from gantree.executors.kubernetes.telling import Telling
 from gantree.executors.kubernetes.writes import Binding
+from gantree.journal import codec
 from gantree.model.errors import Unreachable
 from gantree.testing.kubernetes.access import Access, Grant, User
 from gantree.testing.kubernetes.server import Settings
@@ -169,7 +170,7 @@ def test_kinds_that_it_may_not_list_are_passed_over_with_a_warning(
 
 
 def test_what_breaks_while_pods_are_bound_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(*told: object) -> None:
+    def broken(*told: object) -> None:
         raise RuntimeError("a bug")
 
     monkeypatch.setattr("gantree.executors.kubernetes.link.bind_all", broken)
@@ -307,3 +308,16 @@ def test_many_gangs_at_once_are_handed_in_in_several_steps(
     stage.controller.step()
     assert (len(stage.controller.ledger.jobs), len(woken) > 0) == (2, True)
     stage.until(lambda: stage.bound(*(f"p{number}" for number in range(5))))
+
+
+def test_a_start_makes_ready_for_what_the_first_job_leaves_in_the_journal(
+    stage: PodStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the first pod waits until the schemas of its event, facts and order are made."""
+    codecs: Any = (codec.EVENT_CODEC, codec.FACT_CODEC, codec.ORDER_CODEC)
+    for each in codecs:
+        monkeypatch.setattr(each, "_adapters", {})
+    stage.nodes("n0")
+    stage.start()
+    kinds = {"JobSubmitted"}, {"JobAccepted", "GangPlaced"}, {"StartGang"}
+    assert [set(each._adapters) & of for each, of in zip(codecs, kinds, strict=True)] == list(kinds)

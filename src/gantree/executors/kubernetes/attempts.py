@@ -37,7 +37,8 @@ REFUSED = frozenset(
 class Seat:
     """One member's place in an attempt, and the pod that has it: its uid, None before there is one.
 
-    life counts its replacements (`core.replacing`); index is where its pod stands among those of its kind.
+    life counts its replacements (`core.replacing`); index is where its pod stands among those of its kind, None where
+    it is the only one.
     """
 
     member: int
@@ -94,7 +95,7 @@ class Attempt:
     def see(self, pod: Pod, seat: Seat) -> None:
         """Take note of how a pod of it is now."""
         seat.uid, seat.phase, seat.reason = pod.metadata.uid, pod.status.phase, pod.status.reason
-        if seat.index is None:
+        if seat.index is None and self.size > 1:
             seat.index = index_of(pod)
         if pod.has_ended:
             seat.exit_code = exit_code_of(pod)

@@ -7,10 +7,11 @@ reason.
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from functools import lru_cache, partial
+from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -42,11 +43,14 @@ QUIET_S = 60.0
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json"
+NOT_LEADING = "another process leads by now: nothing is written"
 _HEAD = f"Accept: {JSON}\r\nUser-Agent: gantree\r\n"
 Key = tuple[str, str]
 """Namespace and name of an object."""
 _OF_OBJECTS = frozenset({"ADDED", "MODIFIED", "DELETED"})
 _THROTTLED = frozenset({429, 503, 504})
+_PLAIN = re.compile(r"[a-z0-9.-]*")
+"""Names as nearly all are: nothing in them has to be quoted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class Resource(Generic[T]):
     def of_object(self, namespace: str, name: str) -> str:
         """The path of one object; namespace is "" where the kind has none."""
         home = self.of_namespace(namespace) if namespace else self.path
-        return f"{home}/{quote(name)}"
+        return f"{home}/{name if _PLAIN.fullmatch(name) else quote(name)}"
 
 
 @lru_cache(maxsize=HOMES_KEPT)
@@ -82,19 +86,21 @@ class Status(Object, frozen=True):
 
 
 class ApiError(Exception):
-    """The server said no. status is that of HTTP, reason Kubernetes' word for it ("Conflict")."""
+    """The server said no. status is that of HTTP, reason Kubernetes' word for it ("Conflict").
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    wait_s: after how long it may be asked again, where it is throttled and the server says so.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, wait_s: float | None = None) -> None:
         super().__init__(f"{status} {reason}: {message}")
-        self.status, self.reason, self.message = status, reason, message
+        self.status, self.reason, self.message, self.wait_s = status, reason, message, wait_s
 
 
 class Gone(ApiError):
     """The server remembers no more what happened since then: list again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class Change(NamedTuple, Generic[T]):
     """One event of a watch. type is ADDED, MODIFIED, DELETED or BOOKMARK; of a bookmark only the version counts.
 
     key is namespace and name; object is None where it cannot be read.
@@ -232,20 +238,57 @@ class Client:
         line_decoder = self._line_decoder(resource.type)
         path = f"{resource.path}?{urlencode(query)}"
         try:
-            async with self._wire.stream(path, await self._headers(), 2 * QUIET_S) as (
+            await self._renew()
+            async with self._wire.stream(path, self._headers(), 2 * QUIET_S) as (
                 answer,
                 chunks,
             ):
                 if answer.status != 200:
                     raise self._refusal(answer.status, b"".join([part async for part in chunks]))
-                async for line in _lines(chunks):
-                    yield self._change(line, line_decoder, resource.type)
+                rest = b""
+                async for chunk in chunks:
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        if line:
+                            yield self._change(line, line_decoder, resource.type)
         except (Broken, TimeoutError) as error:
             raise self._unreachable(error) from error
 
     async def write(self, method: str, path: str, body: object, kind: str = JSON) -> bytes:
         """Create, change or delete something; the answer's body. Raises ApiError, Unreachable."""
         return await self._ask(method, path, msgspec.json.encode(body), kind)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `post` may be called now."""
+        return self._wire.is_ready and not self._reach.is_token_old
+
+    def post(
+        self, path: str, body: object, told: Callable[[ApiError | Unreachable | None], None]
+    ) -> None:
+        """Create something without waiting: `told` is called with why it was not done, None once it is.
+
+        As `write`, but for patience: when a throttled request may be asked again is for the caller
+        (`ApiError.wait_s`).
+        """
+        if not self._leads():
+            told(Unreachable(NOT_LEADING))
+            return
+        request = ("POST", path, self._headers(JSON), msgspec.json.encode(body))
+        self._wire.send(request, self._within_s, partial(self._told, told))
+
+    def _told(
+        self,
+        told: Callable[[ApiError | Unreachable | None], None],
+        answer: Answer | Exception,
+    ) -> None:
+        if isinstance(answer, Exception):
+            told(self._unreachable(answer))
+        elif answer.status < 300:
+            told(None)
+        else:
+            wait_s = _retry_after_s(answer) if answer.status in _THROTTLED else None
+            told(self._refusal(answer.status, answer.body, wait_s))
 
     def _line_decoder(self, kind: type[T]) -> Any:
         found = self._line_decoders.get(kind)
@@ -266,9 +309,11 @@ class Client:
             self._list_decoders[kind] = found
         return found
 
-    async def _headers(self, kind: str = "") -> str:
+    async def _renew(self) -> None:
         if self._reach.is_token_old:
             await asyncio.to_thread(self._reach.renew)
+
+    def _headers(self, kind: str = "") -> str:
         token = self._reach.token
         let_in = f"Authorization: Bearer {token}\r\n" if token else ""
         return f"{_HEAD}{let_in}Content-Type: {kind}\r\n" if kind else f"{_HEAD}{let_in}"
@@ -278,7 +323,7 @@ class Client:
         for attempt in range(self._patience + 1):
             async with self._slots:
                 if method != "GET" and not self._leads():
-                    raise Unreachable("another process leads by now: nothing is written")
+                    raise Unreachable(NOT_LEADING)
                 answer = await self._once(method, path, body, kind)
             if answer.status < 300:
                 return answer.body
@@ -290,21 +335,21 @@ class Client:
 
     async def _once(self, method: str, path: str, body: bytes, kind: str) -> Answer:
         try:
-            headers = await self._headers(kind)
-            return await self._wire.ask(method, path, headers, body, self._within_s)
+            await self._renew()
+            return await self._wire.ask(method, path, self._headers(kind), body, self._within_s)
         except (Broken, TimeoutError) as error:
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: Exception) -> Unreachable:
         return Unreachable(f"{self._base} does not answer: {str(error) or type(error).__name__}")
 
-    def _refusal(self, status: int, content: bytes) -> ApiError:
+    def _refusal(self, status: int, content: bytes, wait_s: float | None = None) -> ApiError:
         try:
             told = self._status_decoder.decode(content)
         except msgspec.DecodeError:
             told = Status(message=content[:200].decode(errors="replace"))
         kind = Gone if status == 410 else ApiError
-        return kind(status, told.reason, told.message)
+        return kind(status, told.reason, told.message, wait_s)
 
     def _change(self, line: bytes, line_decoder: Any, kind: type[T]) -> Change[T]:
         """One event. What is usual is decoded once; what is no object, or an odd one, is looked at by its parts."""
@@ -346,16 +391,6 @@ class Client:
             return read_object(text, decoder)
         except msgspec.DecodeError as error:
             raise Unreachable(f"{self._base} does not talk as an API server: {error}") from error
-
-
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Lines of any length."""
-    rest = b""
-    async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            if line:
-                yield line
 
 
 def _retry_after_s(answer: Answer) -> float | None:

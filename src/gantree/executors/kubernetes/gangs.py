@@ -27,6 +27,7 @@ from gantree.executors.kubernetes.shapes import Asked, asked_by
 from gantree.executors.kubernetes.templates import kept_of, once_per_template
 from gantree.executors.kubernetes.terms import Terms, count_said
 from gantree.model.jobs import Job, Restarts, Role, Slices, TopologyWish
+from gantree.model.values import quick
 
 INDEX_KEYS = (
     COMPLETION_INDEX,
@@ -45,6 +46,7 @@ FOR_EVER = 1_000_000
 _DIGITS = re.compile(r"([0-9]+)")
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Gang:
     """Pods that start together: terms of their group, roles with their pods in member order, terms of each role."""

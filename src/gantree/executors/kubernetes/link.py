@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import uvloop
@@ -27,13 +28,24 @@ from gantree.executors.kubernetes.discovery import Watched, has_devices, made, s
 from gantree.executors.kubernetes.groups import CORE
 from gantree.executors.kubernetes.objects import Group, JobObject, Node
 from gantree.executors.kubernetes.owners import JOB
+from gantree.executors.kubernetes.posts import Posts
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.reflector import Reflector, all_synced
 from gantree.executors.kubernetes.terms import GroupKind
 from gantree.executors.kubernetes.topologies import TOPOLOGY_KINDS
 from gantree.executors.kubernetes.volume_objects import NAMESPACES, OF_VOLUMES
 from gantree.executors.kubernetes.volume_writes import Provision, make
-from gantree.executors.kubernetes.writes import PODS, Binding, Bound, Said, bind_all, delete, say
+from gantree.executors.kubernetes.writes import (
+    PODS,
+    Binding,
+    Bound,
+    Failed,
+    Said,
+    bind_all,
+    bind_with_grants,
+    delete,
+    say,
+)
 from gantree.executors.kubernetes.zones import ZONES, NodeZones
 from gantree.model.errors import Unreachable
 
@@ -101,16 +113,19 @@ class Link:
         self._is_waking, self._next_wake_at = False, 0.0
         self._has_devices = False
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._to_send: deque[Coroutine[Any, Any, None]] = deque()
+        self._to_do: deque[Callable[[], None]] = deque()
+        self._posts: Posts | None = None
 
-    def start(self) -> None:
-        """Begin to watch, and wait until everything was listed once.
+    def start(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Begin to watch, and wait until everything was listed once; meanwhile is done while the server lists.
 
         Raises Unreachable where the server does not answer, refuses, or lists for too long.
         """
         self._thread.start()
         try:
-            self._await(self._begin()).result(SYNC_WITHIN_S)
+            begun = self._await(self._begin())
+            meanwhile()
+            begun.result(SYNC_WITHIN_S)
         except TimeoutError:
             trouble = next((each.trouble for each in self._reflectors if each.trouble), "")
             self.close()
@@ -131,7 +146,7 @@ class Link:
 
         first: volumes that are made before any of them is bound.
         """
-        self._send(self._bind(job, attempt, bindings, first))
+        self._soon(partial(self._bind, job, attempt, bindings, first))
 
     def take_back(self, claim: ResourceClaim, pod: str) -> None:
         """A claim is not for the pod of this uid any more. Safe from any thread."""
@@ -192,19 +207,27 @@ class Link:
 
     def _send(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something written; nobody waits for it, so what breaks there is seen as any broken task is."""
-        self._to_send.append(work)
-        if len(self._to_send) == 1:  # else the loop is yet to come to this one
-            self._loop.call_soon_threadsafe(self._begin_to_send)
+        self._soon(lambda: self._keep(self._loop.create_task(work)))
 
-    def _begin_to_send(self) -> None:
-        while self._to_send:
-            self._keep(self._loop.create_task(self._to_send.popleft()))
+    def _soon(self, work: Callable[[], None]) -> None:
+        """Have something done on the loop."""
+        self._to_do.append(work)
+        if len(self._to_do) == 1:  # else the loop is yet to come to this one
+            self._loop.call_soon_threadsafe(self._do)
+
+    def _do(self) -> None:
+        while self._to_do:
+            try:
+                self._to_do.popleft()()
+            except Exception as bug:
+                self._broke(bug)
 
     def _await(self, work: Coroutine[Any, Any, Any]) -> "Future[Any]":
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _begin(self) -> None:
         self._client = client = self._make_client(self._reach, self.leads)
+        self._posts = Posts(client, self._keep, self._broke)
         for noun, resource in self._always:
             self._watch(Reflector(client, resource, self._teller(noun)))
         are_devices, versions = await asyncio.gather(has_devices(client), served(client))
@@ -261,8 +284,11 @@ class Link:
     def _ended(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (bug := task.exception()) is not None:
-            log.critical("the link to %s broke", self._reach.server, exc_info=bug)
-            self._see(("broken", bug, None, None))
+            self._broke(bug)
+
+    def _broke(self, bug: BaseException) -> None:
+        log.critical("the link to %s broke", self._reach.server, exc_info=bug)
+        self._see(("broken", bug, None, None))
 
     def _teller(self, noun: str) -> Callable[[Key, Any, Any], None]:
         return lambda key, before, after: self._see((noun, key, before, after))
@@ -280,15 +306,29 @@ class Link:
         self._is_waking, self._next_wake_at = False, self._loop.time() + PACE_S
         self.wake()
 
-    async def _bind(
+    def _bind(
         self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision]
     ) -> None:
-        assert self._client is not None, "not started"
-        why = await make(self._client, first) if first else ""
-        done = Bound(job, attempt, tuple((binding.uid, why) for binding in bindings))
+        """Most pods have neither claims nor volumes that are to be made: nobody waits for these."""
+        assert self._posts is not None, "not started"
+        if first or any(each.grants for each in bindings):
+            self._keep(self._loop.create_task(self._prepare(job, attempt, bindings, first)))
+        else:
+            bind_all(self._posts, bindings, lambda failed: self._see_bound(job, attempt, failed))
+
+    async def _prepare(
+        self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision]
+    ) -> None:
+        """Bind pods once they have what they need."""
+        assert self._posts is not None, "not started"
+        why = await make(self._posts.client, first) if first else ""
+        failed: Failed = tuple((binding.uid, why) for binding in bindings)
         if not why:
-            done = await bind_all(self._client, job, attempt, bindings, self._reach.namespace)
-        self._see(("bound", done, None, None))
+            failed = await bind_with_grants(self._posts, bindings, self._reach.namespace)
+        self._see_bound(job, attempt, failed)
+
+    def _see_bound(self, job: str, attempt: int, failed: Failed) -> None:
+        self._see(("bound", Bound(job, attempt, failed), None, None))
 
     async def _take_back(self, claim: ResourceClaim, pod: str) -> None:
         assert self._client is not None, "not started"

@@ -402,6 +402,11 @@ class Members:
         if state.spec.elastic is not None:
             own = pods_by_index(self._waiting.pods_of_job(order.job), state)
             return lambda launch: own.get(launch.node_rank)
+        waiting = self._waiting.pods_of_job(order.job)
+        if len(order.members) == len(waiting) == 1:
+            shape = unbarred(state.spec.roles[0].shape)
+            alone = waiting[0] if asked_by(waiting[0]).shape == shape else None
+            return lambda launch: alone
         shape_of_role = {role.name: unbarred(role.shape) for role in state.spec.roles}
         free = self._free_pods(order.job)
 

@@ -17,6 +17,7 @@ from gantree.executors.kubernetes.settings import KubernetesSettings, Shadow
 from gantree.executors.kubernetes.shadow import ShadowClient
 from gantree.executors.kubernetes.shadow_report import Reporter
 from gantree.executors.kubernetes.shadow_tally import Tally
+from gantree.journal import codec
 from gantree.model.cluster import Cluster
 from gantree.model.errors import Unreachable
 from gantree.model.events import Event
@@ -41,7 +42,7 @@ class Opened:
         make_client = Client if told.shadow is None else partial(self._shadow_client, told.shadow)
         self._link = Link(told.reach, wake, leads, nodes, make_client)
         self._nodes = Nodes(told.name, told.levels, self._allocator, told.cluster)
-        self._link.start()
+        self._link.start(meanwhile=codec.prepare)
         for noun, key, _, after in tuple(self._link.seen):
             if noun == "node":
                 self._nodes.see(key[1], after, 0.0)

@@ -21,7 +21,7 @@ from gantree.executors.kubernetes.shapes import asked_by
 from gantree.executors.kubernetes.site import SiteReading
 from gantree.executors.kubernetes.telling import MISCONFIGURED, PENDING, Saying, Telling
 from gantree.executors.kubernetes.waiting import Crowd, Waiting
-from gantree.executors.kubernetes.whereabouts import Verdict, Whereabouts
+from gantree.executors.kubernetes.whereabouts import ANYWHERE, Verdict, Whereabouts
 from gantree.executors.kubernetes.wishes import wished
 from gantree.executors.kubernetes.writes import Said
 from gantree.model.bars import bars_of, unbarred
@@ -194,8 +194,10 @@ class Reception:
             self._telling.say(gang.key, Saying(MISCONFIGURED, sentence))
             self._barred[gang.key] = None
             return
-        verdict = self._whereabouts.look(gang)
-        if verdict.waits or not self._whereabouts.is_its_turn(gang):
+        verdict, hangs_on_others = ANYWHERE, self._whereabouts.hang_on_others(gang)
+        if hangs_on_others:
+            verdict = self._whereabouts.look(gang)
+        if verdict.waits or (hangs_on_others and not self._whereabouts.is_its_turn(gang)):
             why = verdict.waits or "its turn comes after others of its kind"
             self._telling.say(gang.key, Saying(PENDING, f"Waiting: {why}."))
             return
@@ -205,12 +207,17 @@ class Reception:
         self._waiting.adopt(job, gang.key)
         self._waiting.changed.pop(gang.key, None)
         self._unsettled[job] = False
+        if hangs_on_others:
+            spec = self._among_others(spec, gang, site, verdict)
+        self._emit(JobSubmitted(id=f"{job}/submitted", observed_at=now, job=job, spec=spec))
+        if hangs_on_others:
+            self._bar(verdict, job, spec, now)
+
+    def _among_others(self, spec: Job, gang: Gang, site: SiteReading, verdict: Verdict) -> Job:
+        """A job with what its pods ask and prefer of each other, of others and of volumes."""
         scene = self._whereabouts.scene
         spec = together(wished(spec, gang, scene, site.tier), gang, site)
-        spec = verdict.limited(spec)
-        spec = liking(spec, gang, scene)
-        self._emit(JobSubmitted(id=f"{job}/submitted", observed_at=now, job=job, spec=spec))
-        self._bar(verdict, job, spec, now)
+        return liking(verdict.limited(spec), gang, scene)
 
     def _ask(self, kind: type[Event], job: str, word: str, now: float, **fields: object) -> None:
         self._counted += 1

@@ -203,6 +203,8 @@ class Scene:
 
     def _keep_away(self, pod: Pod, node: str, sign: int) -> None:
         """A pod begins (+1) or ends (-1) to keep others away from its domain."""
+        if pod.spec.affinity is None:
+            return
         for term in pod.spec.keeps_from:
             kind = self.kind(term, pod)
             name = (term.topology_key, kind.name)
@@ -217,6 +219,8 @@ class Scene:
 
     def _lean(self, pod: Pod, node: str, sign: int) -> None:
         """A pod begins (+1) or ends (-1) to prefer others near to it, or away."""
+        if pod.spec.affinity is None:
+            return
         for weight, term in pod.spec.leanings:
             self.leanings.add(term.topology_key, self.kind(term, pod), node, sign * weight)
         for term in pod.spec.keeps_to:

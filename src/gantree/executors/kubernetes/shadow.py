@@ -35,6 +35,7 @@ from gantree.executors.kubernetes.objects import Node, Pod
 from gantree.executors.kubernetes.reach import Reach
 from gantree.executors.kubernetes.shadow_tally import Shade, Tally
 from gantree.executors.kubernetes.writes import PODS
+from gantree.model.errors import Unreachable
 
 T = TypeVar("T")
 Changed = Change[Pod]
@@ -187,6 +188,21 @@ class ShadowClient(Client):
 
     async def write(self, method: str, path: str, body: object, kind: str = JSON) -> bytes:
         """Do as if it were done. Raises ApiError where the server would refuse a binding."""
+        self._take(method, path, body)
+        return msgspec.json.encode(body)
+
+    def post(
+        self, path: str, body: object, told: Callable[[ApiError | Unreachable | None], None]
+    ) -> None:
+        """As `write`."""
+        try:
+            self._take("POST", path, body)
+        except ApiError as error:
+            told(error)
+        else:
+            told(None)
+
+    def _take(self, method: str, path: str, body: object) -> None:
         steps = [unquote(step) for step in path.split("/")]
         match (method, steps):
             case "POST", ["api", "v1", "namespaces", space, "pods", name, "binding"]:
@@ -198,7 +214,6 @@ class ShadowClient(Client):
             case _:
                 pass
         self.tally.withhold(method, steps)
-        return msgspec.json.encode(body)
 
     def _shade(self, namespace: str, name: str) -> Shade:
         uid = self._uid_of_name.get((namespace, name))

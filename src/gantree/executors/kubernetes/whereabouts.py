@@ -18,13 +18,14 @@ from gantree.executors.kubernetes.gangs import Gang
 from gantree.executors.kubernetes.keys import Key
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.scene import Scene
+from gantree.executors.kubernetes.shapes import asked_by
 from gantree.executors.kubernetes.templates import once_per_template
 from gantree.executors.kubernetes.volume_writes import Provision
 from gantree.executors.kubernetes.volumes import Volumes, claims_of
 from gantree.executors.kubernetes.waiting import Crowd
 from gantree.executors.kubernetes.wishes import role_of
 from gantree.model.jobs import Job, Spread
-from gantree.model.node_rules import NAME_KEY, Alternatives, Requirement, rule_text
+from gantree.model.node_rules import BARS_LABEL, NAME_KEY, Alternatives, Requirement, rule_text
 
 NO_VOLUMES = "volumes that are free and suit its claims are on other nodes"
 MOST_ALTERNATIVES = 64
@@ -128,6 +129,14 @@ class Whereabouts:
         """Whether somebody keeps the pods of a gang away, as far as one of them tells."""
         pod = next(iter(crowd.pods.values()), None)
         return pod is not None and bool(self.scene.kept_away(pod))
+
+    def hang_on_others(self, gang: Gang) -> bool:
+        """Whether it matters to a gang who else is there: to none of one pod that asks nothing of others, where nobody
+        asks anything of it."""
+        pods = gang.pods
+        if len(pods) > 1 or self.scene.has_keepers or self.scene.leanings.are_there:
+            return True
+        return asks_of_others(pods[0])
 
     def look(self, gang: Gang) -> Verdict:
         """Where a gang may be now."""
@@ -253,6 +262,15 @@ def is_subject(pod: Pod) -> bool:
     spec = pod.spec
     hangs_on_pods = spec.keeps_from or spec.keeps_to or spread.constraints_of(pod)
     return bool(hangs_on_pods or claims_of(pod) or channels.is_led_by_domain(pod))
+
+
+@once_per_template
+def asks_of_others(pod: Pod) -> bool:
+    """Whether a pod asks for, or prefers, anything of pods, volumes or nodes but what its shape says."""
+    spec, labels = pod.spec, asked_by(pod).shape.labels
+    is_barred = any(name == BARS_LABEL for name, _ in labels)
+    told = (spec.affinity, spec.topology_spread_constraints, pod.claimed, is_barred)
+    return any(told) or is_subject(pod)
 
 
 def _together(ways: Sequence[Alternatives]) -> str:

@@ -1,17 +1,20 @@
 """HTTP/1.1 to one server, as little of it as an API server takes: requests over kept connections, answers whole or as
 they come.
 
-A binding for each pod is most of what a scheduler sends, so what a request costs here is what a pod costs. Nothing is
-followed, cached, compressed or sent anew: an answer is what the server said, and a connection that breaks is an error
-of whoever waits on it. Not here: what paths and bodies mean (`client`).
+A binding for each pod is most of what a scheduler sends, so what a request costs here is what a pod costs: whoever does
+not wait for its answer (`send`) needs no task, no future and no timer of its own. Nothing is followed, cached,
+compressed or sent anew: an answer is what the server said, and a connection that breaks is an error of whoever waits on
+it. Not here: what paths and bodies mean (`client`).
 """
 
 import asyncio
+import re
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -22,6 +25,13 @@ KEEP = 64
 """Connections that are kept when nobody needs them."""
 MUCH = 2**20
 """Bytes of a stream that may wait for their reader; the server has to wait then."""
+LOOKS = 8
+"""How often it is looked, while an answer may take, for those that take too long."""
+_RETRY_AFTER = re.compile(rb"^retry-after:[ \t]*([^\r\n]*)", re.IGNORECASE | re.MULTILINE)
+_REFUSED = 400
+
+Told = Callable[[Exception | None], None]
+"""Told once that an answer is whole, or why it never will be: Broken, TimeoutError."""
 
 
 class Broken(Exception):
@@ -50,13 +60,63 @@ class Wire:
         self._host_line = f"Host: {parts.netloc.rpartition('@')[2]}\r\n"
         self._idle: list[_Connection] = []
         self._open: set[_Connection] = set()
+        self._looking: asyncio.TimerHandle | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a connection is there that nobody uses."""
+        return bool(self._idle)
+
+    def send(
+        self,
+        request: tuple[str, str, str, bytes],
+        within_s: float,
+        told: Callable[["Answer | Exception"], None],
+    ) -> None:
+        """A request (method, path, headers, body) that nobody waits for: `told` is called with its answer, or with
+        Broken or TimeoutError. A connection must be ready. What takes too long is given up an eighth of that later at
+        most.
+        """
+        connection = self._idle.pop()
+        if self._looking is None:
+            self._look_later(within_s)
+        connection.begin(
+            self._request(*request), partial(self._answered, connection, told), within_s=within_s
+        )
+
+    def _answered(
+        self,
+        connection: "_Connection",
+        told: Callable[["Answer | Exception"], None],
+        error: Exception | None,
+    ) -> None:
+        if error is not None:
+            told(error)
+            return
+        answer = connection.answer
+        self._keep(connection)
+        told(answer)
+
+    def _look_later(self, within_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._looking = loop.call_later(within_s / LOOKS, self._look, within_s)
+
+    def _look(self, within_s: float) -> None:
+        """Give up what takes too long."""
+        self._looking, now = None, asyncio.get_running_loop().time()
+        waiting = [each for each in self._open if each.late_at is not None]
+        for connection in waiting:
+            if connection.late_at is not None and connection.late_at <= now:
+                connection.give_up()
+        if waiting:
+            self._look_later(within_s)
 
     async def ask(
         self, method: str, path: str, headers: str, body: bytes, within_s: float
     ) -> Answer:
         """One request and its whole answer. headers are lines that end with CRLF. Raises Broken, TimeoutError."""
         connection = self._idle.pop() if self._idle else await self._connect()
-        done = connection.begin(self._request(method, path, headers, body), is_stream=False)
+        done = _future_of(connection, self._request(method, path, headers, body), is_stream=False)
         late = asyncio.get_running_loop().call_later(within_s, connection.give_up)
         try:
             await done
@@ -76,7 +136,7 @@ class Wire:
         """A GET whose answer is read as it comes; one that says nothing for so long is broken. Raises Broken."""
         connection = await self._connect()
         try:
-            begun = connection.begin(self._request("GET", path, headers, b""), is_stream=True)
+            begun = _future_of(connection, self._request("GET", path, headers, b""), is_stream=True)
             async with asyncio.timeout(silent_s):
                 await begun
             yield connection.answer, connection.chunks(silent_s)
@@ -85,6 +145,8 @@ class Wire:
 
     def close(self) -> None:
         """Let go of all connections; who waits for an answer is told that it broke."""
+        if self._looking is not None:
+            self._looking.cancel()
         for connection in tuple(self._open):
             connection.close()
 
@@ -125,30 +187,35 @@ class Wire:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: one request at a time."""
+    """One connection: one request at a time. late_at: when it is given up, on the clock of the loop; None: not here."""
 
     def __init__(self, forget: Callable[["_Connection"], None]) -> None:
         self.answer = Answer()
+        self.late_at: float | None = None
         self._forget = forget
         self._parser = httptools.HttpResponseParser(self)
-        self._done: asyncio.Future[None] | None = None
+        self._told: Told | None = None
+        self._head = b""
         self._parts: deque[bytes] = deque()
         self._waiting = 0
         self._news = asyncio.Event()
         self._is_stream = self._is_whole = self._is_kept_open = False
         self._is_lost = self._is_paused = False
 
-    def begin(self, request: bytes, *, is_stream: bool) -> "asyncio.Future[None]":
-        """Send a request; done when its answer is whole, or, of a stream, when its status is known."""
-        self.answer, self._is_stream = Answer(), is_stream
+    def begin(
+        self, request: bytes, told: Told, *, is_stream: bool = False, within_s: float | None = None
+    ) -> None:
+        """Send a request; told when its answer is whole, or, of a stream, when its status is known."""
+        self.answer, self._is_stream, self._told = Answer(), is_stream, told
         self._is_whole = self._is_kept_open = False
+        self._head = b""
         self._parts.clear()
-        self._done = asyncio.get_running_loop().create_future()
+        if within_s is not None:
+            self.late_at = asyncio.get_running_loop().time() + within_s
         if self._is_lost:
             self._break("the connection was closed")
         else:
             self._transport.write(request)
-        return self._done
 
     @property
     def may_be_kept(self) -> bool:
@@ -175,8 +242,7 @@ class _Connection(asyncio.Protocol):
 
     def give_up(self) -> None:
         """The answer took too long."""
-        if self._done is not None and not self._done.done():
-            self._done.set_exception(TimeoutError("no answer in time"))
+        self._tell(TimeoutError("no answer in time"))
         self.close()
 
     def close(self) -> None:
@@ -193,6 +259,8 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """A part of an answer, or several."""
+        if not self.answer.status:
+            self._head += data
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -208,16 +276,16 @@ class _Connection(asyncio.Protocol):
 
     # ----- what the parser says
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
-        if name.lower() == b"retry-after":
-            self.answer.retry_after = value.decode("latin-1")
-
     def on_headers_complete(self) -> None:
-        """The status is known."""
-        self.answer.status = self._parser.get_status_code()
+        """The status is known. Of the headers one counts, of refusals: nobody is called for each of all others."""
+        status = self._parser.get_status_code()
+        if status < 200:
+            return
+        self.answer.status = status
+        if status >= _REFUSED and (said := _RETRY_AFTER.search(self._head)):
+            self.answer.retry_after = said[1].decode("latin-1")
         if self._is_stream:
-            self._finish()
+            self._tell(None)
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
@@ -231,7 +299,7 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """The answer is whole. What is said before it (100 Continue) is passed over."""
-        if self.answer.status < 200:
+        if not self.answer.status:
             return
         self._is_whole = True
         self._is_kept_open = self._parser.should_keep_alive()
@@ -239,12 +307,31 @@ class _Connection(asyncio.Protocol):
         if not self._is_stream:
             parts = self._parts
             self.answer.body = parts[0] if len(parts) == 1 else b"".join(parts)
-            self._finish()
-
-    def _finish(self) -> None:
-        if self._done is not None and not self._done.done():
-            self._done.set_result(None)
+            self._tell(None)
 
     def _break(self, why: str) -> None:
-        if self._done is not None and not self._done.done():
-            self._done.set_exception(Broken(why))
+        self._tell(Broken(why))
+
+    def _tell(self, error: Exception | None) -> None:
+        """Once for each request."""
+        told, self._told, self.late_at = self._told, None, None
+        if told is not None:
+            told(error)
+
+
+def _future_of(
+    connection: _Connection, request: bytes, *, is_stream: bool
+) -> "asyncio.Future[None]":
+    """A request as something that is waited for."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def told(error: Exception | None) -> None:
+        if done.done():  # who waited was cancelled
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    connection.begin(request, told, is_stream=is_stream)
+    return done

@@ -5,14 +5,24 @@ that was meant (its uid). A write whose answer was lost may have been done: then
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gantree.executors.kubernetes.claim_writes import Grant, grant_all, take_back_all
-from gantree.executors.kubernetes.client import JSON, MERGE, STRATEGIC, ApiError, Client, Resource
+from gantree.executors.kubernetes.client import (
+    JSON,
+    LONGEST_WAIT_S,
+    MERGE,
+    STRATEGIC,
+    ApiError,
+    Client,
+    Resource,
+)
 from gantree.executors.kubernetes.objects import Pod
+from gantree.executors.kubernetes.posts import Error, Posts
 from gantree.model.errors import Unreachable
+from gantree.model.values import quick
 
 PODS: Resource[Pod] = Resource("api/v1/pods", Pod)
 AGAIN_S = 0.5
@@ -20,6 +30,7 @@ GIVE_UP_S = 30.0
 """After so long a binding that the server has neither taken nor refused counts as failed."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Binding:
     """A pod, told apart by its uid, to be bound to a node with these annotations, and what its claims are given."""
@@ -32,6 +43,7 @@ class Binding:
     grants: tuple[Grant, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Bound:
     """What became of the bindings of an attempt: (uid, why) of each that failed."""
@@ -56,31 +68,65 @@ class Said:
     is_warning: bool = False
 
 
-async def bind_all(
-    client: Client, job: str, attempt: int, bindings: Sequence[Binding], home: str
-) -> Bound:
-    """Bind all pods of an attempt at once, once all have what their claims are given; never raises.
+Failed = tuple[tuple[str, str], ...]
+"""(uid, why) of each pod that could not be bound."""
+
+
+def bind_all(posts: Posts, bindings: Sequence[Binding], told: Callable[[Failed], None]) -> None:
+    """Bind pods at once; told once, when the last of them is bound or is not to be."""
+    left, failed = len(bindings), dict[str, str]()
+
+    def done(binding: Binding, why: str) -> None:
+        nonlocal left
+        left -= 1
+        if why:
+            failed[binding.uid] = why
+        if not left:
+            told(tuple((each.uid, failed[each.uid]) for each in bindings if each.uid in failed))
+
+    for each in bindings:
+        _Posted(posts, each, done).go()
+
+
+async def bind_with_grants(posts: Posts, bindings: Sequence[Binding], home: str) -> Failed:
+    """Bind pods at once, once all have what their claims are given.
 
     home is the namespace of the records of devices.
     """
-    grants = [each for one in bindings for each in one.grants]
+    client, grants = posts.client, [each for one in bindings for each in one.grants]
     why = await grant_all(client, grants, home) if grants else ""
     if why:
-        return Bound(job, attempt, tuple((each.uid, why) for each in bindings))
-    failed = await _failed(client, bindings)
-    if grants and failed:
-        unbound = [each for each in bindings if each.uid in failed]
+        return tuple((each.uid, why) for each in bindings)
+    bound: asyncio.Future[Failed] = asyncio.get_running_loop().create_future()
+    bind_all(posts, bindings, bound.set_result)
+    failed = await bound
+    lost = {uid for uid, _ in failed}
+    unbound = [each for each in bindings if each.uid in lost]
+    if unbound:
         await take_back_all(client, [each for one in unbound for each in one.grants])
-    return Bound(job, attempt, tuple(failed.items()))
+    return failed
 
 
-async def _failed(client: Client, bindings: Sequence[Binding]) -> dict[str, str]:
-    """Why, by uid, of those that could not be bound. One alone needs no task of its own."""
-    if len(bindings) == 1:
-        told = [await _bind(client, bindings[0])]
-    else:
-        told = await asyncio.gather(*(_bind(client, each) for each in bindings))
-    return {each.uid: why for each, why in zip(bindings, told, strict=True) if why}
+@quick
+@dataclass(frozen=True, slots=True)
+class _Posted:
+    """A binding on its way, and whoever is told what became of it: "" or why it was not done."""
+
+    posts: Posts
+    binding: Binding
+    done: Callable[[Binding, str], None]
+
+    def go(self) -> None:
+        self.posts.post(_path(self.binding), _body(self.binding), self.answered)
+
+    def answered(self, error: Error | None) -> None:
+        if error is None:
+            self.done(self.binding, "")
+        else:
+            self.posts.again(self.ask_again(error))
+
+    async def ask_again(self, error: Error) -> None:
+        self.done(self.binding, await _insist(self.posts.client, self.binding, error))
 
 
 async def delete(client: Client, namespace: str, name: str, uid: str, grace_s: float | None) -> str:
@@ -175,24 +221,25 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-async def _bind(client: Client, binding: Binding) -> str:
-    """Bind a pod; "" if it is bound as it should be, else why not."""
+async def _insist(client: Client, binding: Binding, error: Error) -> str:
+    """Bind a pod that an error has kept from it so far; "" if it is bound as it should be, else why not."""
     deadline = asyncio.get_running_loop().time() + GIVE_UP_S
     while True:
-        try:
-            await client.write("POST", _path(binding), _body(binding))
-            return ""
-        except ApiError as error:
+        pause_s = AGAIN_S
+        if isinstance(error, ApiError):
             if error.status == 409:
                 return await _unless_bound(client, binding, error.message)
             if error.status < 500 and error.status != 429:
                 return str(error)
-            trouble = str(error)
-        except Unreachable as error:
-            trouble = str(error)
+            pause_s = AGAIN_S if error.wait_s is None else min(error.wait_s, LONGEST_WAIT_S)
         if asyncio.get_running_loop().time() >= deadline:
-            return await _unless_bound(client, binding, trouble)
-        await asyncio.sleep(AGAIN_S)
+            return await _unless_bound(client, binding, str(error))
+        await asyncio.sleep(pause_s)
+        try:
+            await client.write("POST", _path(binding), _body(binding))
+            return ""
+        except (ApiError, Unreachable) as again:
+            error = again
 
 
 async def _unless_bound(client: Client, binding: Binding, why: str) -> str:
