@@ -232,6 +232,42 @@ def test_who_asks_only_those_that_could_get_another_answer_decides_as_who_asks_e
         _both(quick, plain, list(_events(quick, act, what, number, now, lost)))
 
 
+ORDERS: tuple[tuple[tuple[str, ...], tuple[float, ...]], ...] = (
+    (("remaining_service", "arrival"), ()),
+    (("priority", "share", "stretch", "arrival"), ()),
+    (("attained", "arrival"), ()),
+    (("attained", "arrival"), (600.0, 3000.0)),
+    (("attained", "remaining", "smallest"), (1000.0,)),
+)
+by_order = st.builds(
+    lambda policy, order: replace(
+        policy,
+        order=order[0],
+        attained_levels=order[1],
+        preemption=replace(policy.preemption, by="order"),
+    ),
+    policies,
+    st.sampled_from(ORDERS),
+)
+"""Policies under which a gang is stopped for one that goes before it, wherever both stand by then."""
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(by_order, st.lists(acts, min_size=4, max_size=30))
+def test_who_asks_those_alone_who_go_before_a_gang_that_runs_decides_as_who_asks_everybody(
+    policy: Policy, life: list[tuple[str, Any]]
+) -> None:
+    quick, plain = Scheduler(policy), who_asks_everybody(policy)
+    now, lost = 0.0, set[str]()
+    _both(quick, plain, [ClusterObserved(id="site", observed_at=0.0, cluster=SITE)])
+    for number, (act, what) in enumerate(life):
+        now += what if act == "wait" else 0.0
+        wakes_at, before = quick.wake_at(), quick.ledger.applied
+        _both(quick, plain, list(_events(quick, act, what, number, now, lost)))
+        if act == "wait" and quick.ledger.applied > before:
+            assert wakes_at is not None and wakes_at <= now, "time has changed an answer unheard"
+
+
 def in_cohort(act: tuple[str, Any]) -> tuple[str, Any]:
     """The same with the gangs in queues of COHORT."""
     kind, what = act

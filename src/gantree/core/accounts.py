@@ -255,6 +255,20 @@ class Accounts:
             return True
         return self.is_guaranteed(state.queue) and self.quota.owed(state.job)
 
+    def not_owed(self, gangs: Iterable[JobState]) -> list[JobState]:
+        """Those of some gangs that hold a place who are not owed it."""
+        borrowers_of_queue: dict[int, Container[str] | None] = {}
+        found = []
+        for state in gangs:
+            queue = state.queue
+            if queue not in borrowers_of_queue:
+                is_guaranteed = self.is_guaranteed(queue)
+                borrowers_of_queue[queue] = self.quota.borrow_in(queue) if is_guaranteed else None
+            borrowers = borrowers_of_queue[queue]
+            if not state.at_home and (borrowers is None or state.job in borrowers):
+                found.append(state)
+        return found
+
     def admission(self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()) -> Admission:
         """What the job's queue says to so much more at once, were these running jobs gone.
 

@@ -90,6 +90,7 @@ class Awake:
             self._quiet.clear()
         self._learned += 1
         self._open_of_signature.clear()
+        self._freeable.pass_time(draft.ledger, draft.now)
         self._came = _newcomers(draft)
         self._came_of_line = last_of_lines(self._came.values())
         self.forget_outdated(draft.ledger)
@@ -145,6 +146,8 @@ class Awake:
     def moments(self, ledger: Ledger) -> Iterable[float]:
         """Moments at which time alone could change an answer."""
         self.forget_outdated(ledger)
+        if ledger.lines.signatures:
+            yield self._freeable.next_fall
         for asked, (_, moment, _) in self._retry_at.items():
             stands = asked in (ledger.bookings if isinstance(asked, str) else ledger.lines)
             if moment is not None and stands:
@@ -262,7 +265,8 @@ class Awake:
             return []
         likely = self._likely(ledger, queue, front)
         if not likely:
-            self._quiet[queue] = (key, min(self._moments_of(ledger, front, now), default=inf))
+            moments = (*self._moments_of(ledger, front, now), self._freeable.next_fall)
+            self._quiet[queue] = (key, min(moments))
         return likely
 
     def _likely(self, ledger: Ledger, queue: int, front: Sequence[Standing]) -> Sequence[Standing]:

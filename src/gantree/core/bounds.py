@@ -36,10 +36,18 @@ MANY = 1000
 
 
 class Bounds:
-    """The bounds of one moment; filled when asked. stay are the gangs that might be stopped, by priority."""
+    """The bounds of one moment; filled when asked.
+
+    stay are the gangs that might be stopped, by priority; not_owed those of them that are not owed their place.
+    """
 
     def __init__(
-        self, ledger: Ledger, stay: Sequence[JobState], kept: Iterable[str], places: "Places"
+        self,
+        ledger: Ledger,
+        stay: Sequence[JobState],
+        not_owed: Iterable[JobState],
+        kept: Iterable[str],
+        places: "Places",
     ) -> None:
         self._ledger, self._places = ledger, places
         self._rules = ledger.policy.preemption
@@ -48,8 +56,9 @@ class Bounds:
         self._priorities = [state.priority for state in self._stay]
         self._in_queue: dict[str, list[JobState]] = {}
         self._not_owed: list[JobState] = []
+        others = frozenset(state.job for state in not_owed) if self._rules.across else frozenset()
         for state in self._stay:
-            if self._rules.across and not ledger.accounts.is_owed(state):
+            if state.job in others:
                 self._not_owed.append(state)
             else:
                 self._in_queue.setdefault(state.spec.queue, []).append(state)

@@ -1,11 +1,12 @@
 """What others could give up at most, for a line that asks: bounds before any plan is made.
 
 For a whole class of lines GPUs are counted by node (`core.bounds`). For a line they are counted all together: of gangs
-of lower priority, of gangs that borrow, of those that leave or hold room for others that gives way. Then all of these
-leave a copy of the occupancy, one for all lines that may have the same, and it is looked whether the line's gang fits,
-once for each signature, and again only if somebody stays no more beside whom it did not (`core.stayers`). No bound is
-ever too low: whoever might be told to leave counts with all it holds, whatever else forbids it. Room of a promised
-start is in none, as it gives way to its own gang alone, which is asked about by itself.
+of lower priority or behind it in the order (`core.behind`), of gangs that borrow, of those that leave or hold room for
+others that gives way. Then all of these leave a copy of the occupancy, one for all lines that may have the same, and it
+is looked whether the line's gang fits, once for each signature, and again only if somebody stays no more beside whom it
+did not (`core.stayers`). No bound is ever too low: whoever might be told to leave counts with all it holds, whatever
+else forbids it. Room of a promised start is in none, as it gives way to its own gang alone, which is asked about by
+itself.
 
 Counted anew when somebody has taken a place or begun to leave one, nodes are lost, or starts were told. Who could get
 no room needs not be asked again until more might be given up (`Freeable.grown`).
@@ -15,13 +16,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from operator import attrgetter
 
+from gantree.core.behind import Behind, Ranks
 from gantree.core.bounds import Bounds, Places
 from gantree.core.holds import outranked
 from gantree.core.ledger import Ledger
 from gantree.core.over import Over
-from gantree.core.rights import borrowers, overruled_by
+from gantree.core.rights import SETTLED_S, borrowers, overruled_by
 from gantree.core.state import BOOKING, CLAIM, JobState
 from gantree.core.stayers import Beside, Stayers
 from gantree.core.waiting import eligible
@@ -63,7 +66,10 @@ class Freeable:
         self._gpus_of_all = 0
         self._stay: list[JobState] = []
         self._staying: frozenset[str] = frozenset()
-        self._stay_in_queue: dict[int, list[JobState]] = {}
+        self._stay_in_queue: dict[str, list[JobState]] = {}
+        self._ranks = Ranks()
+        self._now = 0.0
+        self.next_fall = inf
         self._answers: dict[Line, tuple[str, bool]] = {}
         self._kept_beside: dict[tuple[str, ...], frozenset[str]] = {}
         self._not_owed: list[JobState] | None = None
@@ -102,6 +108,16 @@ class Freeable:
                 self._in_vain.clear()
         return self._grown
 
+    def pass_time(self, ledger: Ledger, now: float) -> None:
+        """A walk begins: gangs that have fallen back in the order since the last one may be stopped for others now.
+
+        At the very moment of a fall it may be seen or not.
+        """
+        if self._now < now >= self.next_fall - 2 * SETTLED_S:
+            self._applied, self._looked_at, self._causes = -1, -1, ()
+            self._ranks.forget()
+        self._now, self.next_fall = now, self._ranks.next_fall(ledger, now)
+
     def may_make_room(
         self, ledger: Ledger, line: Line, wakes: Wakes, over: Over, now: float
     ) -> bool:
@@ -110,6 +126,7 @@ class Freeable:
         A no is kept if its first may start: who takes free room takes it from one that may not, and might be stopped.
         """
         self.grown(ledger)
+        self._now = now
         head = ledger.lines[line][0].job
         if self._in_vain.get(line) == head:
             return False
@@ -138,7 +155,7 @@ class Freeable:
         if ledger.policy.defragment == "apply":  # anybody might move
             may = wakes.suffices(ledger, line, self._gpus_of_all)
         else:
-            may = self._in_bounds(ledger, line, wakes) and self._might_leave(ledger, line, wakes)
+            may = self._might_leave(ledger, line, wakes)
         if not may or ledger.leaving:  # who leaves may do so for its quota
             return may
         return not over.is_over(ledger, line) or self.may_stop(ledger, line)
@@ -148,10 +165,18 @@ class Freeable:
         head = ledger.lines[line][0].job
         known = self._answers.get(line)
         if known is None or known[0] != head:
-            gpus = self.by(ledger, line)
-            may = gpus > 0 and wakes.suffices(ledger, line, gpus) and self.may_fit(ledger, line)
-            known = self._answers[line] = (head, may)
+            known = self._answers[line] = (head, self._might(ledger, line, wakes))
         return known[1]
+
+    def _might(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
+        """The same, from the cheap to the dear: by order mostly nobody is behind who waits, by priority many are."""
+        by_order = ledger.policy.preemption.by == "order"
+        if not by_order and not self._in_bounds(ledger, line, wakes):
+            return False
+        gpus = self.by(ledger, line)
+        if not gpus or not wakes.suffices(ledger, line, gpus):
+            return False
+        return (not by_order or self._in_bounds(ledger, line, wakes)) and self.may_fit(ledger, line)
 
     def _in_bounds(self, ledger: Ledger, line: Line, wakes: Wakes) -> bool:
         """Whether a line might fit by counts of GPUs alone; not to be asked of a job that was told a start."""
@@ -197,7 +222,8 @@ class Freeable:
             self._places.forget(ledger.holding)
             promised = [told.placement for told in ledger.bookings.values() if told.promised]
             kept = in_the_way(ledger, self._staying, promised) if promised else ()
-            self._bounds = Bounds(ledger, self._stay, kept, self._places)
+            not_owed = self._that_are_not_owed(ledger)
+            self._bounds = Bounds(ledger, self._stay, not_owed, kept, self._places)
         return self._bounds
 
     def _may_be_due(self, ledger: Ledger, line: Line) -> bool:
@@ -276,33 +302,41 @@ class Freeable:
         if rules.by == "none":
             return NOBODY
         head = ledger.jobs[ledger.lines[line][0].job]
-        passed = self._passed(ledger, head)
-        key = (line.queue, line.priority, passed)
+        passed, behind = self._passed(ledger, head), None
+        if rules.by == "order":
+            behind = self._ranks.behind(ledger, head, self._now)
+        key = (line.queue, line.priority, passed, behind)
         if key not in self._victims:
             kept = self._kept(ledger, passed)
-            may = self._by_right(ledger, line)
+            may = self._by_right(ledger, line, behind)
             jobs = tuple(state.job for state in may if state.job not in kept)
             number = self._number_of_victims.setdefault(jobs, 1 + len(self._number_of_victims))
             gpus = sum(ledger.jobs[job].touched_gpus for job in jobs)
             self._victims[key] = _Victims(number, jobs, gpus)
         return self._victims[key]
 
-    def _by_right(self, ledger: Ledger, line: Line) -> Sequence[JobState]:
+    def _by_right(self, ledger: Ledger, line: Line, behind: Behind | None) -> Iterable[JobState]:
         """Gangs of which none is left out that might be stopped for a line by right.
 
         Not one that is owed its place, nor its equal, in another queue.
         """
         rules = ledger.policy.preemption
-        in_queue = self._stay_in_queue.get(line.queue, ())
+        if behind is not None:
+            return self._ranks.those(behind)
+        in_queue = self._stay_in_queue.get(ledger.jobs[ledger.lines[line][0].job].spec.queue, ())
         mine = _lesser(in_queue, line.priority, rules, or_equal=rules.gain > 0)
         if rules.by == "priority":
             mine = [s for s in mine if s.priority < line.priority or s.spec.expected_s is not None]
         if not rules.across:
             return mine
-        if self._not_owed is None:
-            self._not_owed = [state for state in self._stay if not ledger.accounts.is_owed(state)]
-        others = _lesser(self._not_owed, line.priority, rules)
+        others = _lesser(self._that_are_not_owed(ledger), line.priority, rules)
         return [*mine, *(state for state in others if state.queue != line.queue)]
+
+    def _that_are_not_owed(self, ledger: Ledger) -> list[JobState]:
+        """Those who might be stopped for other queues than theirs."""
+        if self._not_owed is None:
+            self._not_owed = ledger.accounts.not_owed(self._stay)
+        return self._not_owed
 
     def _passed(self, ledger: Ledger, head: JobState) -> tuple[str, ...]:
         """The estimated starts that give way to a job."""
@@ -369,7 +403,7 @@ class Freeable:
         assert state.line is not None, f"{state.job} does not wait"
         if ledger.policy.preemption.by != "none":
             kept = self._kept(ledger, (*self._passed(ledger, state), state.job))
-            for other in self._by_right(ledger, state.line):
+            for other in self._by_right(ledger, state.line, None):
                 if other.job not in kept:
                     yield other.job
         yield from ledger.accounts.elastic
@@ -397,7 +431,9 @@ class Freeable:
         self._stayers.look(ledger)
         self._stay_in_queue.clear()
         for state in self._stay:
-            self._stay_in_queue.setdefault(state.queue, []).append(state)
+            self._stay_in_queue.setdefault(state.spec.queue, []).append(state)
+        not_owed = partial(self._that_are_not_owed, ledger)
+        self._ranks.count(ledger, self._stay_in_queue, not_owed)
         self._estimates = {
             job: _held(ledger, BOOKING + job)
             for job, booking in ledger.bookings.items()

@@ -348,7 +348,7 @@ def _gang_running(ledger: Ledger, fact: GangRunning) -> None:
     state = ledger.jobs[fact.job]
     ledger.move(state, Phase.RUNNING, fact.at)
     state.running_at = fact.at
-    if state.spec.elastic is not None or ledger.policy.preemption.by == "order":
+    if state.spec.elastic is not None or ledger.policy.falls_ever_back:
         ledger.holders_version += 1
     if state.started_at is None:
         state.started_at = fact.at

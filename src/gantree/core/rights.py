@@ -9,7 +9,7 @@ Where every GPU-second counts ("attained" without levels), a gang is stopped for
 difference is worth a new start: else two of them would stop each other all the time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import inf
 
@@ -163,11 +163,18 @@ def overtaken_at(ledger: Ledger, state: JobState, other: JobState, now: float) -
 
 def _crossings(policy: Policy, state: JobState, other: JobState, now: float) -> list[float]:
     """Later moments at which a running gang falls back behind a waiting one, or down a level, by being served."""
-    if "attained" not in policy.order or other.running_at is None or other.suspended:
+    if "attained" not in policy.order:
         return []
     levels = policy.attained_levels
     if not levels:
         levels = (state.merits(now).attained_gpu_s + policy.restart_s * other.gpus,)
+    return falls(other, levels, now)
+
+
+def falls(other: JobState, levels: Iterable[float], now: float) -> list[float]:
+    """Later moments at which it will be seen that a running gang was served so many GPU-seconds."""
+    if other.running_at is None or other.suspended:
+        return []
     since = other.running_at + other.suspended_s
     gpus = max(1, other.gpus)
     moments = (

@@ -14,7 +14,7 @@ refused by limits, and where a cohort or queue above may not borrow more; then `
 that borrowed would help.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -192,6 +192,10 @@ class Quota:
     def owed(self, owner: str) -> bool:
         """Whether what a running job holds is guaranteed, by rank among those that share the guarantee."""
         return owner not in self._jobs.under(self._jobs.holding(owner).path[-2])
+
+    def borrow_in(self, node: int) -> Collection[str]:
+        """Return the running jobs that are not owed what they hold, of the child of the root that a node is below."""
+        return self._jobs.under(self._path(node)[-2]).keys()
 
     def borrowers(self, node: int) -> Iterator[str]:
         """Yield the jobs that borrow what the cohorts of a node lend, nearest cohort first, then the last rank first.

@@ -185,11 +185,17 @@ class Policy:
     @property
     def spares_for_a_time(self) -> bool:
         """Whether time alone can make a gang one that may be stopped."""
-        return (
-            self.min_run_s > 0
-            or self.evictions_per_day is not None
-            or self.preemption.by == "order"
-        )
+        return self.min_run_s > 0 or self.evictions_per_day is not None or self.falls_ever_back
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether a gang falls back in the order by which others may stop it, as it runs."""
+        return self.preemption.by == "order" and "attained" in self.order
+
+    @property
+    def falls_ever_back(self) -> bool:
+        """Whether it does with every second, not from level to level."""
+        return self.falls_back and not self.attained_levels
 
     def priority_of(self, priority: str | int) -> int:
         """Return the number of a class, or the number itself. Raises BadInput on an unknown class."""
