@@ -302,9 +302,7 @@ class Freeable:
         if rules.by == "none":
             return NOBODY
         head = ledger.jobs[ledger.lines[line][0].job]
-        passed, behind = self._passed(ledger, head), None
-        if rules.by == "order":
-            behind = self._ranks.behind(ledger, head, self._now)
+        passed, behind = self._passed(ledger, head), self._behind(ledger, head)
         key = (line.queue, line.priority, passed, behind)
         if key not in self._victims:
             kept = self._kept(ledger, passed)
@@ -314,6 +312,12 @@ class Freeable:
             gpus = sum(ledger.jobs[job].touched_gpus for job in jobs)
             self._victims[key] = _Victims(number, jobs, gpus)
         return self._victims[key]
+
+    def _behind(self, ledger: Ledger, state: JobState) -> Behind | None:
+        """Who is behind a waiting job, where gangs are stopped by order."""
+        if ledger.policy.preemption.by != "order":
+            return None
+        return self._ranks.behind(ledger, state, self._now)
 
     def _by_right(self, ledger: Ledger, line: Line, behind: Behind | None) -> Iterable[JobState]:
         """Gangs of which none is left out that might be stopped for a line by right.
@@ -403,7 +407,7 @@ class Freeable:
         assert state.line is not None, f"{state.job} does not wait"
         if ledger.policy.preemption.by != "none":
             kept = self._kept(ledger, (*self._passed(ledger, state), state.job))
-            for other in self._by_right(ledger, state.line, None):
+            for other in self._by_right(ledger, state.line, self._behind(ledger, state)):
                 if other.job not in kept:
                     yield other.job
         yield from ledger.accounts.elastic
