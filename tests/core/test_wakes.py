@@ -141,6 +141,29 @@ TAKEN_BACK = [("submit", [of("b", 1)] * 3), ("submit", [of("a", 2)]), ("end", 0)
 """What one queue lent is taken back, and no priority has to do with it."""
 
 
+LENT_AND_BEHIND = [
+    ("lose", 2),
+    (
+        "submit",
+        [
+            replace(of("b", 2), topology=TopologyWish(required="leaf")),
+            of("a", 3),
+            of("a", 1, gpus=1),
+            replace(of("a", 1, gpus=1), preemptible=False, expected_s=50.0),
+        ],
+    ),
+    ("submit", [of("a", 1, gpus=1)] * 2),
+    *[("submit", [of("a", 1, gpus=1)])] * 3,
+    ("lose", 0),
+    *[("submit", [of("b", 1, gpus=1)])] * 2,
+    ("submit", [of("a", 1)]),
+    ("end", 0),
+    ("end", 9),
+    ("lose", 1),
+]
+"""Who runs on what a queue lent stands behind the one who takes it back, too: it leaves once."""
+
+
 APART = Preemption(across=False)
 PARTS_OF_A_NODE = [
     ("submit", [*[of("a", 1, gpus=1)] * 3, of("a", 1, gpus=1, priority=200), SHORT]),
@@ -453,6 +476,16 @@ class Checked(Freeable):
 
 @settings(max_examples=examples(60), deadline=None)
 @example(Policy(queues=RULES, backfill=Backfill("any", 1)), False, TAKEN_BACK)
+@example(
+    Policy(
+        queues=RULES,
+        backfill=Backfill("promised", 1),
+        preemption=Preemption(by="order"),
+        min_run_s=300.0,
+    ),
+    True,
+    LENT_AND_BEHIND,
+)
 @given(policies, st.booleans(), st.lists(acts, min_size=4, max_size=20))
 def test_the_bound_for_all_queues_never_says_no_where_that_of_one_says_yes(
     policy: Policy, by_arrival: bool, life: list[tuple[str, Any]]

@@ -117,13 +117,14 @@ class Bounds:
         mine = mine[: self._count([state.priority for state in mine], head.priority)]
         lent = self._borrowers(head.queue) if due else ()
         passed, claims = self._held_for_others(head, due)
-        key = (others, tuple(state.job for state in mine), lent, passed, claims)
+        own = tuple(state.job for state in mine)
+        key = (others, own, lent, passed, claims)
         if key not in self._room:
             more = self._beside(others) + self._held([BOOKING + job for job in passed])
             more = more - self._claimed(claims)
-            for gangs in (mine, [self._ledger.jobs[job] for job in lent]):
-                if gangs:
-                    more = more + self._places.gpus_of_node(gangs)
+            counted = {state.job for state in self._not_owed[:others]}
+            jobs = (job for job in dict.fromkeys((*own, *lent)) if job not in counted)
+            more = more + self._places.gpus_of_node([self._ledger.jobs[job] for job in jobs])
             self._room[key] = _Room(self._ledger, more)
         return self._room[key]
 
