@@ -6,6 +6,7 @@ with PodStage(tmp_path) as stage:
     stage.until(lambda: stage.phase("p0") == "Running")
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -112,6 +113,8 @@ class PodStage:
         link = self._opened._link
         link._loop.call_soon_threadsafe(link._loop.stop)
         link._thread.join(WITHIN_S)
+        for task in asyncio.all_tasks(link._loop):  # none is to end well, and nobody is to be told
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # as asyncio.gather does
         self.controller.journal.close()
         self._controller = None
 
