@@ -9,7 +9,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gantree.core.awake import Awake
-from gantree.core.cycle import Cycle
 from gantree.core.draft import Draft
 from gantree.core.freeable import Freeable
 from gantree.core.holds import Passing, passed_by
@@ -27,10 +26,9 @@ from gantree.model.events import (
     NodeReturned,
     TimePassed,
 )
-from gantree.model.facts import Fact, RoomClaimed
+from gantree.model.facts import Fact
 from gantree.model.jobs import Job, TopologyWish
 from gantree.model.phases import Phase
-from gantree.planning.taste import taste_of
 from gantree.policy.order import Line, Standing
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.policy.walk import Looked, Walk
@@ -375,45 +373,6 @@ def test_a_walk_that_goes_on_where_nobody_was_passed_decides_as_one_that_begins_
         patch.setattr(Walk, "has_passed_any", lambda walk, of=None: True)
         patch.setattr(Walk, "has_left_out_any", lambda walk, first_of, lately=False: True)
         assert facts == _facts_of(policy, life)
-
-
-class CountsWalks(Cycle):
-    """Says how often it has walked."""
-
-    walks = 0
-
-    def _walk(self, draft: Draft) -> bool:
-        self.walks += 1
-        return super()._walk(draft)
-
-
-TWO_COHORTS = (
-    QueueRule("x", cohort="x", guarantee={"gpus": 4}, limit={"gpus": 4}),
-    *(QueueRule(f"x/{name}", guarantee={"gpus": 2}) for name in QUEUES),
-    QueueRule("x/d", borrow={"gpus": 1}),
-    QueueRule("y", cohort="y", guarantee={"gpus": 10}, limit={"gpus": 10}),
-    *(QueueRule(f"y/{name}", guarantee={"gpus": 2}, borrow={"gpus": 8}) for name in "abcde"),
-)
-
-
-@pytest.mark.parametrize("full", [False, True])
-def test_queues_that_take_back_what_they_lent_are_asked_in_one_walk(full: bool) -> None:
-    policy = Policy(queues=TWO_COHORTS, order=("priority", "arrival"), preemption=APART)
-    scheduler = Scheduler(policy)
-    cycle = scheduler._cycle = CountsWalks(policy, taste_of(policy))
-    borrowing = [of("y/a", 1, gpus=1)] * 10
-    owed = [of(f"y/{queue}", 1, gpus=1) for queue in "bcd"]
-    if full:  # the first has no room below the limit of its cohort, were who borrows there gone
-        borrowing += [of("x/a", 1, gpus=2), of("x/b", 1, gpus=1), of("x/d", 1, gpus=1)]
-        owed.insert(0, of("x/c", 1, gpus=2))
-    scheduler.handle([ClusterObserved(id="site", observed_at=0.0, cluster=SITE)])
-    scheduler.handle(list(_events(scheduler, "submit", borrowing, 0, 0.0, set())))
-    cycle.walks = 0
-    facts = scheduler.handle(list(_events(scheduler, "submit", owed, 1, 1.0, set()))).facts
-    assert [fact.job for fact in facts if isinstance(fact, RoomClaimed)] == [
-        f"j1-{number}" for number in range(full, len(owed))
-    ]
-    assert cycle.walks == 2  # after the first everything is asked that claims may have changed
 
 
 def _facts_of(policy: Policy, life: list[tuple[str, Any]]) -> list[Fact]:
