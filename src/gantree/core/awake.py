@@ -26,6 +26,7 @@ from gantree.core.fronts import Fronts
 from gantree.core.guests import any_cells, only_at_home
 from gantree.core.holds import Passing
 from gantree.core.ledger import Ledger
+from gantree.core.no_room_yet import Moment, NoRoomYet
 from gantree.core.over import Over
 from gantree.core.room import NoRoom
 from gantree.core.state import JobState
@@ -44,14 +45,13 @@ class Awake:
     """What is remembered of answers.
 
     _refused holds what found no place (signature, and which reserved room it might use), true while room_version stays;
-    _retry_at holds from which position of a line on, and for which jobs that were told a start, no room can be made,
-    true while that does not grow and until that moment in seconds (None: whenever; where gangs are spared for a time,
-    each that is placed brings a new one), and whether it is firm: else they are asked with every event; _quiet the
-    queues in whose fronts nobody can have room made, in the same way.
+    _no_room_yet holds for whom nobody makes room, true while that does not grow (where gangs are spared for a time,
+    each that is placed brings a new moment to ask at); _quiet the queues in whose fronts nobody can have room made, in
+    the same way.
     _alike_in are those of each front, by what they ask for and by what right. _front_of_queue are those of whom a walk
     was told that others might make room for them. _settled is what was true when all had their answers, _settled_at how
-    many changes of queues there had been, when that was, and until when it holds: while it does, only queues that have
-    changed are looked at.
+    many changes of queues there had been, when that was, until when it holds, and the moment for which it does anyway:
+    while it holds, only queues that have changed are looked at.
     """
 
     def __init__(self, desk: Desk, *, forgets_rooms: bool) -> None:
@@ -68,10 +68,10 @@ class Awake:
         self._came_of_line: dict[Line, Position] = {}
         self._versions = (-1, -1, -1)
         self._refused: set[Hashable] = set()
-        self._retry_at: dict[Line | str, tuple[Position, float | None, bool]] = {}
+        self._no_room_yet = NoRoomYet()
         self._front_of_queue: dict[int, frozenset[Standing]] = {}
         self._settled: tuple[object, ...] = ()
-        self._settled_at = (0, 0.0, 0.0)
+        self._settled_at: tuple[int, float, float, Moment | None] = (0, 0.0, 0.0, None)
         self._sleeps = False
         self._quiet: dict[int, tuple[Hashable, float]] = {}
         self._alike_in: dict[int, tuple[Hashable, list[list[Standing]]]] = {}
@@ -86,8 +86,9 @@ class Awake:
     def begin(self, draft: Draft) -> None:
         """A walk begins."""
         if self._forgets_rooms:
-            self._retry_at.clear()
+            self._no_room_yet.forget()
             self._quiet.clear()
+        self._no_room_yet.follow(draft)
         self._learned += 1
         self._open_of_signature.clear()
         self._freeable.pass_time(draft.ledger, draft.now)
@@ -101,19 +102,21 @@ class Awake:
         ledger = draft.ledger
         self._settled = self._state(ledger)
         later = (moment for moment in self.moments(ledger) if moment > draft.now)
-        firm = all(firm for _, _, firm in self._retry_at.values())
-        until = min(later, default=inf) if firm else draft.now
-        self._settled_at = (ledger.lines.changes, draft.now, until)
+        until = min(later, default=inf) if self._no_room_yet.is_firm else draft.now
+        moment = self._no_room_yet.settled(ledger, draft.now)
+        self._settled_at = (ledger.lines.changes, draft.now, until, moment)
 
     def _is_settled(self, draft: Draft) -> bool:
         """Whether none of those who waited at the last decision could get another answer than then."""
         ledger, now = draft.ledger, draft.now
         if self._forgets_rooms or self._settled != self._state(ledger):
             return False
-        _, settled_at, until = self._settled_at
-        if now >= until or self._desk.wants_more(ledger):
+        _, settled_at, until, moment = self._settled_at
+        if self._desk.wants_more(ledger):
             return False
-        return not any(settled_at < moment <= now for moment in ledger.resting.values())
+        if now >= until and moment != self._no_room_yet.moment(ledger, now):
+            return False
+        return not any(settled_at < rested_at <= now for rested_at in ledger.resting.values())
 
     def _state(self, ledger: Ledger) -> tuple[object, ...]:
         """What changes whenever somebody who waits might get another answer, time and other waiting jobs aside."""
@@ -139,7 +142,7 @@ class Awake:
             self._refused.clear()
             self._open_of_signature.clear()
         if versions != self._versions:
-            self._retry_at.clear()
+            self._no_room_yet.forget()
             self._quiet.clear()
         self._versions = versions
 
@@ -148,10 +151,7 @@ class Awake:
         self.forget_outdated(ledger)
         if ledger.lines.signatures:
             yield self._freeable.next_fall
-        for asked, (_, moment, _) in self._retry_at.items():
-            stands = asked in (ledger.bookings if isinstance(asked, str) else ledger.lines)
-            if moment is not None and stands:
-                yield moment
+        yield from self._no_room_yet.moments(ledger)
 
     # ----- whom a walk looks at
 
@@ -284,9 +284,7 @@ class Awake:
     def _moments_of(self, ledger: Ledger, front: Iterable[Standing], now: float) -> Iterable[float]:
         """Later moments at which somebody of a front is to be asked again."""
         for each in front:
-            _, moment, _ = self._retry_at.get(_asked_as(ledger, each), (None, None, True))
-            if moment is not None:
-                yield moment
+            yield from self._no_room_yet.moments_of(ledger, each)
             not_before = ledger.jobs[each.position.job].not_before
             if not_before > now:
                 yield not_before
@@ -347,10 +345,8 @@ class Awake:
 
     def _may_make_room(self, ledger: Ledger, standing: Standing, now: float) -> bool:
         """The same for one of whose line somebody is in the front of its queue."""
-        asked = self._retry_at.get(_asked_as(ledger, standing))
-        if asked is not None and asked[0] <= standing.position:
-            _, moment, firm = asked
-            return not firm or (moment is not None and moment <= now)
+        if self._no_room_yet.stands(ledger, standing, now):
+            return False
         job = standing.position.job
         if job in ledger.bookings:
             return self._freeable.may_fit_told(ledger, ledger.jobs[job])
@@ -399,16 +395,12 @@ class Awake:
         self._over.refused(ledger, line)
         self._open_of_signature.clear()
 
-    def no_room(self, ledger: Ledger, standing: Standing, refusals: Sequence[NoRoom]) -> None:
+    def no_room(
+        self, ledger: Ledger, standing: Standing, refusals: Sequence[NoRoom], now: float
+    ) -> None:
         """Nobody makes room for a job in any of its ways, nor for those behind it in its line."""
         self._learned += 1
-        moments = (each.later for each in refusals if each.later is not None)
-        firm = all(each.firm for each in refusals)
-        self._retry_at[_asked_as(ledger, standing)] = (
-            standing.position,
-            min(moments, default=None),
-            firm,
-        )
+        self._no_room_yet.say(ledger, standing, refusals, now)
 
     def _key(self, ledger: Ledger, state: JobState, now: float) -> Hashable:
         """What the answer of a search depends on beside the occupancy: who may never leave keeps clear of cells."""
@@ -439,9 +431,3 @@ def _kept_to(ledger: Ledger, state: JobState) -> str:
     if not any_cells(ledger):
         return ""
     return "its cells" if only_at_home(ledger, state) else "what no cell needs"
-
-
-def _asked_as(ledger: Ledger, standing: Standing) -> Line | str:
-    """Under what a job's answer is kept: its line, but for one that was told a start, which has to be kept to."""
-    job = standing.position.job
-    return job if job in ledger.bookings else standing.line

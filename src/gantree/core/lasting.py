@@ -14,7 +14,7 @@ sees, jobs rest between their attempts (`core.rest`).
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from gantree.core.ledger import Ledger
 from gantree.core.rights import borrowers, no_right, overrules
@@ -60,15 +60,62 @@ def spoilers_of(
     gone = [victim.owner for victim in plan.victims]
     if not gone:
         return []
-    found = [
-        *(Spoiler(state, True) for state in _who_takes_back(ledger, wanted, plan, gone, now)),
-        *(Spoiler(state, False) for state in _who_goes_first(ledger, wanted, plan, gone, now)),
+    instead = _Instead(later, gone, plan.placement)
+    return [
+        *(
+            Spoiler(state, True)
+            for state in _who_takes_back(ledger, wanted, plan, gone, now, instead)
+        ),
+        *(
+            Spoiler(state, False)
+            for state in _who_goes_first(ledger, wanted, plan, gone, now, instead)
+        ),
     ]
-    return [each for each in found if _fits_only_instead(later, gone, plan.placement, each.state)]
+
+
+class _Instead:
+    """Which waiting gangs fit where some have left, and not beside the gang that these leave for.
+
+    Asked once for each signature, of two rooms that all share: a copy for each gang took most of what a decision did
+    where hundreds wait.
+    """
+
+    def __init__(self, later: Occupancy, gone: Sequence[str], place: Placement) -> None:
+        self._later, self._gone, self._place = later, gone, place
+        self._known: dict[int, bool] = {}
+
+    @cached_property
+    def _without(self) -> Occupancy:
+        """What is free when they have left."""
+        room = self._later.copy()
+        for owner in self._gone:
+            room.give_back(owner)
+        return room
+
+    @cached_property
+    def _beside(self) -> Occupancy:
+        """What is left of that beside the gang."""
+        room = self._without.copy()
+        room.take(GANG, self._place.members)
+        return room
+
+    def fits(self, ledger: Ledger, line: Line) -> bool:
+        """Whether the gangs of a line fit there, and not beside the other one."""
+        known = self._known.get(line.signature)
+        if known is None:
+            spec = ledger.jobs[ledger.lines[line][0].job].spec
+            known = fits(self._without, spec) and not fits(self._beside, spec)
+            self._known[line.signature] = known
+        return known
 
 
 def _who_takes_back(
-    ledger: Ledger, wanted: Wanted, plan: Plan, gone: Sequence[str], now: float
+    ledger: Ledger,
+    wanted: Wanted,
+    plan: Plan,
+    gone: Sequence[str],
+    now: float,
+    instead: _Instead,
 ) -> Iterator[JobState]:
     """Who is owed what the victims give back, where the gang would borrow it."""
     mine, accounts = wanted.state, ledger.accounts
@@ -82,17 +129,25 @@ def _who_takes_back(
         for queue in ledger.lines.queues
         if accounts.tree.path(queue)[-2] in tops and accounts.is_guaranteed(queue)
     )
-    for state in _first_of_lines(ledger, queues, now):
+    for state in _first_of_lines(ledger, queues, now, partial(instead.fits, ledger)):
         if accounts.admission_to_come(state, accounts.asked(state), gone).takes_back:
             yield state
 
 
 def _who_goes_first(
-    ledger: Ledger, wanted: Wanted, plan: Plan, gone: Sequence[str], now: float
+    ledger: Ledger,
+    wanted: Wanted,
+    plan: Plan,
+    gone: Sequence[str],
+    now: float,
+    instead: _Instead,
 ) -> Iterator[JobState]:
     """Who takes the claim of the gang, and could not have stopped all the victims itself."""
     accounts, lines, jobs = ledger.accounts, ledger.lines, ledger.jobs
-    might = partial(_might_overrule, ledger, wanted.state)
+
+    def might(line: Line) -> bool:
+        return _might_overrule(ledger, wanted.state, line) and instead.fits(ledger, line)
+
     queues = (
         queue
         for queue in lines.queues
@@ -135,7 +190,7 @@ def _first_of_lines(
     ledger: Ledger,
     queues: Iterable[int],
     now: float,
-    of: Callable[[Line], bool] = lambda line: True,
+    of: Callable[[Line], bool],
 ) -> Iterator[JobState]:
     """Of each such line of some queues the first that may start now."""
     for queue in queues:
@@ -144,18 +199,6 @@ def _first_of_lines(
             first = next((state for state in states if eligible(ledger, state, now)), None)
             if first is not None:
                 yield first
-
-
-def _fits_only_instead(
-    later: Occupancy, gone: Sequence[str], place: Placement, state: JobState
-) -> bool:
-    room = later.copy()
-    for owner in gone:
-        room.give_back(owner)
-    if not fits(room, state.spec):
-        return False
-    room.take(GANG, place.members)
-    return not fits(room, state.spec)
 
 
 def _top(ledger: Ledger, state: JobState) -> int:
