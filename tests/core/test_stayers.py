@@ -69,3 +69,17 @@ def test_a_no_stands_when_a_node_is_lost_and_not_when_it_returns_and_a_yes_neith
     assert known(scheduler.ledger, stayers) == (True, False)
     scheduler.handle([NodeReturned(id="back", observed_at=3.0, node="n3")])
     assert known(scheduler.ledger, stayers) == (False, False)
+
+
+def test_who_stands_somewhere_else_is_not_who_stayed() -> None:
+    scheduler, stayers = running("a", "b", "c"), Stayers()
+    learn(scheduler.ledger, stayers)
+    before = scheduler.ledger.jobs["a"].placement
+    assert before is not None
+    (node,) = before.nodes
+    scheduler.handle([NodeLost(id="lost", observed_at=2.0, node=node)])
+    scheduler.handle([GangEnded(id="x", observed_at=3.0, job="a", attempt=1, exit_code=0)])
+    after = scheduler.ledger.jobs["a"].placement
+    assert after is not None
+    assert node not in after.nodes
+    assert known(scheduler.ledger, stayers) == (False, False)

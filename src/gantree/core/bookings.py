@@ -39,7 +39,7 @@ from gantree.policy.rules import Policy
 from gantree.policy.runtimes import estimated_end
 
 MANY = 1000
-"""Lines that are remembered before all are forgotten, beside two for each job that waits."""
+"""Lines that are remembered before those are forgotten in which nobody stands."""
 LATE_S = 5.0
 """Seconds by which a start may be late and has not slipped: who is killed in time is reported gone a bit later."""
 
@@ -256,6 +256,7 @@ class Desk:
         self._taste = taste
         self._heads = self._in_vain = 0
         self._other_things: dict[Line, tuple[Position, object]] = {}
+        self._most_lines = MANY
 
     def open(self, ledger: Ledger) -> None:
         """A walk begins."""
@@ -294,10 +295,16 @@ class Desk:
             return False
         waits = waits_for_room(ledger, state)
         if not waits:
-            if len(self._other_things) > MANY + 2 * len(ledger.lines):
-                self._other_things.clear()
+            self._forget_lines(ledger)
             self._other_things[line] = (state.position, _freed(ledger, line))
         return waits
+
+    def _forget_lines(self, ledger: Ledger) -> None:
+        """Forget what is known of lines in which nobody stands, whenever twice as many are known as there were."""
+        known = self._other_things
+        if len(known) > self._most_lines:
+            self._other_things = {line: known[line] for line in known if line in ledger.lines}
+            self._most_lines = MANY + 2 * len(self._other_things)
 
     def waits_for_other_things(self, ledger: Ledger, standing: Standing) -> bool:
         """Whether a job is known to lack something else than room: its queue has used up its limit.
