@@ -5,7 +5,14 @@ from dataclasses import replace
 from gantree.core.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.core.stayers import Stayers
-from gantree.model.events import ClusterObserved, GangEnded, JobSubmitted, NodeLost, NodeReturned
+from gantree.model.events import (
+    ClusterObserved,
+    GangEnded,
+    JobSubmitted,
+    NodeLost,
+    NodeReturned,
+    TimePassed,
+)
 from gantree.policy.rules import Backfill, Policy
 from gantree.testing.builders import cluster, job
 
@@ -78,7 +85,8 @@ def test_who_stands_somewhere_else_is_not_who_stayed() -> None:
     assert before is not None
     (node,) = before.nodes
     scheduler.handle([NodeLost(id="lost", observed_at=2.0, node=node)])
-    scheduler.handle([GangEnded(id="x", observed_at=3.0, job="a", attempt=1, exit_code=0)])
+    scheduler.handle([GangEnded(id="x", observed_at=3.0, job="a", attempt=1, exit_code=137)])
+    scheduler.handle([TimePassed(id="rested", observed_at=60.0)])
     after = scheduler.ledger.jobs["a"].placement
     assert after is not None
     assert node not in after.nodes
