@@ -21,7 +21,6 @@ from gantree.core.rights import borrowers, no_right, overrules
 from gantree.core.state import JobState
 from gantree.core.waiting import eligible
 from gantree.core.wanted import Wanted
-from gantree.model.placements import Placement
 from gantree.placement.search import fits
 from gantree.planning.preempt import Plan, Victim
 from gantree.policy.order import Line
@@ -57,19 +56,14 @@ def spoilers_of(
 
     Each fits where the gang would be, and not beside it.
     """
-    gone = [victim.owner for victim in plan.victims]
-    if not gone:
+    if not plan.victims:
         return []
-    instead = _Instead(later, gone, plan.placement)
+    instead = _Instead(later, plan)
+    back = _who_takes_back(ledger, wanted, plan, instead, now)
+    first = _who_goes_first(ledger, wanted, plan, instead, now)
     return [
-        *(
-            Spoiler(state, True)
-            for state in _who_takes_back(ledger, wanted, plan, gone, now, instead)
-        ),
-        *(
-            Spoiler(state, False)
-            for state in _who_goes_first(ledger, wanted, plan, gone, now, instead)
-        ),
+        *(Spoiler(state, True) for state in back),
+        *(Spoiler(state, False) for state in first),
     ]
 
 
@@ -80,15 +74,16 @@ class _Instead:
     where hundreds wait.
     """
 
-    def __init__(self, later: Occupancy, gone: Sequence[str], place: Placement) -> None:
-        self._later, self._gone, self._place = later, gone, place
+    def __init__(self, later: Occupancy, plan: Plan) -> None:
+        self._later, self._place = later, plan.placement
+        self.gone = [victim.owner for victim in plan.victims]
         self._known: dict[int, bool] = {}
 
     @cached_property
     def _without(self) -> Occupancy:
         """What is free when they have left."""
         room = self._later.copy()
-        for owner in self._gone:
+        for owner in self.gone:
             room.give_back(owner)
         return room
 
@@ -110,15 +105,10 @@ class _Instead:
 
 
 def _who_takes_back(
-    ledger: Ledger,
-    wanted: Wanted,
-    plan: Plan,
-    gone: Sequence[str],
-    now: float,
-    instead: _Instead,
+    ledger: Ledger, wanted: Wanted, plan: Plan, instead: _Instead, now: float
 ) -> Iterator[JobState]:
     """Who is owed what the victims give back, where the gang would borrow it."""
-    mine, accounts = wanted.state, ledger.accounts
+    mine, accounts, gone = wanted.state, ledger.accounts, instead.gone
     tops = {_top(ledger, ledger.jobs[owner]) for owner in gone} - {_top(ledger, mine)}
     if not tops or not mine.spec.preemptible:
         return
@@ -135,12 +125,7 @@ def _who_takes_back(
 
 
 def _who_goes_first(
-    ledger: Ledger,
-    wanted: Wanted,
-    plan: Plan,
-    gone: Sequence[str],
-    now: float,
-    instead: _Instead,
+    ledger: Ledger, wanted: Wanted, plan: Plan, instead: _Instead, now: float
 ) -> Iterator[JobState]:
     """Who takes the claim of the gang, and could not have stopped all the victims itself."""
     accounts, lines, jobs = ledger.accounts, ledger.lines, ledger.jobs
@@ -156,9 +141,9 @@ def _who_goes_first(
     for state in _first_of_lines(ledger, queues, now, might):
         if state is wanted.state or not overrules(ledger, state, wanted.state):
             continue
-        if len(_stoppable(ledger, state, plan.victims, now)) == len(gone):
+        if len(_stoppable(ledger, state, plan.victims, now)) == len(instead.gone):
             continue
-        if not accounts.admission_to_come(state, accounts.asked(state), gone).refused:
+        if not accounts.admission_to_come(state, accounts.asked(state), instead.gone).refused:
             yield state
 
 
