@@ -315,12 +315,17 @@ def _runs(pod: Json) -> bool:
 
 
 def settled(story: Story) -> bool:
-    """Whether each gang is bound whole or not at all, and every node holds in the ledger what it holds in fact."""
+    """Whether each gang is bound whole or not at all, and every node holds in the ledger what it holds in fact.
+
+    That is no more than it has: who was bound where another scheduler's pod came at the same moment has left again.
+    """
     for gang, pods in story.pods_of_gang().items():
         bound = [pod for pod in pods if pod["spec"].get("nodeName")]
         if gang not in story.finished and len(bound) not in (0, story.wanted[gang][0]):
             return False
     held = {node: count for node, count in story.gpus_of_node().items() if count}
+    if any(count > GPUS for count in held.values()):
+        return False
     return held_by_ledger(story) == held and are_nominated_rightly(story)
 
 
