@@ -355,8 +355,8 @@ class Awake:
 
     def _may_make_room(self, ledger: Ledger, standing: Standing, now: float) -> bool:
         """The same for one of whose line somebody is in the front of its queue."""
-        if self._no_room_yet.stands(ledger, standing, now):
-            return False
+        if self._no_room_yet.has_said(ledger, standing):
+            return not self._no_room_yet.stands(ledger, standing, now)
         job = standing.position.job
         if job in ledger.bookings:
             return self._freeable.may_fit_told(ledger, ledger.jobs[job])

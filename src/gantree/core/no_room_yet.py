@@ -68,6 +68,7 @@ class NoRoomYet:
         """Nobody makes room for a job in any of its ways, nor for those behind it in its line."""
         moments = (each.later for each in refusals if each.later is not None)
         firm = all(each.firm for each in refusals)
+        self._said.pop(standing.position.job, None)  # whatever it was told before
         self._said[_asked_as(ledger, standing, firm=firm)] = Answer(
             standing.position, min(moments, default=None), firm, self.moment(ledger, now)
         )
@@ -76,6 +77,10 @@ class NoRoomYet:
         """Whether a job, or one before it in its line, was told so, and that is still true."""
         moment = self.moment(ledger, now)
         return any(answer.stands(moment) for answer in self._to(ledger, standing))
+
+    def has_said(self, ledger: Ledger, standing: Standing) -> bool:
+        """Whether it was told so, be it still true or not: then it is to be asked, and told when to ask again."""
+        return any(self._to(ledger, standing))
 
     def moments_of(self, ledger: Ledger, standing: Standing) -> Iterable[float]:
         """When a job is to be asked again."""
@@ -86,7 +91,7 @@ class NoRoomYet:
     def moments(self, ledger: Ledger) -> Iterable[float]:
         """When anybody is who still waits."""
         for asked, answer in self._said.items():
-            if answer.retry_at is not None and _still_waits(ledger, asked):
+            if answer.retry_at is not None and _still_waits(ledger, asked, answer):
                 yield answer.retry_at
 
     @property
@@ -119,9 +124,11 @@ def _asked_as(ledger: Ledger, standing: Standing, *, firm: bool) -> Line | str:
     return standing.line if firm and job not in ledger.bookings else job
 
 
-def _still_waits(ledger: Ledger, asked: Line | str) -> bool:
-    """Whether somebody waits under what an answer is kept."""
+def _still_waits(ledger: Ledger, asked: Line | str, answer: Answer) -> bool:
+    """Whether somebody waits of whom an answer is true: what is firm was said to a job as it was told a start."""
     if not isinstance(asked, str):
         return asked in ledger.lines
+    if answer.is_firm:
+        return asked in ledger.bookings
     state = ledger.jobs.get(asked)
     return state is not None and state.phase is Phase.PENDING

@@ -290,6 +290,7 @@ class Story:
         for name, pod in self.stage.pods().items():
             if name.startswith("other-"):
                 self.delete(pod)
+        self.until("others stay", lambda: not self.gpus_of_node(of_others=True))
 
         def are_over() -> bool:
             assert all(held <= GPUS for held in self.gpus_of_node().values()), self.told()
@@ -315,17 +316,12 @@ def _runs(pod: Json) -> bool:
 
 
 def settled(story: Story) -> bool:
-    """Whether each gang is bound whole or not at all, and every node holds in the ledger what it holds in fact.
-
-    That is no more than it has: who was bound where another scheduler's pod came at the same moment has left again.
-    """
+    """Whether each gang is bound whole or not at all, and every node holds in the ledger what it holds in fact."""
     for gang, pods in story.pods_of_gang().items():
         bound = [pod for pod in pods if pod["spec"].get("nodeName")]
         if gang not in story.finished and len(bound) not in (0, story.wanted[gang][0]):
             return False
     held = {node: count for node, count in story.gpus_of_node().items() if count}
-    if any(count > GPUS for count in held.values()):
-        return False
     return held_by_ledger(story) == held and are_nominated_rightly(story)
 
 
