@@ -26,7 +26,6 @@ from gantree.core.fronts import Fronts
 from gantree.core.guests import any_cells, only_at_home
 from gantree.core.holds import Passing
 from gantree.core.ledger import Ledger
-from gantree.core.no_room_yet import Moment, NoRoomYet
 from gantree.core.over import Over
 from gantree.core.room import NoRoom
 from gantree.core.state import JobState
@@ -45,13 +44,14 @@ class Awake:
     """What is remembered of answers.
 
     _refused holds what found no place (signature, and which reserved room it might use), true while room_version stays;
-    _no_room_yet holds for whom nobody makes room, true while that does not grow (where gangs are spared for a time,
-    each that is placed brings a new moment to ask at); _quiet the queues in whose fronts nobody can have room made, in
-    the same way.
+    _retry_at holds from which position of a line on, and for which jobs that were told a start, no room can be made,
+    true while that does not grow and until that moment in seconds (None: whenever; where gangs are spared for a time,
+    each that is placed brings a new one), and whether it is firm: else they are asked with every event; _quiet the
+    queues in whose fronts nobody can have room made, in the same way.
     _alike_in are those of each front, by what they ask for and by what right. _front_of_queue are those of whom a walk
     was told that others might make room for them. _settled is what was true when all had their answers, _settled_at how
-    many changes of queues there had been, when that was, until when it holds, and the moment for which it does anyway:
-    while it holds, only queues that have changed are looked at.
+    many changes of queues there had been, when that was, and until when it holds: while it does, only queues that have
+    changed are looked at.
     """
 
     def __init__(self, desk: Desk, *, forgets_rooms: bool) -> None:
@@ -68,10 +68,10 @@ class Awake:
         self._came_of_line: dict[Line, Position] = {}
         self._versions = (-1, -1, -1)
         self._refused: set[Hashable] = set()
-        self._no_room_yet = NoRoomYet()
+        self._retry_at: dict[Line | str, tuple[Position, float | None, bool]] = {}
         self._front_of_queue: dict[int, frozenset[Standing]] = {}
         self._settled: tuple[object, ...] = ()
-        self._settled_at: tuple[int, float, float, Moment | None] = (0, 0.0, 0.0, None)
+        self._settled_at = (0, 0.0, 0.0)
         self._sleeps = False
         self._quiet: dict[int, tuple[Hashable, float]] = {}
         self._alike_in: dict[int, tuple[Hashable, list[list[Standing]]]] = {}
@@ -86,9 +86,8 @@ class Awake:
     def begin(self, draft: Draft) -> None:
         """A walk begins."""
         if self._forgets_rooms:
-            self._no_room_yet.forget()
+            self._retry_at.clear()
             self._quiet.clear()
-        self._no_room_yet.follow(draft)
         self._learned += 1
         self._open_of_signature.clear()
         self._freeable.pass_time(draft.ledger, draft.now)
@@ -102,21 +101,19 @@ class Awake:
         ledger = draft.ledger
         self._settled = self._state(ledger)
         later = (moment for moment in self.moments(ledger) if moment > draft.now)
-        until = min(later, default=inf) if self._no_room_yet.is_firm else draft.now
-        moment = self._no_room_yet.settled(ledger, draft.now)
-        self._settled_at = (ledger.lines.changes, draft.now, until, moment)
+        firm = all(firm for _, _, firm in self._retry_at.values())
+        until = min(later, default=inf) if firm else draft.now
+        self._settled_at = (ledger.lines.changes, draft.now, until)
 
     def _is_settled(self, draft: Draft) -> bool:
         """Whether none of those who waited at the last decision could get another answer than then."""
         ledger, now = draft.ledger, draft.now
         if self._forgets_rooms or self._settled != self._state(ledger):
             return False
-        _, settled_at, until, moment = self._settled_at
-        if self._desk.wants_more(ledger):
+        _, settled_at, until = self._settled_at
+        if now >= until or self._desk.wants_more(ledger):
             return False
-        if now >= until and moment != self._no_room_yet.moment(ledger, now):
-            return False
-        return not any(settled_at < rested_at <= now for rested_at in ledger.resting.values())
+        return not any(settled_at < moment <= now for moment in ledger.resting.values())
 
     def _state(self, ledger: Ledger) -> tuple[object, ...]:
         """What changes whenever somebody who waits might get another answer, time and other waiting jobs aside."""
@@ -142,7 +139,7 @@ class Awake:
             self._refused.clear()
             self._open_of_signature.clear()
         if versions != self._versions:
-            self._no_room_yet.forget()
+            self._retry_at.clear()
             self._quiet.clear()
         self._versions = versions
 
@@ -151,7 +148,10 @@ class Awake:
         self.forget_outdated(ledger)
         if ledger.lines.signatures:
             yield self._freeable.next_fall
-        yield from self._no_room_yet.moments(ledger)
+        for asked, (_, moment, _) in self._retry_at.items():
+            stands = asked in (ledger.bookings if isinstance(asked, str) else ledger.lines)
+            if moment is not None and stands:
+                yield moment
 
     # ----- whom a walk looks at
 
@@ -257,25 +257,17 @@ class Awake:
         """
         ledger, now = draft.ledger, draft.now
         front = self._fronts.of(ledger, queue, now)
-        heads = self._heads_of(ledger, front)
-        if len(heads) == len(front):
-            return heads
+        if self._desk.wants_more(ledger):
+            return list(front)
         key = (self.grown(ledger), ledger.lines.changes_in(queue))
         quiet = self._quiet.get(queue)
         if quiet is not None and quiet[0] == key and now < quiet[1]:
-            return heads
+            return []
         likely = self._likely(ledger, queue, front)
         if not likely:
             moments = (*self._moments_of(ledger, front, now), self._freeable.next_fall)
             self._quiet[queue] = (key, min(moments))
-        return sorted({*heads, *likely}) if heads else likely
-
-    def _heads_of(self, ledger: Ledger, front: Sequence[Standing]) -> Sequence[Standing]:
-        """Those of a front who may be told a start, if there is one to tell."""
-        if not self._desk.wants_more(ledger):
-            return []
-        lacks_room = self._desk.waits_for_other_things
-        return [each for each in front if not lacks_room(ledger, each)]
+        return likely
 
     def _likely(self, ledger: Ledger, queue: int, front: Sequence[Standing]) -> Sequence[Standing]:
         """Those of a front for whom room might be made as far as one bound for all queues tells."""
@@ -292,7 +284,9 @@ class Awake:
     def _moments_of(self, ledger: Ledger, front: Iterable[Standing], now: float) -> Iterable[float]:
         """Later moments at which somebody of a front is to be asked again."""
         for each in front:
-            yield from self._no_room_yet.moments_of(ledger, each)
+            _, moment, _ = self._retry_at.get(_asked_as(ledger, each), (None, None, True))
+            if moment is not None:
+                yield moment
             not_before = ledger.jobs[each.position.job].not_before
             if not_before > now:
                 yield not_before
@@ -309,9 +303,7 @@ class Awake:
             return True
         if standing not in self._front_of_queue.get(line.queue, ()):
             return False
-        if self._heads_of(ledger, (standing,)):
-            return True
-        return self.may_make_room(ledger, standing, draft.now)
+        return self._desk.wants_more(ledger) or self.may_make_room(ledger, standing, draft.now)
 
     def _is_singled_out(self, ledger: Ledger, job: str) -> bool:
         """Whether a job was told a start, or may take the place of one who was."""
@@ -355,8 +347,10 @@ class Awake:
 
     def _may_make_room(self, ledger: Ledger, standing: Standing, now: float) -> bool:
         """The same for one of whose line somebody is in the front of its queue."""
-        if self._no_room_yet.has_said(ledger, standing):
-            return not self._no_room_yet.stands(ledger, standing, now)
+        asked = self._retry_at.get(_asked_as(ledger, standing))
+        if asked is not None and asked[0] <= standing.position:
+            _, moment, firm = asked
+            return not firm or (moment is not None and moment <= now)
         job = standing.position.job
         if job in ledger.bookings:
             return self._freeable.may_fit_told(ledger, ledger.jobs[job])
@@ -405,12 +399,16 @@ class Awake:
         self._over.refused(ledger, line)
         self._open_of_signature.clear()
 
-    def no_room(
-        self, ledger: Ledger, standing: Standing, refusals: Sequence[NoRoom], now: float
-    ) -> None:
+    def no_room(self, ledger: Ledger, standing: Standing, refusals: Sequence[NoRoom]) -> None:
         """Nobody makes room for a job in any of its ways, nor for those behind it in its line."""
         self._learned += 1
-        self._no_room_yet.say(ledger, standing, refusals, now)
+        moments = (each.later for each in refusals if each.later is not None)
+        firm = all(each.firm for each in refusals)
+        self._retry_at[_asked_as(ledger, standing)] = (
+            standing.position,
+            min(moments, default=None),
+            firm,
+        )
 
     def _key(self, ledger: Ledger, state: JobState, now: float) -> Hashable:
         """What the answer of a search depends on beside the occupancy: who may never leave keeps clear of cells."""
@@ -441,3 +439,9 @@ def _kept_to(ledger: Ledger, state: JobState) -> str:
     if not any_cells(ledger):
         return ""
     return "its cells" if only_at_home(ledger, state) else "what no cell needs"
+
+
+def _asked_as(ledger: Ledger, standing: Standing) -> Line | str:
+    """Under what a job's answer is kept: its line, but for one that was told a start, which has to be kept to."""
+    job = standing.position.job
+    return job if job in ledger.bookings else standing.line

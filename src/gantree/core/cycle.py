@@ -308,7 +308,7 @@ class Cycle:
                     if refusal is None:
                         return
                     refusals.append(refusal)
-            self._awake.no_room(ledger, standing, refusals, draft.now)
+            self._awake.no_room(ledger, standing, refusals)
             if len(refusals) == len(ways) and all(refusal.over for refusal in refusals):
                 self._over.add(line)
 
