@@ -21,10 +21,11 @@ from gantree.model.facts import (
 )
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
-from gantree.policy.rules import Backfill, Policy, Preemption
+from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.examples import examples
 from gantree.testing.lives import Life
+from gantree.testing.stage import Stage
 
 GRACE_S = 10.0
 CLASSES = ("research", "batch", "production", "serving")
@@ -173,3 +174,27 @@ def test_a_holder_that_cannot_be_killed_in_time_is_told_as_the_cause() -> None:
     life.until(1_200)
     ends = [fact.at for fact in life.stage.facts if isinstance(fact, AttemptEnded)]
     assert life.jobs["big"].placed_at == ends[0] == 1_100
+
+
+LIMITED = Policy(queues=(QueueRule("a", limit={"gpus": 4}), QueueRule("b")))
+
+
+def limited(name: str, queue: str, limit_s: float, priority: str = "serving") -> Job:
+    """A gang of one node that may not be stopped for another one of this test."""
+    return replace(job(name, gpus=4, priority=priority), queue=queue, time_limit_s=limit_s)
+
+
+@pytest.mark.parametrize("alike", [1, 6])
+def test_who_waited_for_its_own_limit_is_told_a_start_as_soon_as_it_waits_for_room(
+    alike: int,
+) -> None:
+    stage = Stage(cluster(leaves=1, nodes=2, gpus=4), LIMITED)
+    stage.submit(limited("r", "a", 100.0), limited("z", "b", 1_000.0))
+    stage.started("r", "z")
+    names = [f"w{number}" for number in range(alike)]
+    stage.submit(*(limited(name, "a", 50.0, "research") for name in names))
+    stage.submit(limited("x", "b", 500.0))
+    assert list(stage.scheduler.ledger.bookings) == ["x"]
+    stage.ended("r")
+    assert stage.phase("x") is Phase.STARTING
+    assert list(stage.scheduler.ledger.bookings) == names[:4]

@@ -130,19 +130,34 @@ def test_nobody_is_stopped_but_for_a_gang_that_then_starts(
     policy: Policy, wishes: list[tuple[Job, float]]
 ) -> None:
     """Each stop has a claim before it; its claimant starts there unless somebody of a greater right took over."""
-    facts = lived(policy, wishes).stage.facts
+    life = lived(policy, wishes)
+    facts = life.stage.facts
     for number, fact in enumerate(facts):
         if isinstance(fact, GangPreempted):
             claims = [one for one in facts[:number] if isinstance(one, RoomClaimed)]
             mine = [one for one in claims if one.job == fact.by and fact.job in one.victims]
             assert mine, f"{fact.job} was stopped for {fact.by}, which claims nothing of its"
-            assert outcome(facts[number:], fact.by) != "the room was lost"
+            became, others = outcome(facts[number:], fact.by)
+            assert became != "the room was lost"
+            if became == "others have its quota":
+                assert any(has_as_great_a_right(policy, life, one, fact.by) for one in others)
 
 
-def outcome(facts: Sequence[Fact], job_id: str) -> str:
-    """What became of a claim: why it was dropped first of all."""
-    dropped = (one for one in facts if isinstance(one, ClaimDropped) and one.job == job_id)
-    return next((one.reason for one in dropped), "it stands")
+def outcome(facts: Sequence[Fact], job_id: str) -> tuple[str, list[str]]:
+    """What became of a claim: why it was dropped first of all, and who else claimed room or was placed until then."""
+    others = list[str]()
+    for one in facts:
+        if isinstance(one, ClaimDropped) and one.job == job_id:
+            return one.reason, others
+        if isinstance(one, RoomClaimed | GangPlaced) and one.job != job_id:
+            others.append(one.job)
+    return "it stands", others
+
+
+def has_as_great_a_right(policy: Policy, life: Life, job_id: str, other_id: str) -> bool:
+    """Whether a job's priority is no lower than another's, where gangs are stopped by priority."""
+    mine, its = life.jobs[job_id].priority, life.jobs[other_id].priority
+    return policy.preemption.by != "priority" or mine >= its
 
 
 @given(policies, arrivals)
@@ -162,6 +177,27 @@ def test_no_gang_is_stopped_in_the_moment_in_which_it_was_placed_but_for_a_new_a
             again = [one for one in stage.facts if isinstance(one, GangPreempted)]
             back = [one for one in again if (one.job, one.by) == (fact.by, fact.job)]
             assert not [one for one in back if one.at == fact.at], f"{fact.job} and {fact.by}"
+
+
+def test_a_later_arrival_of_a_higher_class_takes_the_quota_of_a_claim_elsewhere_and_that_is_said() -> (
+    None
+):
+    """It has free room beside a gang of another queue; the claim stands until those have left whom it waits for."""
+    policy = Policy(queues=(QueueRule("a", limit={"gpus": 8}), QueueRule("b")))
+    life = Life(cluster(leaves=3, nodes=1, gpus=4), policy)
+    for name in ("x", "y"):
+        life.submit(replace(job(name, gpus=4, priority="research"), queue="a"), leaves_s=10.0)
+    life.submit(replace(job("other", gpus=2, priority="serving"), queue="b"))
+    life.submit(replace(job("big", 2, 4, priority="production"), queue="a"))
+    life.submit(replace(job("urgent", gpus=2, priority="serving"), queue="a"))
+    claims = life.stage.scheduler.ledger.claims
+    assert list(claims) == ["big", "urgent"]
+    assert claims["big"].placement.nodes.keys() == {"n0", "n1"}
+    assert claims["urgent"].placement.nodes.keys() == {"n2"}
+    life.until(60.0)
+    since = [fact for fact in life.stage.facts if getattr(fact, "job", "") in ("big", "urgent")]
+    assert outcome(since, "big") == ("others have its quota", ["urgent", "urgent"])
+    assert life.stage.phases()["big"] == "pending"
 
 
 def test_who_was_stopped_does_not_take_back_the_room_though_the_order_puts_it_first() -> None:

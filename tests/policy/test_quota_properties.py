@@ -167,6 +167,8 @@ def lived(rules: tuple[QueueRule, ...], capacity: Amounts, steps: list[object]) 
                 twin.running[owner] = (leaf, less, rank)
         for owner in twin.running:
             twin.quota.owed(owner)  # what is remembered of it must not outlive the next step
+        for queue in LEAVES:
+            twin.quota.is_guaranteed(twin.quota.tree.leaf(queue), {})  # nor of these
     return twin
 
 
@@ -214,8 +216,21 @@ def test_room_is_what_the_recount_says(
         state == "owed",
     )
     assert found.never == (plain_room(Twin(twin.quota), leaf, has) == "refused")
+    assert twin.quota.is_guaranteed(leaf, has) == plain_guaranteed(twin, leaf, has)
     if found.refused:
         assert found.words and found.gate is not None and found.short_by > 0
+
+
+def plain_guaranteed(twin: Twin, leaf: int, has: Amounts) -> bool:
+    """Whether no more would be borrowed if one more job had these."""
+    top, rationed = (
+        twin.quota.tree.path(leaf)[-2],
+        [each for each in has if twin._is_rationed(each)],
+    )
+    roomy = Twin(twin.quota, {**twin.running, "asks": (leaf, has, 0)})
+    return all(
+        roomy.over(top, each, frozenset()) <= twin.over(top, each, frozenset()) for each in rationed
+    )
 
 
 def plain_room(twin: Twin, leaf: int, has: Amounts) -> str:
@@ -233,13 +248,10 @@ def plain_room(twin: Twin, leaf: int, has: Amounts) -> str:
             limit = twin._rule(node, "limit", resource)
             if limit is not None and twin.used(node, resource) + amount > limit:
                 return "refused"
-    top = path[-2]
     rationed = [each for each in has if twin._is_rationed(each)]
-    before = {each: twin.over(top, each, frozenset()) for each in rationed}
     available = {each: twin.available(leaf, each) for each in rationed}
     roomy = Twin(twin.quota, {**twin.running, "asks": (leaf, has, 0)})
-    owed = all(roomy.over(top, each, frozenset()) <= before[each] for each in rationed)
-    if not owed:
+    if not plain_guaranteed(twin, leaf, has):
         return "borrowed" if all(available[each] >= has[each] for each in rationed) else "refused"
     for each in rationed:
         for node in path[:-1]:

@@ -387,10 +387,13 @@ class Accounts:
         if not self.is_guaranteed(state.queue):
             return False
         key = state.queue, state.signature, state.spec.preemptible
-        if key not in self._due:
-            answer = self.quota.room(state.queue, self.asked(state), state.spec.preemptible)
-            self._due[key] = answer.takes_back
-        return self._due[key]
+        due = self._due.get(key)
+        if due is None:
+            amounts = self.asked(state)
+            due = self.quota.is_guaranteed(state.queue, amounts)
+            due = due and self.quota.room(state.queue, amounts, state.spec.preemptible).takes_back
+            self._due[key] = due
+        return due
 
     def _held_by(self, state: JobState) -> Amounts:
         assert state.placement is not None, f"{state.job} has no place"

@@ -257,17 +257,25 @@ class Awake:
         """
         ledger, now = draft.ledger, draft.now
         front = self._fronts.of(ledger, queue, now)
-        if self._desk.wants_more(ledger):
-            return list(front)
+        heads = self._heads_of(ledger, front)
+        if len(heads) == len(front):
+            return heads
         key = (self.grown(ledger), ledger.lines.changes_in(queue))
         quiet = self._quiet.get(queue)
         if quiet is not None and quiet[0] == key and now < quiet[1]:
-            return []
+            return heads
         likely = self._likely(ledger, queue, front)
         if not likely:
             moments = (*self._moments_of(ledger, front, now), self._freeable.next_fall)
             self._quiet[queue] = (key, min(moments))
-        return likely
+        return sorted({*heads, *likely}) if heads else likely
+
+    def _heads_of(self, ledger: Ledger, front: Sequence[Standing]) -> Sequence[Standing]:
+        """Those of a front who may be told a start, if there is one to tell."""
+        if not self._desk.wants_more(ledger):
+            return []
+        lacks_room = self._desk.waits_for_other_things
+        return [each for each in front if not lacks_room(ledger, each)]
 
     def _likely(self, ledger: Ledger, queue: int, front: Sequence[Standing]) -> Sequence[Standing]:
         """Those of a front for whom room might be made as far as one bound for all queues tells."""
@@ -303,7 +311,9 @@ class Awake:
             return True
         if standing not in self._front_of_queue.get(line.queue, ()):
             return False
-        return self._desk.wants_more(ledger) or self.may_make_room(ledger, standing, draft.now)
+        if self._heads_of(ledger, (standing,)):
+            return True
+        return self.may_make_room(ledger, standing, draft.now)
 
     def _is_singled_out(self, ledger: Ledger, job: str) -> bool:
         """Whether a job was told a start, or may take the place of one who was."""

@@ -34,9 +34,12 @@ from gantree.placement.taste import Taste
 from gantree.planning.reserve import Reservation, Running, Timeline, better, slip_of
 from gantree.planning.rightsize import chooses
 from gantree.policy.admission import Admission
+from gantree.policy.order import Line, Position, Standing
 from gantree.policy.rules import Policy
 from gantree.policy.runtimes import estimated_end
 
+MANY = 1000
+"""Lines that are remembered before those are forgotten in which nobody stands."""
 LATE_S = 5.0
 """Seconds by which a start may be late and has not slipped: who is killed in time is reported gone a bit later."""
 
@@ -50,8 +53,7 @@ def running(ledger: Ledger, now: float, *, limits_only: bool) -> Iterator[Runnin
     for job, claim in ledger.claims.items():
         yield Running(CLAIM + job, inf, False, claim.placement.members)
     for job, booking in ledger.bookings.items():
-        line = ledger.jobs[job].line
-        assert line is not None, f"{job} does not wait"
+        line = _line(ledger.jobs[job])
         span_s = line.span_s if line.enforced or not limits_only else inf
         ends_at = booking.starts_at + span_s
         place = booking.placement.members
@@ -244,7 +246,8 @@ CAME = (JobAccepted, JobRequeued, JobReleased, PriorityChanged)
 class Desk:
     """Where starts are told: to the first that wait for room, as many as the policy says.
 
-    _heads counts how many of them a walk has met, _in_vain for how many more it has found no start.
+    _heads counts how many of them a walk has met, _in_vain for how many more it has found no start. _other_things are
+    the lines of which those from a position on wait for other things than room, with what must not have changed since.
     """
 
     def __init__(self, policy: Policy, taste: Taste) -> None:
@@ -252,6 +255,8 @@ class Desk:
         self._most = rules.reservations if rules.overtake == "promised" else 0
         self._taste = taste
         self._heads = self._in_vain = 0
+        self._other_things: dict[Line, tuple[Position, object]] = {}
+        self._most_lines = MANY
 
     def open(self, ledger: Ledger) -> None:
         """A walk begins."""
@@ -285,7 +290,30 @@ class Desk:
             has_come = any(isinstance(fact, CAME) and fact.job == state.job for fact in draft.facts)
             if not has_come or first_in_the_way(ledger, state) is None:
                 return False
-        return waits_for_room(ledger, state)
+        line = _line(state)
+        if self.waits_for_other_things(ledger, Standing(state.position, line)):
+            return False
+        waits = waits_for_room(ledger, state)
+        if not waits:
+            self._forget_lines(ledger)
+            self._other_things[line] = (state.position, _freed(ledger, line))
+        return waits
+
+    def _forget_lines(self, ledger: Ledger) -> None:
+        """Forget what is known of lines in which nobody stands, whenever twice as many are known as there were."""
+        known = self._other_things
+        if len(known) > self._most_lines:
+            self._other_things = {line: known[line] for line in known if line in ledger.lines}
+            self._most_lines = MANY + 2 * len(self._other_things)
+
+    def waits_for_other_things(self, ledger: Ledger, standing: Standing) -> bool:
+        """Whether a job is known to lack something else than room: its queue has used up its limit.
+
+        Who comes later in its line lacks it, too, until something is given back or a claim lost: all else only takes.
+        """
+        position, line = standing
+        known = self._other_things.get(line)
+        return known is not None and known[0] <= position and known[1] == _freed(ledger, line)
 
     def review(self, draft: Draft) -> bool:
         """After the walk: make anew what does not stand, and better what can be; whether anything has changed."""
@@ -300,6 +328,16 @@ class Desk:
         """The next moment after now at which a reserved start is late, in seconds; inf if there is none."""
         late = (booking.starts_at + LATE_S for booking in ledger.bookings.values())
         return min((moment for moment in late if moment > now), default=inf)
+
+
+def _line(state: JobState) -> Line:
+    assert state.line is not None, f"{state.job} does not wait"
+    return state.line
+
+
+def _freed(ledger: Ledger, line: Line) -> object:
+    """What is different whenever the queue of a line may admit more."""
+    return ledger.accounts.freed(line.queue), ledger.accounts.claims_lost()
 
 
 def waits_for_room(ledger: Ledger, state: JobState) -> bool:

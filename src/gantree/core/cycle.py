@@ -352,7 +352,8 @@ class Cycle:
     # ----- claims and boosts
 
     def _settle_claims(self, draft: Draft, newer: Collection[str] = ()) -> None:
-        """Start claimants whose room is free; drop claims whose victims have left in vain.
+        """Start claimants whose room is free; drop claims whose victims have left in vain: the room is no more, or
+        somebody of a greater right has taken the quota meanwhile.
 
         newer: those that claimed since the last time.
         """
@@ -370,7 +371,8 @@ class Cycle:
                 draft.record(ClaimDropped(at=draft.now, job=job, reason="its room is free"))
                 start(draft, state, placement, at_home=claim.at_home)
             elif not (ledger.leaving if placement else _awaited(ledger, state, claim)):
-                draft.record(ClaimDropped(at=draft.now, job=job, reason="the room was lost"))
+                reason = "the room was lost" if placement is None else "others have its quota"
+                draft.record(ClaimDropped(at=draft.now, job=job, reason=reason))
         self._settled_at = _unsettled(ledger)
 
     def _claimed(self, ledger: Ledger, state: JobState) -> Placement | None:

@@ -113,20 +113,17 @@ class Book:
 
     def borrowed(self, path: Sequence[int], amount: int, ever: bool = False) -> int:
         """Return how much of an amount would be borrowed: 0 where all of it is guaranteed, or nothing is rationed."""
-        if not self.rationed:
-            return 0
+        return max(0, amount - self.guarantee_left(path, ever)) if self.rationed else 0
+
+    def guarantee_left(self, path: Sequence[int], ever: bool = False) -> int:
+        """Return how much a job at the beginning of a path could have without borrowing; of a rationed resource."""
         charged = self._nothing if ever else self.charged
-        own = self.own
-        rest = amount
+        own, left = self.own, 0
         for node in path:
-            if node == ROOT:
-                break
             free = own[node] - charged[node]
-            if free > 0:
-                rest -= free
-                if rest <= 0:
-                    return 0
-        return rest
+            if free > 0 and node != ROOT:
+                left += free
+        return left
 
     def overdrawn(
         self, path: Sequence[int], amount: int, owed: bool, ever: bool = False

@@ -52,6 +52,7 @@ class Quota:
         self._version = 0
         self._version_of_node: dict[int, tuple[int, int]] = {}
         self._unruled: dict[int, bool] = {}
+        self._left_of: dict[int, tuple[tuple[str, int], ...]] = {}
         self.grow()
 
     @property
@@ -101,8 +102,19 @@ class Quota:
 
     def is_guaranteed(self, node: int, amounts: Amounts) -> bool:
         """Return whether a job of a node would be guaranteed these amounts beside all that runs; limits aside."""
-        path = self._path(node)
-        return not any(book.borrowed(path, amount, False) for book, amount in self._parts(amounts))
+        left = self._left_of.get(node)
+        if left is None:
+            left = self._left_of[node] = self._guarantee_left(node)
+        return all(
+            resource not in amounts or ticks(amounts[resource]) <= has for resource, has in left
+        )
+
+    def _guarantee_left(self, node: int) -> tuple[tuple[str, int], ...]:
+        """What a job of a node could have without borrowing, of what is rationed: (resource, ticks) of each."""
+        path, books = self._path(node), self._books.items()
+        return tuple(
+            (resource, book.guarantee_left(path)) for resource, book in books if book.rationed
+        )
 
     def room_without(
         self,
@@ -391,6 +403,7 @@ class Quota:
         )
 
     def _count(self, holding: Holding) -> None:
+        self._left_of.clear()
         for node in holding.path:
             self._running[node] += 1
         for book, amount in holding.parts:
@@ -398,6 +411,7 @@ class Quota:
 
     def _count_out(self, holding: Holding) -> int:
         """Count a job no more; return the topmost node whose subtree gains by that."""
+        self._left_of.clear()
         path = holding.path
         top = 0
         for at, node in enumerate(path):
