@@ -76,6 +76,31 @@ def test_a_gang_that_its_queue_admits_at_no_size_waits_and_says_so() -> None:
     assert refused is not None and refused.gate == "LIMIT"
 
 
+def test_others_leave_for_the_least_size_of_a_gang_that_is_too_large_for_its_queue_at_its_full_one() -> (
+    None
+):
+    rules = (QueueRule("default", limit={"gpus": 16}),)
+    stage = Stage(cluster(leaves=2, nodes=2, gpus=8), Policy(queues=rules))
+    stage.submit(job("low", 1, 8, priority="research"), job("equal", 1, 8, priority="serving"))
+    stage.started("low", "equal")
+    stage.submit(elastic("e", 4, 1, 4, priority="serving"))
+    assert list(stage.scheduler.ledger.leaving) == ["low"]
+    stage.ended("low", exit_code=143)
+    assert (size(stage, "e"), stage.phase("e")) == (1, Phase.STARTING)
+
+
+def test_a_gang_that_may_start_smaller_when_others_end_is_not_told_never() -> None:
+    rules = (QueueRule("default", limit={"gpus": 16}),)
+    stage = Stage(cluster(leaves=2, nodes=2, gpus=8), Policy(queues=rules))
+    stage.submit(job("equal", 2, 8), elastic("e", 4, 1, 4))
+    stage.started("equal")
+    answer = why(stage.scheduler.ledger, "e", stage.now)
+    assert answer.refused is not None and not answer.refused.never
+    assert answer.sentence == "Waiting: queue default uses 16 of its limit of 16 GPUs."
+    stage.ended("equal")
+    assert size(stage, "e") == 2
+
+
 def test_a_policy_that_is_not_elastic_starts_full_sizes_only() -> None:
     stage = Stage(cluster(leaves=2, nodes=2, gpus=8), Policy(elastic=False))
     stage.submit(job("half", 2, 8), elastic("e", 4, 1, 4))

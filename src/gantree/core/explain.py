@@ -311,7 +311,8 @@ def _first_no(ledger: Ledger, state: JobState, now: float) -> _No | None:
     ways = answers(ledger, state)
     admitted = [each for each in ways if not each[1].refused]
     if not admitted:
-        return _No(_refused_by_queue(ways[0][1]), ways[0][1])
+        no = next((said for _, said in ways if not said.never), ways[0][1])
+        return _No(_refused_by_queue(no), no)
     with lifted(ledger, passed_by(ledger, state, now)) as rooms:
         verdicts = [_verdict(ledger, state, rooms, way) for way, _ in admitted]
     if None in verdicts:

@@ -4,7 +4,8 @@ Most jobs have one way: they run as they are written. More have
 
     those that choose         one way for each model and market that is open to them (`planning.rightsize`)
     those of several models   where quotas are told by model: one for each, then the job as it is written
-    elastic ones              the largest size that the queue admits, beside the refused size as written
+    elastic ones              the largest size that the queue admits, else the least that it ever would, beside the
+                              refused size as written
 
 Ways keep their order, that of the job's choice. Of ways that are equally good those come first which are owed to the
 queue. Ways depend on the job, the fabric and the policy alone, so they are kept by signature. What is held, requeued
@@ -124,16 +125,22 @@ def _whole_as_its_models(
 
 
 def _smaller(ledger: Ledger, state: JobState, way: Job, ask: Ask) -> list[Answer]:
-    """The largest size of an elastic gang below the one it is written with that its queue admits, if there is one."""
+    """The largest size of an elastic gang below the one it is written with that its queue admits.
+
+    If there is none, the least that it would admit if others were gone, who may be told to leave for that.
+    """
+    found: list[Answer] = []
     if way.elastic is None:
-        return []
+        return found
     for size in reversed(sizes_of(way)):
         if size < way.members:
             smaller = replace(resized(way, size), elastic=Elastic(way.elastic.min, size))
             admission = ask(state, ledger.accounts.asked_on(state, smaller))
             if not admission.refused:
                 return [(smaller, admission)]
-    return []
+            if not admission.never:
+                found = [(smaller, admission)]
+    return found
 
 
 # ----- a gang that runs
