@@ -1,9 +1,11 @@
 """What policy forbids: stopping gangs too early, too often, or at all."""
 
+from dataclasses import replace
+
 import pytest
 
 from gantree.model.facts import GangPreempted
-from gantree.policy.rules import Policy
+from gantree.policy.rules import Backfill, Policy
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 
@@ -31,6 +33,21 @@ def test_a_gang_that_became_old_enough_is_stopped_without_anything_else_happenin
     assert stage.scheduler.wake_at() == 600
     decision = stage.wait(600)
     assert any(isinstance(fact, GangPreempted) for fact in decision.facts)
+
+
+def test_no_moment_is_waited_for_at_which_too_little_could_be_stopped() -> None:
+    """Who asks next after a claim is not looked at by bounds first; a recovered scheduler, which the stage asks, is."""
+    stage = Stage(cluster(leaves=1, nodes=3), Policy(min_run_s=30.0, backfill=Backfill("any")))
+    stays = replace(job("stays", gpus=8, priority="serving"), preemptible=False)
+    stage.submit(stays, job("low", gpus=8, priority="research"))
+    stage.started("stays", "low")
+    stage.wait(60.0)
+    stage.submit(job("spared", gpus=8, priority="research"))
+    stage.started("spared")
+    stage.submit(job("urgent", gpus=8, priority="serving"))
+    assert list(stage.scheduler.ledger.claims) == ["urgent"]
+    stage.submit(job("large", members=2, gpus=8, priority="serving"))
+    assert stage.scheduler.wake_at() is None
 
 
 @pytest.mark.parametrize(("pause_s", "stopped"), [(3_600, False), (90_000, True)])

@@ -38,6 +38,23 @@ def test_who_waits_for_its_turn_is_told_for_whose() -> None:
     assert told is not None and told.waits_for == ("runs",)
 
 
+def test_what_is_owed_is_not_taken_back_out_of_turn() -> None:
+    """The first asks for more than the queue is guaranteed, so nobody leaves for it, nor for who comes after it."""
+    rules = (QueueRule("mine", guarantee={"gpus": 4}), QueueRule("other"))
+    stage = Stage(SITE, replace(IN_TURN, queues=rules))
+    stage.submit(*(replace(job(name, gpus=4), queue="other") for name in "xy"))
+    stage.started("x", "y")
+    first, small = job("first", members=2, gpus=4), job("small", gpus=1)
+    stage.submit(replace(first, queue="mine"))
+    stage.submit(replace(small, queue="mine"))
+    assert stage.phases() == {
+        "x": "running", "y": "running", "first": "pending", "small": "pending",
+    }  # fmt: skip
+    assert not stage.scheduler.ledger.claims
+    stage.cancel("first")
+    assert list(stage.scheduler.ledger.claims) == ["small"]
+
+
 def test_a_job_that_comes_back_into_its_line_asks_for_itself() -> None:
     policy = Policy(
         order=("attained", "arrival"),

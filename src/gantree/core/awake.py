@@ -412,13 +412,17 @@ class Awake:
     def no_room(self, ledger: Ledger, standing: Standing, refusals: Sequence[NoRoom]) -> None:
         """Nobody makes room for a job in any of its ways, nor for those behind it in its line."""
         self._learned += 1
-        moments = (each.later for each in refusals if each.later is not None)
+        moment = min((each.later for each in refusals if each.later is not None), default=None)
+        if moment is not None and not self._is_in_bounds(ledger, standing):
+            moment = None
         firm = all(each.firm for each in refusals)
-        self._retry_at[_asked_as(ledger, standing)] = (
-            standing.position,
-            min(moments, default=None),
-            firm,
-        )
+        self._retry_at[_asked_as(ledger, standing)] = (standing.position, moment, firm)
+
+    def _is_in_bounds(self, ledger: Ledger, standing: Standing) -> bool:
+        """Whether bounds let a job be asked at all: who is the next after a claim was asked without a look at them."""
+        if standing.position.job in ledger.bookings:
+            return True
+        return self._freeable.is_in_bounds(ledger, standing.line, self._wakes, self._over)
 
     def _key(self, ledger: Ledger, state: JobState, now: float) -> Hashable:
         """What the answer of a search depends on beside the occupancy: who may never leave keeps clear of cells."""

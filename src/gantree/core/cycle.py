@@ -158,7 +158,8 @@ class Cycle:
             return True
         ledger, self._came_here_at = draft.ledger, -1
         self._over.clear()
-        walk = self._in_order(draft, partial(self._might, draft), queues)
+        ask = self._goes_on if self._in_turn else self._might
+        walk = self._in_order(draft, partial(ask, draft), queues)
         for line, position in walk:
             state = ledger.jobs[position.job]
             if not eligible(ledger, state, draft.now):

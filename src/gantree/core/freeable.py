@@ -132,11 +132,17 @@ class Freeable:
             return False
         if self._follows_a_claim(ledger, line):
             return True
-        self._count(ledger)
-        may = self._judge(ledger, line, wakes, over)
+        may = self.is_in_bounds(ledger, line, wakes, over)
         if not may and eligible(ledger, ledger.jobs[head], now):
             self._in_vain[line] = head
         return may
+
+    def is_in_bounds(self, ledger: Ledger, line: Line, wakes: Wakes, over: Over) -> bool:
+        """Whether others might give up enough for a line as far as bounds tell, now or at any moment: else no moment is
+        one to ask again at, as long as nothing else changes.
+        """
+        self._count(ledger)
+        return self._judge(ledger, line, wakes, over)
 
     def _follows_a_claim(self, ledger: Ledger, line: Line) -> bool:
         """Whether a line is the next to ask since room was claimed.
