@@ -44,7 +44,7 @@ CACHES: dict[type, frozenset[str]] = {
     ),
     Claimants: frozenset({"_number_of", "_next"}),
     QuotaToCome: frozenset({"_gives_way", "_queues", "_standing"}),
-    Quota: frozenset({"_version", "_version_of_node", "_freed_at", "_unruled"}),
+    Quota: frozenset({"_version", "_version_of_node", "_freed_at", "_unruled", "_left_of"}),
     Shares: frozenset({"_weighted_last"}),
     Borrowing: frozenset({"_found_under", "_found_last", "_came", "_pushed_out"}),
     Lines: frozenset({"kinds", "changes", "_changes_in_queue"}),
