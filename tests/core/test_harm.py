@@ -50,6 +50,23 @@ def test_no_moment_is_waited_for_at_which_too_little_could_be_stopped() -> None:
     assert stage.scheduler.wake_at() is None
 
 
+def test_a_moment_is_waited_for_no_more_once_another_has_claimed_room_that_was_needed_beside() -> (
+    None
+):
+    stage = Stage(cluster(leaves=1, nodes=2), Policy(min_run_s=30.0, backfill=Backfill("any")))
+    stage.submit(job("low", gpus=8, priority="research"))
+    stage.started("low")
+    stage.wait(60.0)
+    stage.submit(job("spared", gpus=8, priority="research"))
+    stage.started("spared")
+    stage.cancel("low")
+    stage.submit(job("large", members=2, gpus=8, priority="batch"))
+    assert stage.scheduler.wake_at() == 90.0
+    stage.submit(job("urgent", gpus=8, priority="serving"))
+    assert list(stage.scheduler.ledger.claims) == ["urgent"]
+    assert stage.scheduler.wake_at() is None
+
+
 @pytest.mark.parametrize(("pause_s", "stopped"), [(3_600, False), (90_000, True)])
 def test_a_gang_is_preempted_only_so_often_a_day(pause_s: float, stopped: bool) -> None:
     stage = Stage(cluster(leaves=1, nodes=1), Policy(evictions_per_day=1))

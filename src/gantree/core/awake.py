@@ -148,10 +148,21 @@ class Awake:
         self.forget_outdated(ledger)
         if ledger.lines.signatures:
             yield self._freeable.next_fall
+        self._wakes.look(ledger)
         for asked, (_, moment, _) in self._retry_at.items():
             stands = asked in (ledger.bookings if isinstance(asked, str) else ledger.lines)
-            if moment is not None and stands:
+            if moment is not None and stands and self._is_in_bounds(ledger, asked):
                 yield moment
+
+    def _is_in_bounds(self, ledger: Ledger, asked: Line | str) -> bool:
+        """Whether bounds would let somebody of a line, or who was told a start, be asked for room, as things are.
+
+        If not, no moment changes that: one that is remembered was told before others claimed room, or to the next after
+        a claim, who is asked without a look at the bounds.
+        """
+        if isinstance(asked, str):
+            return self._freeable.may_fit_told(ledger, ledger.jobs[asked])
+        return self._freeable.is_in_bounds(ledger, asked, self._wakes, self._over)
 
     # ----- whom a walk looks at
 
@@ -413,16 +424,8 @@ class Awake:
         """Nobody makes room for a job in any of its ways, nor for those behind it in its line."""
         self._learned += 1
         moment = min((each.later for each in refusals if each.later is not None), default=None)
-        if moment is not None and not self._is_in_bounds(ledger, standing):
-            moment = None
         firm = all(each.firm for each in refusals)
         self._retry_at[_asked_as(ledger, standing)] = (standing.position, moment, firm)
-
-    def _is_in_bounds(self, ledger: Ledger, standing: Standing) -> bool:
-        """Whether bounds let a job be asked at all: who is the next after a claim was asked without a look at them."""
-        if standing.position.job in ledger.bookings:
-            return True
-        return self._freeable.is_in_bounds(ledger, standing.line, self._wakes, self._over)
 
     def _key(self, ledger: Ledger, state: JobState, now: float) -> Hashable:
         """What the answer of a search depends on beside the occupancy: who may never leave keeps clear of cells."""

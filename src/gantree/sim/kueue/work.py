@@ -5,7 +5,7 @@ quota, may borrow what Kueue lets it borrow, and takes back what it lent. Higher
 queue only. Without topology all CPUs are those of one node, so that quotas alone hold anything back.
 
 Workloads of a class come one by one, the first when its interval is over for the first time (generator.go). A workload
-that is stopped begins again.
+that is stopped begins again; its new start takes no time, and the policy says so.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,6 +43,7 @@ def policy_of(shape: Shape, base: Policy) -> Policy:
         base,
         queues=tuple(_queues(shape)),
         preemption=Preemption(by="priority", across=False),
+        restart_s=0.0,
     )
 
 
