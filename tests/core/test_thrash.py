@@ -183,6 +183,23 @@ def test_no_gang_is_stopped_in_the_moment_in_which_it_was_placed_but_for_a_new_a
             assert not [one for one in back if one.at == fact.at], f"{fact.job} and {fact.by}"
 
 
+def test_others_are_stopped_for_a_gang_beside_which_who_goes_first_has_room_too() -> None:
+    """What leaves is larger than the gang: who goes first, and could stop nobody itself, gets the rest."""
+    policy = Policy(
+        order=("priority", "arrival"),
+        queues=(QueueRule("a"), QueueRule("b", guarantee={"gpus": 8})),
+        preemption=Preemption(by="priority", across=False),
+        backfill=Backfill("any"),
+    )
+    life = Life(cluster(leaves=1, nodes=2, gpus=4), policy)
+    life.submit(replace(job("large", 2, 4, priority="research"), queue="b"))
+    life.submit(replace(job("first", gpus=4, priority="serving"), queue="a"))
+    assert life.quiet() == 0
+    life.submit(replace(job("gang", gpus=4, priority="production"), queue="b"))
+    assert life.quiet() == 1
+    assert life.stage.phases() == {"large": "pending", "first": "running", "gang": "running"}
+
+
 def test_a_later_arrival_of_a_higher_class_takes_the_quota_of_a_claim_elsewhere_and_that_is_said() -> (
     None
 ):
