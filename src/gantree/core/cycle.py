@@ -158,7 +158,7 @@ class Cycle:
             return True
         ledger, self._came_here_at = draft.ledger, -1
         self._over.clear()
-        ask = self._goes_on if self._in_turn else self._might
+        ask = self._goes_on if self._in_turn else self._might  # in turn, who waits lets nobody pass
         walk = self._in_order(draft, partial(ask, draft), queues)
         for line, position in walk:
             state = ledger.jobs[position.job]
