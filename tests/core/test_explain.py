@@ -9,7 +9,7 @@ from gantree.model.errors import NotFound
 from gantree.model.jobs import Checkpoint
 from gantree.model.phases import Phase
 from gantree.model.verdicts import Gate
-from gantree.policy.rules import Policy, QueueRule
+from gantree.policy.rules import Backfill, Policy, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 
@@ -102,3 +102,25 @@ def test_an_ended_job_is_told_how(stage: Stage) -> None:
 def test_a_job_that_nobody_handed_in_is_not_found(stage: Stage) -> None:
     with pytest.raises(NotFound, match="nobody"):
         why(stage.scheduler.ledger, "nobody", 0)
+
+
+def test_a_gang_that_no_machine_holds_never_fits_though_its_queue_is_full_too() -> None:
+    rules = (QueueRule("default", limit={"gpus": 16}),)
+    stage = Stage(cluster(leaves=1, nodes=2), Policy(queues=rules, backfill=Backfill("any")))
+    stage.submit(job("low", gpus=8, priority="research"), job("huge", gpus=10, priority="serving"))
+    answer = why(stage.scheduler.ledger, "huge", stage.now)
+    assert answer.refused is not None and answer.refused.never
+    assert answer.sentence.startswith("Never fits: a member of role worker needs 10 GPUs")
+    assert answer.in_the_way == ()
+
+
+def test_who_has_no_eviction_left_is_not_said_to_be_stopped_after_its_minimum_run_time() -> None:
+    rules = (QueueRule("default", limit={"gpus": 8}),)
+    policy = Policy(queues=rules, min_run_s=30.0, evictions_per_day=0, backfill=Backfill("any"))
+    stage = Stage(cluster(leaves=1, nodes=2), policy)
+    stage.submit(job("low", gpus=8, priority="research"))
+    stage.started("low")
+    stage.submit(job("urgent", gpus=8, priority="serving"))
+    answer = why(stage.scheduler.ledger, "urgent", stage.now)
+    assert answer.sentence == "Waiting: queue default uses 8 of its limit of 8 GPUs."
+    assert answer.in_the_way == ()

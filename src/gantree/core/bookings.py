@@ -267,6 +267,12 @@ class Desk:
         enough = self._heads >= self._most or self._in_vain >= self._most
         return len(ledger.bookings) < self._most and not enough
 
+    def found_none(self, ledger: Ledger) -> bool:
+        """Whether the walk has found no start for somebody: who fits where nobody is may yet be told when, once others
+        have taken that room whom the quota admits.
+        """
+        return self._in_vain > 0 and len(ledger.bookings) < self._most
+
     def consider(self, draft: Draft, state: JobState) -> None:
         """The next in the order still waits: tell it when it starts, if it is one of the first that wait for room."""
         ledger = draft.ledger

@@ -126,8 +126,10 @@ class Cycle:
         """
         ledger = draft.ledger
         self._settle_claims(draft)
-        facts, before = len(draft.facts), self._awake.versions(ledger)
+        facts, before, placings = len(draft.facts), self._awake.versions(ledger), ledger.placings
         if not self._walk(draft) or self._desk.review(draft):
+            return True
+        if ledger.placings > placings and self._desk.found_none(ledger):
             return True
         if self._moves and len(draft.facts) > facts:
             return True

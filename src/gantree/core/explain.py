@@ -5,6 +5,7 @@ A site's taste is not asked: it decides where a gang goes, never whether it fits
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -312,7 +313,8 @@ def _first_no(ledger: Ledger, state: JobState, now: float) -> _No | None:
     admitted = [each for each in ways if not each[1].refused]
     if not admitted:
         no = next((said for _, said in ways if not said.never), ways[0][1])
-        return _No(_refused_by_queue(no), no)
+        never = None if no.never else _never_fits(ledger, state, [way for way, _ in ways])
+        return _No(_refused_by_queue(no), no) if never is None else _No(never)
     with lifted(ledger, passed_by(ledger, state, now)) as rooms:
         verdicts = [_verdict(ledger, state, rooms, way) for way, _ in admitted]
     if None in verdicts:
@@ -400,6 +402,13 @@ def _verdict(ledger: Ledger, state: JobState, rooms: Occupancy, way: Job) -> Ref
         return found
     admission = ledger.accounts.admission(state, ledger.accounts.held(found))
     return _refused_by_queue(admission) if admission.refused else None
+
+
+def _never_fits(ledger: Ledger, state: JobState, ways: Iterable[Job]) -> Refused | None:
+    """Why the empty cluster would hold a job in none of these ways; None where it would in one."""
+    verdicts = [_verdict(ledger, state, ledger.rooms(), way) for way in ways]
+    found = [verdict for verdict in verdicts if verdict is not None and verdict.never]
+    return found[0] if len(found) == len(verdicts) else None
 
 
 def _refused_by_queue(admission: Admission) -> Refused:

@@ -38,8 +38,8 @@ def objection(ledger: Ledger, state: JobState, other: JobState, now: float) -> t
     if because:
         return because, max(moment, stoppable)
     assert other.placed_at is not None
-    young = now < other.placed_at + ledger.policy.min_run_s
-    return (MIN_RUN if young else "budget"), stoppable
+    ran_long_enough_at = other.placed_at + ledger.policy.min_run_s
+    return (MIN_RUN if stoppable <= ran_long_enough_at else "budget"), stoppable
 
 
 def no_right(ledger: Ledger, state: JobState, other: JobState, now: float) -> tuple[str, float]:
