@@ -40,7 +40,7 @@ class Beside:
 class Stayers:
     """The sets of those who stayed for somebody, as long as all of them stay for anybody.
 
-    A set is a number with a bit for each who stays at a place: where thousands do, sets are compared in no time.
+    A set is a number with a bit for each who stays at a place: where thousands do, two sets are compared in one step.
     """
 
     def __init__(self) -> None:
