@@ -1,11 +1,13 @@
 """Who may ask others for room: the front of each queue, and what a stop is said to cost."""
 
+from dataclasses import replace
+
 from gantree.core.fronts import FRONT, Fronts
 from gantree.core.rights import harm_of
 from gantree.model.events import HoldRequested
 from gantree.model.jobs import Checkpoint
 from gantree.model.phases import Phase
-from gantree.policy.rules import Backfill, Policy, Preemption
+from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 
@@ -65,6 +67,22 @@ def test_a_newcomer_that_goes_first_takes_the_place_of_an_estimate_that_comes_af
     assert list(stage.scheduler.ledger.bookings) == ["later"]
     stage.submit(job("first", gpus=4, priority="serving"))
     assert list(stage.scheduler.ledger.bookings) == ["first"]
+
+
+def test_a_newcomer_of_a_queue_that_uses_more_leaves_an_estimate_of_another_alone() -> None:
+    """Its class is higher, but shares come first: who was told a start is asked before it, and keeps it."""
+    policy = Policy(
+        order=("share", "priority", "arrival"),
+        queues=(QueueRule("a"), QueueRule("b")),
+        backfill=Backfill("promised", reservations=1),
+        preemption=Preemption(by="none"),
+    )
+    stage = Stage(cluster(leaves=1, nodes=1, gpus=4), policy)
+    stage.submit(replace(job("runs", gpus=4), queue="b"))
+    stage.started("runs")
+    stage.submit(replace(job("told", gpus=4), queue="a"))
+    stage.submit(replace(job("first", gpus=4, priority="serving"), queue="b"))
+    assert list(stage.scheduler.ledger.bookings) == ["told"]
 
 
 def test_who_waits_to_start_again_is_of_the_front_once_that_is_over() -> None:

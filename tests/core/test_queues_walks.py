@@ -233,8 +233,8 @@ def on_model(spec: Job, model: str) -> Job:
     return replace(spec, roles=(replace(role, shape=replace(role.shape, models=(model,))),))
 
 
-FOUND_SOMETHING = (331, 347)
-"""Lives in which a start was told only after a restart, and in which a job of its own queue went before one owed."""
+FOUND_SOMETHING = (36, 331, 347)
+"""Lives in which starts were told only after a restart (36, 331), and a job of its own queue went before one owed."""
 
 
 @pytest.mark.parametrize("seed", (*range(examples(40)), *FOUND_SOMETHING))

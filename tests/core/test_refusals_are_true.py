@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import HealthCheck, assume, event, example, given, settings
 from hypothesis import Phase as Stages
 from hypothesis import strategies as st
 
@@ -68,7 +68,7 @@ lives = st.tuples(policies, st.lists(jobs(), min_size=3, max_size=9), jobs(), st
 SETTINGS = settings(
     max_examples=examples(20),
     deadline=None,
-    phases=(Stages.generate,),
+    phases=(Stages.explicit, Stages.generate),
     suppress_health_check=list(HealthCheck),
 )
 
@@ -173,6 +173,20 @@ def test_the_gate_and_its_numbers_are_those_of_a_count_by_hand(
         )
 
 
+YOUNG = (
+    Policy(queues=QUEUES[1], preemption=Preemption(by="order"), min_run_s=30.0),
+    [
+        replace(job("", 3, 2, time_limit_s=100.0), queue="b"),
+        replace(job("", 3, 2, time_limit_s=100.0), queue="b"),
+        replace(job("", 3, 1, time_limit_s=100.0), queue="a"),
+    ],
+    replace(job("", 4, 2, priority="serving", required="leaf", time_limit_s=100.0), queue="b"),
+    False,
+)
+"""In 30 s those may be stopped who use up the quota; but the third, who stays, holds GPUs of both leaves."""
+
+
+@example(YOUNG)
 @given(lives)
 @SETTINGS
 def test_when_those_end_who_are_said_to_be_in_the_way_the_gang_starts(

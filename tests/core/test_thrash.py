@@ -252,10 +252,12 @@ def test_a_job_that_must_be_owed_is_not_kept_from_its_claim_by_one_of_its_queue_
     assert stops == ["first"]
 
 
-def come(order: Sequence[str], jobs: Sequence[Job], rules: Policy, owed_gpus: int) -> Life:
-    """These came one after the other to one node of four GPUs, of which so many are guaranteed to queue "s"."""
+def come(
+    order: Sequence[str], jobs: Sequence[Job], rules: Policy, owed_gpus: int, nodes: int = 1
+) -> Life:
+    """These came one after the other to nodes of four GPUs, so many of which in all are guaranteed to queue "s"."""
     queues = (QueueRule("s", guarantee={"gpus": owed_gpus}), QueueRule("e"))
-    life = Life(cluster(leaves=1, nodes=1, gpus=4), replace(rules, queues=queues))
+    life = Life(cluster(leaves=1, nodes=nodes, gpus=4), replace(rules, queues=queues))
     by_name = {spec.name: spec for spec in jobs}
     for name in order:
         life.submit(by_name[name])
@@ -332,3 +334,29 @@ def test_who_would_stop_others_for_one_that_goes_first_is_told_so() -> None:
     assert told.sentence.endswith(
         "To stop u, v would be in vain: w, which may not stop them all, goes first and would take that room."
     )
+
+
+def beside_its_own(order: Sequence[str], rules: Policy) -> Life:
+    """x may stop v of its queue, which is owed its place, and borrows beside; w goes before x, may stop u of its own
+    queue only, and needs the room of both. h leaves half a node free.
+    """
+    jobs = (
+        replace(job("h", gpus=2, priority="serving"), queue="s", preemptible=False),
+        replace(job("v", gpus=4, priority="research"), queue="s"),
+        replace(job("u", gpus=4, priority="production"), queue="e"),
+        replace(job("x", 3, 2, priority="batch"), queue="s"),
+        replace(job("w", 2, 4, priority="serving"), queue="e"),
+    )
+    return come(["h", *order], jobs, rules, owed_gpus=6, nodes=3)
+
+
+@pytest.mark.parametrize("order", list(permutations("vuxw")))
+@pytest.mark.parametrize("by", ["priority", "order"])
+def test_nobody_is_stopped_for_a_gang_whose_room_goes_to_one_that_stops_others_beside(
+    order: Sequence[str], by: Literal["priority", "order"]
+) -> None:
+    preemption = Preemption(by=by, across=False)
+    life = beside_its_own(order, Policy(backfill=Backfill("any"), preemption=preemption))
+    stops = Counter(fact.job for fact in life.stage.facts if isinstance(fact, GangPreempted))
+    assert max(stops.values(), default=0) <= 1
+    assert "running" in life.stage.phases().values()

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Cluster, Node
@@ -17,7 +18,7 @@ MACHINE = replace(machine(4, nics=2, cpus=8.0), memory_GiB=16.0, numa_memory_GBp
 SITE = Cluster("one", ("node",), {"m": MACHINE}, (Node("n0", "m", ()),))
 
 members = st.builds(
-    lambda gpus, nics, cpus, memory_GiB, bandwidth: MemberPlacement(
+    lambda gpus, nics, cpus, memory_GiB, bandwidth, devices: MemberPlacement(
         "w",
         0,
         "n0",
@@ -25,6 +26,7 @@ members = st.builds(
         tuple(f"mlx5_{nic}" for nic in sorted(nics)),
         cpus,
         memory_GiB,
+        devices=devices,
         numa=(NumaPart(0, memory_GBps=bandwidth),) if bandwidth else (),
     ),
     st.sets(st.integers(0, 3)),
@@ -32,6 +34,7 @@ members = st.builds(
     st.sampled_from((0.0, 0.5, 4.0, 8.0)),
     st.sampled_from((0.0, 1.5, 16.0)),
     st.sampled_from((0.0, 0.0, 150.0, 300.0)),
+    st.sampled_from(((), (), (("sole/port", 1),), (("kin/web", 1),))),
 )
 
 
@@ -61,3 +64,30 @@ def test_of_a_member_of_whole_gpus_the_short_way_finds_what_the_long_one_does(
     more = occupancy.room_of_node(0).part_of(lacking)
     occupancy.take_free("C", [wanted])
     assert occupancy.owners["C"] == (grown(long, more),)
+
+
+NOTHING = MemberPlacement("w", 0, "n0")
+ALL = MemberPlacement(
+    "w", 0, "n0", (0,), ("mlx5_0",), 8.0, 16.0, devices=(("sole/port", 1),), numa=(NumaPart(0, memory_GBps=300.0),)
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("field", ["gpus", "nics", "cpus", "memory_GiB", "devices", "numa"])
+@settings(max_examples=examples(100), deadline=None)
+@example(NOTHING, ALL, ALL)
+@given(members, members, members)
+def test_where_no_more_is_free_than_before_nobody_finds_room_who_found_none(
+    field: str, stays: MemberPlacement, leaves: MemberPlacement, other: MemberPlacement
+) -> None:
+    """All but one thing of what one leaves is held for another; that one thing is free."""
+    occupancy = Occupancy(Fabric.build(SITE))
+    occupancy.take_free("stays", [stays])
+    occupancy.take_free("leaves", [leaves])
+    before = occupancy.room_of_node(0)
+    occupancy.give_back("leaves")
+    occupancy.take_free("claim", [replace(leaves, **{field: getattr(NOTHING, field)})])
+    after = occupancy.room_of_node(0)
+    wanted = replace(NOTHING, **{field: getattr(other, field)})
+    found, finds = before.part_of(wanted) == wanted, after.part_of(wanted) == wanted
+    assert found or not finds or after.has_more_than(before)
+    assert not before.has_more_than(after)

@@ -190,8 +190,13 @@ def test_held_room_is_given_to_nobody_else_while_those_who_are_in_the_way_leave(
     for owner in leaving:
         for number in range(data.draw(st.integers(0, 2))):
             _come(occupancy, f"new{number} before {owner}", data.draw(shape))
+        before = [occupancy.room_of_node(node) for node in range(2)]
+        refused = [one for one in shapes if not fits(occupancy, gang(one))]
         occupancy.give_back(owner)
         _hold(occupancy, places)
+        after = [occupancy.room_of_node(node) for node in range(2)]
+        if not any(now.has_more_than(then) for now, then in zip(after, before, strict=True)):
+            assert not [one for one in refused if fits(occupancy, gang(one))]
     for claim, members in places.items():
         occupancy.give_back(claim)
         occupancy.take(claim, members)

@@ -245,6 +245,10 @@ class Accounts:
         """Numbers of which one grows whenever a job of a queue that was refused may be admitted, now or to come."""
         return self.quota.version_of(queue), self._to_come.quota.version_of(queue)
 
+    def freed_anywhere(self) -> tuple[int, int]:
+        """As `freed`, of a job of any queue."""
+        return self.quota.version(), self._to_come.quota.version()
+
     def pushed_out(self) -> int:
         """A number that grows whenever a gang is no longer owed the place that it holds, because another one came."""
         return self.quota.pushed_out() if self._guarantees else 0

@@ -26,8 +26,10 @@ from gantree.core.fronts import Fronts
 from gantree.core.guests import any_cells, only_at_home
 from gantree.core.holds import Passing
 from gantree.core.ledger import Ledger
+from gantree.core.no_room_yet import NoRoomYet
 from gantree.core.over import Over
 from gantree.core.room import NoRoom
+from gantree.core.settled import Settled
 from gantree.core.state import JobState
 from gantree.core.waiting import eligible
 from gantree.core.wakes import Wakes, last_of_lines
@@ -43,15 +45,13 @@ FEW = 4
 class Awake:
     """What is remembered of answers.
 
-    _refused holds what found no place (signature, and which reserved room it might use), true while room_version stays;
-    _retry_at holds from which position of a line on, and for which jobs that were told a start, no room can be made,
-    true while that does not grow and until that moment in seconds (None: whenever; where gangs are spared for a time,
-    each that is placed brings a new one), and whether it is firm: else they are asked with every event; _quiet the
-    queues in whose fronts nobody can have room made, in the same way.
+    _refused holds what found no place (signature, and which reserved room it might use), true while free_version stays;
+    _no_room_yet holds for whom nobody makes room, true while that does not grow (where gangs are spared for a time,
+    each that is placed brings a new moment to ask at); _quiet the queues in whose fronts nobody can have room made, in
+    the same way.
     _alike_in are those of each front, by what they ask for and by what right. _front_of_queue are those of whom a walk
-    was told that others might make room for them. _settled is what was true when all had their answers, _settled_at how
-    many changes of queues there had been, when that was, and until when it holds: while it does, only queues that have
-    changed are looked at.
+    was told that others might make room for them. sleeps says whether a walk looks only at queues that have changed, as
+    all others have the answer of the moment (settled).
     """
 
     def __init__(self, desk: Desk, *, forgets_rooms: bool) -> None:
@@ -68,11 +68,10 @@ class Awake:
         self._came_of_line: dict[Line, Position] = {}
         self._versions = (-1, -1, -1)
         self._refused: set[Hashable] = set()
-        self._retry_at: dict[Line | str, tuple[Position, float | None, bool]] = {}
+        self._no_room_yet = NoRoomYet()
         self._front_of_queue: dict[int, frozenset[Standing]] = {}
-        self._settled: tuple[object, ...] = ()
-        self._settled_at = (0, 0.0, 0.0)
-        self._sleeps = False
+        self.settled = Settled(self._wakes, self._over)
+        self.sleeps = False
         self._quiet: dict[int, tuple[Hashable, float]] = {}
         self._alike_in: dict[int, tuple[Hashable, list[list[Standing]]]] = {}
         self._learned = 0
@@ -86,34 +85,34 @@ class Awake:
     def begin(self, draft: Draft) -> None:
         """A walk begins."""
         if self._forgets_rooms:
-            self._retry_at.clear()
+            self._no_room_yet.forget()
             self._quiet.clear()
+        self._no_room_yet.follow(draft)
         self._learned += 1
         self._open_of_signature.clear()
         self._freeable.pass_time(draft.ledger, draft.now)
         self._came = _newcomers(draft)
         self._came_of_line = last_of_lines(self._came.values())
         self.forget_outdated(draft.ledger)
-        self._sleeps = self._is_settled(draft)
+        self.sleeps = self._is_settled(draft)
+        if not self.sleeps:
+            self.settled.ask_all()
 
     def settle(self, draft: Draft) -> None:
         """Everybody has the answer of the moment, and nothing was decided since."""
         ledger = draft.ledger
-        self._settled = self._state(ledger)
         later = (moment for moment in self.moments(ledger) if moment > draft.now)
-        firm = all(firm for _, _, firm in self._retry_at.values())
-        until = min(later, default=inf) if firm else draft.now
-        self._settled_at = (ledger.lines.changes, draft.now, until)
+        until = min(later, default=inf) if self._no_room_yet.is_firm else draft.now
+        moment = self._no_room_yet.settled(ledger, draft.now)
+        self.settled.settle(ledger, self._state(ledger), draft.now, until, moment)
 
     def _is_settled(self, draft: Draft) -> bool:
         """Whether none of those who waited at the last decision could get another answer than then."""
-        ledger, now = draft.ledger, draft.now
-        if self._forgets_rooms or self._settled != self._state(ledger):
+        ledger = draft.ledger
+        if self._forgets_rooms or self._desk.wants_more(ledger):
             return False
-        _, settled_at, until = self._settled_at
-        if now >= until or self._desk.wants_more(ledger):
-            return False
-        return not any(settled_at < moment <= now for moment in ledger.resting.values())
+        moment = self._no_room_yet.moment(ledger, draft.now)
+        return self.settled.holds(ledger, self._state(ledger), moment)
 
     def _state(self, ledger: Ledger) -> tuple[object, ...]:
         """What changes whenever somebody who waits might get another answer, time and other waiting jobs aside."""
@@ -130,7 +129,7 @@ class Awake:
     def versions(self, ledger: Ledger) -> tuple[int, int, int]:
         """Numbers of which one changes whenever somebody might get another answer, or be told another moment."""
         timed = ledger.placings if ledger.policy.spares_for_a_time else 0
-        return ledger.room_version, self.grown(ledger), timed
+        return ledger.free_version, self.grown(ledger), timed
 
     def forget_outdated(self, ledger: Ledger) -> None:
         """Forget what is no longer true."""
@@ -138,8 +137,8 @@ class Awake:
         if versions[0] != self._versions[0]:
             self._refused.clear()
             self._open_of_signature.clear()
-        if versions != self._versions:
-            self._retry_at.clear()
+        if versions[1:] != self._versions[1:]:
+            self._no_room_yet.forget()
             self._quiet.clear()
         self._versions = versions
 
@@ -148,10 +147,12 @@ class Awake:
         self.forget_outdated(ledger)
         if ledger.lines.signatures:
             yield self._freeable.next_fall
-        self._wakes.look(ledger)
-        for asked, (_, moment, _) in self._retry_at.items():
-            stands = asked in (ledger.bookings if isinstance(asked, str) else ledger.lines)
-            if moment is not None and stands and self._is_in_bounds(ledger, asked):
+        later = list(self._no_room_yet.moments(ledger))
+        if later:
+            self._wakes.look(ledger)
+            self._freeable.count_who_left(ledger)
+        for asked, moment in later:
+            if self._is_in_bounds(ledger, asked):
                 yield moment
 
     def _is_in_bounds(self, ledger: Ledger, asked: Line | str) -> bool:
@@ -160,17 +161,30 @@ class Awake:
         If not, no moment changes that: one that is remembered was told before others claimed room, or to the next after
         a claim, who is asked without a look at the bounds.
         """
-        if isinstance(asked, str):
+        if asked in ledger.bookings:
             return self._freeable.may_fit_told(ledger, ledger.jobs[asked])
-        return self._freeable.is_in_bounds(ledger, asked, self._wakes, self._over)
+        line = ledger.jobs[asked].line if isinstance(asked, str) else asked
+        assert line is not None, f"{asked} waits in no line"
+        return self._freeable.is_in_bounds(ledger, line, self._wakes, self._over)
 
     # ----- whom a walk looks at
+
+    def queues(self, ledger: Ledger, among: Iterable[int]) -> Iterable[int]:
+        """Those of some queues in which anybody might get another answer, or may lose the start that he was told: where
+        all had theirs, such as have changed, and where somebody has come who may go before him.
+        """
+        if not self.sleeps:
+            return among
+        told = {ledger.jobs[job].queue for job in ledger.bookings} if self._came else set[int]()
+        return [
+            queue for queue in among if queue in told or self.settled.has_changed(ledger, queue)
+        ]
 
     def those_of(self, draft: Draft, queue: int, *, due: bool = False) -> Looked:
         """Those of a queue who might get another answer as things are, or may be told a start; due: of what is owed."""
         ledger = draft.ledger
-        if self._sleeps and ledger.lines.changes_in(queue) <= self._settled_at[0]:
-            return Looked()
+        if self.sleeps and not self.settled.has_changed(ledger, queue):
+            return Looked(() if due else self._singled_out(ledger, queue))
         looked = self._looked(draft, queue)
         if not due:
             return looked
@@ -207,12 +221,16 @@ class Awake:
         ledger = draft.ledger
         front = self._in_front(draft, queue)
         self._front_of_queue[queue] = frozenset(front)
-        singled_out = [
-            Standing(state.position, state.line)
-            for state in map(ledger.jobs.__getitem__, (*ledger.bookings, *self._came))
-            if state.queue == queue and state.line is not None and state.phase is Phase.PENDING
-        ]
+        singled_out = self._singled_out(ledger, queue)
         return sorted({*front, *singled_out}) if singled_out else front
+
+    def _singled_out(self, ledger: Ledger, queue: int) -> list[Standing]:
+        """Those of a queue who were told a start, or may take the place of one who was, in order."""
+        return sorted(
+            Standing(state.position, state.line)
+            for state in map(ledger.jobs.__getitem__, {**ledger.bookings, **self._came})
+            if state.queue == queue and state.line is not None and state.phase is Phase.PENDING
+        )
 
     def _open_lines(self, draft: Draft, queue: int) -> Sequence[Line]:
         """The lines of a queue of which somebody might find a place that its queue admits."""
@@ -303,9 +321,7 @@ class Awake:
     def _moments_of(self, ledger: Ledger, front: Iterable[Standing], now: float) -> Iterable[float]:
         """Later moments at which somebody of a front is to be asked again."""
         for each in front:
-            _, moment, _ = self._retry_at.get(_asked_as(ledger, each), (None, None, True))
-            if moment is not None:
-                yield moment
+            yield from self._no_room_yet.moments_of(ledger, each)
             not_before = ledger.jobs[each.position.job].not_before
             if not_before > now:
                 yield not_before
@@ -340,6 +356,8 @@ class Awake:
     def might(self, draft: Draft, line: Line, state: JobState) -> bool:
         """Whether a job could get another answer than the last one of its line."""
         ledger = draft.ledger
+        if self.sleeps and not self.settled.has_changed(ledger, state.queue):
+            return False
         at = state.job, self.moment(ledger), draft.now
         if self._might_at != at:  # a walk asks before it gives a job, and who takes it asks again
             self.forget_outdated(ledger)
@@ -368,10 +386,8 @@ class Awake:
 
     def _may_make_room(self, ledger: Ledger, standing: Standing, now: float) -> bool:
         """The same for one of whose line somebody is in the front of its queue."""
-        asked = self._retry_at.get(_asked_as(ledger, standing))
-        if asked is not None and asked[0] <= standing.position:
-            _, moment, firm = asked
-            return not firm or (moment is not None and moment <= now)
+        if self._no_room_yet.has_said(ledger, standing):
+            return not self._no_room_yet.stands(ledger, standing, now)
         job = standing.position.job
         if job in ledger.bookings:
             return self._freeable.may_fit_told(ledger, ledger.jobs[job])
@@ -420,12 +436,12 @@ class Awake:
         self._over.refused(ledger, line)
         self._open_of_signature.clear()
 
-    def no_room(self, ledger: Ledger, standing: Standing, refusals: Sequence[NoRoom]) -> None:
+    def no_room(
+        self, ledger: Ledger, standing: Standing, refusals: Sequence[NoRoom], now: float
+    ) -> None:
         """Nobody makes room for a job in any of its ways, nor for those behind it in its line."""
         self._learned += 1
-        moment = min((each.later for each in refusals if each.later is not None), default=None)
-        firm = all(each.firm for each in refusals)
-        self._retry_at[_asked_as(ledger, standing)] = (standing.position, moment, firm)
+        self._no_room_yet.say(ledger, standing, refusals, now)
 
     def _key(self, ledger: Ledger, state: JobState, now: float) -> Hashable:
         """What the answer of a search depends on beside the occupancy: who may never leave keeps clear of cells."""
@@ -456,9 +472,3 @@ def _kept_to(ledger: Ledger, state: JobState) -> str:
     if not any_cells(ledger):
         return ""
     return "its cells" if only_at_home(ledger, state) else "what no cell needs"
-
-
-def _asked_as(ledger: Ledger, standing: Standing) -> Line | str:
-    """Under what a job's answer is kept: its line, but for one that was told a start, which has to be kept to."""
-    job = standing.position.job
-    return job if job in ledger.bookings else standing.line

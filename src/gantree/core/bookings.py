@@ -273,11 +273,14 @@ class Desk:
         """
         return self._in_vain > 0 and len(ledger.bookings) < self._most
 
-    def consider(self, draft: Draft, state: JobState) -> None:
-        """The next in the order still waits: tell it when it starts, if it is one of the first that wait for room."""
+    def consider(self, draft: Draft, state: JobState) -> bool:
+        """The next in the order still waits: tell it when it starts, if it is one of the first that wait for room.
+
+        Returns whether one who goes before it, and was told none, may be told one now.
+        """
         ledger = draft.ledger
         if self._heads >= self._most or state.job in ledger.claims or not ledger.holding:
-            return
+            return False
         if state.job in ledger.bookings:
             self._heads += 1
         elif self._in_vain < self._most and self._has_turn(draft, state):
@@ -285,6 +288,8 @@ class Desk:
             told = book(draft, state, self._taste, instead=later)
             self._heads += told
             self._in_vain += not told
+            return told and self._in_vain > 0
+        return False
 
     def _is_full(self, ledger: Ledger) -> bool:
         return len(ledger.bookings) >= self._most

@@ -174,7 +174,7 @@ class Cycle:
             if starts and was_told:
                 return False
             if self._awake.grown(ledger) != grown:
-                if starts and walk.has_passed_any(partial(_is_due, ledger)):
+                if self._awake.sleeps or (starts and walk.has_passed_any(partial(_is_due, ledger))):
                     return False
                 if not starts and not self._would_come_here(draft, walk, facts):
                     return False
@@ -230,15 +230,14 @@ class Cycle:
                 self._ask(draft, line, state)
             self._close_behind(ledger, state)
             starts = state.phase is not Phase.PENDING
-            if not starts:
-                self._desk.consider(draft, state)
-            elif was_told:
+            if was_told if starts else self._desk.consider(draft, state):
                 return False
-            else:
+            if starts:
                 self._behind.started(ledger, line, state)
             if self._awake.grown(ledger) != grown:
                 nobody_is_due = nobody_is_due or (starts and not _is_any_due(ledger, owed))
-                if not (starts and nobody_is_due) or walk.has_passed_any():
+                goes_on = starts and nobody_is_due and not self._awake.sleeps
+                if not goes_on or walk.has_passed_any():
                     return False
                 grown = self._awake.grown(ledger)
         return True
@@ -246,12 +245,12 @@ class Cycle:
     def _in_order(self, draft: Draft, ask: Ask, queues: Collection[int] | None = None) -> Walk:
         """The walk over all queues, or over what is owed to some."""
         self._closed.clear()
-        admits = (
-            None
-            if self._in_turn
-            else _Admits(self._awake, self._behind, draft, due=queues is not None)
-        )
-        return in_order(draft.ledger, draft.now, ask, queues=queues, admits=admits)
+        ledger = draft.ledger
+        if self._in_turn:
+            return in_order(ledger, draft.now, ask, queues=queues)
+        admits = _Admits(self._awake, self._behind, draft, due=queues is not None)
+        among = self._awake.queues(ledger, ledger.lines.queues if queues is None else queues)
+        return in_order(ledger, draft.now, ask, queues=among, admits=admits)
 
     def _close_behind(self, ledger: Ledger, state: JobState) -> None:
         """Where jobs of a queue go in turn, nobody passes one that still waits, but for those that can never start."""
@@ -299,6 +298,8 @@ class Cycle:
                 self._awake.no_place(ledger, state, draft.now)
             elif all(one.refused for _, one in ways):
                 self._awake.over(ledger, line)
+            else:
+                self._awake.settled.over_in_part(line)
         standing = Standing(state.position, line)
         if self._awake.may_make_room(ledger, standing, draft.now):
             refusals: list[NoRoom] = []
@@ -311,7 +312,7 @@ class Cycle:
                     if refusal is None:
                         return
                     refusals.append(refusal)
-            self._awake.no_room(ledger, standing, refusals)
+            self._awake.no_room(ledger, standing, refusals, draft.now)
             if len(refusals) == len(ways) and all(refusal.over for refusal in refusals):
                 self._over.add(line)
 

@@ -358,9 +358,10 @@ def _beyond_quota(
 def _too_young(
     ledger: Ledger, state: JobState, admission: Admission, now: float
 ) -> tuple[str, ...]:
-    """Those whom only a minimum run time protects, as many as must end for the gang's queue to admit it, if that is so.
+    """Those whom only a minimum run time protects, as many as must end for the gang's queue to admit it and for it to
+    have room.
 
-    Who has the least of it left comes first; () where it would be refused all the same.
+    Who has the least of it left comes first; () where it would not start all the same.
     """
     accounts = ledger.accounts
     asked = whom_to_ask(
@@ -370,10 +371,20 @@ def _too_young(
     young = [each.victim.owner for each in asked.forbidden if each.because == MIN_RUN]
     young.sort(key=lambda job: stoppable_at(ledger.jobs[job], ledger.policy))
     for count in range(len(young) + 1):
-        still = [*gone, *young[:count]]
-        if not accounts.admission_to_come(state, accounts.asked(state), still).refused:
+        without = [*gone, *young[:count]]
+        if accounts.admission_to_come(state, accounts.asked(state), without).refused:
+            continue
+        if fits(_room_without(ledger, state, without), state.spec):
             return tuple(young[:count])
     return ()
+
+
+def _room_without(ledger: Ledger, state: JobState, owners: Iterable[str]) -> Occupancy:
+    """The room to come for a gang, if these were gone, too."""
+    room = room_to_come(ledger, state).copy()
+    for owner in owners:
+        room.give_back(owner)
+    return room
 
 
 def _beyond_room(

@@ -8,8 +8,9 @@ did not (`core.stayers`). No bound is ever too low: whoever might be told to lea
 else forbids it. Room of a promised start is in none, as it gives way to its own gang alone, which is asked about by
 itself.
 
-Counted anew when somebody has taken a place or begun to leave one, nodes are lost, or starts were told. Who could get
-no room needs not be asked again until more might be given up (`Freeable.grown`).
+Counted anew when somebody has taken a place or begun to leave one, nodes are lost, or starts were told. By one who has
+left when told to they are less at most: that is counted only where it matters (`Freeable.count_who_left`). Who could
+get no room needs not be asked again until more might be given up (`Freeable.grown`).
 """
 
 from bisect import bisect_left, bisect_right
@@ -58,6 +59,7 @@ class Freeable:
         self._looked_at = self._applied = -1
         self._grown = 0
         self._causes: tuple[object, ...] = ()
+        self._told: dict[str, bool] = {}
         self._versions: tuple[object, ...] = ()
         self._in_vain: dict[Line, str] = {}
         self._places: Places | None = None
@@ -84,7 +86,7 @@ class Freeable:
         self._stayers = Stayers()
         self._beside: dict[Hashable, Beside] = {}
         self._emptied: dict[Hashable, Occupancy] = {}
-        self._claims = 0
+        self._claims = self._left_at = 0
         self._next: tuple[int, Line] | None = None
 
     def grown(self, ledger: Ledger) -> int:
@@ -92,21 +94,27 @@ class Freeable:
 
         That somebody takes a place is no such cause: who might be stopped has what was free. It is one where others
         are then no longer owed theirs. Nor is one more claim: it only takes, but for whom it gives way to, and these
-        might have claimed that room before. Who is told to leave for it is a cause by itself.
+        might have claimed that room before. Who is told to leave for it is a cause by itself. And a start that is told
+        only takes, unless its job is owed more than before, or less: that decides who may pass it.
         """
         if self._looked_at != ledger.applied:
             self._looked_at = ledger.applied
             accounts = ledger.accounts
-            told = tuple(accounts.is_due(ledger.jobs[job]) for job in ledger.bookings)
-            versions = (ledger.room_version, ledger.holders_version)
-            causes = (*versions, accounts.pushed_out(), told, accounts.claims_lost())
-            if causes != self._causes:
+            before, self._told = self._told, _told(ledger)
+            other = any(before.get(job, is_due) != is_due for job, is_due in self._told.items())
+            causes = (ledger.holders_version, accounts.pushed_out(), accounts.claims_lost())
+            if other or causes != self._causes:
                 self._causes = causes
                 self._grown += 1
                 self._in_vain.clear()
             if ledger.policy.spares_for_a_time:  # who was placed brings a moment to ask at
                 self._in_vain.clear()
         return self._grown
+
+    def count_who_left(self, ledger: Ledger) -> None:
+        """Count anew if anybody has left who was to: what others might give up is the same then, or less."""
+        if self._left_at != ledger.room_version:
+            self._applied, self._versions = -1, ()
 
     def pass_time(self, ledger: Ledger, now: float) -> None:
         """A walk begins: gangs that have fallen back in the order since the last one may be stopped for others now.
@@ -430,10 +438,11 @@ class Freeable:
         )
         claims = tuple((job, ledger.jobs[job].position) for job in ledger.claims)
         out_of_use = (len(ledger.unusable), ledger.site.version)
-        versions = (self.grown(ledger), ledger.placings, told, claims, out_of_use)
+        freed = self.grown(ledger), ledger.free_version
+        versions = (*freed, ledger.placings, told, claims, out_of_use)
         if versions == self._versions:
             return
-        self._versions = versions
+        self._versions, self._left_at = versions, ledger.room_version
         self._forget()
         stay = (s for s in ledger.holding.values() if not s.leaving and s.spec.preemptible)
         self._stay = sorted(stay, key=lambda state: state.priority)
@@ -478,6 +487,11 @@ def _lesser(
         return by_priority
     end = bisect_right if or_equal else bisect_left
     return by_priority[: end(by_priority, priority, key=attrgetter("priority"))]
+
+
+def _told(ledger: Ledger) -> dict[str, bool]:
+    """Who was told a start, and whether its queue is owed what it asks for."""
+    return {job: ledger.accounts.is_due(ledger.jobs[job]) for job in ledger.bookings}
 
 
 def _held(ledger: Ledger, owner: str) -> int:

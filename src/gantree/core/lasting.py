@@ -8,21 +8,28 @@ may stop another and yet get nothing for it, and a few of them may go round for 
     first   a gang stops one of its own queue, which the queue is guaranteed; a job that waits in another queue, and
             may not stop that one, goes before the gang and takes the room that it claims
 
+Either may need more room than that, and stop others beside by a right of its own: so it is asked whether it would fit
+with these gone as well.
+
 Nobody is stopped for a gang that would not stay. Where rights go round all the same, over more jobs than one decision
 sees, jobs rest between their attempts (`core.rest`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from itertools import product
 
 from gantree.core.ledger import Ledger
 from gantree.core.rights import borrowers, no_right, overrules
 from gantree.core.state import JobState
 from gantree.core.waiting import eligible
-from gantree.core.wanted import Wanted
+from gantree.core.wakes import Need
+from gantree.core.wanted import Wanted, whom_to_ask
+from gantree.model.jobs import Job
 from gantree.placement.search import fits
 from gantree.planning.preempt import Plan, Victim
+from gantree.policy.admission import Admission
 from gantree.policy.order import Line
 from gantree.topology.occupancy import Occupancy
 
@@ -58,7 +65,7 @@ def spoilers_of(
     """
     if not plan.victims:
         return []
-    instead = _Instead(later, plan)
+    instead = _Instead(ledger, later, plan)
     back = _who_takes_back(ledger, wanted, plan, instead, now)
     first = _who_goes_first(ledger, wanted, plan, instead, now)
     return [
@@ -74,10 +81,11 @@ class _Instead:
     where hundreds wait.
     """
 
-    def __init__(self, later: Occupancy, plan: Plan) -> None:
-        self._later, self._place = later, plan.placement
+    def __init__(self, ledger: Ledger, later: Occupancy, plan: Plan) -> None:
+        self._ledger, self._later, self._place = ledger, later, plan.placement
         self.gone = [victim.owner for victim in plan.victims]
-        self._known: dict[int, bool] = {}
+        self._known, self._might = dict[int, bool](), dict[int, bool]()
+        self._with: dict[tuple[frozenset[str], int], bool] = {}
 
     @cached_property
     def _without(self) -> Occupancy:
@@ -94,14 +102,55 @@ class _Instead:
         room.take(GANG, self._place.members)
         return room
 
-    def fits(self, ledger: Ledger, line: Line) -> bool:
+    @cached_property
+    def _most_gpus(self) -> int:
+        """GPUs that are free when all have left who may ever be stopped for anybody; some too many do no harm."""
+        stay = (state for state in self._ledger.holding.values() if state.spec.preemptible)
+        free = self._without.free_gpus_in_domain(0)[0]
+        return int(free) + sum(state.touched_gpus for state in stay)
+
+    def fits(self, line: Line) -> bool:
         """Whether the gangs of a line fit there, and not beside the other one."""
-        known = self._known.get(line.signature)
-        if known is None:
-            spec = ledger.jobs[ledger.lines[line][0].job].spec
-            known = fits(self._without, spec) and not fits(self._beside, spec)
-            self._known[line.signature] = known
-        return known
+        return self._of_line(line, self._known, self._only_there)
+
+    def might_fit(self, line: Line) -> bool:
+        """Whether they do, or might if others left as well; by GPUs alone, at their smallest size."""
+        return self.fits(line) or self._of_line(line, self._might, self._may_be_enough)
+
+    def beside_whom(
+        self, state: JobState, admission: Admission, now: float
+    ) -> frozenset[str] | None:
+        """Whom a gang would stop besides, by a right of its own, so as to fit there, and not beside the other one; None
+        where it does not, or would stop these alone.
+        """
+        assert state.line is not None, f"{state.job} does not wait"
+        if self.fits(state.line):
+            return frozenset()
+        wanted = Wanted.of(self._ledger, state, state.spec, admission)
+        asked = whom_to_ask(self._ledger, wanted, now).victims
+        own = frozenset(victim.owner for victim in asked).difference(self.gone)
+        return own if own and self._fits_with(state, own) else None
+
+    def _fits_with(self, state: JobState, own: frozenset[str]) -> bool:
+        known = own, state.signature
+        if known not in self._with:
+            rooms = [room.copy() for room in (self._later, self._without, self._beside)]
+            for room, owner in product(rooms, own):
+                room.give_back(owner)
+            alone, there, beside = (fits(room, state.spec) for room in rooms)
+            self._with[known] = there and not alone and not beside
+        return self._with[known]
+
+    def _may_be_enough(self, spec: Job) -> bool:
+        return Need.of(self._later, spec).all_gpus <= self._most_gpus
+
+    def _only_there(self, spec: Job) -> bool:
+        return fits(self._without, spec) and not fits(self._beside, spec)
+
+    def _of_line(self, line: Line, known: dict[int, bool], of: Callable[[Job], bool]) -> bool:
+        if line.signature not in known:
+            known[line.signature] = of(self._ledger.jobs[self._ledger.lines[line][0].job].spec)
+        return known[line.signature]
 
 
 def _who_takes_back(
@@ -119,8 +168,9 @@ def _who_takes_back(
         for queue in ledger.lines.queues
         if accounts.tree.path(queue)[-2] in tops and accounts.is_guaranteed(queue)
     )
-    for state in _first_of_lines(ledger, queues, now, partial(instead.fits, ledger)):
-        if accounts.admission_to_come(state, accounts.asked(state), gone).takes_back:
+    for state in _first_of_lines(ledger, queues, now, instead.might_fit):
+        admission = accounts.admission_to_come(state, accounts.asked(state), gone)
+        if admission.takes_back and instead.beside_whom(state, admission, now) is not None:
             yield state
 
 
@@ -131,7 +181,7 @@ def _who_goes_first(
     accounts, lines, jobs = ledger.accounts, ledger.lines, ledger.jobs
 
     def might(line: Line) -> bool:
-        return _might_overrule(ledger, wanted.state, line) and instead.fits(ledger, line)
+        return _might_overrule(ledger, wanted.state, line) and instead.might_fit(line)
 
     queues = (
         queue
@@ -143,7 +193,11 @@ def _who_goes_first(
             continue
         if len(_stoppable(ledger, state, plan.victims, now)) == len(instead.gone):
             continue
-        if not accounts.admission_to_come(state, accounts.asked(state), instead.gone).refused:
+        asked, gone = accounts.asked(state), instead.gone
+        own = instead.beside_whom(state, accounts.admission_to_come(state, asked, gone), now)
+        if own is None:
+            continue
+        if not accounts.admission_to_come(state, asked, [*gone, *own]).refused:
             yield state
 
 

@@ -25,16 +25,15 @@ from gantree.core.ledger_by_hand import (
     priority_changed,
 )
 from gantree.core.ledger_cells import cell_bound, cell_released, gang_at_home
+from gantree.core.ledger_ends import attempt_ended, job_ended, job_requeued
 from gantree.core.ledger_forgets import jobs_forgotten
 from gantree.core.ledger_members import (
-    forget_members,
     member_back,
     member_missed,
     member_replaced,
 )
 from gantree.core.ledger_others import (
     count_others,
-    others_first,
     others_give_way,
     room_of_others,
 )
@@ -55,7 +54,7 @@ from gantree.core.ledger_site import (
     node_marked,
     node_uncordoned,
 )
-from gantree.core.state import BOOKING, CLAIM, NOWHERE, Booking, Claim, JobState
+from gantree.core.state import BOOKING, CLAIM, Booking, Claim, JobState
 from gantree.core.usage import METERED, UsageBook, gpus_of_model, meter
 from gantree.model.facts import (
     AttemptEnded,
@@ -101,7 +100,7 @@ from gantree.model.facts import (
     StopDecided,
 )
 from gantree.model.jobs import Job
-from gantree.model.phases import ENDED, HOLDING, NEXT, Phase, StopCause
+from gantree.model.phases import HOLDING, NEXT, Phase
 from gantree.model.placements import Placement
 from gantree.placement.search import signature
 from gantree.planning.rightsize import chooses
@@ -115,8 +114,9 @@ from gantree.topology.occupancy import Occupancy
 class Ledger:
     """The state of the scheduler.
 
-    room_version grows whenever a gang that was refused might now fit; holders_version whenever room might now be made
-    for one: a gang begins to leave, or it does less harm to stop it now; placings whenever a gang takes a place.
+    room_version grows whenever a gang that was refused might now start; free_version whenever it might now fit;
+    holders_version whenever room might now be made for it: more is free than was to come anyway (`core.ledger_ends`), a
+    gang begins to leave, or it does less harm to stop it now; placings whenever a gang takes a place.
     bound is the domain of each cell that has one, by (queue, tier, number). resting are jobs that wait until a
     moment, in seconds; gapped gangs of which a member is being replaced. unusable are lost nodes with the reason;
     policies all versions on record. ended are jobs in the order of their ends, but for those that were forgotten,
@@ -146,6 +146,7 @@ class Ledger:
     occupancy: Occupancy | None = None
     next_seq: int = 0
     room_version: int = 0
+    free_version: int = 0
     applied: int = 0
     holders_version: int = 0
     resting: dict[str, float] = field(default_factory=dict)
@@ -206,6 +207,12 @@ class Ledger:
             self.holders_version += 1
         elif not state.leaving:
             self.leaving.pop(state.job, None)
+
+    def more_room(self, *, is_free: bool = True, to_come: bool = True) -> None:
+        """Room or quota came free: whether more is free for those who find none, and more than was to come."""
+        self.room_version += 1
+        self.free_version += is_free
+        self.holders_version += to_come
 
     def join_line(self, state: JobState, at: float) -> None:
         """A job begins to wait: where it stands depends on what is known of it now, and stays until it leaves."""
@@ -401,49 +408,6 @@ def _stop_decided(ledger: Ledger, fact: StopDecided) -> None:
     state.reason = fact.reason or state.reason
 
 
-def _attempt_ended(ledger: Ledger, fact: AttemptEnded) -> None:
-    state = ledger.jobs[fact.job]
-    ran_s, gpus = state.ran_s(fact.at), state.gpus
-    state.attained_gpu_s += ran_s * gpus
-    lost_s = fact.gpu_s_lost / gpus if gpus else 0.0
-    state.done_s += max(0.0, ran_s - lost_s) * (gpus or 1) / (state.spec.gpus or 1)
-    assert state.placement is not None
-    ledger.rooms().give_back(fact.job)
-    ledger.accounts.stop(state, fact.at)
-    others_first(ledger, state.placement.nodes)
-    ledger.hold(state.placement.nodes)
-    ledger.room_version += 1
-    state.exit_code = fact.exit_code
-    state.gpu_s_lost += fact.gpu_s_lost
-    state.running_at, state.suspended = None, False
-    forget_members(ledger, state)
-
-
-def _job_requeued(ledger: Ledger, fact: JobRequeued) -> None:
-    state = ledger.jobs[fact.job]
-    ledger.move(state, Phase.PENDING, fact.at)
-    state.placement, state.at_home = None, False
-    if fact.cause is StopCause.RESIZED:
-        state.resized_at = fact.at
-    state.not_before, state.failures = fact.not_before, fact.failures
-    state.cut_short, state.cut_short_for = fact.cut_short, fact.cut_short_for
-    if fact.not_before > fact.at:
-        ledger.resting[fact.job] = fact.not_before
-    state.reason = f"requeued: {fact.cause}"
-
-
-def _job_ended(ledger: Ledger, fact: JobEnded) -> None:
-    assert fact.outcome in ENDED, f"{fact.job}: {fact.outcome} is no end"
-    state = ledger.jobs[fact.job]
-    ledger.move(state, fact.outcome, fact.at)
-    state.ended_at, state.exit_code, state.reason = fact.at, fact.exit_code, fact.reason
-    state.line, state.position = None, NOWHERE
-    ledger.ended.append(state)
-    ledger.accounts.learn(state)
-    for job in ledger.dependents.get(fact.job, ()):
-        ledger.lines.touch(ledger.jobs[job].queue)
-
-
 def _policy_adopted(ledger: Ledger, fact: PolicyAdopted) -> None:
     ledger.policies.append(fact)
 
@@ -460,9 +424,9 @@ _APPLY: dict[type[Fact], Callable[[Ledger, Any], None]] = {
     CheckpointRequested: _checkpoint_requested,
     CheckpointRecorded: _checkpoint_recorded,
     StopDecided: _stop_decided,
-    AttemptEnded: _attempt_ended,
-    JobRequeued: _job_requeued,
-    JobEnded: _job_ended,
+    AttemptEnded: attempt_ended,
+    JobRequeued: job_requeued,
+    JobEnded: job_ended,
     NodeMarked: node_marked,
     NodeCordoned: node_cordoned,
     NodeUncordoned: node_uncordoned,

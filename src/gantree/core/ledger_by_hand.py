@@ -35,7 +35,7 @@ def job_released(ledger: Ledger, fact: JobReleased) -> None:
     """A job may be started again."""
     ledger.jobs[fact.job].held, ledger.jobs[fact.job].held_for = False, ""
     ledger.lines.touch(ledger.jobs[fact.job].queue)
-    ledger.room_version += 1
+    ledger.more_room()
 
 
 def priority_changed(ledger: Ledger, fact: PriorityChanged | JobReprioritised) -> None:
@@ -67,7 +67,7 @@ def job_reprioritised(ledger: Ledger, fact: JobReprioritised) -> None:
     state = ledger.jobs[fact.job]
     state.spec = replace(state.spec, priority=fact.asked)
     priority_changed(ledger, fact)
-    ledger.room_version += 1
+    ledger.more_room()
 
 
 def job_scaled(ledger: Ledger, fact: JobScaled) -> None:
@@ -84,7 +84,7 @@ def job_scaled(ledger: Ledger, fact: JobScaled) -> None:
     state.signature = ledger.signature_of(spec)
     if waits:
         _wait_again(ledger, state, fact.at)
-    ledger.room_version += 1
+    ledger.more_room()
 
 
 def job_barred(ledger: Ledger, fact: JobBarred) -> None:
@@ -94,4 +94,4 @@ def job_barred(ledger: Ledger, fact: JobBarred) -> None:
     state.spec, state.barred_for = barred(state.spec, dict(fact.bars)), fact.reason
     state.signature = ledger.signature_of(state.spec)
     _wait_again(ledger, state, fact.at)
-    ledger.room_version += 1
+    ledger.more_room()

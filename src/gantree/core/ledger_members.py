@@ -41,7 +41,7 @@ def member_replaced(ledger: Ledger, fact: MemberReplaced) -> None:
     ledger.hold(before.nodes)
     ledger.placings += 1
     if left:
-        ledger.room_version += 1
+        ledger.more_room()
 
 
 def member_back(ledger: Ledger, fact: MemberBack) -> None:

@@ -29,7 +29,7 @@ def room_of_others(ledger: Ledger, fact: RoomOfOthers) -> None:
     nodes = dict.fromkeys(member.node for member in (*before, *fact.members))
     _have(ledger, nodes, dict.fromkeys((fact.holder, *_short_on(ledger, nodes))))
     if before:
-        ledger.room_version += 1
+        ledger.more_room()
 
 
 def others_first(ledger: Ledger, nodes: Iterable[str]) -> None:

@@ -78,7 +78,7 @@ def claim_dropped(ledger: Ledger, fact: ClaimDropped) -> None:
     ledger.jobs[fact.job].moving = None
     ledger.let_go([CLAIM + fact.job])
     ledger.hold(claim.placement.nodes)
-    ledger.room_version += 1
+    ledger.more_room()
 
 
 def gang_moving(ledger: Ledger, fact: GangMoving) -> None:
@@ -96,7 +96,7 @@ def reservation_made(ledger: Ledger, fact: ReservationMade) -> None:
     if fact.job in ledger.bookings:
         nodes |= ledger.bookings.pop(fact.job).placement.nodes
         ledger.let_go([BOOKING + fact.job])
-        ledger.room_version += 1
+        ledger.more_room()
     ledger.bookings[fact.job] = Booking(
         fact.starts_at, fact.promised, fact.placement, fact.waits_for, fact.slips, fact.at
     )
@@ -108,4 +108,4 @@ def reservation_dropped(ledger: Ledger, fact: ReservationDropped) -> None:
     booking = ledger.bookings.pop(fact.job)
     ledger.let_go([BOOKING + fact.job])
     ledger.hold(booking.placement.nodes)
-    ledger.room_version += 1
+    ledger.more_room()

@@ -114,7 +114,7 @@ def fabric_defined(ledger: Ledger, fact: FabricDefined) -> None:
     count_others(ledger, site.others)
     ledger.accounts.see(occupancy.fabric)
     ledger.hold()
-    ledger.room_version += 1
+    ledger.more_room()
 
 
 def _forget_illness(site: Site, node: str) -> None:
@@ -203,7 +203,7 @@ def _open_or_close(ledger: Ledger, node: str) -> None:
     usable = node not in ledger.unusable and node not in ledger.site.cordoned
     usable = usable and bool(sound_nodes(rooms.fabric)[rooms.fabric.index_of_node[node]])
     if usable and not rooms.usable(node):
-        ledger.room_version += 1
+        ledger.more_room()
     rooms.mark(node, usable=usable)
 
 
@@ -219,4 +219,4 @@ def node_labelled(ledger: Ledger, fact: NodeLabelled) -> None:
     rooms = ledger.rooms()
     if fact.node in rooms.fabric.index_of_node:
         ledger.occupancy = rooms.copy(rooms.fabric.relabelled(site.with_labels()))
-        ledger.room_version += 1
+        ledger.more_room()

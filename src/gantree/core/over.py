@@ -5,7 +5,7 @@ everything that quotas count has the same answer. Where somebody has a claim, wh
 others, the answer is kept for its own line alone, and until one of these claims is made no more or is for what is owed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from gantree.core.ledger import Ledger
 from gantree.planning.rightsize import chooses
@@ -49,6 +49,19 @@ class Over:
         others = [each for each in others if not _as_much(each, asked)]
         vectors = [*others, asked][-MOST_VECTORS:]
         self._refused[line.queue, line.preemptible] = (version, vectors)
+
+    def lapsed(self, ledger: Ledger) -> Iterator[Line]:
+        """The lines that wait of which refusals count no more since this was asked last; some too many do no harm."""
+        freed, lost = ledger.accounts.freed, ledger.accounts.claims_lost()
+        for line, version in list(self._version_of_line.items()):
+            if version != (freed(line.queue), lost):
+                del self._version_of_line[line]
+                if line in ledger.lines:
+                    yield line
+        for (queue, preemptible), (version, _) in list(self._refused.items()):
+            if version != freed(queue):
+                del self._refused[queue, preemptible]
+                yield from ledger.lines.lines_in(queue)
 
     def _asked(self, ledger: Ledger, line: Line) -> Vector | None:
         """What a line asks of each resource that quotas count; None where that depends on the way it goes."""

@@ -104,7 +104,8 @@ def _stop_others(
         over = not was_in_vain and _is_over(ledger, wanted, asked.victims)
         return NoRoom(None if moment == inf else moment, firm=not was_in_vain, over=over)
     if not _is_in_time(draft, wanted, plan.placement, [victim.owner for victim in plan.victims]):
-        return NoRoom(ledger.bookings[wanted.state.job].starts_at)
+        anyway = _leaving(ledger, plan.placement)  # they may do so sooner
+        return NoRoom(ledger.bookings[wanted.state.job].starts_at, firm=not anyway)
     _stop_for(draft, wanted, plan, taste)
     return None
 

@@ -105,7 +105,8 @@ class LedgerSnapshot:
 
 
 COUNTERS = (
-    "next_seq", "room_version", "applied", "holders_version", "placings", "forgotten", "forgotten_rejected",
+    "next_seq", "room_version", "free_version", "holders_version", "placings", "applied", "forgotten",
+    "forgotten_rejected",
 )  # fmt: skip
 
 

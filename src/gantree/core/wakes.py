@@ -109,8 +109,8 @@ class Wakes:
         self._may_be_due = ledger.accounts.may_reclaim
         self._told = last_of_lines(ledger.jobs[job] for job in ledger.bookings)
         held, self._passes_until, self._lowest = _reserved(ledger)
-        if self._freed_at != ledger.room_version:
-            self._freed_at = ledger.room_version
+        if self._freed_at != ledger.free_version:
+            self._freed_at = ledger.free_version
             self._fits_nowhere.clear()
         if len(ledger.lines.signatures) <= FEW:
             self._fitting = dict.fromkeys(ledger.lines.signatures, False)
@@ -208,7 +208,7 @@ def _state(ledger: Ledger) -> tuple[object, ...]:
     """What is different whenever another gang may fit, or is told a start."""
     held = (tuple(ledger.bookings), tuple(ledger.claims))
     out_of_use = (len(ledger.unusable), ledger.site.version)
-    return ledger.room_version, ledger.placings, held, out_of_use, ledger.lines.kinds
+    return ledger.free_version, ledger.placings, held, out_of_use, ledger.lines.kinds
 
 
 def _most(rooms: Occupancy, need: Need) -> int:

@@ -231,6 +231,10 @@ class Quota:
         """Jobs that were refused may be admitted now for another cause than what runs."""
         self._freed(ROOT)
 
+    def version(self) -> int:
+        """Return a number that grows whenever something was given back."""
+        return self._version
+
     def version_of(self, node: int) -> int:
         """Return a number that grows whenever something was given back that a job of this node may use."""
         known = self._version_of_node.get(node)

@@ -12,7 +12,7 @@ from gantree.model.placements import MemberPlacement, NumaPart
 from gantree.topology.free_devices import free_of
 from gantree.topology.masks import gpus_of, mask_of
 from gantree.topology.numa import NumaUse
-from gantree.topology.parts import NodeState
+from gantree.topology.parts import WHOLE, NodeState
 
 KEPT_MASKS = 1 << 16
 """Masks that are remembered; a machine of 8 GPUs has 256 sets of them, in some more orders."""
@@ -102,6 +102,27 @@ class NodeRoom:
     memory_KiB: int
     devices: Mapping[str, int]
     numa: NumaUse
+
+    def has_more_than(self, other: "NodeRoom") -> bool:
+        """Whether anything is free that is not in another room of the same node; never wrongly no: parts of GPUs that
+        are held otherwise than there count as more.
+        """
+        gpus = zip(self.state.gpus, other.state.gpus, strict=True)
+        held = zip(self.numa.held, other.numa.held, strict=True)
+        return (
+            any(mine not in (its, WHOLE) for mine, its in gpus)
+            or self.state.recut > other.state.recut
+            or bool(self.nics & ~other.nics)
+            or self.microcpus > other.microcpus
+            or self.memory_KiB > other.memory_KiB
+            or any(
+                free_of(self.devices, name) > free_of(other.devices, name)
+                for name in {*self.devices, *other.devices}
+            )
+            or any(
+                one < its for mine, theirs in held for one, its in zip(mine, theirs, strict=True)
+            )
+        )
 
     def use_up(self, member: MemberPlacement) -> str:
         """Use up what a member takes; what is not there, in words, and nothing used up where that cannot be."""

@@ -30,7 +30,14 @@ from gantree.model.events import (
     NodeReturned,
     TimePassed,
 )
-from gantree.model.facts import Fact, GangPlaced, ReservationMade
+from gantree.model.facts import (
+    Fact,
+    GangPlaced,
+    ReservationDropped,
+    ReservationMade,
+    RoomClaimed,
+    StopDecided,
+)
 from gantree.model.jobs import Job, Role, Shape, TopologyWish
 from gantree.policy.rules import Backfill, Policy, QueueRule
 from gantree.sim.bench.mix import GPUS_OF_NODE, empty_cluster
@@ -55,7 +62,8 @@ def queue(
 
     Gives {"gpus", "waiting", "lines", "reservations", "running", "full_cycle_ms" (everything asked anew, starts stand
     as they were told), "full_cycle_telling_ms" (and starts told anew), "events", "placed" (while these came), and of
-    each kind of event "ended", "left" (who was told to), "came", "lost", "returned", and of "all": "..._median_ms",
+    each kind of event "ended", "left" (who was told to), "came", "lost", "returned", of "all", and of the
+    "changed_nothing" by which nobody was placed, told a start, or told to leave ("nothing"): "..._median_ms",
     "..._p99_ms"}.
     """
     life = _Life(gpus, reservations)
@@ -73,9 +81,13 @@ def queue(
             [fact for fact in life.facts if not isinstance(fact, ReservationMade)]
         ),
     }
-    placed, times_ms = life.steady(events)
-    figures |= {"events": events, "placed": placed}
-    times_ms["all"] = [time_ms for kind in tuple(times_ms) for time_ms in times_ms[kind]]
+    measured = life.steady(events)
+    times_ms: dict[str, list[float]] = {}
+    for event in measured:
+        for kind in (event.kind, "all", *(() if event.changed else ("nothing",))):
+            times_ms.setdefault(kind, []).append(event.time_ms)
+    figures |= {"events": events, "placed": sum(event.placed for event in measured)}
+    figures["changed_nothing"] = len(times_ms.get("nothing", ()))
     for kind, of_kind in times_ms.items():
         ordered = sorted(of_kind)
         figures[f"{kind}_median_ms"] = _rounded(nearest_rank(ordered, 50))
@@ -191,17 +203,17 @@ class _Life:
             assert not any(isinstance(fact, GangPlaced) for fact in decision.facts), "nothing fits"
         return round(median(times_ms), 2)
 
-    def steady(self, events: int) -> tuple[int, dict[str, list[float]]]:
-        """(gangs placed, milliseconds by kind of event): half are ends, a quarter new gangs, a quarter nodes."""
-        times_ms: dict[str, list[float]] = {}
-        placed = 0
+    def steady(self, events: int) -> list["_Measured"]:
+        """Half of them are ends, a quarter new gangs, a quarter nodes; beside them those who were told to leave."""
+        measured = []
         for number in range(events):
             self.now += 1.0
             kind, event = self._next(number)
             time_ms, decision = self.tell([event])
-            times_ms.setdefault(kind, []).append(time_ms)
-            placed += sum(isinstance(fact, GangPlaced) for fact in decision.facts)
-        return placed, times_ms
+            facts = decision.facts
+            placed = sum(isinstance(fact, GangPlaced) for fact in facts)
+            measured.append(_Measured(kind, time_ms, placed, any(map(_changes, facts))))
+        return measured
 
     def _next(self, number: int) -> tuple[str, Event]:
         """The kind of an event, and it; whoever was told to leave has left by the next one."""
@@ -225,6 +237,23 @@ class _Life:
         attempt = self.scheduler.ledger.jobs[job].attempt
         name = f"x{next(self.numbers)}"
         return GangEnded(id=name, observed_at=self.now, job=job, attempt=attempt, exit_code=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """An event: its kind, what it took, how many it placed, and whether it changed anything for others."""
+
+    kind: str
+    time_ms: float
+    placed: int
+    changed: bool
+
+
+def _changes(fact: Fact) -> bool:
+    """Whether somebody was placed, told a start, or told to leave, or is so no more."""
+    return isinstance(
+        fact, GangPlaced | ReservationMade | ReservationDropped | RoomClaimed | StopDecided
+    )
 
 
 def policy_of(gpus: int, reservations: int) -> Policy:

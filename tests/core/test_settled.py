@@ -1,0 +1,157 @@
+"""When one who was stopped for a gang has left, and all that it held is claimed, nobody else need be asked."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from gantree.core.awake import Awake
+from gantree.core.draft import Draft
+from gantree.core.fronts import FRONT
+from gantree.model.cluster import Cluster, Machine, Node
+from gantree.model.jobs import Job, Role
+from gantree.model.phases import Phase
+from gantree.policy.rules import Backfill, Policy, QueueRule
+from gantree.testing.builders import cluster, job
+from gantree.testing.stage import Stage
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """Of each walk, whether it looked only at queues in which somebody has come or gone."""
+    told: list[bool] = []
+
+    class Tells(Awake):
+        def begin(self, draft: Draft) -> None:
+            super().begin(draft)
+            told.append(self.sleeps)
+
+    monkeypatch.setattr("gantree.core.cycle.Awake", Tells)
+    yield told
+
+
+def stopped(policy: Policy, site: Cluster, *, gpus: int) -> Stage:
+    """A gang of four members with so many GPUs each claims the room of four that leave; others wait behind it."""
+    stage = Stage(site, policy)
+    for number in range(4):
+        stage.submit(replace(job(f"r{number}", gpus=4, priority="research"), queue="a"))
+        stage.started(f"r{number}")
+    stage.submit(replace(job("big", 4, gpus, priority="production"), queue="b"))
+    stage.submit(replace(job("waits", 4, 4, priority="research"), queue="c"))
+    assert all(stage.phase(f"r{number}") is Phase.STOPPING for number in range(4))
+    return stage
+
+
+ANY = Backfill("any")
+QUEUES = (QueueRule("a"), QueueRule("b"), QueueRule("c"))
+
+
+def test_who_leaves_room_that_is_all_claimed_wakes_nobody(slept: list[bool]) -> None:
+    stage = stopped(Policy(queues=QUEUES, backfill=ANY), cluster(leaves=1, nodes=4, gpus=4), gpus=4)
+    slept.clear()
+    stage.ended("r0")
+    assert slept[0] is True
+    stage.ended("r1")
+    stage.ended("r2")
+    stage.ended("r3")
+    assert stage.phase("big") is Phase.STARTING
+
+
+def test_who_leaves_more_than_is_claimed_wakes_those_who_wait(slept: list[bool]) -> None:
+    stage = stopped(Policy(queues=QUEUES, backfill=ANY), cluster(leaves=1, nodes=4, gpus=4), gpus=3)
+    slept.clear()
+    stage.ended("r0")
+    assert slept[0] is False
+
+
+def test_where_nodes_are_kept_as_spares_more_is_free_than_on_the_nodes_of_who_has_left(
+    slept: list[bool],
+) -> None:
+    spares = replace(cluster(leaves=1, nodes=5, gpus=4), spares={"leaf": 1})
+    stage = stopped(Policy(queues=QUEUES, backfill=ANY), spares, gpus=4)
+    slept.clear()
+    stage.ended("r0")
+    assert slept[0] is False
+
+
+H, A = "H100-80GB", "A100-80GB"
+
+
+def site_of_two_models() -> Cluster:
+    """Three nodes of one model, one of another."""
+    machines = {model: Machine(model, 8, model) for model in (H, A)}
+    nodes = (*(Node(f"h{number}", H) for number in range(3)), Node("a0", A))
+    return Cluster("site", ("node",), machines, nodes)
+
+
+def waits_for_quota(waits: Job, limit: dict[str, float]) -> Stage:
+    """r and s leave h0 and h1, all of which is claimed; h2 has half of its GPUs free, and is what waits needs.
+
+    Queue a, above those of r and of what waits, has used up its limit. A whole front of others stands before it, so it
+    makes no claim of its own.
+    """
+    rules = (QueueRule("a", limit=limit), QueueRule("a/1"), QueueRule("a/2"), QueueRule("b"))
+    stage = Stage(site_of_two_models(), Policy(queues=rules, backfill=ANY))
+    for name, queue, gpus, model in (
+        ("r", "a/1", 8, H),
+        ("s", "b", 8, H),
+        ("half", "b", 4, H),
+        ("all", "b", 8, A),
+    ):
+        priority = "research" if name in "rs" else "serving"
+        stage.submit(on(replace(job(name, gpus=gpus, priority=priority), queue=queue), model))
+        stage.started(name)
+    for number in range(FRONT):
+        in_front = on(job(f"front{number}", gpus=8, priority="research"), A)
+        role = shaped(in_front.roles[0], number % 5, (A,))
+        stage.submit(replace(in_front, queue="a/2", roles=(role,)))
+    stage.submit(replace(waits, priority="research", queue="a/2"))
+    assert stage.phase(waits.name) is Phase.PENDING
+    stage.submit(on(replace(job("big", 2, 8, priority="production"), queue="b"), H))
+    assert stage.phase("r") is stage.phase("s") is Phase.STOPPING
+    return stage
+
+
+def on(spec: Job, *models: str) -> Job:
+    """The same job on GPUs of these models."""
+    return replace(spec, roles=(shaped(spec.roles[0], models=models),))
+
+
+def shaped(role: Role, cpus: float = 0.0, models: tuple[str, ...] = (H,)) -> Role:
+    """The same role with other members; jobs that ask for other CPUs are of other signatures."""
+    return replace(role, shape=replace(role.shape, cpus=cpus, models=models))
+
+
+@pytest.mark.parametrize(("models", "limit"), [((H,), {"gpus": 8.0}), ((A, H), {f"gpus/{H}": 8.0})])
+def test_who_fits_and_waits_for_the_quota_of_who_has_left_starts_at_once(
+    models: tuple[str, ...], limit: dict[str, float], slept: list[bool]
+) -> None:
+    stage = waits_for_quota(on(job("waits", gpus=4), *models), limit)
+    slept.clear()
+    stage.ended("r")
+    assert slept[0] is False
+    assert stage.phase("waits") is Phase.STARTING
+
+
+def test_who_may_use_reserved_room_is_asked_when_one_has_left_it(slept: list[bool]) -> None:
+    """While another gang claims room elsewhere: what has come free is reserved, and no claim of anybody's."""
+    policy = Policy(backfill=Backfill("promised", 1))
+    stage = Stage(cluster(leaves=1, nodes=3, gpus=4), policy)
+    for name, priority, limit_s in (
+        ("late", "serving", 100.0),
+        ("long", "serving", 1000.0),
+        ("low", "research", None),
+    ):
+        stage.submit(job(name, gpus=4, priority=priority, time_limit_s=limit_s))
+        stage.started(name)
+    stage.submit(job("told", 2, 4, priority="research"))
+    stage.submit(job("short", gpus=4, priority="research", time_limit_s=50.0))
+    stage.submit(job("big", gpus=4, priority="production"))
+    ledger = stage.scheduler.ledger
+    assert (list(ledger.bookings), list(ledger.claims)) == (["told"], ["big"])
+    stage.wait(101.0)
+    assert stage.phase("late") is Phase.STOPPING
+    slept.clear()
+    stage.ended("late")
+    assert slept[0] is False
+    assert stage.phase("short") is Phase.STARTING
