@@ -185,7 +185,16 @@ YOUNG = (
 )
 """In 30 s those may be stopped who use up the quota; but the third, who stays, holds GPUs of both leaves."""
 
+TOLD = (
+    Policy(queues=QUEUES[0], preemption=Preemption(by="order"), min_run_s=30.0),
+    [replace(job("", 4, 4, priority="research", time_limit_s=100.0), queue="a")],
+    replace(job("", 1, 4, required="node"), queue="a", preemptible=False),
+    False,
+)
+"""What a gang was told before it was told a start is no answer to it since: it is asked again when others may be stopped."""
 
+
+@example(TOLD)
 @example(YOUNG)
 @given(lives)
 @SETTINGS

@@ -17,6 +17,7 @@ from gantree.model.facts import (
     GangPlaced,
     JobEnded,
     NodeMarked,
+    ReservationDropped,
     ReservationMade,
 )
 from gantree.model.jobs import Job
@@ -112,6 +113,22 @@ def life() -> Life:
     life = Life(cluster(leaves=1, nodes=1), Policy(grace_s=GRACE_S))
     life.submit(job("long", gpus=6, time_limit_s=100), leaves_s=GRACE_S)
     return life
+
+
+def test_who_passes_and_begins_late_is_named_as_the_cause(life: Life) -> None:
+    """Its time limit counts from when it runs, so it may stay longer than when it was let in front."""
+    stage = life.stage
+    life.submit(job("big", gpus=8, time_limit_s=50), runs_s=50)
+    life.until(20)
+    stage.submit(job("small", gpus=2, time_limit_s=75))
+    assert life.jobs["small"].phase is Phase.STARTING
+    stage.wait(40)
+    stage.started("small")
+    stage.wait(50)
+    stage.ended("long")
+    stage.wait(10)
+    (dropped,) = (fact for fact in stage.facts if isinstance(fact, ReservationDropped))
+    assert dropped.reason == "small began later than it was to"
 
 
 def test_a_start_is_promised_where_everybody_in_the_way_has_a_limit(life: Life) -> None:

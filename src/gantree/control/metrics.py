@@ -37,7 +37,7 @@ HTTP_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5
 EVICTIONS = ("priority", "order", "reclaim", "resized", "moved")
 SLIPS = {
     "node-lost": r"node \S+ was lost",
-    "late": r".* (runs longer than it was to|is late to leave)",
+    "late": r".* (runs longer than it was to|began later than it was to|is late to leave)",
     "taken": r"\S* went first",
     "quota": "its queue does not admit it",
     "cluster-changed": "the cluster has changed",

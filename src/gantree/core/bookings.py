@@ -176,9 +176,21 @@ def _broken(ledger: Ledger, job: str, booking: Booking, now: float) -> str:
         running(ledger, now, limits_only=booking.promised),
         now,
     )
-    if slip is not None:
-        return replace(slip, by=job_of(slip.by)).sentence
-    return "its queue does not admit it" if due else ""
+    if slip is None:
+        return "its queue does not admit it" if due else ""
+    by = job_of(slip.by)
+    if slip.kind == "taken" and _began_late(ledger, by, booking):
+        return f"{by} began later than it was to"
+    return replace(slip, by=by).sentence
+
+
+def _began_late(ledger: Ledger, job: str, booking: Booking) -> bool:
+    """Whether a gang would be gone by the start of another, did its time limit count from when it was placed."""
+    state = ledger.holding.get(job)
+    if state is None or state.placed_at is None or state.spec.time_limit_s is None:
+        return False
+    ends_at = state.placed_at + state.spec.time_limit_s + ledger.policy.grace_s
+    return ends_at <= booking.starts_at
 
 
 def _improve(draft: Draft, state: JobState, booking: Booking, taste: Taste) -> None:
@@ -273,14 +285,11 @@ class Desk:
         """
         return self._in_vain > 0 and len(ledger.bookings) < self._most
 
-    def consider(self, draft: Draft, state: JobState) -> bool:
-        """The next in the order still waits: tell it when it starts, if it is one of the first that wait for room.
-
-        Returns whether one who goes before it, and was told none, may be told one now.
-        """
+    def consider(self, draft: Draft, state: JobState) -> None:
+        """The next in the order still waits: tell it when it starts, if it is one of the first that wait for room."""
         ledger = draft.ledger
         if self._heads >= self._most or state.job in ledger.claims or not ledger.holding:
-            return False
+            return
         if state.job in ledger.bookings:
             self._heads += 1
         elif self._in_vain < self._most and self._has_turn(draft, state):
@@ -288,8 +297,6 @@ class Desk:
             told = book(draft, state, self._taste, instead=later)
             self._heads += told
             self._in_vain += not told
-            return told and self._in_vain > 0
-        return False
 
     def _is_full(self, ledger: Ledger) -> bool:
         return len(ledger.bookings) >= self._most

@@ -230,9 +230,11 @@ class Cycle:
                 self._ask(draft, line, state)
             self._close_behind(ledger, state)
             starts = state.phase is not Phase.PENDING
-            if was_told if starts else self._desk.consider(draft, state):
+            if not starts:
+                self._desk.consider(draft, state)
+            elif was_told:
                 return False
-            if starts:
+            else:
                 self._behind.started(ledger, line, state)
             if self._awake.grown(ledger) != grown:
                 nobody_is_due = nobody_is_due or (starts and not _is_any_due(ledger, owed))

@@ -59,7 +59,6 @@ class Freeable:
         self._looked_at = self._applied = -1
         self._grown = 0
         self._causes: tuple[object, ...] = ()
-        self._told: dict[str, bool] = {}
         self._versions: tuple[object, ...] = ()
         self._in_vain: dict[Line, str] = {}
         self._places: Places | None = None
@@ -94,16 +93,16 @@ class Freeable:
 
         That somebody takes a place is no such cause: who might be stopped has what was free. It is one where others
         are then no longer owed theirs. Nor is one more claim: it only takes, but for whom it gives way to, and these
-        might have claimed that room before. Who is told to leave for it is a cause by itself. And a start that is told
-        only takes, unless its job is owed more than before, or less: that decides who may pass it.
+        might have claimed that room before. Who is told to leave for it is a cause by itself. A start that is told
+        is one: what its job was told before it was told as one of its line.
         """
         if self._looked_at != ledger.applied:
             self._looked_at = ledger.applied
             accounts = ledger.accounts
-            before, self._told = self._told, _told(ledger)
-            other = any(before.get(job, is_due) != is_due for job, is_due in self._told.items())
-            causes = (ledger.holders_version, accounts.pushed_out(), accounts.claims_lost())
-            if other or causes != self._causes:
+            told = tuple((job, accounts.is_due(ledger.jobs[job])) for job in ledger.bookings)
+            lost = accounts.pushed_out(), accounts.claims_lost()
+            causes = (ledger.holders_version, told, *lost)
+            if causes != self._causes:
                 self._causes = causes
                 self._grown += 1
                 self._in_vain.clear()
@@ -487,11 +486,6 @@ def _lesser(
         return by_priority
     end = bisect_right if or_equal else bisect_left
     return by_priority[: end(by_priority, priority, key=attrgetter("priority"))]
-
-
-def _told(ledger: Ledger) -> dict[str, bool]:
-    """Who was told a start, and whether its queue is owed what it asks for."""
-    return {job: ledger.accounts.is_due(ledger.jobs[job]) for job in ledger.bookings}
 
 
 def _held(ledger: Ledger, owner: str) -> int:
