@@ -191,7 +191,7 @@ TOLD = (
     replace(job("", 1, 4, required="node"), queue="a", preemptible=False),
     False,
 )
-"""What a gang was told before it was told a start is no answer to it since: it is asked again when others may be stopped."""
+"""What a gang was told before it was told a start holds no more: in 30 s it is asked whether others may be stopped."""
 
 
 @example(TOLD)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gantree.core.bookings import LATE_S
 from gantree.core.explain import when
-from gantree.model.events import NodeLost
+from gantree.model.events import NodeLost, SuspendRequested
 from gantree.model.facts import (
     AttemptEnded,
     Fact,
@@ -20,7 +20,7 @@ from gantree.model.facts import (
     ReservationDropped,
     ReservationMade,
 )
-from gantree.model.jobs import Job
+from gantree.model.jobs import Checkpoint, Job
 from gantree.model.phases import Phase
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
@@ -216,3 +216,26 @@ def test_who_waited_for_its_own_limit_is_told_a_start_as_soon_as_it_waits_for_ro
     stage.ended("r")
     assert stage.phase("x") is Phase.STARTING
     assert list(stage.scheduler.ledger.bookings) == names[:4]
+
+
+def test_others_leave_for_a_promised_gang_as_soon_as_one_has_left_who_might_have_been_late() -> (
+    None
+):
+    """While `saves` may take longer than until the start, nobody is stopped: there is no hurry. It saves early."""
+    policy = Policy(grace_s=GRACE_S, min_run_s=30.0, queues=(QueueRule("default"),))
+    stage = Stage(cluster(leaves=1, nodes=2, gpus=4), policy)
+    checkpoint = Checkpoint(every_s=10.0, grace_s=60.0)
+    for name in ("saves", "low"):
+        spec = job(name, gpus=4, priority="research", time_limit_s=60.0)
+        stage.submit(replace(spec, checkpoint=checkpoint if name == "saves" else None))
+        stage.started(name)
+    stage.submit(job("big", 2, 4, priority="production"))
+    assert stage.scheduler.ledger.bookings["big"].starts_at == 60.0 + GRACE_S
+    stage.wait(20.0)
+    stage.tell(SuspendRequested, job="saves")
+    assert stage.phase("saves") is Phase.SAVING
+    stage.wait(10.0)
+    assert stage.phase("low") is Phase.RUNNING
+    stage.wait(5.0)
+    stage.ended("saves")
+    assert stage.phase("low") is Phase.STOPPING

@@ -9,8 +9,10 @@ from gantree.core.awake import Awake
 from gantree.core.draft import Draft
 from gantree.core.fronts import FRONT
 from gantree.model.cluster import Cluster, Machine, Node
+from gantree.model.events import CordonRequested
+from gantree.model.facts import AttemptEnded
 from gantree.model.jobs import Job, Role
-from gantree.model.phases import Phase
+from gantree.model.phases import Phase, StopCause
 from gantree.policy.rules import Backfill, Policy, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
@@ -72,6 +74,30 @@ def test_where_nodes_are_kept_as_spares_more_is_free_than_on_the_nodes_of_who_ha
     slept.clear()
     stage.ended("r0")
     assert slept[0] is False
+
+
+def test_where_queues_own_cells_who_leaves_changes_more_than_what_is_free_on_its_nodes(
+    slept: list[bool],
+) -> None:
+    rules = (*QUEUES, QueueRule("owner", cells=(("node", 1),)))
+    stage = stopped(Policy(queues=rules, backfill=ANY), cluster(leaves=1, nodes=4, gpus=4), gpus=4)
+    slept.clear()
+    stage.ended("r0")
+    assert slept[0] is False
+
+
+def test_who_leaves_so_as_to_go_on_elsewhere_frees_room_that_nobody_could_count_on() -> None:
+    """Its claim is its own, and others looked for none of its room before it was gone."""
+    stage = Stage(cluster(leaves=1, nodes=2, gpus=4))
+    stage.submit(job("moves", gpus=4))
+    stage.started("moves")
+    (node,) = stage.nodes("moves")
+    stage.tell(CordonRequested, node=node, drain=True)
+    state, ledger = stage.state("moves"), stage.scheduler.ledger
+    assert (state.phase, state.moving) == (Phase.STOPPING, StopCause.MOVED)
+    before = ledger.holders_version
+    ledger.apply(AttemptEnded(at=stage.now, job="moves", attempt=1, exit_code=143))
+    assert ledger.holders_version > before
 
 
 H, A = "H100-80GB", "A100-80GB"

@@ -22,7 +22,7 @@ from gantree.model.facts import (
     JobRequeued,
     RoomClaimed,
 )
-from gantree.model.jobs import Checkpoint, Elastic, Job
+from gantree.model.jobs import Checkpoint, Elastic, Job, Spread, TopologyWish
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.examples import examples
@@ -334,6 +334,32 @@ def test_who_would_stop_others_for_one_that_goes_first_is_told_so() -> None:
     assert told.sentence.endswith(
         "To stop u, v would be in vain: w, which may not stop them all, goes first and would take that room."
     )
+
+
+def owed_beside_others(order: Sequence[str], rules: Policy) -> Life:
+    """w may stop v, which borrows, but not u; y is owed what v gives back, and takes back from u beside, as it needs
+    room on all three nodes; v may stop y.
+    """
+    spread = TopologyWish(spread=Spread("node", 1))
+    y = replace(job("y", 3, 2, priority="batch"), queue="s")
+    jobs = (
+        replace(job("v", 2, 4, priority="production"), queue="s"),
+        replace(job("u", gpus=4, priority="serving"), queue="e"),
+        replace(y, roles=(replace(y.roles[0], topology=spread),)),
+        replace(job("w", 2, 4, priority="serving"), queue="e"),
+    )
+    return come(order, jobs, rules, owed_gpus=6, nodes=3)
+
+
+@pytest.mark.parametrize("order", list(permutations("vuyw")))
+@pytest.mark.parametrize("by", ["priority", "order"])
+def test_nobody_is_stopped_for_a_gang_whose_room_is_owed_to_one_that_takes_back_more_beside(
+    order: Sequence[str], by: Literal["priority", "order"]
+) -> None:
+    life = owed_beside_others(order, Policy(backfill=Backfill("any"), preemption=Preemption(by=by)))
+    stops = Counter(fact.job for fact in life.stage.facts if isinstance(fact, GangPreempted))
+    assert max(stops.values(), default=0) <= 1
+    assert "running" in life.stage.phases().values()
 
 
 def beside_its_own(order: Sequence[str], rules: Policy) -> Life:
