@@ -81,3 +81,10 @@ def test_an_answer_is_waited_for_in_full_where_nobody_else_answers_or_it_must_no
     assert course(READ, targets("http://a:1")).timeout_s(60.0) == 60.0
     assert course(WISH).timeout_s(60.0) == 60.0
     assert course(requests.job("j", wait_s=30.0)).timeout_s(60.0) == 34.0
+
+
+def test_it_is_looked_first_if_anybody_is_there_where_the_answer_takes_its_time() -> None:
+    waits, follows = requests.job("j", wait_s=30.0), requests.events()
+    assert course(waits).looks_first and Course(TWO, 0, follows).looks_first
+    assert not course(READ).looks_first
+    assert not course(waits, targets("http://a:1")).looks_first

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -408,3 +409,37 @@ def test_importing_gantree_loads_nothing_and_has_both_clients() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout == "[]\nFalse\n"
     assert gantree.Client is Client
+
+
+def handed_to(hanging: socket.socket) -> list[str]:
+    """What each who has come since was answered by nobody, by the first lines of what they sent."""
+    hanging.setblocking(False)
+    found = []
+    with suppress(BlockingIOError):
+        while True:
+            at, _ = hanging.accept()
+            with at:
+                found.append(at.recv(1 << 16).decode().splitlines()[0])
+    return found
+
+
+def test_nothing_that_waits_is_asked_of_a_daemon_that_hangs_while_another_answers(
+    daemon: Daemon, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes every request, as its machine does that for it, and answers none."""
+    monkeypatch.setattr("gantree.api.failover.FIRST_ANSWER_WITHIN_S", 0.5)
+    job = client.submit(job_text("waited-for"))["jobs"][0]["job"]
+    token = (daemon.state_dir / "token").read_text().strip()
+
+    async def wait(urls: str) -> dict[str, Any]:
+        async with gantree.AsyncClient(urls, token) as asking:
+            return await asking.job(job, wait_s=0.1)
+
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        urls = f"http://127.0.0.1:{hanging.getsockname()[1]},{daemon.url}"
+        assert Client(urls, token).job(job, wait_s=0.1)["job"] == job
+        assert asyncio.run(wait(urls))["job"] == job
+        assert next(Client(urls, token).events(0))["seq"] == 1
+        handed = handed_to(hanging)
+    assert (len(handed) >= 3, set(handed)) == (True, {"GET /healthz HTTP/1.1"})
+    client.cancel(job)

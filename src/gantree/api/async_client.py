@@ -18,7 +18,7 @@ import httpx
 from gantree.api import requests, sockets
 from gantree.api.client import ANSWER_WITHIN_S
 from gantree.api.decoding import decoded_object
-from gantree.api.failover import CONNECT_WITHIN_S, Course
+from gantree.api.failover import ALIVE, CONNECT_WITHIN_S, Course
 from gantree.api.problems import error_of, problem_in
 from gantree.api.requests import Request, Stream
 from gantree.api.target import Target, Unsent, targets
@@ -144,6 +144,8 @@ class AsyncClient:
         while True:
             at = course.target
             try:
+                if course.looks_first:
+                    await self._look(at, course.look_s)
                 answer = await send(at, request, course.timeout_s(patience_s))
             except (*BROKEN_OFF, JournalError, Unreachable) as error:
                 cause = _cause(error)
@@ -154,6 +156,15 @@ class AsyncClient:
                 continue
             self._place = course.place
             return answer
+
+    async def _look(self, at: Target, timeout_s: float) -> None:
+        """Whether anybody is there, whatever it says. Raises as `_answer`, but for what a daemon raised."""
+        try:
+            await self._answer(at, ALIVE, timeout_s)
+        except (JournalError, Unreachable):
+            raise
+        except GantreeError:  # a page of that name is behind a proxy, say: somebody answers
+            return
 
     async def _answer(self, at: Target, request: Request[Any], timeout_s: float) -> Any:
         response = await self._http_of[at].send(self._built(at, request, timeout_s))

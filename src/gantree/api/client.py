@@ -17,11 +17,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gantree.api import requests, sockets
 from gantree.api.decoding import decoded_object
-from gantree.api.failover import CONNECT_WITHIN_S, Course
+from gantree.api.failover import ALIVE, CONNECT_WITHIN_S, Course
 from gantree.api.problems import error_of, problem_in
 from gantree.api.requests import LONGEST_WAIT_S, Json, Request, Stream, login_name
 from gantree.api.target import Target, Unsent, targets
-from gantree.model.errors import JournalError, Unreachable
+from gantree.model.errors import GantreeError, JournalError, Unreachable
 
 __all__ = ["LONGEST_WAIT_S", "Client", "Json", "login_name"]
 
@@ -172,6 +172,8 @@ class Client:
         while True:
             at = course.target
             try:
+                if course.looks_first:
+                    self._look(at, course.look_s)
                 answer = send(at, request, course.timeout_s(patience_s))
             except (*BROKEN_OFF, Unsent, JournalError, Unreachable) as error:
                 pause_s = course.pause_s(error)
@@ -181,6 +183,15 @@ class Client:
                 continue
             self._place = course.place
             return answer
+
+    def _look(self, at: Target, timeout_s: float) -> None:
+        """Whether anybody is there, whatever it says. Raises as `_answer`, but for what a daemon raised."""
+        try:
+            self._answer(at, ALIVE, timeout_s)
+        except (JournalError, Unreachable):
+            raise
+        except GantreeError:  # a page of that name is behind a proxy, say: somebody answers
+            return
 
     def _answer(self, at: Target, request: Request[Any], timeout_s: float) -> Any:
         connection, response = self._opened(at, request, timeout_s)

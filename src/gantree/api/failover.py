@@ -3,7 +3,8 @@
 Several daemons may share a journal; one of them leads. A request that reached nobody, or somebody who does not lead
 and so did nothing, goes to the next one, round and round until one leads or RETRY_WITHIN_S have passed. A request that
 broke off may have been done: it is sent again only if that does no harm, because it only asks or carries an idempotency
-key. Of one daemon alone there is no other to try, and nothing is sent twice.
+key. Of one daemon alone there is no other to try, and nothing is sent twice. Before a request that may wait long, and
+before a stream, it is asked whether anybody is there at all.
 """
 
 import math
@@ -29,6 +30,8 @@ A second longer than the default lease: by then another leads if the first one h
 SLOW_S = 5.0
 """So long one that was too slow is passed over: by then another leads, or it was only slow."""
 CONNECT_WITHIN_S = 5.0
+ALIVE: Request[Any] = Request("GET", "/healthz")
+"""What is asked first where an answer takes its time: a daemon that hangs is handed any request, and says nothing."""
 
 
 class Course:
@@ -62,7 +65,17 @@ class Course:
         longest_s = patience_s + self._wait_s
         if self._is_stream or not self._is_harmless or not self._has_others():
             return longest_s
-        return float(min(longest_s, FIRST_ANSWER_WITHIN_S * 2**self._too_slow + self._wait_s))
+        return min(longest_s, self.look_s + self._wait_s)
+
+    @property
+    def looks_first(self) -> bool:
+        """Whether it is asked first if anybody is there: who hangs would be waited for in full, while others answer."""
+        return self._is_harmless and (self._is_stream or self._wait_s > 0) and self._has_others()
+
+    @property
+    def look_s(self) -> float:
+        """How long to wait for an answer that takes no time, in seconds."""
+        return float(FIRST_ANSWER_WITHIN_S * 2**self._too_slow)
 
     def pause_s(self, error: Exception) -> float | None:
         """Seconds until it is sent to the next one, after this error; None: it is not sent again."""
