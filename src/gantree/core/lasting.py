@@ -205,14 +205,18 @@ def _stoppable(
     ledger: Ledger, state: JobState, victims: Sequence[Victim], now: float
 ) -> list[Victim]:
     """Those of some victims whom a waiting job could stop itself, by any right."""
-    accounts, takes_back = ledger.accounts, frozenset[str]()
-    if accounts.admission_to_come(state, accounts.asked(state)).takes_back:
-        takes_back = frozenset(borrowers(ledger, state.queue))
-    return [
-        each
-        for each in victims
-        if each.owner in takes_back or not no_right(ledger, state, ledger.jobs[each.owner], now)[0]
-    ]
+    others = {v.owner for v in victims if no_right(ledger, state, ledger.jobs[v.owner], now)[0]}
+    if others and _takes_back(ledger, state):
+        others.difference_update(borrowers(ledger, state.queue))
+    return [each for each in victims if each.owner not in others]
+
+
+def _takes_back(ledger: Ledger, state: JobState) -> bool:
+    """Whether a waiting job is owed what it asks for, so that it has back what its queue lends."""
+    accounts = ledger.accounts
+    if not accounts.may_reclaim(state.queue):
+        return False
+    return accounts.admission_to_come(state, accounts.asked(state)).takes_back
 
 
 def _might_overrule(ledger: Ledger, other: JobState, line: Line) -> bool:
