@@ -160,7 +160,9 @@ class Cycle:
             return True
         ledger, self._came_here_at = draft.ledger, -1
         self._over.clear()
-        ask = self._goes_on if self._in_turn else self._might  # in turn, who waits lets nobody pass
+        ask = (
+            self._goes_on if self._in_turn else self._is_owed
+        )  # in turn, who waits lets nobody pass
         walk = self._in_order(draft, partial(ask, draft), queues)
         for line, position in walk:
             state = ledger.jobs[position.job]
@@ -286,6 +288,12 @@ class Cycle:
         """Whether the next of a line could get another answer than the last one."""
         state = draft.ledger.jobs[position.job]
         return state.spec.queue not in self._closed and self._awake.might(draft, line, state)
+
+    def _is_owed(self, draft: Draft, line: Line, position: Position) -> bool:
+        """The same in a walk over what is owed: what has started meanwhile may have used that up, for all of a line."""
+        return draft.ledger.accounts.is_due(draft.ledger.jobs[position.job]) and self._might(
+            draft, line, position
+        )
 
     # ----- one job
 
