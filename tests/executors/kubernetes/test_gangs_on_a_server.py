@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gantree.executors.kubernetes import telling
 from gantree.model.phases import Phase
 from gantree.testing.pods import PodStage
 
@@ -157,7 +158,8 @@ def reasons(stage: PodStage) -> set[str]:
     return {event["reason"] for event in events}
 
 
-def test_pods_are_told_why_they_wait(stage: PodStage) -> None:
+def test_pods_are_told_why_they_wait(stage: PodStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "EVERY_S", 0.2)
     stage.nodes("n0")
     stage.start()
     group(stage, "g", 2)

@@ -68,7 +68,8 @@ def test_one_that_lands_before_the_end_is_on_record_goes_too(
 ) -> None:
     """The server refuses to delete it once."""
     marks = given_up(stage, monkeypatch)
-    monkeypatch.setattr("gantree.executors.kubernetes.members.AGAIN_S", 0.05)
+    for module in ("late", "members"):
+        monkeypatch.setattr(f"gantree.executors.kubernetes.{module}.AGAIN_S", 0.05)
     faults = stage.running.server.faults
     stage.running.call(lambda: faults.add(verb="delete", resource="pods", code=500))
     land(stage, "g-1", "n1", marks)
