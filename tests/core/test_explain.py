@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.explain import why
+from gantree.core.explain import when, why
+from gantree.core.starts import Start
 from gantree.model.errors import NotFound
 from gantree.model.jobs import Checkpoint
 from gantree.model.phases import Phase
@@ -124,3 +125,24 @@ def test_who_has_no_eviction_left_is_not_said_to_be_stopped_after_its_minimum_ru
     answer = why(stage.scheduler.ledger, "urgent", stage.now)
     assert answer.sentence == "Waiting: queue default uses 8 of its limit of 8 GPUs."
     assert answer.in_the_way == ()
+
+
+def test_who_has_claimed_room_is_told_when_those_are_gone_at_the_latest_who_leave_it() -> None:
+    """Also where it was told a later start before; a claim is no promise."""
+    stage = Stage(cluster(leaves=1, nodes=1), Policy(grace_s=10.0, min_run_s=30.0))
+    stage.submit(job("low", gpus=8, priority="research", time_limit_s=100.0))
+    stage.started("low")
+    stage.submit(job("high", gpus=8, priority="serving"))
+    ledger = stage.scheduler.ledger
+    assert when(ledger, "high", 0) == Start(110.0, True, ("low",), True, domain="node s0/l0/n0")
+    stage.wait(30.0)
+    assert stage.phase("low") is Phase.STOPPING
+    told = Start(40.0, False, ("low",), True, domain="node s0/l0/n0")
+    assert when(ledger, "high", stage.now) == why(ledger, "high", stage.now).start == told
+
+
+def test_nobody_can_say_when_a_job_starts_that_comes_after_another() -> None:
+    stage = Stage(cluster(leaves=1, nodes=1))
+    stage.submit(job("first", gpus=1, time_limit_s=100.0))
+    stage.submit(job("second", gpus=1, after=("first",)))
+    assert when(stage.scheduler.ledger, "second", 0) is None

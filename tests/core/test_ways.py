@@ -1,10 +1,11 @@
 """Jobs that may run in several ways: which GPU model and market they get, by their choice, their queue and the room."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from gantree.core.explain import why
+from gantree.core.explain import when, why
 from gantree.core.growth import SETTLED_S
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.jobs import Checkpoint, Elastic, Job, Role, Shape, Transformer
@@ -82,6 +83,35 @@ def test_a_model_that_fits_nowhere_never_fits() -> None:
     told = why(stage.scheduler.ledger, "j", stage.now)
     assert told.refused is not None
     assert (told.refused.gate, told.refused.never) == (Gate.SHAPE, True)
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [
+        {"choose": "cost", "budget_USD": 0.5, "speeds": SPEEDS},
+        {"trains": replace(MODEL, parameters=400e9)},
+    ],
+)
+def test_no_room_is_kept_for_a_job_to_which_no_way_is_open(closed: dict[str, Any]) -> None:
+    stage = Stage(site(("h0", H, None)), BY_ARRIVAL)
+    stage.submit(asks("runs", models=(H,), time_limit_s=HOUR_S))
+    stage.started("runs")
+    stage.submit(asks("never", models=(H,), **closed))
+    assert "never" not in stage.scheduler.ledger.bookings
+    assert when(stage.scheduler.ledger, "never", stage.now) is None
+    stage.submit(asks("next", models=(H,)))
+    stage.ended("runs")
+    assert stage.nodes("next") == ["h0"]
+
+
+def test_a_start_is_told_on_a_model_that_is_open_and_not_on_one_that_is_free_sooner() -> None:
+    stage = Stage(site(("h0", H, None), ("t0", T, None)), BY_ARRIVAL)
+    stage.submit(asks("long", models=(H,), time_limit_s=HOUR_S))
+    stage.submit(asks("short", models=(T,), time_limit_s=60.0))
+    stage.started("long", "short")
+    stage.submit(asks("large", models=(T, H), trains=MODEL))
+    booking = stage.scheduler.ledger.bookings["large"]
+    assert (list(booking.placement.nodes), booking.waits_for) == (["h0"], ("long",))
 
 
 def test_a_model_goes_only_where_it_fits_also_beside_a_job_that_looks_alike() -> None:

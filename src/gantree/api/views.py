@@ -7,6 +7,7 @@ from pydantic_core import to_jsonable_python
 from gantree.api.start_view import start_json
 from gantree.core.explain import Explanation
 from gantree.core.ledger import Ledger
+from gantree.core.starts import told_start
 from gantree.core.state import JobState
 from gantree.formats.refusals import refusal_json
 from gantree.journal.contract import RecordedFact
@@ -24,7 +25,7 @@ def plain(value: object) -> Any:
 
 def job_row(ledger: Ledger, state: JobState) -> Json:
     """One job in a list: all that a table shows. Times in seconds since 1970."""
-    booking = ledger.bookings.get(state.job)
+    start = told_start(ledger, state) if state.phase is Phase.PENDING else None
     return {
         "job": state.job,
         "name": state.spec.name,
@@ -48,8 +49,8 @@ def job_row(ledger: Ledger, state: JobState) -> Json:
         "checkpoint_step": state.checkpoint_step,
         "preemptions": state.preemptions,
         "failures": state.failures,
-        "starts_at": None if booking is None else booking.starts_at,
-        "promised": booking is not None and booking.promised,
+        "starts_at": None if start is None else start.starts_at,
+        "promised": start is not None and start.promised,
         "predicted_step_s": None if state.placement is None else state.placement.predicted.step_s,
         "progress": None,
     }

@@ -7,6 +7,8 @@ from typing import Any
 from gantree.cli.printing import span
 
 MOST_NAMED = 5
+LEAVING = ("saving", "stopping")
+"""Phases in which a gang leaves, so that its time limit says nothing more."""
 
 
 def start_line(start: dict[str, Any], now: float) -> str:
@@ -50,5 +52,6 @@ def end_line(end: dict[str, Any], now: float) -> str:
         return f"{end['job']}: nobody knows when it ends"
     at = _moment(end["ends_at"], now)
     if end["enforced"]:
-        return f"{end['job']}: gone {at} at the latest, by its time limit"
+        because = "as it is leaving" if end["phase"] in LEAVING else "by its time limit"
+        return f"{end['job']}: gone {at} at the latest, {because}"
     return f"{end['job']}: probably gone {at}"

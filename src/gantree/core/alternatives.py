@@ -12,13 +12,14 @@ else it is in inverse proportion to its members, and to the speeds that it tells
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf, isfinite
+from math import inf
 
 from gantree.core.bookings import reserved
-from gantree.core.explain import Start, why
+from gantree.core.explain import why
 from gantree.core.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.core.shadow import shadow_of
+from gantree.core.starts import Start, domain_in_words, told_start
 from gantree.core.state import JobState
 from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.events import TimePassed
@@ -202,7 +203,7 @@ def _tried(
     after = twin.jobs[state.job]
     if after.phase in HOLDING:
         assert after.placement is not None
-        start = Start(now, True, (), True, domain=_domain(after.placement))
+        start = Start(now, True, (), True, domain=domain_in_words(after.placement))
         return Alternative(change, True, start, after.placement), after.present
     stopped = tuple(_stopped(decision.facts, state.job))
     told = why(twin, state.job, now)
@@ -272,34 +273,21 @@ def _later(
     twin: Ledger, state: JobState, now: float, refused: Refused | None
 ) -> tuple[Start | None, Placement | None]:
     """When and where a job starts that does not now: when those have left who leave for it, as told, or forecast."""
-    claim = twin.claims.get(state.job)
-    if claim is not None:
-        leaving = tuple(dict.fromkeys(job for job in claim.victims if job in twin.holding))
-        grace_s = twin.policy.grace_s
-        gone_at = max((twin.holding[job].ends_at(grace_s) for job in leaving), default=now)
-        start = Start(gone_at, True, leaving, True, domain=_domain(claim.placement))
-        return (start if isfinite(gone_at) else None), claim.placement
-    booking = twin.bookings.get(state.job)
-    if booking is not None:
-        where, slips = _domain(booking.placement), booking.slips
-        told = Start(booking.starts_at, booking.promised, booking.waits_for, True, slips, where)
-        return told, booking.placement
+    held = twin.claims.get(state.job) or twin.bookings.get(state.job)
+    if held is not None:
+        return told_start(twin, state), held.placement
     found = None
     if not is_beyond_forecast(refused):
         found = reserved(twin, state, now, taste_of(twin.policy))
     if found is None:
         return None, None
-    where = _domain(found.placement)
+    where = domain_in_words(found.placement)
     return Start(found.starts_at, False, found.waits_for, False, domain=where), found.placement
 
 
 def is_beyond_forecast(refused: Refused | None) -> bool:
     """Whether the ends of running jobs say nothing of a start: it never comes, or a quota stands before it."""
     return refused is not None and (refused.never or refused.gate in (Gate.LIMIT, Gate.QUOTA))
-
-
-def _domain(placement: Placement) -> str:
-    return f"{placement.domain.tier} {placement.domain.name}".strip()
 
 
 # ----- what it would cost

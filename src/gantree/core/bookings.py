@@ -19,7 +19,7 @@ from gantree.core.draft import Draft
 from gantree.core.guests import only_at_home
 from gantree.core.ledger import Ledger
 from gantree.core.state import BOOKING, CLAIM, Booking, JobState
-from gantree.core.ways import answers
+from gantree.core.ways import answers, open_ways
 from gantree.model.facts import (
     AttemptEnded,
     JobAccepted,
@@ -29,6 +29,7 @@ from gantree.model.facts import (
     ReservationDropped,
     ReservationMade,
 )
+from gantree.model.jobs import Job
 from gantree.model.verdicts import Gate
 from gantree.placement.taste import Taste
 from gantree.planning.reserve import Reservation, Running, Timeline, better, slip_of
@@ -92,17 +93,26 @@ def reserved(
     """
     gone = (BOOKING + instead,) if instead else ()
     rooms, own = ledger.rooms(), (BOOKING + state.job, CLAIM + state.job, *gone)
+    ways = open_ways(ledger, state.spec)
     if can_promise:
         enforced = _others(ledger, now, own, limits_only=True)
-        promise = Timeline(rooms, enforced, now, own).reserve(state.spec, taste)
+        promise = _earliest(Timeline(rooms, enforced, now, own), ways, taste)
         if promise is not None and promise.promised:
             return replace(promise, waits_for=_jobs(promise.waits_for))
     probable = _others(ledger, now, own, limits_only=False)
     admitted_at = _admitted_at(ledger, state, probable, now)
     if admitted_at == inf:
         return None
-    found = Timeline(rooms, probable, admitted_at, own).reserve(state.spec, taste)
+    found = _earliest(Timeline(rooms, probable, admitted_at, own), ways, taste)
     return found and replace(found, promised=False, waits_for=_jobs(found.waits_for))
+
+
+def _earliest(timeline: Timeline, ways: Iterable[Job], taste: Taste) -> Reservation | None:
+    """The earliest start of a job in any of its ways, the first of them where several are as early."""
+    found: Reservation | None = None
+    for way in ways:
+        found = better(found, timeline.reserve(way, taste))
+    return found
 
 
 def _jobs(owners: Iterable[str]) -> tuple[str, ...]:
@@ -361,15 +371,16 @@ def _freed(ledger: Ledger, line: Line) -> object:
 def waits_for_room(ledger: Ledger, state: JobState) -> bool:
     """Whether a waiting job would start if only some that run were gone: for want of room, or of quota that they use.
 
-    A limit of its own is no such thing: while its queue uses that up, room that were held for it would be idle. Nor is
-    room that a gang may not take: one that can never be told to leave stays in the cells of its queue.
+    A limit of its own is no such thing: while its queue uses that up, room that were held for it would be idle; so it
+    would where no model is open to it. Nor is room that a gang may not take: one that can never be told to leave stays
+    in the cells of its queue.
     """
     if only_at_home(ledger, state):
         return False
     as_written = ledger.accounts.admission(state, ledger.accounts.asked(state))
     if not _lacks_room(as_written):
         return False
-    if chooses(state.spec) or not ledger.accounts.rations_models:
+    if not chooses(state.spec) and not ledger.accounts.rations_models:
         return True
     return any(_lacks_room(admission) for _, admission in answers(ledger, state))
 

@@ -18,10 +18,11 @@ from gantree.core.lasting import spoilers_of
 from gantree.core.ledger import Ledger
 from gantree.core.replacing import missing_in_words
 from gantree.core.rights import MIN_RUN, stoppable_at
+from gantree.core.starts import Start, domain_in_words, told_start
 from gantree.core.state import JobState
 from gantree.core.waiting import ahead_of, eligible, how_many_ahead
 from gantree.core.wanted import Wanted, room_to_come, whom_to_ask
-from gantree.core.ways import answers, no_way
+from gantree.core.ways import answers, no_way, open_ways
 from gantree.model.errors import NotFound
 from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, Phase, StopCause
@@ -39,22 +40,6 @@ AHEAD_SHOWN = 10
 """How many of the jobs that go first are named."""
 NODES_SHOWN = 3
 """How many of the nodes that are out of use are named."""
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """When a waiting job starts: at starts_at seconds, promised or estimated, when the jobs in waits_for have ended.
-
-    reserved: the room is held for it; else it is a forecast that nothing holds to. slips: how often it was later than
-    it was told.
-    """
-
-    starts_at: float
-    promised: bool
-    waits_for: tuple[str, ...]
-    reserved: bool
-    slips: int = 0
-    domain: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +79,7 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
             sentence = refused.sentence
             sentence += _lost_cells(ledger, state.spec.queue) + cordoned_for(ledger, state)
     first = tuple(islice(ahead_of(ledger, state, now), AHEAD_SHOWN))
-    count, start = how_many_ahead(ledger, state, now), _told(ledger, state)
+    count, start = how_many_ahead(ledger, state, now), told_start(ledger, state)
     return Explanation(job, state.phase, sentence, refused, first, count, start, in_the_way)
 
 
@@ -151,17 +136,21 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
         raise NotFound(f"there is no job {job}")
     if state.phase is not Phase.PENDING or ledger.occupancy is None:
         return None
-    told = _told(ledger, state)
+    told = told_start(ledger, state)
     if told is not None:
         return told
-    if only_at_home(ledger, state):  # who runs elsewhere is not what it waits for
+    if only_at_home(ledger, state) or _comes_after(
+        ledger, state
+    ):  # it waits for others than those who run elsewhere
         return None
     if _never_starts(ledger, state) or _in_turn(ledger, state, now):
         return None
     found = reserved(ledger, state, now, DEFAULT, can_promise=False)
     if found is None:
         return None
-    return Start(found.starts_at, False, found.waits_for, False, domain=_domain(found.placement))
+    return Start(
+        found.starts_at, False, found.waits_for, False, domain=domain_in_words(found.placement)
+    )
 
 
 def _never_starts(ledger: Ledger, state: JobState) -> bool:
@@ -176,24 +165,6 @@ def _never_starts(ledger: Ledger, state: JobState) -> bool:
         if not admission.never and (verdict is None or not verdict.never):
             return False
     return True
-
-
-def _told(ledger: Ledger, state: JobState) -> Start | None:
-    booking = ledger.bookings.get(state.job)
-    if booking is None:
-        return None
-    return Start(
-        booking.starts_at,
-        booking.promised,
-        booking.waits_for,
-        True,
-        booking.slips,
-        _domain(booking.placement),
-    )
-
-
-def _domain(placement: Placement) -> str:
-    return f"{placement.domain.tier} {placement.domain.name}".strip()
 
 
 def _present(state: JobState) -> str:
@@ -236,10 +207,9 @@ def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> s
     """The sentence for a job that room alone would not start; empty otherwise."""
     if state.held:
         return f"Waiting: {_held(state)}."
-    for name in state.spec.after:
-        before = ledger.jobs[name]
-        if before.phase is not Phase.SUCCEEDED:
-            return f"Waiting: comes after {name}, which is {before.phase}."
+    before = _comes_after(ledger, state)
+    if before is not None:
+        return f"Waiting: comes after {before.job}, which is {before.phase}."
     if state.not_before > now:
         return f"Waiting: starts again in {state.not_before - now:.0f} s ({_why_it_rests(state)})."
     if state.job in ledger.claims:
@@ -249,6 +219,12 @@ def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> s
     if ledger.occupancy is None:
         return "Waiting: no cluster is known yet."
     return ""
+
+
+def _comes_after(ledger: Ledger, state: JobState) -> JobState | None:
+    """The first job that must have ended well before it; None where all have."""
+    before = (ledger.jobs[name] for name in state.spec.after)
+    return next((each for each in before if each.phase is not Phase.SUCCEEDED), None)
 
 
 def _why_it_rests(state: JobState) -> str:
@@ -443,7 +419,7 @@ def _held_for_others(ledger: Ledger, state: JobState) -> str:
     unheld = ledger.rooms().copy()
     for owner in owners:
         unheld.give_back(owner)
-    if not fits(unheld, state.spec):
+    if not any(fits(unheld, way) for way in open_ways(ledger, state.spec)):
         return ""
     claims = ", ".join(job for job in ledger.claims if job != state.job)
     if claims:

@@ -67,6 +67,13 @@ def answers(ledger: Ledger, state: JobState, *, to_come: bool = False) -> list[A
     return _answers(ledger, state, _ranked(ledger, state.spec), to_come=to_come)
 
 
+def open_ways(ledger: Ledger, spec: Job) -> list[Job]:
+    """A job held to each model and market that is open to it, in order; the job itself if it does not choose."""
+    if not chooses(spec):
+        return [spec]
+    return [way for _, way in _ranked(ledger, spec)]
+
+
 def no_way(ledger: Ledger, spec: Job) -> Refused | None:
     """Why no way is open to a job; None where one is."""
     if not chooses(spec):
