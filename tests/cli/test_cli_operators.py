@@ -134,3 +134,23 @@ def test_a_policy_that_does_not_suit_is_refused_with_its_line(
         refused = gantree("policy", command, file)
         assert refused.code == 2
         assert "wrong.yaml:4" in refused.err
+
+
+def test_the_rules_of_a_preset_are_shown_without_a_daemon(gantree: Gantree) -> None:
+    shown = gantree("policy", "show", "fair")
+    assert shown.code == 0
+    assert "order: [share, priority, arrival]" in shown.out
+    other = gantree("policy", "show", "fai")
+    assert (other.code, other.out) == (2, "")
+    assert "found `fai`; allowed: gantree, fifo, " in other.err
+    assert other.err.endswith("Did you mean `fair`?\n")
+    assert gantree("policy", "show", "fair", "--json").code == 2
+
+
+def test_a_policy_that_is_neither_file_nor_preset_is_told_the_presets(
+    gantree: Gantree, daemon: Daemon
+) -> None:
+    checked = gantree("policy", "check", "gantre")
+    assert checked.code == 2
+    assert "no such file or directory; allowed: a policy file, or a preset (" in checked.err
+    assert checked.err.endswith("Did you mean `gantree`?\n")

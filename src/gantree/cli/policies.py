@@ -1,6 +1,6 @@
 """What --policy names: a preset or a file, and whether it suits a cluster."""
 
-from gantree.cli.reading import read_text, source_of
+from gantree.cli.reading import read_policy_text, source_of
 from gantree.control.policies import PolicyText
 from gantree.control.policy_fit import check_site
 from gantree.formats import read_policy
@@ -9,7 +9,6 @@ from gantree.formats.policy_places import PolicyPlaces, places_of
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.policy.rules import Policy
-from gantree.text.words import did_you_mean
 from gantree.topology.fabric import Fabric
 
 
@@ -47,11 +46,8 @@ def policy_named(word: str | None) -> tuple[Policy, PolicyPlaces, PolicyText | N
 
 def _read(word: str) -> tuple[Policy, PolicyPlaces, PolicyText]:
     try:
-        text = read_text(word)
+        text = read_policy_text(word)
     except BadInput as error:
-        allowed = f"a policy file, or a preset ({', '.join(PRESET_NAMES)})"
-        raise BadInput(
-            f"--policy: {error}; allowed: {allowed}. {did_you_mean(word, PRESET_NAMES)}".rstrip()
-        ) from None
+        raise BadInput(f"--policy: {error}") from None
     source = source_of(word)
     return read_policy(text, source), places_of(text, source), PolicyText(text, source)

@@ -8,7 +8,9 @@ from gantree.cli.daemon import client
 from gantree.cli.options import PRESETS, JsonOption, StateOption, new_app
 from gantree.cli.policy_words import change_text
 from gantree.cli.printing import columns, moment, print_json
-from gantree.cli.reading import read_text, source_of
+from gantree.cli.reading import read_policy_text, source_of
+from gantree.model.errors import BadInput
+from gantree.text.words import did_you_mean
 
 app = new_app()
 
@@ -25,13 +27,19 @@ def policy() -> None:
 
 @app.command()
 def show(
+    preset: Annotated[
+        str | None, typer.Argument(metavar="PRESET", help="The rules of a preset, instead.")
+    ] = None,
     version: Annotated[
         int | None, typer.Option("--version", min=1, metavar="N", help="That one, not the newest.")
     ] = None,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the policy in force."""
+    """Print the policy in force, or the rules of a preset."""
+    if preset is not None:
+        typer.echo(_rules_of(preset, alone=version is None and not as_json).rstrip())
+        return
     daemon = client(state)
     told = daemon.policy() if version is None else daemon.policy_version(version)
     if as_json:
@@ -106,11 +114,23 @@ def rollback(
         _print_adopted(daemon.roll_back_policy(version), as_json=as_json)
 
 
+def _rules_of(preset: str, *, alone: bool) -> str:
+    """The file of a preset. Raises BadInput for another name, or beside an option (not alone)."""
+    if preset not in PRESETS:
+        hint = did_you_mean(preset, PRESETS)
+        raise BadInput(f"PRESET: found `{preset}`; allowed: {', '.join(PRESETS)}. {hint}".rstrip())
+    if not alone:
+        raise BadInput("PRESET: found beside --version or --json; allowed: only --state")
+    from gantree.formats.policies import preset_text  # noqa: PLC0415 - nobody else waits for the formats
+
+    return preset_text(preset)
+
+
 def _handed_in(word: str) -> tuple[str, str]:
     """Text and name of what was named: a preset, else a file."""
     if word in PRESETS:
         return f"preset: {word}\n", f"preset {word}"
-    return read_text(word), source_of(word)
+    return read_policy_text(word), source_of(word)
 
 
 def _print_change(change: dict[str, Any], *, as_json: bool) -> None:

@@ -3,7 +3,9 @@
 import sys
 from pathlib import Path
 
+from gantree.cli.options import PRESETS
 from gantree.model.errors import BadInput
+from gantree.text.words import did_you_mean
 
 STDIN = "-"
 MAX_BYTES = 32 << 20
@@ -29,6 +31,17 @@ def _start_of(name: str) -> bytes:
         return sys.stdin.buffer.read(MAX_BYTES + 1)
     with Path(name).open("rb") as file:
         return file.read(MAX_BYTES + 1)
+
+
+def read_policy_text(name: str) -> str:
+    """As `read_text`, of what is named as a policy and is no preset; an error tells the presets, too."""
+    try:
+        return read_text(name)
+    except BadInput as error:
+        allowed = f"a policy file, or a preset ({', '.join(PRESETS)})"
+        raise BadInput(
+            f"{error}; allowed: {allowed}. {did_you_mean(name, PRESETS)}".rstrip()
+        ) from None
 
 
 def source_of(name: str) -> str:
