@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 from gantree.core.alternatives import Alternative, Change, Stopped, alternatives, changed
 from gantree.core.invariants import check
 from gantree.core.shadow import shadow_of
+from gantree.model.cluster import Cluster, Node
 from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.events import CancelRequested, JobSubmitted
-from gantree.model.jobs import Checkpoint, Job
+from gantree.model.jobs import Checkpoint, Job, Shape
 from gantree.model.phases import Phase
 from gantree.model.verdicts import Gate
+from gantree.planning.rightsize import options
 from gantree.policy.rules import Backfill, Policy, QueueRule
-from gantree.testing.builders import cluster, job
+from gantree.testing.builders import cluster, job, machine
 from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
 
@@ -86,6 +88,21 @@ def test_half_the_members_take_twice_as_long_where_no_limit_ends_them(stage: Sta
     assert as_is.run_s == pytest.approx(1800.0)
     assert half.run_s == pytest.approx(3600.0)
     assert half.gpu_hours == pytest.approx(as_is.gpu_hours)
+
+
+def test_a_run_on_each_model_takes_as_long_as_the_speeds_that_the_job_tells_say() -> None:
+    """As `gantree fit` and the budget of a job have it: at speed 1 what its user expects."""
+    models = ("A100-80GB", "H100-80GB")
+    machines = {model: replace(machine(8), name=model, gpu=model) for model in models}
+    nodes = tuple(Node(f"n{number}", model) for number, model in enumerate(models))
+    stage = Stage(Cluster("two", ("node",), machines, nodes))
+    speeds = tuple(zip(models, (0.4, 1.0), strict=True))
+    spec = replace(job("j", gpus=8), expected_s=3600.0, speeds=speeds)
+    spec = replace(spec, roles=(replace(spec.roles[0], shape=Shape(gpus=8, models=models)),))
+    stage.submit(replace(spec, held=True))
+    runs_s = [each.run_s for each in ask(stage, "j", *((("gpu", model),) for model in models))[1:]]
+    ways = options(spec, stage.scheduler.ledger.rooms().fabric)
+    assert runs_s == [way.run_s for way in ways] == [9000.0, 3600.0]
 
 
 def test_a_model_that_is_not_there_is_refused_for_good(stage: Stage) -> None:

@@ -7,7 +7,8 @@ What waits for no room is left aside: a hold, a backoff, jobs that it comes afte
 stopped now and waited again.
 
 How long the run takes at another place, size or model follows from predicted steps where the job tells its traffic;
-else it is in inverse proportion to its members, and to the speeds that it tells of models (`sizes.goodputs`).
+else it is in inverse proportion to its members and to the speeds that it tells of models, with a part of the time that
+is taken to be communication (`sizes.goodputs`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -346,18 +347,22 @@ def _run_s(
 def _speed_beside(
     ledger: Ledger, written: Job, reference: Placement, spec: Job, placement: Placement
 ) -> float:
-    """How fast the job is at a place, of 1 at the best one that it could have as it is written."""
+    """How fast the job is at a place, of 1 at the best one that it could have as it is written.
+
+    Where it tells its speeds on models, 1 is that of a model of speed 1, as in `planning.rightsize`; communication there
+    is in what it tells.
+    """
+    fabric = ledger.rooms().fabric
+    model = _model(fabric, placement)
+    predicted = placement.predicted.step_s and reference.predicted.step_s
+    tells = bool(written.speeds) and not predicted
+    told = dict(written.speeds).get(model or "", 1.0) if tells else 1.0
     if len(written.roles) != 1:
-        before = here = 1.0
-    else:
-        sizes = [(written.members, reference), (spec.members, placement)]
-        before, here = goodputs(written, sizes)
-    if placement.predicted.step_s and reference.predicted.step_s:
-        return here / before
-    fabric, speeds = ledger.rooms().fabric, dict(written.speeds)
-    told_here = speeds.get(_model(fabric, placement) or "", 1.0)
-    told_before = speeds.get(_model(fabric, reference) or "", 1.0)
-    return here / before * told_here / told_before
+        return told
+    if tells and model != _model(fabric, reference):
+        return told * spec.members / written.members
+    before, here = goodputs(written, [(written.members, reference), (spec.members, placement)])
+    return told * here / before
 
 
 def _model(fabric: Fabric, placement: Placement) -> str | None:
