@@ -349,8 +349,8 @@ def _speed_beside(
 ) -> float:
     """How fast the job is at a place, of 1 at the best one that it could have as it is written.
 
-    Where it tells its speeds on models, 1 is that of a model of speed 1, as in `planning.rightsize`; communication there
-    is in what it tells.
+    Where it tells its speeds on models, 1 is that of a model of speed 1, as in `planning.rightsize`; they tell of
+    communication there, too.
     """
     fabric = ledger.rooms().fabric
     model = _model(fabric, placement)
