@@ -45,6 +45,17 @@ def test_plain_scalars_follow_yaml_1_2(text: str, value: object) -> None:
     assert type(data["a"]) is type(value) or isinstance(data["a"], type(value))
 
 
+def test_lines_are_counted_as_an_editor_counts_them() -> None:
+    """YAML 1.1 ends a line at U+0085, U+2028 and U+2029 too; a person who looks for line 3 does not."""
+    data = _only("a: 'x\u2028\u2029\x85y'\r\nb:\r  - c: 1\n  - 'd'\n")
+    assert isinstance(data, Table)
+    assert [data.line_of("a"), data.line_of("b"), *data["b"].lines] == [1, 2, 3, 4]
+    assert _problem("a: 'x\u2028y'\nb:\n\t- c\n").line == 3
+    assert _problem("a: 'x\u2028y'\nb:\n\t- c\n").hint
+    assert _problem("a: '\u2028\u2028\u2028x").line == 1
+    assert _problem("a: \u2028\rb: \x07").line == 2
+
+
 @pytest.mark.parametrize("text", ["007", "1.50", "+5", "1e3", "7", "2.5", "True", "false", "abc"])
 def test_a_scalar_remembers_how_it_was_written(text: str) -> None:
     data = _only(f"a: {text}")

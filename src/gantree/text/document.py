@@ -13,6 +13,7 @@ no truth ever passes for a number.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -49,6 +50,11 @@ _FOUND_LIKE = (
     (re.compile(r"expected (.+), but found (.+)"), r"\2 where \1 should be"),
     (re.compile(r"found (.+)"), r"\1"),
 )
+_BREAK = re.compile(r"\r\n|[\r\n]")
+"""Where a line ends for an editor."""
+_YAML_BREAK = re.compile(r"\r\n|[\r\n\x85\u2028\u2029]")
+"""Where a line ends for YAML 1.1, and so for the parser."""
+_RARE_BREAK = re.compile(r"[\x85\u2028\u2029]")
 NOT_TEXT = yaml.reader.Reader.NON_PRINTABLE
 """Finds the first character that no file of ours may hold."""
 
@@ -151,12 +157,13 @@ def read_documents(
     Duplicate keys are added to problems (without a source). What makes the text unreadable raises BadFields.
     """
     raw = _encoded(text, source, max_bytes)
-    builder = _Builder(source)
+    lines = _lines_by_yaml(text)
+    builder = _Builder(source, lines)
     try:
         for event in yaml.parse(raw, Loader=_LOADER):
             builder.take(event)
     except yaml.YAMLError as error:
-        raise BadFields([_syntax(error, source, text)]) from None
+        raise BadFields([_syntax(error, source, text, lines)]) from None
     problems += builder.problems
     return builder.documents
 
@@ -164,7 +171,7 @@ def read_documents(
 def _encoded(text: str, source: str, max_bytes: int) -> bytes:
     bad = NOT_TEXT.search(text)
     if bad:
-        line = text.count("\n", 0, bad.start()) + 1
+        line = len(_BREAK.findall(text, 0, bad.start())) + 1
         found = f"the character U+{ord(bad.group()):04X}"
         raise BadFields([Problem(source, line, "document", found, "printable UTF-8 text")])
     raw = text.encode()
@@ -178,13 +185,23 @@ def _too_large(source: str, max_bytes: int) -> Problem:
     return Problem(source, None, "document", "a larger file", allowed)
 
 
-def _syntax(error: yaml.YAMLError, source: str, text: str) -> Problem:
+def _lines_by_yaml(text: str) -> Sequence[int]:
+    """Return the line of the text, from 1, for each line as the parser counts them, from 0, and for one beyond."""
+    if not _RARE_BREAK.search(text):
+        return range(1, len(text) + 3)
+    lines = [1]
+    for found in _YAML_BREAK.finditer(text):
+        lines.append(lines[-1] + (_RARE_BREAK.match(found.group()) is None))
+    return [*lines, lines[-1] + 1]
+
+
+def _syntax(error: yaml.YAMLError, source: str, text: str, by_yaml: Sequence[int]) -> Problem:
     mark = getattr(error, "problem_mark", None)
-    line = mark.line + 1 if mark else None
+    line = by_yaml[mark.line] if mark else None
     found = _told(getattr(error, "problem", None) or "")
     context = getattr(error, "context", None)
     found += f" ({context})" if context else ""
-    lines = text.splitlines()
+    lines = _BREAK.split(text)
     hint = ""
     if line and line <= len(lines) and "\t" in lines[line - 1]:
         hint = "Indent with spaces, not with tabs."
@@ -226,10 +243,11 @@ def _number(value: Any, kind: Any, text: str) -> Any:
 class _Builder:
     """Builds documents out of parser events, on a stack of open containers and their pending keys."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, lines: Sequence[int]) -> None:
         self.documents: list[Document] = []
         self.problems: list[Problem] = []
         self._source = source
+        self._lines = lines
         self._open: list[Table | Rows] = []
         self._keys: list[str | None] = []
 
@@ -254,7 +272,7 @@ class _Builder:
             self._stop(event, f"the tag `{event.tag}`", "plain values without tags")
 
     def _scalar(self, event: Any) -> None:
-        line = event.start_mark.line + 1
+        line = self._lines[event.start_mark.line]
         if self._open and type(self._open[-1]) is Table and self._keys[-1] is None:
             self._key(self._open[-1], event.value, line)
             return
@@ -275,7 +293,7 @@ class _Builder:
         table.lines.setdefault(key, line)
 
     def _start(self, event: Any, kind: type[Table] | type[Rows]) -> None:
-        line = event.start_mark.line + 1
+        line = self._lines[event.start_mark.line]
         if len(self._open) == MAX_DEPTH:
             self._stop(event, f"more than {MAX_DEPTH} levels", "a flatter file")
         if self._open and type(self._open[-1]) is Table and self._keys[-1] is None:
@@ -310,7 +328,7 @@ class _Builder:
 
     def _stop(self, event: Any, found: str, allowed: str) -> None:
         field = self._next_path() or "document"
-        line = event.start_mark.line + 1
+        line = self._lines[event.start_mark.line]
         raise BadFields(
             [Problem(self._source, line, shortened(field, 200), shortened(found), allowed)]
         )
