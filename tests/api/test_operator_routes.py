@@ -80,6 +80,7 @@ def test_an_elastic_gang_is_scaled_and_what_cannot_be_is_refused_in_words(daemon
     settled(daemon, "e", "running")
     while daemon.client.job("e")["members_now"] != 2:
         daemon.client.job("e", wait_s=0.2)
+    assert daemon.client.job("e")["gpus_now"] == 4
     cancel(daemon, "e")
 
 

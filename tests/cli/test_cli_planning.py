@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from gantree.cli.jobs import _now_of
 from gantree.cli.options import PRESETS
+from gantree.cli.reading import MAX_POLICY_BYTES
 from gantree.cli.what_if_live import _cost
-from gantree.formats.policies import PRESET_NAMES
+from gantree.formats.policies import MAX_POLICY_FILE_BYTES, PRESET_NAMES
 from gantree.testing.daemon import Daemon
 
 Complaints = Callable[[Any, str], list[str]]
@@ -99,6 +101,19 @@ def test_a_run_that_is_learned_to_be_short_is_not_told_as_none(run_s: float, wor
     assert _cost({**nothing, "run_s": run_s, "gpu_hours": 0.1}).startswith(words)
 
 
+@pytest.mark.parametrize(
+    ("members_now", "gpus_now", "gpus"),
+    [(None, None, "8"), (4, 8, "8"), (2, 4, "4 of 8"), (6, 12, "12 of 8")],
+)
+def test_a_gang_that_runs_with_other_members_than_written_is_told_with_both(
+    members_now: int | None, gpus_now: int | None, gpus: str
+) -> None:
+    row = {"members": 4, "gpus": 8, "members_now": members_now, "gpus_now": gpus_now}
+    assert _now_of(row, "gpus") == gpus
+    del row["gpus_now"]
+    assert _now_of(row, "gpus") == "8"
+
+
 def test_what_if_answers_for_a_job_of_the_daemon(gantree: Gantree, complaints: Complaints) -> None:
     told = gantree("what-if", "wide", "--members", 1, "--queue", "product", "--relax", "none")
     assert told.code == 0
@@ -148,3 +163,11 @@ def test_no_moves_are_an_answer_too(gantree: Gantree, complaints: Complaints) ->
 
 def test_the_presets_in_the_help_are_those_that_there_are() -> None:
     assert PRESETS == PRESET_NAMES
+
+
+def test_a_policy_that_is_too_large_is_named(gantree: Gantree, tmp_path: Path) -> None:
+    assert MAX_POLICY_BYTES == MAX_POLICY_FILE_BYTES
+    large = tmp_path / "large.yaml"
+    large.write_text("preset: fair\n#" + "x" * MAX_POLICY_BYTES)
+    outcome = gantree("policy", "check", large)
+    assert (outcome.code, outcome.err) == (2, f"gantree: {large}: larger than 1 MiB\n")

@@ -265,6 +265,7 @@ def test_a_weight_of_nothing_is_no_missing_weight() -> None:
         ("evictions:\n  grace: 1x\n", 2, "evictions.grace", "a duration"),
         ("evictions:\n  per_job_per_day: -1\n", 2, "evictions.per_job_per_day", "0 or more"),
         ("evictions:\n  minrun: 1m\n", 2, "evictions.minrun", "Did you mean `min_run`?"),
+        ("age_per_day: 2e9\n", 1, "age_per_day", "a number of 0 or more, at most 1e+09"),
         ("fragmentation_weight: 11\n", 1, "fragmentation_weight", "a number from 0 to 10"),
         ("fragmentation_weight: heavy\n", 1, "fragmentation_weight", "`heavy`"),
         ("demand: {each: {gpus: 1}}\n", 1, "demand", "a list"),

@@ -97,6 +97,7 @@ class JobRow(Told):
     gpus: int | None
     members: int | None
     members_now: int | None = Field(description="Members that hold a place.")
+    gpus_now: int | None = Field(description="GPUs that it holds whole.")
     processes: int | None
     attempt: int | None
     domain: DomainTold | None
@@ -107,7 +108,7 @@ class JobRow(Told):
     suspended: bool = Field(
         description="It keeps its place, and it is not its turn on a shared GPU."
     )
-    exit_code: int | None
+    exit_code: int | None = Field(description="Of the last attempt that is over.")
     reason: str
     checkpoint_step: int | None
     preemptions: int

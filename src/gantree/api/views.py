@@ -36,6 +36,7 @@ def job_row(ledger: Ledger, state: JobState) -> Json:
         "gpus": state.spec.gpus,
         "members": state.spec.members,
         "members_now": _members_now(state),
+        "gpus_now": None if _members_now(state) is None else state.held_gpus,
         "processes": state.spec.processes,
         "attempt": state.attempt,
         "domain": None if state.placement is None else _domain(state.placement.domain),
@@ -67,8 +68,8 @@ def rejected_row(job: str, reason: str) -> Json:
     """A job that was taken and could not be queued; of it only the reason is kept."""
     gone = dict.fromkeys(
         ("queue", "user", "priority", "gpus", "members", "processes", "attempt", "domain", "submitted_at",
-         "started_at", "ended_at", "exit_code", "checkpoint_step", "members_now", "starts_at",
-         "predicted_step_s", "progress")
+         "started_at", "ended_at", "exit_code", "checkpoint_step", "members_now",
+         "gpus_now", "starts_at", "predicted_step_s", "progress")
     )  # fmt: skip
     known = {"job": job, "name": job, "phase": Phase.FAILED.value, "reason": f"rejected: {reason}"}
     never = {

@@ -34,22 +34,23 @@ def jobs(
 def _cells(row: dict[str, Any], now: float) -> tuple[str, ...]:
     domain = row["domain"]
     place = "" if domain is None else domain["name"] or domain["tier"]
-    numbers = [_or_nothing(row[field]) for field in ("queue", "priority", "gpus")]
+    numbers = [_or_nothing(row[field]) for field in ("queue", "priority")]
     return (
         row["job"],
         row["phase"],
         *numbers,
-        _members(row),
+        *(_now_of(row, field) for field in ("gpus", "members")),
         place,
         _for(row, now),
         _note(row, now),
     )
 
 
-def _members(row: dict[str, Any]) -> str:
-    """Members, or, of a gang that runs with others than its file says, "2 of 4"."""
-    now, written = row["members_now"], row["members"]
-    return _or_nothing(written) if now in (None, written) else f"{now} of {written}"
+def _now_of(row: dict[str, Any], field: str) -> str:
+    """A field as it was written, or, of a gang that runs with other than its file says, "2 of 4"."""
+    now, written = row.get(f"{field}_now"), row[field]  # a daemon of an older version tells no GPUs
+    as_written = now is None or row["members_now"] == row["members"]
+    return _or_nothing(written) if as_written else f"{now} of {written}"
 
 
 def _or_nothing(value: object) -> str:

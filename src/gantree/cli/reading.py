@@ -10,6 +10,8 @@ from gantree.text.words import did_you_mean
 STDIN = "-"
 MAX_BYTES = 32 << 20
 """What the readers in `gantree.formats` take at most."""
+MAX_POLICY_BYTES = 1 << 20
+"""As `formats.policies.MAX_POLICY_FILE_BYTES`, which takes long to import; a test holds the two equal."""
 
 
 def read_text(name: str) -> str:
@@ -36,12 +38,15 @@ def _start_of(name: str) -> bytes:
 def read_policy_text(name: str) -> str:
     """As `read_text`, of what is named as a policy and is no preset; an error tells the presets, too."""
     try:
-        return read_text(name)
+        text = read_text(name)
     except BadInput as error:
         allowed = f"a policy file, or a preset ({', '.join(PRESETS)})"
         raise BadInput(
             f"{error}; allowed: {allowed}. {did_you_mean(name, PRESETS)}".rstrip()
         ) from None
+    if len(text.encode()) > MAX_POLICY_BYTES:
+        raise BadInput(f"{source_of(name)}: larger than {MAX_POLICY_BYTES >> 20} MiB")
+    return text
 
 
 def source_of(name: str) -> str:

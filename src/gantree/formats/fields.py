@@ -56,8 +56,10 @@ def number(least: float, most: float, allowed: str) -> Callable[[Any], float]:
     def check(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise wrong(allowed)
-        if not least <= value <= most:
+        if not value >= least:
             raise wrong(allowed)
+        if value > most:
+            raise wrong(_with_bound(allowed, "at most", f"{most:g}"))
         return float(value)
 
     return check
@@ -67,13 +69,20 @@ def whole(least: int, most: int, allowed: str) -> Callable[[Any], int]:
     """Return a check for a whole number from least to most."""
 
     def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if isinstance(value, bool) or not isinstance(value, int):
             raise wrong(allowed)
+        if value < least:
+            raise wrong(_with_bound(allowed, "at least", str(least)))
         if value > most:
-            raise wrong(f"{allowed}, at most {most}")
+            raise wrong(_with_bound(allowed, "at most", str(most)))
         return int(value)
 
     return check
+
+
+def _with_bound(allowed: str, words: str, bound: str) -> str:
+    """What is allowed, with the bound that a number is beyond where that does not name it."""
+    return allowed if bound in allowed else f"{allowed}, {words} {bound}"
 
 
 def one_of(words: Sequence[str]) -> Callable[[Any], str]:

@@ -61,7 +61,9 @@ def _priority(value: Any) -> str | int:
         return int(value)
     if isinstance(value, str) and re.fullmatch(NAME_PATTERN, value, re.ASCII):
         return value
-    raise wrong("a priority class such as batch, or a whole number")
+    allowed = "a priority class such as batch, or a whole number"
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    raise wrong(f"{allowed} from {-MAX_PRIORITY} to {MAX_PRIORITY}" if is_number else allowed)
 
 
 def _array(value: Any) -> list[range]:
@@ -87,9 +89,8 @@ def _limit_alone(value: Any) -> Any:
     if isinstance(value, Table):
         return value
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
-        raise wrong(
-            "a number of restarts, or a mapping with the fields limit, backoff, backoff_max"
-        )
+        fields = "a mapping with the fields limit, backoff, backoff_max"
+        raise wrong(f"a number of restarts from 0 to {MAX_COUNT}, or {fields}")
     table = Table("", 0)
     table["limit"] = value
     return table

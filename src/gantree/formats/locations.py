@@ -51,5 +51,5 @@ def describe(value: object) -> str:
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
-        return "a list"
+        return "a list" if value else "an empty list"
     return f"`{shortened(written(value) or '')}`" if value != "" else "an empty text"
