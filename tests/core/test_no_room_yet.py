@@ -9,7 +9,7 @@ from gantree.core.draft import Draft
 from gantree.core.no_room_yet import NoRoomYet
 from gantree.core.room import NoRoom, make_room
 from gantree.core.state import JobState
-from gantree.core.wanted import RoomToCome, Wanted
+from gantree.core.wanted import Prospects, Wanted
 from gantree.model.events import TimePassed
 from gantree.model.facts import CheckpointRecorded, GangRunning
 from gantree.placement.taste import Taste
@@ -112,12 +112,10 @@ def asked_of(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list
     """Whom others were asked to make room for on this stage since the last call."""
     names: list[str] = []
 
-    def noted(
-        draft: Draft, wanted: Wanted, taste: Taste, room_to_come: RoomToCome
-    ) -> NoRoom | None:
+    def noted(draft: Draft, wanted: Wanted, taste: Taste, prospects: Prospects) -> NoRoom | None:
         if draft.ledger is stage.scheduler.ledger:
             names.append(wanted.state.job)
-        return make_room(draft, wanted, taste, room_to_come)
+        return make_room(draft, wanted, taste, prospects)
 
     def since() -> list[str]:
         found = names.copy()

@@ -62,7 +62,7 @@ class Awake:
         self._over = Over()
         self._fronts = Fronts()
         self._freeable = Freeable()
-        self.room_to_come = self._freeable.room_to_come
+        self.prospects = self._freeable.prospects
         self._passing = Passing()
         self._came: dict[str, JobState] = {}
         self._came_of_line: dict[Line, Position] = {}

@@ -318,7 +318,7 @@ class Cycle:
             for way, admission in ways:
                 if not admission.never:
                     wanted = Wanted.of(ledger, state, way, admission)
-                    refusal = make_room(draft, wanted, self._taste, self._awake.room_to_come)
+                    refusal = make_room(draft, wanted, self._taste, self._awake.prospects)
                     if refusal is None:
                         return
                     refusals.append(refusal)

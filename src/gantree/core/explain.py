@@ -21,7 +21,7 @@ from gantree.core.rights import MIN_RUN, stoppable_at
 from gantree.core.starts import Start, domain_in_words, told_start
 from gantree.core.state import JobState
 from gantree.core.waiting import ahead_of, eligible, how_many_ahead
-from gantree.core.wanted import Wanted, room_to_come, whom_to_ask
+from gantree.core.wanted import Prospects, Wanted, room_to_come, whom_to_ask
 from gantree.core.ways import answers, no_way, open_ways
 from gantree.model.errors import NotFound
 from gantree.model.jobs import Job
@@ -443,8 +443,10 @@ def _in_vain(ledger: Ledger, state: JobState, admission: Admission, now: float) 
     wanted, later = Wanted.of(ledger, state, state.spec, admission), room_to_come(ledger, state)
     victims = whom_to_ask(ledger, wanted, now).victims
     plan = plan_preemption(later, state.spec, victims) if victims else None
-    spoilers = spoilers_of(ledger, wanted, plan, later, now) if plan is not None else []
-    if plan is None or not spoilers:
+    if plan is None:
+        return ""
+    spoilers = spoilers_of(ledger, wanted, plan, later, Prospects(), now)
+    if not spoilers:
         return ""
     stopped = ", ".join(victim.owner for victim in plan.victims)
     first = spoilers[0]

@@ -30,7 +30,7 @@ from gantree.core.state import BOOKING, CLAIM, JobState
 from gantree.core.stayers import Beside, Stayers
 from gantree.core.waiting import eligible
 from gantree.core.wakes import Wakes
-from gantree.core.wanted import RoomToCome, in_the_way
+from gantree.core.wanted import Prospects, in_the_way
 from gantree.core.ways import answers
 from gantree.placement.search import fits
 from gantree.planning.rightsize import chooses
@@ -55,7 +55,7 @@ class Freeable:
     """The bounds of the moment, by priority, queue and what gives way; filled when asked."""
 
     def __init__(self) -> None:
-        self.room_to_come = RoomToCome()
+        self.prospects = Prospects()
         self._looked_at = self._applied = -1
         self._grown = 0
         self._causes: tuple[object, ...] = ()
@@ -405,7 +405,7 @@ class Freeable:
 
     def _without(self, ledger: Ledger, state: JobState, leavers: Iterable[str]) -> Occupancy:
         """The occupancy without any of them."""
-        room = self.room_to_come.of(ledger, state).copy()
+        room = self.prospects.room_to_come.of(ledger, state).copy()
         for owner in leavers:
             room.give_back(owner)
         return room

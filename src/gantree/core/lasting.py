@@ -25,7 +25,7 @@ from gantree.core.rights import borrowers, no_right, overrules
 from gantree.core.state import JobState
 from gantree.core.waiting import eligible
 from gantree.core.wakes import Need
-from gantree.core.wanted import Wanted, whom_to_ask
+from gantree.core.wanted import Prospects, Wanted
 from gantree.model.jobs import Job
 from gantree.placement.search import fits
 from gantree.planning.preempt import Plan, Victim
@@ -57,7 +57,12 @@ def without_spoilt(
 
 
 def spoilers_of(
-    ledger: Ledger, wanted: Wanted, plan: Plan, later: Occupancy, now: float
+    ledger: Ledger,
+    wanted: Wanted,
+    plan: Plan,
+    later: Occupancy,
+    prospects: Prospects,
+    now: float,
 ) -> list[Spoiler]:
     """Waiting jobs that would have the room of a gang at once, had these victims made it free; [] if the gang stays.
 
@@ -65,7 +70,7 @@ def spoilers_of(
     """
     if not plan.victims:
         return []
-    instead = _Instead(ledger, later, plan)
+    instead = _Instead(ledger, later, plan, prospects)
     back = _who_takes_back(ledger, wanted, plan, instead, now)
     first = _who_goes_first(ledger, wanted, plan, instead, now)
     return [
@@ -81,8 +86,9 @@ class _Instead:
     where hundreds wait.
     """
 
-    def __init__(self, ledger: Ledger, later: Occupancy, plan: Plan) -> None:
+    def __init__(self, ledger: Ledger, later: Occupancy, plan: Plan, prospects: Prospects) -> None:
         self._ledger, self._later, self._place = ledger, later, plan.placement
+        self._prospects = prospects
         self.gone = [victim.owner for victim in plan.victims]
         self._known, self._might = dict[int, bool](), dict[int, bool]()
         self._with: dict[tuple[frozenset[str], int], bool] = {}
@@ -127,8 +133,7 @@ class _Instead:
         if self.fits(state.line):
             return frozenset()
         wanted = Wanted.of(self._ledger, state, state.spec, admission)
-        asked = whom_to_ask(self._ledger, wanted, now).victims
-        own = frozenset(victim.owner for victim in asked).difference(self.gone)
+        own = self._prospects.victims(self._ledger, wanted, now).difference(self.gone)
         return own if own and self._fits_with(state, own) else None
 
     def _fits_with(self, state: JobState, own: frozenset[str]) -> bool:

@@ -41,7 +41,7 @@ from gantree.core.rights import (
 )
 from gantree.core.scaling import stands_on_cordoned
 from gantree.core.state import JobState
-from gantree.core.wanted import RoomToCome, Wanted, borrowers_for, whom_to_ask
+from gantree.core.wanted import Prospects, Wanted, borrowers_for, whom_to_ask
 from gantree.core.ways import as_it_runs
 from gantree.model.facts import ClaimDropped, GangMoving, GangPreempted, RoomClaimed
 from gantree.model.phases import StopCause
@@ -72,9 +72,7 @@ class NoRoom:
     over: bool = False
 
 
-def make_room(
-    draft: Draft, wanted: Wanted, taste: Taste, room_to_come: RoomToCome
-) -> NoRoom | None:
+def make_room(draft: Draft, wanted: Wanted, taste: Taste, prospects: Prospects) -> NoRoom | None:
     """Claim room for a gang and ask those who hold it to give it up; start at once where nobody must be asked.
 
     Returns None where that was possible.
@@ -82,23 +80,28 @@ def make_room(
     ledger, moves_at = draft.ledger, inf
     if only_at_home(ledger, wanted.state):
         return NoRoom()
-    later = room_to_come.of(ledger, wanted.state)
+    later = prospects.room_to_come.of(ledger, wanted.state)
     if _admitted(wanted):
         if _shrink(draft, wanted, later, taste):
             return None
         moves_at = _move(draft, wanted, later, taste)
         if moves_at <= draft.now:
             return None
-    return _stop_others(draft, wanted, later, moves_at, taste)
+    return _stop_others(draft, wanted, later, prospects, moves_at, taste)
 
 
 def _stop_others(
-    draft: Draft, wanted: Wanted, later: Occupancy, moves_at: float, taste: Taste
+    draft: Draft,
+    wanted: Wanted,
+    later: Occupancy,
+    prospects: Prospects,
+    moves_at: float,
+    taste: Taste,
 ) -> NoRoom | None:
     """Stop gangs for one, and claim their room; moves_at is when moving some may gain."""
     ledger = draft.ledger
     asked = whom_to_ask(ledger, wanted, draft.now)
-    plan, was_in_vain = _lasting(ledger, wanted, later, asked.victims, taste, draft.now)
+    plan, was_in_vain = _lasting(draft, wanted, later, asked.victims, prospects, taste)
     if plan is None:  # who spoils it may go for many a cause
         moment = min(inf if asked.later is None else asked.later, moves_at)
         over = not was_in_vain and _is_over(ledger, wanted, asked.victims)
@@ -111,18 +114,20 @@ def _stop_others(
 
 
 def _lasting(
-    ledger: Ledger,
+    draft: Draft,
     wanted: Wanted,
     later: Occupancy,
     victims: Sequence[Victim],
+    prospects: Prospects,
     taste: Taste,
-    now: float,
 ) -> tuple[Plan | None, bool]:
     """Whom to stop so that the gang stays, None where that is nobody; and whether somebody would be stopped in vain."""
-    was_in_vain = False
+    ledger, now, was_in_vain = draft.ledger, draft.now, False
     while True:
         plan = _planned(ledger, wanted, later, victims, taste)
-        spoilers = [] if plan is None else spoilers_of(ledger, wanted, plan, later, now)
+        if plan is None:
+            return None, was_in_vain
+        spoilers = spoilers_of(ledger, wanted, plan, later, prospects, now)
         if not spoilers:
             return plan, was_in_vain
         victims, was_in_vain = without_spoilt(ledger, victims, spoilers, now), True

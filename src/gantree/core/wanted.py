@@ -196,6 +196,26 @@ class RoomToCome:
         return later.all_whole
 
 
+class Prospects:
+    """What waiting gangs ask of one moment again and again, kept for whoever asks next."""
+
+    def __init__(self) -> None:
+        self.room_to_come = RoomToCome()
+        self._at: tuple[object, ...] = ()
+        self._victims: dict[tuple[str, bool], frozenset[str]] = {}
+
+    def victims(self, ledger: Ledger, wanted: Wanted, now: float) -> frozenset[str]:
+        """The gangs that may be stopped for a waiting one (`whom_to_ask`), until time passes or more is decided."""
+        if self._at != (ledger.applied, now):
+            self._at = (ledger.applied, now)
+            self._victims.clear()
+        asks = wanted.state.job, wanted.admission.takes_back
+        if asks not in self._victims:
+            asked = whom_to_ask(ledger, wanted, now).victims
+            self._victims[asks] = frozenset(victim.owner for victim in asked)
+        return self._victims[asks]
+
+
 def _but_for_claims(ledger: Ledger) -> tuple[object, ...]:
     """What is different whenever room was taken, freed or lost; claims, and who leaves for them, aside."""
     out_of_use = len(ledger.unusable), ledger.site.version
