@@ -127,8 +127,8 @@ def test_a_record_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_an_exit_code_outlives_a_full_disk(stage: GangStage) -> None:
-    stage.start("sh", "-c", "read line < go; exit 7", workdir=str(stage.state_dir))
     os.mkfifo(stage.state_dir / "go")
+    stage.start("sh", "-c", "read line < go; exit 7", workdir=str(stage.state_dir))
     stage.until_told(GangStarted)
     shim: int = read_json(str(member_folder(stage) / "shim.json"))["pid"]
     with files_of_at_most(0, shim):
