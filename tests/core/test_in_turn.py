@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from gantree.core.explain import when, why
 from gantree.model.facts import GangPlaced, GangPreempted
 from gantree.model.phases import Phase
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
+from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
 
 IN_TURN = Policy(order=("arrival",), backfill=Backfill("none"), preemption=Preemption(by="none"))
@@ -17,6 +21,64 @@ def test_a_gang_that_can_never_start_closes_no_queue() -> None:
     stage = Stage(SITE, IN_TURN)
     stage.submit(job("never", members=3, gpus=4), job("small", gpus=1))
     assert stage.phase("small") is Phase.STARTING
+
+
+def test_nobody_passes_who_is_alike_with_one_that_started() -> None:
+    stage = Stage(SITE, IN_TURN)
+    stage.submit(job("first", gpus=1), job("wide", members=2, gpus=4), job("alike", gpus=1))
+    assert stage.phases() == {"first": "starting", "wide": "pending", "alike": "pending"}
+    stage.ended("first")
+    assert stage.phase("wide") is Phase.STARTING
+
+
+RULES = (QueueRule("a", limit={"gpus": 7}), QueueRule("b", user_limit={"gpus": 6}))
+gangs = st.tuples(
+    st.sampled_from("ab"),
+    st.sampled_from("xy"),
+    st.sampled_from((1, 1, 2)),
+    st.sampled_from((1, 1, 2, 3)),
+)
+acts = st.lists(gangs, min_size=1, max_size=5) | st.integers(0, 5)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.sampled_from(((), RULES)), st.lists(acts, max_size=12))
+def test_no_job_of_a_queue_starts_before_one_that_came_earlier(
+    queues: tuple[QueueRule, ...], life: list[list[tuple[str, str, int, int]] | int]
+) -> None:
+    """All fit the cluster and the limits, so each may start once it is its turn; nobody is stopped for another."""
+    stage = Stage(SITE, replace(IN_TURN, queues=queues))
+    came: dict[str, list[str]] = {"a": [], "b": []}
+    for act in life:
+        if isinstance(act, int):
+            held = list(stage.scheduler.ledger.holding)
+            if held:
+                stage.ended(held[act % len(held)])
+        else:
+            specs = []
+            for queue, user, members, gpus in act:
+                name = f"{queue}{len(came[queue])}"
+                came[queue].append(name)
+                specs.append(replace(job(name, members, gpus), queue=queue, user=user))
+            stage.submit(*specs)
+        for names in came.values():
+            waits = [stage.phase(name) is Phase.PENDING for name in names]
+            assert waits == sorted(waits), stage.phases()
+
+
+def test_nobody_of_other_users_of_the_queue_passes_who_waits() -> None:
+    policy = replace(IN_TURN, queues=(QueueRule("q", user_limit={"gpus": 8}), QueueRule("r")))
+    stage = Stage(SITE, policy)
+    wide, small, other = job("wide", members=2, gpus=4), job("small", gpus=1), job("other", gpus=1)
+    stage.submit(replace(job("runs", gpus=4), queue="r"))
+    stage.submit(
+        replace(wide, queue="q", user="ann"),
+        replace(small, queue="q", user="bob"),
+        replace(other, queue="r", user="bob"),
+    )
+    assert stage.phases() == {
+        "runs": "starting", "wide": "pending", "small": "pending", "other": "starting",
+    }  # fmt: skip
 
 
 def test_a_job_over_all_that_its_queue_may_ever_use_closes_no_queue() -> None:

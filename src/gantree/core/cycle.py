@@ -160,9 +160,7 @@ class Cycle:
             return True
         ledger, self._came_here_at = draft.ledger, -1
         self._over.clear()
-        ask = (
-            self._goes_on if self._in_turn else self._is_owed
-        )  # in turn, who waits lets nobody pass
+        ask = self._goes_on if self._in_turn else self._is_owed  # in turn, nobody passes who waits
         walk = self._in_order(draft, partial(ask, draft), queues)
         for line, position in walk:
             state = ledger.jobs[position.job]
@@ -251,7 +249,8 @@ class Cycle:
         self._closed.clear()
         ledger = draft.ledger
         if self._in_turn:
-            return in_order(ledger, draft.now, ask, queues=queues)
+            is_closed = partial(self._is_closed, ledger)
+            return in_order(ledger, draft.now, ask, queues=queues, is_closed=is_closed)
         admits = _Admits(self._awake, self._behind, draft, due=queues is not None)
         among = self._awake.queues(ledger, ledger.lines.queues if queues is None else queues)
         return in_order(ledger, draft.now, ask, queues=among, admits=admits)
@@ -262,6 +261,9 @@ class Cycle:
             return
         if self._awake.may_ever_start(ledger, state):
             self._closed.add(state.spec.queue)
+
+    def _is_closed(self, ledger: Ledger, queue: int) -> bool:
+        return ledger.accounts.tree.queue[queue] in self._closed
 
     def _goes_first(self, draft: Draft, state: JobState) -> bool:
         """Whether a job is owed what it wants, and nobody who goes before it in its queue might start now.
@@ -274,20 +276,19 @@ class Cycle:
 
     def _goes_on(self, draft: Draft, line: Line, position: Position) -> bool:
         """Whether the next of a line is to be looked at."""
+        if draft.ledger.jobs[position.job].spec.queue in self._closed:
+            return False
         if self._behind.place(draft.ledger, line, position.job) is not None:
             return True
         if self._might(draft, line, position):
             return True
-        if draft.ledger.jobs[position.job].spec.queue in self._closed:
-            return False
         if self._in_turn or self._desk.wants_more(draft.ledger):
             return True  # those behind the front were left out before
         return self._awake.is_told(line, position)
 
     def _might(self, draft: Draft, line: Line, position: Position) -> bool:
         """Whether the next of a line could get another answer than the last one."""
-        state = draft.ledger.jobs[position.job]
-        return state.spec.queue not in self._closed and self._awake.might(draft, line, state)
+        return self._awake.might(draft, line, draft.ledger.jobs[position.job])
 
     def _is_owed(self, draft: Draft, line: Line, position: Position) -> bool:
         """The same in a walk over what is owed: what has started meanwhile may have used that up, for all of a line."""

@@ -8,7 +8,7 @@ from gantree.core.state import JobState
 from gantree.model.phases import Phase
 from gantree.policy.ahead import count_ahead
 from gantree.policy.order import Standing
-from gantree.policy.walk import Admits, Ask, Share, Walk
+from gantree.policy.walk import Admits, Ask, IsClosed, Share, Walk
 
 
 def in_order(
@@ -18,6 +18,7 @@ def in_order(
     *,
     queues: Iterable[int] | None = None,
     admits: Admits | None = None,
+    is_closed: IsClosed | None = None,
 ) -> Walk:
     """The waiting jobs, or those of some queues, in the order of the policy at a moment."""
     return Walk(
@@ -27,6 +28,7 @@ def in_order(
         *_shares(ledger, now),
         queues=queues,
         admits=admits,
+        is_closed=is_closed,
     )
 
 

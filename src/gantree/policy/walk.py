@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 from gantree.policy.order import Line, Lines, Position, Standing
 
 Share = Callable[[int], float]
+IsClosed = Callable[[int], bool]
 Ask = Callable[[Line, Position], bool]
 
 ROOT = 0
@@ -31,7 +32,8 @@ class Walk:
     """One walk: iterating it gives (line, position) in order; a line ends where `ask`, asked before each, says no.
 
     The job that was given last may be removed from its line before the walk goes on. share(queue) is asked as the
-    walk goes; without it all jobs are compared by position alone. queues: of these alone.
+    walk goes; without it all jobs are compared by position alone. queues: of these alone. is_closed: whether nobody
+    else of a queue is looked at; asked after each of its jobs.
     """
 
     def __init__(
@@ -44,11 +46,12 @@ class Walk:
         *,
         queues: Iterable[int] | None = None,
         admits: "Admits | None" = None,
+        is_closed: IsClosed | None = None,
     ) -> None:
         self._lines, self._ask, self._parent = lines, ask, parent_of_queue
         self._share, self._before = share, before_share
         self._queues = tuple(lines.queues if queues is None else queues)
-        self._admits = admits
+        self._admits, self._is_closed = admits, is_closed
         self._rows: dict[int, _Row] = {}
         self._closed: set[Line] = set()
         self._at: _Row | None = None
@@ -57,7 +60,8 @@ class Walk:
     def __iter__(self) -> Iterator[tuple[Line, Position]]:
         closed = self._closed = set[Line]()
         self._rows = {
-            queue: _Row(queue, self._lines, closed, self._admits) for queue in self._queues
+            queue: _Row(queue, self._lines, closed, self._admits, self._is_closed)
+            for queue in self._queues
         }
         rows = {queue: row for queue, row in self._rows.items() if row.head is not None}
         steps = (
@@ -124,14 +128,21 @@ class Admits(Protocol):
 class _Row:
     """The jobs of one queue, one after the other; head is the next that is to be looked at, None at the end.
 
-    _heads holds of each line of which all are looked at the next position.
+    _heads holds of each line of which all are looked at the next position; _last is the last head before it was closed.
     """
 
     def __init__(
-        self, queue: int, lines: Lines, closed: set[Line], admits: "Admits | None"
+        self,
+        queue: int,
+        lines: Lines,
+        closed: set[Line],
+        admits: "Admits | None",
+        is_closed: IsClosed | None,
     ) -> None:
         self.queue, self._lines, self._closed, self._admits = queue, lines, closed, admits
+        self._is_closed = is_closed
         self.head: Standing | None = None
+        self._last: Standing | None = None
         self._alone: Sequence[Standing] = ()
         self._at = 0
         self._heads: list[Standing] = []
@@ -147,11 +158,15 @@ class _Row:
 
     def has_passed_any(self, of: Callable[[Line], bool]) -> bool:
         """Whether anybody of such lines waits who goes before the head."""
-        head, lines = self.head, self._lines
         return any(
-            (head is None or lines[line][0] < head.position) and of(line)
-            for line in lines.lines_in(self.queue)
+            self._is_passed(self._lines[line][0]) and of(line)
+            for line in self._lines.lines_in(self.queue)
         )
+
+    def _is_passed(self, position: Position) -> bool:
+        if self._last is not None:
+            return position <= self._last.position
+        return self.head is None or position < self.head.position
 
     def has_left_out_any(self, first_of: Callable[[Line], Position | None]) -> bool:
         """Whether anybody who counts goes before the head, or stands in a line that has ended."""
@@ -168,6 +183,9 @@ class _Row:
         if self._admits is not None and self._version != self._admits.version:
             self._read()
         last, self.head = self.head, None
+        if last is not None and self._is_closed is not None and self._is_closed(self.queue):
+            self._last = last
+            return
         while (each := self._next()) is not None:
             if each != last and self._stands(each):
                 self.head = each
