@@ -58,13 +58,7 @@ class CellView:
 
     def gpus_of(self, bindings: Iterable[Binding]) -> BoolArray:
         """Mask of the GPUs of some domains."""
-        mask = np.zeros(len(self.fixed_gpu), dtype=np.bool_)
-        domains_of_level: dict[int, list[int]] = {}
-        for one in bindings:
-            domains_of_level.setdefault(one.level, []).append(one.domain)
-        for level, domains in domains_of_level.items():
-            mask |= self.book.levels[level].gpus_in(domains)
-        return mask
+        return _gpus_of(self.book, bindings)
 
     @property
     def bound_names(self) -> dict[tuple[str, str, int], str]:
@@ -152,9 +146,7 @@ def look(
     fixed, cost = _fixed_and_cost(occupancy, book, homes, harm_of_owner, gpus_of_owner)
     bindings, vanished = _bound(book, bound)
     taken = {one.cell for one in bindings}
-    clean = ~fixed
-    for one in bindings:
-        clean &= ~book.levels[one.level].gpus_in([one.domain])
+    clean = ~fixed & ~_gpus_of(book, bindings)
     free = [cell for cell in book.cells if cell not in taken]
     gone = lost(book.levels, clean, free)
     return CellView(
@@ -171,6 +163,17 @@ def look(
         unbound=tuple(cell for cell in free if cell not in gone),
         clean_gpu=clean,
     )
+
+
+def _gpus_of(book: CellBook, bindings: Iterable[Binding]) -> BoolArray:
+    """Mask of the GPUs of the domains of some bindings."""
+    mask = np.zeros(len(book.node_of_gpu), dtype=np.bool_)
+    domains_of_level: dict[int, list[int]] = {}
+    for one in bindings:
+        domains_of_level.setdefault(one.level, []).append(one.domain)
+    for level, domains in domains_of_level.items():
+        mask |= book.levels[level].gpus_in(domains)
+    return mask
 
 
 def _bindings(book: CellBook, mine: Iterable[Cell], shares: Iterable[Share]) -> Iterable[Binding]:
