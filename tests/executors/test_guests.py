@@ -6,7 +6,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -208,9 +208,9 @@ def test_a_guest_of_a_suspended_gang_is_suspended_too(stage: GangStage) -> None:
     stage.cluster.carry_out(SuspendGang(id="s", job="j", attempt=1, turn=1))
     stage.until(lambda: {state(pid) for pid in left_over(stage.state_dir)} == {"T"})
     time.sleep(0.1)  # the shim has seen that nobody goes on, and looks no more
-    stage.cluster.guest("j", 1, 0, ["sleep", "61"], None)
-    stage.until(lambda: len(children_of_the_shim(stage)) == 2)
-    stage.until(lambda: {state(pid) for pid in children_of_the_shim(stage)} == {"T"})
+    with closing(stage.cluster.guest("j", 1, 0, ["sleep", "61"], None)):  # else it ends by itself
+        stage.until(lambda: len(children_of_the_shim(stage)) == 2)
+        stage.until(lambda: {state(pid) for pid in children_of_the_shim(stage)} == {"T"})
 
 
 def children_of_the_shim(stage: GangStage) -> list[int]:

@@ -10,7 +10,6 @@ from standing by to leading and, where it loses its lease, back, with everything
 import asyncio
 import logging
 import os
-import signal
 import socket
 import sys
 import threading
@@ -39,6 +38,7 @@ from gantree.api.listening import Server, advertised, bind, url_of
 from gantree.api.settings import Settings
 from gantree.api.standing_by import Front, build_standing_by
 from gantree.api.standing_reads import Standing
+from gantree.api.stop_signals import StopSignals
 from gantree.control.controller import Controller
 from gantree.control.following import Follower
 from gantree.control.garbage import (
@@ -61,7 +61,6 @@ from gantree.model.cluster import Cluster
 from gantree.model.errors import JournalError, NotLeading, Unreachable
 from gantree.text.words import plural
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOOK_EVERY_S = 0.1
 """How often a leader looks whether it still leads; what it must not do is refused without this look."""
 AGAIN_AFTER_S = 2.0
@@ -141,6 +140,7 @@ class _Life:
         self._leadership = daemon.home.leadership
         self._where = tuple(where)
         self._stop = asyncio.Event()
+        self._signals = StopSignals(self._stop_soon)
         self._readers = Readers(daemon.host, Follow(daemon.home.open_reader, settings.policy))
         self._warm = Warm(daemon.home.open_reader, settings.policy)
         self._counters = counters_of(settings)
@@ -168,7 +168,7 @@ class _Life:
     async def live(self) -> None:
         """Until told to stop."""
         is_start = True
-        self._obey_signals()
+        self._signals.obey()
         while not self._stop.is_set():
             term = await asyncio.to_thread(self._leadership.campaign)
             self._daemon.metrics.leading.set(term is not None)
@@ -194,10 +194,6 @@ class _Life:
             self._tcp.should_exit = True
             await self._serving_tcp
 
-    def _obey_signals(self) -> None:
-        for number in STOP_SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, self._stop_soon)
-
     def _stop_soon(self) -> None:
         """Stop in order; in time, whatever may not answer."""
         if not self._stop.is_set():
@@ -205,11 +201,6 @@ class _Life:
             end = threading.Timer(STOP_WITHIN_S, _end_now)
             end.daemon = True
             end.start()
-
-    def _leave_signals(self) -> None:
-        """While a journal is read they end the process at once, and nothing is lost."""
-        for number in STOP_SIGNALS:
-            asyncio.get_running_loop().remove_signal_handler(number)
 
     def _over_tcp(self) -> list[tuple[Server, asyncio.Task[None]]]:
         """The server of the address of TCP, which answers from its first use on."""
@@ -262,19 +253,18 @@ class _Life:
     async def _recover(self, loop: Loop, term: Term, *, is_start: bool) -> Controller | None:
         """A controller that goes on. Where the cluster does not answer it is asked again; None once that is in vain."""
         while True:
-            self._leave_signals()
             loop.pulse.is_recovering = True
             try:
-                return await loop.call(
-                    lambda: _recovered(
-                        self._daemon, loop, term, self._warm.take(), is_start=is_start
+                with self._signals.end_at_once():  # nothing is lost
+                    return await loop.call(
+                        lambda: _recovered(
+                            self._daemon, loop, term, self._warm.take(), is_start=is_start
+                        )
                     )
-                )
             except Unreachable as error:
                 log.error("not ready, trying again: %s", error)
             finally:
                 loop.pulse.is_recovering = False
-                self._obey_signals()
             self._readers.start()
             self._over_tcp()
             if await wait_until_set(self._stop, AGAIN_AFTER_S) or not term.is_on:
