@@ -1,6 +1,8 @@
 """The order of a policy: keys against what they mean, lines and walks against a plainly sorted list."""
 
+from functools import partial
 from math import inf
+from operator import eq
 
 import pytest
 from hypothesis import given
@@ -53,6 +55,24 @@ def test_a_line_that_is_closed_is_left_out_and_the_others_go_on(
     walked = [line for line, _ in Walk(lines, lambda line, _: line.signature != closed)]
     in_order = [line for line, _ in sorted(placed, key=lambda pair: pair[1])]
     assert walked == [line for line in in_order if line.signature != closed]
+
+
+@given(waiting_jobs, st.integers(0, 19))
+def test_a_queue_that_is_closed_is_not_walked_on(jobs: list[tuple[int, int]], last: int) -> None:
+    """Who comes behind the last is not even asked for, and counts as not passed."""
+    placed = sorted(standing(jobs), key=lambda pair: pair[1])
+    asked: list[Position] = []
+
+    def ask(line: Line, position: Position) -> bool:
+        asked.append(position)
+        return True
+
+    walk = Walk(lines_of(placed), ask, is_closed=lambda queue: len(asked) > last)
+    assert list(walk) == placed[: last + 1]
+    assert asked == [position for _, position in placed[: last + 1]]
+    first_of_line = dict(reversed(placed))
+    for line, first in first_of_line.items():
+        assert walk.has_passed_any(partial(eq, line)) == (first in asked)
 
 
 @given(waiting_jobs)

@@ -61,8 +61,9 @@ class Homes:
     """The cells of a policy on the fabric of the moment.
 
     _idle_at is the state in which nobody could go home, until a moment at which time alone lets somebody ask again.
-    _ever_home tells of jobs, by queue, signature and size, whether the empty private cluster would hold them. _views
-    are those of the moment, by who has left and who is kept: one is asked about every job until something is decided.
+    _ever_home tells of jobs, by queue, signature and size, whether the empty private cluster would hold them. _plain
+    is the view of the moment _plain_at, which is asked about every job until something is decided. One without a guest
+    is of use to that guest alone, and as large: none is kept.
     """
 
     def __init__(self, policy: Policy, taste: Taste) -> None:
@@ -74,8 +75,8 @@ class Homes:
         self._idle_at: tuple[int, ...] | None = None
         self._idle_until = inf
         self._ever_home: dict[tuple[str, int, int], bool] = {}
-        self._views: dict[tuple[tuple[str, ...], frozenset[str]], CellView] = {}
-        self._views_at = (-1, 0.0)
+        self._plain: CellView | None = None
+        self._plain_at = (-1, 0.0)
 
     def send(self, draft: Draft) -> None:
         """Release cells that nobody uses; send home who can go, in the order of each queue."""
@@ -106,7 +107,7 @@ class Homes:
             self._fabric = rooms.fabric
             self._book = book_of(ledger)
             self._ever_home.clear()
-            self._views.clear()
+            self._plain = None
         return self._book
 
     def _state(self, ledger: Ledger) -> tuple[int, ...]:
@@ -159,11 +160,11 @@ class Homes:
     ) -> CellView:
         """How the cells stand when everybody has left who leaves, and these; claims and bookings are guests."""
         book = self._book_of(ledger)
-        if self._views_at != (ledger.applied, now):
-            self._views_at, self._views = (ledger.applied, now), {}
-        if (without, kept) not in self._views:
-            self._views[without, kept] = seen(ledger, book, now, without, kept)
-        return self._views[without, kept]
+        if without or kept:
+            return seen(ledger, book, now, without, kept)
+        if self._plain is None or self._plain_at != (ledger.applied, now):
+            self._plain, self._plain_at = seen(ledger, book, now), (ledger.applied, now)
+        return self._plain
 
     def _away(self, ledger: Ledger, queue: str, now: float) -> list[str]:
         """Jobs of a queue that are not at home, in the order of the queue: those that wait, and its guests."""
