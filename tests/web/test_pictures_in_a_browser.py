@@ -343,6 +343,13 @@ def test_every_picture_keeps_the_rules_for_all_readers_in_both_schemes_and_on_a_
     assert wide <= 375
 
 
+def test_a_map_fits_a_narrower_window_also_before_it_is_drawn_anew(page: Page) -> None:
+    page.add_init_script("addEventListener('resize', event => event.stopImmediatePropagation())")
+    open_map(page)
+    page.set_viewport_size({"width": 375, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+
+
 def test_text_of_users_and_of_the_site_is_text_wherever_a_page_shows_it(
     browser: Browser, tmp_path: Path
 ) -> None:

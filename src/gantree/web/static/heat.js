@@ -476,7 +476,6 @@ function legendRow(found, count, number) {
 function resize() {
   const ratio = devicePixelRatio || 1, wide = canvas.parentElement.clientWidth;
   const high = site ? Math.max(180, Math.min(innerHeight * 0.75, site.height * wide / site.width)) : 320;
-  canvas.style.width = `${wide}px`;
   canvas.style.height = `${high}px`;
   canvas.width = Math.round(wide * ratio);
   canvas.height = Math.round(high * ratio);
