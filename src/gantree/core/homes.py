@@ -13,9 +13,11 @@ goes before it and may be at home, too.
 Which cells, and what keeps them safe, is `planning.cells`; how they stand in the ledger is `core.guests`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from heapq import merge
 from math import inf
+from operator import attrgetter
 
 from gantree.core.draft import Draft
 from gantree.core.guests import any_cells, book_of, seen, spares_cells
@@ -25,7 +27,7 @@ from gantree.core.lifecycle import save_then_stop, start
 from gantree.core.rights import no_right
 from gantree.core.room import move
 from gantree.core.state import BOOKING, CLAIM, JobState
-from gantree.core.waiting import eligible, in_order
+from gantree.core.waiting import eligible
 from gantree.model.facts import (
     CellBound,
     CellReleased,
@@ -125,14 +127,12 @@ class Homes:
 
     def _next_backoff(self, ledger: Ledger, now: float) -> float:
         """The next moment at which a job that waits to begin again may go home; inf if there is none."""
-        tree = ledger.accounts.tree
-        waiting = (
-            ledger.jobs[each.position.job].not_before
-            for node in ledger.lines.queues
-            if tree.queue[node] in self._queues
-            for each in ledger.lines.in_queue(node)
+        moments = (
+            moment
+            for job, moment in ledger.resting.items()
+            if moment > now and ledger.jobs[job].spec.queue in self._queues
         )
-        return min((moment for moment in waiting if moment > now), default=inf)
+        return min(moments, default=inf)
 
     def _closes(self, ledger: Ledger, queue: str, state: JobState) -> bool:
         """Whether nobody of the queue passes a job that cannot go home now: not where it never can."""
@@ -166,25 +166,28 @@ class Homes:
             self._plain, self._plain_at = seen(ledger, book, now), (ledger.applied, now)
         return self._plain
 
-    def _away(self, ledger: Ledger, queue: str, now: float) -> list[str]:
-        """Jobs of a queue that are not at home, in the order of the queue: those that wait, and its guests."""
-        order = ledger.accounts.order
-        queues = [node for node in ledger.lines.queues if ledger.accounts.tree.queue[node] == queue]
-        waiting = [position.job for _, position in in_order(ledger, now, queues=queues)]
-        away = [
-            (ledger.jobs[job].position.key, ledger.jobs[job].seq, job)
-            for job in waiting
-            if eligible(ledger, ledger.jobs[job], now, at_home=True)
-        ]
-        away += [
-            (order.key(state.merits(now)), state.seq, state.job)
+    def _away(self, ledger: Ledger, queue: str, now: float) -> Iterator[str]:
+        """Jobs of a queue that are not at home, in the order of the queue: those that wait, and its guests.
+
+        Whoever waits, is a guest or claims now; those who wait are looked at one by one, as most often few are sent.
+        """
+        order, tree = ledger.accounts.order, ledger.accounts.tree
+        nodes = [node for node in ledger.lines.queues if tree.queue[node] == queue]
+        waiting = [map(attrgetter("position"), [*ledger.lines.in_queue(node)]) for node in nodes]
+        guests = [
+            Position(order.key(state.merits(now)), state.seq, state.job)
             for state in ledger.holding.values()
             if state.spec.queue == queue
             and not state.at_home
             and state.moving is None
             and (not state.leaving or state.stop_cause in _WAIT_AGAIN)
         ]
-        return [job for _, _, job in sorted(away)]
+        claims, are_guests = frozenset(ledger.claims), {position.job for position in guests}
+        for _, _, job in merge(*waiting, sorted(guests)):
+            if job in are_guests or (
+                job not in claims and eligible(ledger, ledger.jobs[job], now, at_home=True)
+            ):
+                yield job
 
     def _send(self, draft: Draft, queue: str, state: JobState) -> bool:
         """Send one job home; False where its queue's cells have no room for it."""
