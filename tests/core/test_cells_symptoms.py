@@ -110,6 +110,16 @@ def test_a_job_does_not_go_home_above_the_limit_of_its_queue(
     assert stage.phase("two") is Phase.STARTING
 
 
+def test_users_of_a_queue_go_home_in_its_order_whoever_began_to_wait_first() -> None:
+    stage = Stage(site(1), Policy(queues=(ONE_NODE, GUESTS), share_users=True))
+    submitted(stage, of("a", "home", priority="serving"))
+    submitted(stage, replace(of("a", "bobs"), user="bob"))
+    submitted(stage, replace(of("a", "anns", priority="production"), user="ann"))
+    stage.ended("home")
+    assert stage.phase("anns") is Phase.STARTING
+    assert stage.phase("bobs") is Phase.PENDING
+
+
 def test_who_runs_at_home_only_is_told_of_the_limit_of_its_queue() -> None:
     queue = replace(TWO_NODES, limit={"gpus": 4})
     stage = Stage(site(3), Policy(queues=(queue,)))
