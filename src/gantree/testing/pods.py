@@ -193,7 +193,7 @@ class PodStage:
 
     def exit(self, name: str, code: int = 0) -> None:
         """A pod's container exits."""
-        self.running.call(self.kubelet.exit, "default", name, code)
+        self.running.run(self.kubelet.exit("default", name, code))
 
     # ----- what is there
 

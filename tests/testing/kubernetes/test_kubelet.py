@@ -6,6 +6,7 @@ They are clients. A clock of theirs decides nothing here: the tests wait for wha
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -95,21 +96,32 @@ def test_a_pod_ends_when_a_test_says_so(running: ServerThread, ours: Api, kubele
     for name in "ab":
         bound(ours, name)
         comes(ours, f"{PODS}/{name}", lambda told: phase(told) == "Running")
-    running.call(kubelet.exit, "default", "a", 3)
+    running.run(kubelet.exit("default", "a", 3))
     comes(ours, f"{PODS}/a", lambda told: phase(told) == "Failed")
     assert phase(ours.get(f"{PODS}/b").json()) == "Running"
+
+
+def test_a_pod_ends_also_of_which_its_kubelet_has_not_heard_yet(
+    running: ServerThread, ours: Api, kubelet: Kubelet
+) -> None:
+    """A knob: exit; a test that sees a pod bound may be ahead of the kubelet's watch."""
+    with ThreadPoolExecutor(1) as beside:
+        told = beside.submit(lambda: running.run(kubelet.exit("default", "a", 3)))
+        bound(ours, "a")
+        told.result()
+    comes(ours, f"{PODS}/a", lambda told: phase(told) == "Failed")
 
 
 def test_a_pod_that_restarts_runs_on(running: ServerThread, ours: Api, kubelet: Kubelet) -> None:
     """Convention: restartPolicy OnFailure starts it again after a failure, and ends it after a success."""
     bound(ours, "a", restartPolicy="OnFailure")
     comes(ours, f"{PODS}/a", lambda told: phase(told) == "Running")
-    running.call(kubelet.exit, "default", "a", 1)
+    running.run(kubelet.exit("default", "a", 1))
     comes(
         ours, f"{PODS}/a", lambda told: told["status"]["containerStatuses"][0]["restartCount"] == 1
     )
     assert phase(ours.get(f"{PODS}/a").json()) == "Running"
-    running.call(kubelet.exit, "default", "a", 0)
+    running.run(kubelet.exit("default", "a", 0))
     comes(ours, f"{PODS}/a", lambda told: phase(told) == "Succeeded")
 
 
@@ -209,7 +221,7 @@ def test_a_claim_is_cleared_when_its_pod_ends(
     ours.post(f"{PODS}/a/binding", binding("a", "n0"))
     comes(ours, f"{PODS}/a", lambda told: phase(told) == "Running")
     assert ours.get(f"{CLAIMS}/c").json()["status"]["reservedFor"]
-    running.call(kubelet.exit, "default", "a", 0)
+    running.run(kubelet.exit("default", "a", 0))
     told = comes(
         ours,
         f"{CLAIMS}/c",
@@ -237,7 +249,7 @@ def test_a_template_makes_a_claim_that_goes_with_its_pod(
     allocate(ours, named["resourceClaimName"], told)
     ours.post(f"{PODS}/a/binding", binding("a", "n0"))
     comes(ours, f"{PODS}/a", lambda told: phase(told) == "Running")
-    running.call(kubelet.exit, "default", "a", 0)
+    running.run(kubelet.exit("default", "a", 0))
     comes(ours, path, is_gone)
 
 
@@ -284,5 +296,5 @@ def test_a_group_is_protected_by_its_pods(
     comes(ours, f"{PODS}/a", lambda told: phase(told) == "Running")
     ours.delete(f"{GROUPS}/g")
     assert ours.get(f"{GROUPS}/g").status_code == 200
-    running.call(kubelet.exit, "default", "a", 0)
+    running.run(kubelet.exit("default", "a", 0))
     comes(ours, f"{GROUPS}/g", is_gone)

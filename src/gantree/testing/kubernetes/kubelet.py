@@ -3,7 +3,7 @@
     async with Client(server.url) as client, Kubelet(client) as kubelet:
         await kubelet.register("n0", {"cpu": "8"})
         ...
-        kubelet.exit("default", "worker-0", code=1)
+        await kubelet.exit("default", "worker-0", code=1)
 
 A pod that is bound to a node becomes Running, ends as its annotations or a test say, and is taken away when it was told
 to go and its grace is over, sooner if it stops sooner. What an annotation may say:
@@ -29,6 +29,7 @@ from gantree.testing.kubernetes.statuses import Json
 PREFIX = "kubelet.gantree/"
 ENDED = frozenset({"Succeeded", "Failed"})
 KILLED = 143
+HEARS_WITHIN_S = 60.0
 REFUSED = "UnexpectedAdmissionError"
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 
@@ -98,15 +99,23 @@ class Kubelet(Follower):
             taints.append({"key": key, "effect": "NoExecute"})
         await self.client.insist("PATCH", path, {"spec": {"taints": taints}}, STRATEGIC)
 
-    def exit(self, namespace: str, name: str, code: int = 0) -> None:
-        """A pod's container exits."""
-        for each in self._sandboxes.values():
-            metadata = each.pod["metadata"]
-            if (metadata["namespace"], metadata["name"]) == (
-                namespace,
-                name,
-            ) and not each.exited.done():
+    async def exit(self, namespace: str, name: str, code: int = 0) -> None:
+        """A pod's container exits. Waits for a pod that was bound, but of which its kubelet has not heard yet."""
+        async with asyncio.timeout(HEARS_WITHIN_S):
+            while not (found := self._sandboxes_of(namespace, name)):
+                await asyncio.sleep(0.01)
+        for each in found:
+            if not each.exited.done():
                 each.exited.set_result(code)
+
+    def _sandboxes_of(self, namespace: str, name: str) -> list[_Sandbox]:
+        """Those of all pods that have had a name."""
+        return [
+            each
+            for each in self._sandboxes.values()
+            if (each.pod["metadata"]["namespace"], each.pod["metadata"]["name"])
+            == (namespace, name)
+        ]
 
     def refuse_next(self, pods: int = 1) -> None:
         """Refuse the next pods that are bound to any node."""
