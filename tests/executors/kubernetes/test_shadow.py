@@ -201,7 +201,6 @@ def test_a_watch_that_breaks_changes_nothing(stage: PodStage, tmp_path: Path) ->
     list_anew(stage)
     theirs(stage, "small", gpus=0)
     stage.until(lambda: len(places(stage)) == 4)
-    stage.exit("small")
     stage.api.delete("/api/v1/namespaces/default/pods/small", {"gracePeriodSeconds": 0})
     stage.until(lambda: len(places(stage)) == 3)
     for number in range(3):
