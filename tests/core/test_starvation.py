@@ -1,10 +1,13 @@
-"""A gang that only others keep from its quota: small ones do not pass it for ever."""
+"""Small gangs do not pass for ever one that only others keep from its quota, or that waits behind hopeless ones."""
 
 from dataclasses import replace
 
+import pytest
+
 from gantree.core.explain import when, why
+from gantree.model.events import CordonRequested
 from gantree.model.facts import GangPlaced, GangPreempted
-from gantree.model.jobs import Job
+from gantree.model.jobs import Job, TopologyWish
 from gantree.model.verdicts import Gate
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
@@ -71,3 +74,30 @@ def test_a_start_is_told_from_when_on_the_quota_admits_it_not_only_the_room() ->
     life.submit(of("research", "next", 8))
     start = when(life.stage.scheduler.ledger, "next", 0)
     assert start is not None and (start.starts_at, start.reserved) == (530, True)
+
+
+# ----- who waits behind those to whom no start can be told
+
+MANY_OF_THEM = 6
+
+
+@pytest.mark.parametrize(
+    "hopeless",
+    [
+        pytest.param(job("", 1, 16), id="fits no node"),
+        pytest.param(replace(job("", 2, 8), topology=TopologyWish(required="node")), id="no node"),
+        pytest.param(job("", 4, 8), id="a node is out of use"),
+    ],
+)
+def test_a_gang_is_promised_a_start_behind_many_that_do_not_fit_whoever_leaves(
+    hopeless: Job,
+) -> None:
+    life = Life(cluster(leaves=1, nodes=4), Policy())
+    life.submit(job("limited", 3, 8, time_limit_s=1_000.0), runs_s=1_000)
+    life.stage.tell(CordonRequested, node="n3")
+    for number in range(MANY_OF_THEM):
+        life.submit(replace(hopeless, name=f"hopeless{number}"), runs_s=100)
+    life.submit(job("big", 2, 8), runs_s=100)
+    life.submit(job("small", 1, 8, time_limit_s=5_000.0), runs_s=5_000)
+    told = life.stage.scheduler.ledger.bookings["big"]
+    assert (told.starts_at, told.promised) == (1_030, True)

@@ -7,11 +7,15 @@ gang starts, or until its moment has come in vain, or its place is lost; the cau
 what it waits for ends early. An estimate may also give way to a gang that goes before it.
 
 A gang that fits is started whatever it was told: reservations hold room, they do not delay.
+
+A gang to which nobody can tell a start keeps nobody from one: who would not fit if all had left who leave at any time
+(it never fits, or nodes are out of use) is left out. For other causes a walk looks in vain a few times at most.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from enum import Enum, auto
 from math import inf
 from operator import attrgetter
 
@@ -31,6 +35,7 @@ from gantree.model.facts import (
 )
 from gantree.model.jobs import Job
 from gantree.model.verdicts import Gate
+from gantree.placement.search import fits
 from gantree.placement.taste import Taste
 from gantree.planning.reserve import Reservation, Running, Timeline, better, slip_of
 from gantree.planning.rightsize import chooses
@@ -38,6 +43,7 @@ from gantree.policy.admission import Admission
 from gantree.policy.order import Line, Position, Standing
 from gantree.policy.rules import Policy
 from gantree.policy.runtimes import estimated_end
+from gantree.topology.occupancy import Occupancy
 
 MANY = 1000
 """Lines that are remembered before those are forgotten in which nobody stands."""
@@ -213,19 +219,29 @@ def _improve(draft: Draft, state: JobState, booking: Booking, taste: Taste) -> N
         _record(draft, state, new, booking.slips)
 
 
+class Outcome(Enum):
+    """What came of looking for a start: it was told, the gang fits already, or nobody can say."""
+
+    TOLD = auto()
+    FITS_NOW = auto()
+    UNKNOWN = auto()
+
+
 def book(
     draft: Draft, state: JobState, taste: Taste, slips: int = 0, instead: str | None = None
-) -> bool:
-    """Tell a gang that waits for room when it starts; False where nobody can say. instead: whose estimate it takes."""
+) -> Outcome:
+    """Tell a gang that waits for room when it starts, if anybody can say. instead: whose estimate it takes."""
     sure = _is_sure_of_quota(draft.ledger, state)
     found = reserved(draft.ledger, state, draft.now, taste, can_promise=sure, instead=instead)
-    if found is None or found.starts_at <= draft.now:
-        return False
+    if found is None:
+        return Outcome.UNKNOWN
+    if found.starts_at <= draft.now:
+        return Outcome.FITS_NOW
     if instead is not None:
         reason = f"{state.job} goes first"
         draft.record(ReservationDropped(at=draft.now, job=instead, reason=reason))
     _record(draft, state, found, slips)
-    return True
+    return Outcome.TOLD
 
 
 def _record(draft: Draft, state: JobState, found: Reservation, slips: int) -> None:
@@ -261,6 +277,46 @@ def first_in_the_way(ledger: Ledger, state: JobState) -> str | None:
     return max(later, key=lambda job: ledger.jobs[job].position, default=None)
 
 
+class AtLast:
+    """The room when all have left who leave at any time, and who would not fit even there: no start is told to them.
+
+    True until anything is decided or time passes.
+    """
+
+    def __init__(self) -> None:
+        self._at = (-1, 0.0)
+        self._room: Occupancy | None = None
+        self._fits: dict[int, bool] = {}
+
+    def is_too_small(self, ledger: Ledger, state: JobState, now: float) -> bool:
+        """Whether a gang would not fit there; not told where nodes are kept as spares: there more free nodes are not
+        always more room.
+        """
+        if ledger.rooms().keeps_spares:
+            return False
+        if self._room is None or self._at != (ledger.applied, now):
+            self._at, self._room = (ledger.applied, now), _room_at_last(ledger, now)
+            self._fits.clear()
+        known = self._fits.get(state.signature)
+        if known is None:
+            known = any(fits(self._room, way) for way in open_ways(ledger, state.spec))
+            self._fits[state.signature] = known
+        return not known
+
+
+def _room_at_last(ledger: Ledger, now: float) -> Occupancy:
+    """What is free when all have left who leave at any time; others have their claims and reservations whole."""
+    room, stay = ledger.rooms().copy(), list[Running]()
+    for one in running(ledger, now, limits_only=False):
+        if one.ends_at < inf or one.place:
+            room.give_back(one.owner)
+        if one.ends_at == inf and one.place:
+            stay.append(one)
+    for one in stay:
+        room.take_free(one.owner, one.place)
+    return room
+
+
 CAME = (JobAccepted, JobRequeued, JobReleased, PriorityChanged)
 """Facts by which a job begins to wait, or to wait further ahead."""
 
@@ -268,8 +324,10 @@ CAME = (JobAccepted, JobRequeued, JobReleased, PriorityChanged)
 class Desk:
     """Where starts are told: to the first that wait for room, as many as the policy says.
 
-    _heads counts how many of them a walk has met, _in_vain for how many more it has found no start. _other_things are
-    the lines of which those from a position on wait for other things than room, with what must not have changed since.
+    _heads counts how many of them a walk has met, _in_vain for how many more it has found no start that might have
+    one. Who is left out is known before a start is looked for where somebody was left out in this walk, or in the one
+    before (_left_out). _other_things are the lines of which those from a position on wait for other things than room,
+    with what must not have changed since.
     """
 
     def __init__(self, policy: Policy, taste: Taste) -> None:
@@ -277,12 +335,15 @@ class Desk:
         self._most = rules.reservations if rules.overtake == "promised" else 0
         self._taste = taste
         self._heads = self._in_vain = 0
+        self._at_last = AtLast()
+        self._looks_at_last = self._left_out = False
         self._other_things: dict[Line, tuple[Position, object]] = {}
         self._most_lines = MANY
 
     def open(self, ledger: Ledger) -> None:
         """A walk begins."""
         self._heads = self._in_vain = 0
+        self._looks_at_last, self._left_out = self._left_out, False
 
     def wants_more(self, ledger: Ledger) -> bool:
         """Whether the next that waits for room is to be told a start, if anybody can say."""
@@ -303,10 +364,25 @@ class Desk:
         if state.job in ledger.bookings:
             self._heads += 1
         elif self._in_vain < self._most and self._has_turn(draft, state):
-            later = first_in_the_way(ledger, state) if self._is_full(ledger) else None
-            told = book(draft, state, self._taste, instead=later)
-            self._heads += told
-            self._in_vain += not told
+            if self._is_full(ledger):
+                self._tell(draft, state, instead=first_in_the_way(ledger, state))
+            elif not self._looks_at_last or not self._is_left_out(draft, state):
+                self._tell(draft, state)
+
+    def _tell(self, draft: Draft, state: JobState, instead: str | None = None) -> None:
+        """Tell a gang a start, if anybody can say."""
+        outcome = book(draft, state, self._taste, instead=instead)
+        if outcome is Outcome.TOLD:
+            self._heads += 1
+        elif outcome is Outcome.FITS_NOW or instead or not self._is_left_out(draft, state):
+            self._in_vain += 1
+
+    def _is_left_out(self, draft: Draft, state: JobState) -> bool:
+        """Whether no time makes room for a gang."""
+        is_left_out = self._at_last.is_too_small(draft.ledger, state, draft.now)
+        self._left_out = self._left_out or is_left_out
+        self._looks_at_last = self._looks_at_last or is_left_out
+        return is_left_out
 
     def _is_full(self, ledger: Ledger) -> bool:
         return len(ledger.bookings) >= self._most
