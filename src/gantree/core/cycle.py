@@ -29,7 +29,6 @@ from gantree.core.bookings import Desk
 from gantree.core.draft import Draft
 from gantree.core.drain import Drain
 from gantree.core.growth import Growth
-from gantree.core.guests import any_cells
 from gantree.core.holds import lifted, passed_by
 from gantree.core.homes import Homes
 from gantree.core.ledger import Ledger
@@ -38,13 +37,13 @@ from gantree.core.moves import move_as_requested
 from gantree.core.replacing import Replacing
 from gantree.core.right_behind import RightBehind
 from gantree.core.room import NoRoom, make_room
-from gantree.core.state import CLAIM, Claim, JobState
+from gantree.core.settling import Settling
+from gantree.core.state import JobState
 from gantree.core.waiting import eligible, in_order
 from gantree.core.wanted import Wanted
 from gantree.core.ways import Ways
 from gantree.model.facts import (
     CheckpointRequested,
-    ClaimDropped,
     Fact,
     GangPreempted,
     PriorityChanged,
@@ -55,12 +54,11 @@ from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
 from gantree.placement.elastic import best_size
-from gantree.placement.search import find, fits
+from gantree.placement.search import find
 from gantree.placement.taste import Taste
-from gantree.planning.rightsize import chooses
 from gantree.policy.boosts import boost_of, next_expiry
 from gantree.policy.order import Line, Position, Standing
-from gantree.policy.rules import Amounts, Policy
+from gantree.policy.rules import Policy
 from gantree.policy.walk import Ask, Looked, Walk
 
 MOST_WALKS = 10_000
@@ -81,12 +79,12 @@ class Cycle:
         self._desk = Desk(policy, taste)
         self._awake = Awake(self._desk, forgets_rooms=self._moves)
         self._homes = Homes(policy, taste)
+        self._claims = Settling(self._homes, taste)
         self._ways = Ways()
         self._behind = RightBehind(taste)
         self._growth = Growth(taste)
         self._drain = Drain(taste)
         self._replacing = Replacing(taste)
-        self._settled_at: tuple[object, ...] = ()
         self._came_here_at = -1
         self._over: set[Line] = set()
         self._closed: set[str] = set()
@@ -98,7 +96,7 @@ class Cycle:
         if ledger.occupancy is None:
             return
         self._end_boosts(draft)
-        self._settle_claims(draft)
+        self._claims.settle(draft)
         self._replacing.run(draft)
         self._drain.run(draft)
         self._homes.send(draft)
@@ -125,7 +123,7 @@ class Cycle:
         Room that was reserved when claims were settled may be free by now.
         """
         ledger = draft.ledger
-        self._settle_claims(draft)
+        self._claims.settle(draft)
         facts, before, placings = len(draft.facts), self._awake.versions(ledger), ledger.placings
         if not self._walk(draft) or self._desk.review(draft):
             return True
@@ -197,7 +195,7 @@ class Cycle:
         lately = self._came_here_at == before
         if walk.has_left_out_any(partial(self._first_to_ask, ledger), lately=lately):
             return False
-        self._settle_claims(draft, [fact.job for fact in new if isinstance(fact, RoomClaimed)])
+        self._claims.settle(draft, [fact.job for fact in new if isinstance(fact, RoomClaimed)])
         self._awake.begin(draft)
         self._came_here_at = ledger.applied
         return len(draft.facts) == facts + len(new)
@@ -340,7 +338,7 @@ class Cycle:
         ledger = draft.ledger
         placement = self._find(ledger, way)
         admitted = ledger.accounts.asked_on(state, way)
-        if placement is None or not self._admits(ledger, state, placement, admitted):
+        if placement is None or not self._claims.admits(ledger, state, placement, admitted):
             return False
         start(draft, state, placement)
         return True
@@ -352,67 +350,7 @@ class Cycle:
             placement = None if sized is None else sized[1]
         return placement
 
-    def _admits(
-        self, ledger: Ledger, state: JobState, placement: Placement, admitted: Amounts | None = None
-    ) -> bool:
-        """Whether its queue admits what the place really holds: models are known only now.
-
-        admitted: amounts that it has admitted just now.
-        """
-        held = ledger.accounts.held(placement)
-        if held != admitted and ledger.accounts.admission(state, held).refused:
-            return False
-        return self._homes.spares_cells(ledger, state, placement)
-
-    # ----- claims and boosts
-
-    def _settle_claims(self, draft: Draft, newer: Collection[str] = ()) -> None:
-        """Start claimants whose room is free; drop claims whose victims have left in vain: the room is no more, or
-        somebody of a greater right has taken the quota meanwhile.
-
-        newer: those that claimed since the last time.
-        """
-        ledger, at = draft.ledger, _unsettled(draft.ledger)
-        if not ledger.claims or self._settled_at == at:
-            return
-        claimants: Collection[str] = ledger.claims
-        if newer and self._settled_at == (*at[:-1], at[-1][: -len(newer)]):
-            claimants = newer
-        waiting = [job for job in claimants if ledger.jobs[job].phase is Phase.PENDING]
-        for job in sorted(waiting, key=lambda name: ledger.jobs[name].position):
-            state, claim = ledger.jobs[job], ledger.claims[job]
-            placement = self._claimed(ledger, state)
-            if placement is not None and self._may_start(ledger, state, placement):
-                draft.record(ClaimDropped(at=draft.now, job=job, reason="its room is free"))
-                start(draft, state, placement, at_home=claim.at_home)
-            elif not (ledger.leaving if placement else _awaited(ledger, state, claim)):
-                reason = "the room was lost" if placement is None else "others have its quota"
-                draft.record(ClaimDropped(at=draft.now, job=job, reason=reason))
-        self._settled_at = _unsettled(ledger)
-
-    def _claimed(self, ledger: Ledger, state: JobState) -> Placement | None:
-        """The place of a claimant, if its room is free: the very one where it was decided, else the best."""
-        claim = ledger.claims[state.job]
-        with lifted(ledger, (CLAIM + state.job,)) as rooms:
-            if self._is_exact(ledger, state) or len(claim.placement.members) != state.spec.members:
-                lost = any(not rooms.usable(node) for node in claim.placement.nodes)
-                return None if lost or rooms.missing(claim.placement.members) else claim.placement
-            if not fits(rooms, state.spec):
-                return None
-            return find(rooms, state.spec, self._taste)
-
-    def _is_exact(self, ledger: Ledger, state: JobState) -> bool:
-        """Whether a claimant may have the very place that it claims only: another one might not be admitted."""
-        if state.moving is not None or ledger.claims[state.job].at_home:
-            return True
-        keeps_clear = not state.spec.preemptible and any_cells(ledger)
-        return keeps_clear or _has_ways(ledger, state.spec)
-
-    def _may_start(self, ledger: Ledger, state: JobState, placement: Placement) -> bool:
-        """Whether nothing but room kept a claimant waiting: some who leave may do so for its quota."""
-        if state.moving is not None or ledger.claims[state.job].at_home:
-            return True
-        return self._admits(ledger, state, placement)
+    # ----- boosts
 
     def _end_boosts(self, draft: Draft) -> None:
         """Give every job the number that it has now, where a boost has expired since the last time."""
@@ -428,19 +366,6 @@ class Cycle:
                 draft.record(PriorityChanged(at=draft.now, job=state.job, priority=number))
 
 
-def _awaited(ledger: Ledger, state: JobState, claim: Claim) -> list[str]:
-    """Who leaves the room of a claim; for a gang that moves also those of whom its claim does not tell."""
-    leaving = [job for job in claim.victims if job in ledger.leaving]
-    if leaving or state.moving is None:
-        return leaving
-    nodes = claim.placement.nodes.keys()
-    return [
-        job
-        for job, other in ledger.leaving.items()
-        if other.placement is not None and not other.placement.nodes.keys().isdisjoint(nodes)
-    ]
-
-
 def _only_reclaims(fact: Fact) -> bool:
     """Whether nobody is stopped but for what is owed: others who are owed something could stop the same ones."""
     return not isinstance(fact, GangPreempted) or fact.cause == "reclaim"
@@ -454,16 +379,6 @@ def _is_due(ledger: Ledger, line: Line) -> bool:
 def _is_any_due(ledger: Ledger, queues: Iterable[int]) -> bool:
     """Whether anybody of these queues waits for what it is owed."""
     return any(_is_due(ledger, line) for queue in queues for line in ledger.lines.lines_in(queue))
-
-
-def _unsettled(ledger: Ledger) -> tuple[int, tuple[int, int], tuple[str, ...]]:
-    """What is different whenever the room of a claim may be free, or lost, that was not before."""
-    out_of_use = (len(ledger.unusable), ledger.site.version)
-    return ledger.room_version, out_of_use, tuple(ledger.claims)
-
-
-def _has_ways(ledger: Ledger, spec: Job) -> bool:
-    return chooses(spec) or ledger.accounts.rations_models
 
 
 class _Admits:
