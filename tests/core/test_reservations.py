@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gantree.core.bookings import LATE_S
 from gantree.core.explain import when
-from gantree.model.events import NodeLost, SuspendRequested
+from gantree.model.events import CancelRequested, Event, HoldRequested, NodeLost, SuspendRequested
 from gantree.model.facts import (
     AttemptEnded,
     Fact,
@@ -180,6 +180,19 @@ def test_a_promise_becomes_better_when_what_is_in_the_way_ends_early(life: Life)
     life.submit(job("big", gpus=8))
     life.stage.ended("long")
     assert life.jobs["big"].placed_at == 0
+
+
+@pytest.mark.parametrize("asked", [CancelRequested, HoldRequested])
+def test_a_promise_becomes_better_when_a_gang_that_waits_in_front_goes_away(
+    life: Life, asked: type[Event]
+) -> None:
+    life.submit(job("waits", gpus=8, time_limit_s=100.0))
+    life.submit(job("next", gpus=4, time_limit_s=100.0))
+    bookings = life.stage.scheduler.ledger.bookings
+    before = bookings["next"].starts_at
+    life.stage.tell(asked, job="waits")
+    assert bookings["next"].starts_at < before
+    assert bookings["next"].waits_for == ("long",)
 
 
 def test_a_holder_that_cannot_be_killed_in_time_is_told_as_the_cause() -> None:

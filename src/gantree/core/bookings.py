@@ -27,6 +27,8 @@ from gantree.core.ways import answers, open_ways
 from gantree.model.facts import (
     AttemptEnded,
     JobAccepted,
+    JobEnded,
+    JobHeld,
     JobReleased,
     JobRequeued,
     PriorityChanged,
@@ -163,7 +165,7 @@ def _others(
 
 
 def review(draft: Draft, taste: Taste, ended: frozenset[str]) -> None:
-    """Make those anew that do not stand any more, and those better whose gangs in the way have ended (`ended`)."""
+    """Make those anew that do not stand any more, and those better for whom somebody in the way is gone (`ended`)."""
     ledger = draft.ledger
     for job, booking in list(ledger.bookings.items()):
         state = ledger.jobs[job]
@@ -317,6 +319,8 @@ def _room_at_last(ledger: Ledger, now: float) -> Occupancy:
     return room
 
 
+OUT_OF_THE_WAY = (AttemptEnded, JobEnded, JobHeld)
+"""Facts by which a job needs no room any more, or none it was to have."""
 CAME = (JobAccepted, JobRequeued, JobReleased, PriorityChanged)
 """Facts by which a job begins to wait, or to wait further ahead."""
 
@@ -424,7 +428,7 @@ class Desk:
         if not draft.ledger.bookings:
             return False
         before = len(draft.facts)
-        ended = [fact.job for fact in draft.facts if isinstance(fact, AttemptEnded)]
+        ended = [fact.job for fact in draft.facts if isinstance(fact, OUT_OF_THE_WAY)]
         review(draft, self._taste, frozenset(ended))
         return len(draft.facts) > before
 
