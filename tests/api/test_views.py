@@ -7,7 +7,7 @@ from gantree.api.start_view import when_json
 from gantree.cli.queues import _cells, _owned
 from gantree.core.explain import why
 from gantree.core.scheduler import Scheduler
-from gantree.model.events import NodeLost
+from gantree.model.events import GangEnded, NodeLost
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
@@ -64,6 +64,8 @@ def test_a_queue_that_the_policy_lacks_is_marked_with_its_users() -> None:
     cells = {row["name"]: _cells(row)[0].strip() for row in rows}
     assert cells["old"] == "old (not in the policy)"
     assert cells["new"] == "new"
+    after.handle([GangEnded(id="e", observed_at=0.0, job="left", attempt=1, exit_code=0)])
+    assert [row["queue"] for row in queues_json(after.ledger, 0)] == [None, "new"]
 
 
 def borrowed(stage: Stage) -> dict[str, float]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from gantree.cli.verdicts import refusal_lines
+
 Gantree = Callable[..., Any]
 Complaints = Callable[[Any, str], list[str]]
 JobFile = Callable[..., Path]
@@ -174,3 +176,9 @@ def test_the_example_in_the_docs_is_what_the_schema_describes(complaints: Compla
     page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
     example = page.partition("```json\n")[2].partition("```")[0]
     assert complaints(json.loads(example), "place") == []
+
+
+@pytest.mark.parametrize("gate", ["LIMIT", "QUOTA"])
+def test_what_a_queue_never_admits_is_not_said_of_the_cluster(gate: str) -> None:
+    refused = {"gate": gate, "never": True, "short_by": None, "nearest": None, "would_fit_if": []}
+    assert refusal_lines(refused) == [f"gate: {gate} (its queue will never admit it as it is)"]

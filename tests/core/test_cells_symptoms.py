@@ -207,6 +207,15 @@ def test_a_gang_that_moves_home_waits_for_a_guest_that_takes_longer_to_leave() -
 # ----- gangs that may never be stopped
 
 
+def test_a_claim_at_home_names_only_those_who_leave_its_place() -> None:
+    """A guest that leaves the cell of another queue has nothing to do with it."""
+    queues = (ONE_NODE, QueueRule("b", cells=(("node", 1),)), GUESTS)
+    stage = Stage(site(2), Policy(queues=queues))
+    submitted(stage, of("c", "guest1"), of("c", "guest2"), of("a", "first"), of("b", "second"))
+    claims = stage.scheduler.ledger.claims
+    assert sorted(claims["first"].victims + claims["second"].victims) == ["guest1", "guest2"]
+
+
 @pytest.mark.parametrize("defragment", ["off", "plan", "apply"])
 def test_who_may_run_at_home_only_stops_nobody_for_a_place_elsewhere(
     defragment: Defragment,

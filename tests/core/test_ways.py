@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gantree.core.alternatives import alternatives
 from gantree.core.explain import when, why
 from gantree.core.growth import SETTLED_S
 from gantree.model.cluster import Cluster, Machine, Node
@@ -221,3 +222,13 @@ def test_a_gang_that_chose_grows_on_its_own_model_only() -> None:
     stage.started("j")
     stage.wait(SETTLED_S)
     assert stage.phase("j") is Phase.RUNNING
+
+
+def test_a_way_is_compared_with_the_best_place_of_the_first_way_not_of_any_model() -> None:
+    """The job would have the H100s: it communicates as fast there as at its best place, not faster."""
+    stage = Stage(site(("a0", A, None), ("h0", H, None)), BY_ARRIVAL)
+    stage.submit(asks("j", speeds=SPEEDS, choose="time", held=True))
+    as_is, on_a = alternatives(stage.scheduler.ledger, "j", ((("gpu", A),),), 0.0)
+    assert as_is.placement is not None and list(as_is.placement.nodes) == ["h0"]
+    assert as_is.comm_ratio == 1
+    assert on_a.comm_ratio is not None and on_a.comm_ratio > 1

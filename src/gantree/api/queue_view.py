@@ -17,7 +17,10 @@ NO_RULE = QueueRule("")
 
 
 def queues_json(ledger: Ledger, now: float) -> list[Json]:
-    """The whole cluster, then all queues, cohorts and users, each below what it is in."""
+    """The whole cluster, then all queues, cohorts and users, each below what it is in.
+
+    Of queues that the policy has no more, those that jobs still have.
+    """
     holding = ledger.holding.values()
     used = _held_under(ledger, holding)
     not_owed = _held_under(
@@ -26,8 +29,18 @@ def queues_json(ledger: Ledger, now: float) -> list[Json]:
     lost = frozenset(lost_cells(ledger))
     return [
         _row(ledger, node, used.get(node, {}), not_owed.get(node, {}), lost, now)
-        for node in _in_tree(ledger.accounts)
+        for node in _shown(ledger)
     ]
+
+
+def _shown(ledger: Ledger) -> Iterator[int]:
+    """The nodes of the tree without queues that the policy has no more and no live job has."""
+    accounts, queues = ledger.accounts, list(_in_tree(ledger.accounts))
+    if all(_is_in_policy(accounts, node) for node in queues):
+        return iter(queues)
+    live = (state for state in ledger.jobs.values() if state.ended_at is None)
+    had = {node for state in live for node in accounts.tree.path(state.queue)}
+    return (node for node in queues if node in had or _is_in_policy(accounts, node))
 
 
 def _in_tree(accounts: Accounts, node: int = ROOT) -> Iterator[int]:

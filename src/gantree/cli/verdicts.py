@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from gantree.model.verdicts import Gate
+
 
 def refusal_lines(refused: dict[str, Any]) -> list[str]:
     """Gate, shortage, nearest domain and what would help, a line each; not the sentence."""
-    gate = f"gate: {refused['gate']}"
-    lines = [gate + " (the empty cluster could not hold it either)" if refused["never"] else gate]
+    lines = [f"gate: {refused['gate']}{_for_ever(refused['gate']) if refused['never'] else ''}"]
     if refused["short_by"] is not None:
         lines.append(
             f"short by: {refused['short_by']['amount']:g} {refused['short_by']['resource']}"
@@ -14,6 +15,13 @@ def refusal_lines(refused: dict[str, Any]) -> list[str]:
     if refused["nearest"] is not None:
         lines.append(f"nearest: {refused['nearest']['domain']}, room {refused['nearest']['room']}")
     return lines + [f"fits now if: {relaxation_text(each)}" for each in refused["would_fit_if"]]
+
+
+def _for_ever(gate: str) -> str:
+    """Why time alone changes nothing."""
+    if gate in (Gate.LIMIT, Gate.QUOTA):
+        return " (its queue will never admit it as it is)"
+    return " (the empty cluster could not hold it either)"
 
 
 def relaxation_text(relaxation: dict[str, Any]) -> str:

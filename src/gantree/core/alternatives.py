@@ -22,6 +22,7 @@ from gantree.core.scheduler import Scheduler
 from gantree.core.shadow import shadow_of
 from gantree.core.starts import Start, domain_in_words, told_start
 from gantree.core.state import JobState
+from gantree.core.ways import open_ways
 from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.events import TimePassed
 from gantree.model.facts import (
@@ -114,7 +115,8 @@ def alternatives(
     state = _known(ledger, job)
     asked = [((), state.spec), *((each, changed(ledger, state.spec, each)) for each in changes)]
     taste = taste_of(ledger.policy)
-    reference = find(ledger.rooms().emptied(), state.spec, taste)
+    way = next(iter(open_ways(ledger, state.spec)), state.spec)
+    reference = find(ledger.rooms().emptied(), way, taste)
     found = []
     for change, spec in asked:
         alternative, priced = _tried(ledger, state, change, spec, now)

@@ -25,7 +25,7 @@ from gantree.core.holds import lifted
 from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import save_then_stop, start
 from gantree.core.rights import no_right
-from gantree.core.room import move
+from gantree.core.room import leaving_there, move
 from gantree.core.state import BOOKING, CLAIM, JobState
 from gantree.core.waiting import eligible
 from gantree.model.facts import (
@@ -262,8 +262,8 @@ class Homes:
         elif not guests and _is_free(ledger, plan.placement):
             start(draft, state, plan.placement, at_home=True)
         else:
-            victims = (*guests, *ledger.leaving)
             place = plan.placement
+            victims = (*guests, *leaving_there(ledger, place))
             draft.record(
                 RoomClaimed(
                     at=draft.now, job=state.job, placement=place, victims=victims, at_home=True

@@ -107,7 +107,7 @@ def _stop_others(
         over = not was_in_vain and _is_over(ledger, wanted, asked.victims)
         return NoRoom(None if moment == inf else moment, firm=not was_in_vain, over=over)
     if not _is_in_time(draft, wanted, plan.placement, [victim.owner for victim in plan.victims]):
-        anyway = _leaving(ledger, plan.placement)  # they may do so sooner
+        anyway = leaving_there(ledger, plan.placement)  # they may do so sooner
         return NoRoom(ledger.bookings[wanted.state.job].starts_at, firm=not anyway)
     _stop_for(draft, wanted, plan, taste)
     return None
@@ -183,7 +183,7 @@ def _is_in_time(draft: Draft, wanted: Wanted, placement: Placement, owners: Sequ
     booking, grace_s = ledger.bookings.get(wanted.state.job), ledger.policy.grace_s
     if booking is None or not booking.promised or booking.starts_at <= draft.now:
         return True
-    latest = [ledger.jobs[job].ends_at(grace_s) for job in _leaving(ledger, placement)]
+    latest = [ledger.jobs[job].ends_at(grace_s) for job in leaving_there(ledger, placement)]
     for owner in owners:
         saves = ledger.jobs[owner].spec.checkpoint
         latest.append(draft.now + grace_s + (saves.grace_s if saves else 0.0))
@@ -397,7 +397,7 @@ def _claim(draft: Draft, wanted: Wanted, placement: Placement, victims: Sequence
     """Record the claim, on those who are asked and on those who leave the place anyway."""
     ledger = draft.ledger
     _drop_later_claims(draft, wanted.state, placement)
-    leaving = _leaving(ledger, placement)
+    leaving = leaving_there(ledger, placement)
     draft.record(
         RoomClaimed(
             at=draft.now,
@@ -416,7 +416,7 @@ def _drop_later_claims(draft: Draft, state: JobState, placement: Placement) -> N
             draft.record(ClaimDropped(at=draft.now, job=job, reason=f"{state.job} goes first"))
 
 
-def _leaving(ledger: Ledger, placement: Placement) -> tuple[str, ...]:
+def leaving_there(ledger: Ledger, placement: Placement) -> tuple[str, ...]:
     """Jobs that leave and hold something on a node of the place, in the order in which they took theirs."""
     nodes = placement.nodes
     there = {
