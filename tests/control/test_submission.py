@@ -218,6 +218,24 @@ def test_a_job_that_can_never_start_is_taken_with_a_warning(controller: Controll
     assert controller.ledger.jobs["a"].phase is Phase.PENDING
 
 
+def test_who_hands_a_job_in_is_told_that_its_queue_is_full(tmp_path: Path) -> None:
+    policy = Policy(queues=(QueueRule("q", most_waiting=1),))
+    controller = Controller(
+        SqliteJournal(tmp_path), policy, RecordingCluster, site=cluster(leaves=1, nodes=1)
+    )
+    controller.recover()
+    jobs = [replace(job(name, gpus=8), queue="q") for name in ("runs", "waits", "comes")]
+    told = []
+    for each in jobs:
+        told.append(controller.submit([each], None, {}).warnings)
+        controller.step()
+    assert told[:2] == [(), ()]
+    (warning,) = told[2]
+    assert warning.startswith("comes: it will be rejected, unless fewer wait by then: queue q")
+    assert "comes" in controller.ledger.rejected
+    controller.close()
+
+
 @pytest.mark.parametrize(
     ("overrides", "says"),
     [

@@ -232,3 +232,13 @@ def test_a_way_is_compared_with_the_best_place_of_the_first_way_not_of_any_model
     assert as_is.placement is not None and list(as_is.placement.nodes) == ["h0"]
     assert as_is.comm_ratio == 1
     assert on_a.comm_ratio is not None and on_a.comm_ratio > 1
+
+
+def test_a_shorter_limit_brings_a_job_within_its_budget() -> None:
+    """Eight H100s cost 55.04 USD an hour: five hours are too dear, one is not."""
+    stage = Stage(site(("h0", H, None)), BY_ARRIVAL)
+    stage.submit(asks("j", models=(H,), expected_s=5 * HOUR_S, budget_USD=100.0))
+    changes = ((("time_limit", HOUR_S),), (("time_limit", 2 * HOUR_S),))
+    as_is, one_hour, two_hours = alternatives(stage.scheduler.ledger, "j", changes, 0.0)
+    assert (as_is.now, one_hour.now, two_hours.now) == (False, True, False)
+    assert one_hour.cost_USD == pytest.approx(55.04)

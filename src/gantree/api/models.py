@@ -59,7 +59,9 @@ class ReceiptTold(BaseModel):
     """The jobs are durable."""
 
     jobs: list[SubmittedJob]
-    warnings: list[str] = Field(description="Sentences on jobs that can never start as things are.")
+    warnings: list[str] = Field(
+        description="Sentences on jobs that can never start as things are, or will be rejected."
+    )
 
 
 class JobWished(BaseModel):

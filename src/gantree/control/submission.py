@@ -298,6 +298,14 @@ def _is_of_array(spec: Job, name: str) -> bool:
     return spec.array_index is not None and spec.name == f"{name}-{spec.array_index}"
 
 
+def of_full_queues(jobs: Iterable[Job], ledger: Ledger) -> Iterator[str]:
+    """Sentences on jobs of queues in which as many wait already as may: what comes then is rejected."""
+    for job in jobs:
+        reason = ledger.accounts.is_full(job)
+        if reason:
+            yield f"{job.name}: it will be rejected, unless fewer wait by then: {reason}"
+
+
 class Warnings:
     """Sentences on jobs that can never start: looked for once for all that ask alike, while the site is the same."""
 

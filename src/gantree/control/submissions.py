@@ -20,6 +20,7 @@ from gantree.control.submission import (
     check_queue,
     check_user,
     completed,
+    of_full_queues,
     overridden,
     with_predecessors,
 )
@@ -180,7 +181,7 @@ class Submissions:
             raise BadInput(f"{len(jobs)} jobs cannot all be named {overrides['name']}")
         ledger = self._ledger()
         asked = [self._checked(job, handed, ledger) for job in jobs]
-        warnings = self._warnings.of(asked, ledger)
+        warnings = (*self._warnings.of(asked, ledger), *of_full_queues(asked, ledger))
         chosen = self._ids.choose(asked)
         specs = with_predecessors(asked, chosen, ledger, handed.sees)
         self._given.update(each.job for each in chosen)

@@ -160,7 +160,8 @@ def _with(ledger: Ledger, spec: Job, field: str, value: str | int | float | None
             ledger.policy.priority_of(priority)
             return replace(spec, priority=priority)
         case ("time_limit", int() | float() as limit_s) if 0 < limit_s < inf:
-            return replace(spec, time_limit_s=float(limit_s))
+            expected_s = None if spec.expected_s is None else min(spec.expected_s, limit_s)
+            return replace(spec, time_limit_s=float(limit_s), expected_s=expected_s)
         case ("queue", str(queue)):
             problem = ledger.accounts.tree.problem(queue)
             if problem:
