@@ -98,7 +98,10 @@ def test_the_policy_is_shown_checked_tried_applied_and_rolled_back(
     file = tmp_path / "two.yaml"
     file.write_text("preset: fair\nqueues: [{name: a, weight: 2}]\n")
     checked = gantree("policy", "check", file, "--json")
-    assert (checked.code, checked.json()) == (0, {"suits": True, "without_queue": {}})
+    assert (checked.code, checked.json()) == (
+        0,
+        {"suits": True, "without_queue": {}, "warnings": []},
+    )
     assert complaints(checked.json(), "policy-check") == []
     tried = gantree("policy", "apply", file, "--dry-run")
     assert "+ queues.a.weight: 2\n" in tried.out

@@ -4,19 +4,31 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.control.policy_fit import check_fit, jobs_without_queue
+from gantree.control.policy_fit import check_fit, jobs_without_queue, limits_of_nothing
 from gantree.core.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.model.errors import BadInput
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
+from gantree.topology.fabric import Fabric
 
 SITE = cluster(leaves=2, nodes=2)  # 32 H100
 
 
 def fit(*queues: QueueRule) -> None:
     check_fit(Policy(queues=queues), SITE, Ledger())
+
+
+def test_limits_of_a_model_that_no_node_has_are_told() -> None:
+    known, other = {"gpus/H100-80GB": 4.0}, {"gpus": 4.0, "gpus/H100": 4.0}
+    a = QueueRule("a", limit=other, lend=known, borrow=known, user_limit=other)
+    told = limits_of_nothing(Policy(queues=(a, QueueRule("b", limit=known))), Fabric.build(SITE))
+    why = "no node has this model; models here: H100-80GB. Did you mean `H100-80GB`?"
+    assert told == [
+        f"queue a: limit.gpus.H100: {why}",
+        f"queue a: user.limit.gpus.H100: {why}",
+    ]
 
 
 def test_what_the_cluster_holds_is_taken() -> None:

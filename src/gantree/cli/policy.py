@@ -71,10 +71,11 @@ def check(file: FileArgument, state: StateOption = None, as_json: JsonOption = F
     """
     change = client(state).policy_what_if(*_handed_in(file))
     if as_json:
-        print_json({"suits": True, "without_queue": change["without_queue"]})
+        warnings = change.get("warnings", [])
+        print_json({"suits": True, "without_queue": change["without_queue"], "warnings": warnings})
     else:
         typer.echo("The policy suits the cluster and all jobs.")
-        _warn(change["without_queue"])
+        _warn(change)
 
 
 @app.command()
@@ -154,6 +155,8 @@ def _version(told: dict[str, Any]) -> str:
     return f"version {told['number']} ({told['source']}{by}, {moment(told['at'])})"
 
 
-def _warn(without_queue: dict[str, list[str]]) -> None:
-    for queue, jobs in without_queue.items():
+def _warn(change: dict[str, Any]) -> None:
+    for queue, jobs in change["without_queue"].items():
         typer.echo(f"queue {queue} is not in it, and has jobs: {', '.join(jobs)}", err=True)
+    for warning in change.get("warnings", []):
+        typer.echo(warning, err=True)

@@ -76,6 +76,7 @@ def _effects(change: dict[str, Any]) -> Iterator[str]:
         yield f"{each['job']} would have priority {each['after']} instead of {each['before']}"
     for queue, jobs in change["without_queue"].items():
         yield f"queue {queue} would be gone, and its jobs go on: {_named(jobs)}"
+    yield from change.get("warnings", [])
 
 
 def _named(jobs: list[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from gantree.control.policy_fit import jobs_without_queue
+from gantree.control.policy_fit import jobs_without_queue, limits_of_nothing
 from gantree.core.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.model.events import Event
@@ -44,7 +44,11 @@ class Renumbered:
 
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
-    """What a policy would change now. starts are job ids; without_queue are jobs whose queue it lacks, by queue."""
+    """What a policy would change now.
+
+    starts are job ids; without_queue are jobs whose queue it lacks, by queue; warnings are sentences on rules that do
+    nothing on this cluster.
+    """
 
     rules: tuple[RuleChange, ...]
     starts: tuple[str, ...]
@@ -53,6 +57,7 @@ class PolicyChange:
     gains_guarantee: tuple[str, ...]
     priorities: tuple[Renumbered, ...]
     without_queue: Mapping[str, tuple[str, ...]]
+    warnings: tuple[str, ...] = ()
 
 
 def change_of(ledger: Ledger, trial: Scheduler, event: Event) -> PolicyChange:
@@ -76,7 +81,13 @@ def change_of(ledger: Ledger, trial: Scheduler, event: Event) -> PolicyChange:
             if isinstance(fact, PriorityChanged)
         ),
         without_queue=without_queue,
+        warnings=tuple(idle_rules(twin)),
     )
+
+
+def idle_rules(ledger: Ledger) -> list[str]:
+    """Sentences on rules of the policy in force that do nothing on this cluster."""
+    return [] if ledger.fabric is None else limits_of_nothing(ledger.policy, ledger.fabric)
 
 
 def _stops(facts: tuple[Any, ...]) -> Iterator[Stop]:

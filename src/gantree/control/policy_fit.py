@@ -74,6 +74,26 @@ def jobs_without_queue(ledger: Ledger) -> dict[str, list[str]]:
     return found
 
 
+def limits_of_nothing(policy: Policy, fabric: Fabric) -> list[str]:
+    """Sentences on limits of GPU models that no node has: they limit nothing. Such a node may yet come."""
+    here = models_here(fabric)
+    return [
+        f"queue {rule.path}: {'.'.join((*field, *_keys(resource)))}: {no_node_has('this model', model, here)}"
+        for rule in policy.queues
+        for field, amounts in _limits(rule)
+        for resource in amounts
+        if resource.startswith(MODEL) and (model := resource.removeprefix(MODEL)) not in here
+    ]
+
+
+def _limits(rule: QueueRule) -> Iterator[tuple[tuple[str, ...], Amounts]]:
+    """What a queue may have, lend and borrow, with the fields of the policy file."""
+    yield ("limit",), rule.limit
+    yield ("lend",), rule.lend
+    yield ("borrow",), rule.borrow
+    yield ("user", "limit"), rule.user_limit
+
+
 # ----- cells
 
 

@@ -17,6 +17,7 @@ from gantree.api.permissions import Need, needs
 from gantree.control.controller import Controller
 from gantree.control.policies import PolicyText
 from gantree.control.policies import version_of as version_on_record
+from gantree.control.policy_change import idle_rules
 from gantree.control.policy_fit import jobs_without_queue
 
 Json = dict[str, Any]
@@ -60,7 +61,7 @@ class VersionsTold(BaseModel):
 
 
 class AdoptedTold(BaseModel):
-    """The version that rules now, and sentences on jobs whose queue it lacks."""
+    """The version that rules now, and sentences on jobs whose queue it lacks and on rules that do nothing here."""
 
     version: VersionTold
     warnings: list[str]
@@ -76,6 +77,7 @@ class ChangeTold(Told):
     gains_guarantee: list[str]
     priorities: list[dict[str, JsonValue]]
     without_queue: dict[str, list[str]]
+    warnings: list[str]
 
 
 def router(backend: Backend) -> APIRouter:
@@ -159,4 +161,4 @@ def _warnings(controller: Controller) -> list[str]:
     return [
         f"queue {queue} is not in the policy, and has jobs that go on: {', '.join(jobs[:10])}"
         for queue, jobs in lost.items()
-    ]
+    ] + idle_rules(controller.ledger)
