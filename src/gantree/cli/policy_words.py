@@ -68,6 +68,10 @@ def _effects(change: dict[str, Any]) -> Iterator[str]:
     for stop in change["stops"]:
         whom = f" for {stop['by']}" if stop["by"] else ""
         yield f"{stop['job']} would be stopped{whom} ({stop['cause']})"
+    if change.get("resumes"):
+        yield f"would go on at once on a GPU that they share: {_named(change['resumes'])}"
+    if change.get("suspends"):
+        yield f"would wait for their turn on a GPU that they share: {_named(change['suspends'])}"
     if change["loses_guarantee"]:
         yield f"would run on borrowed room: {_named(change['loses_guarantee'])}"
     if change["gains_guarantee"]:

@@ -11,7 +11,14 @@ from gantree.control.policy_fit import jobs_without_queue, limits_of_nothing
 from gantree.core.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.model.events import Event
-from gantree.model.facts import GangMoving, GangPlaced, GangPreempted, PriorityChanged
+from gantree.model.facts import (
+    GangMoving,
+    GangPlaced,
+    GangPreempted,
+    GangResumed,
+    GangSuspended,
+    PriorityChanged,
+)
 from gantree.policy.rules import Policy, QueueRule
 
 
@@ -46,8 +53,8 @@ class Renumbered:
 class PolicyChange:
     """What a policy would change now.
 
-    starts are job ids; without_queue are jobs whose queue it lacks, by queue; warnings are sentences on rules that do
-    nothing on this cluster.
+    starts, resumes and suspends (turns on a shared GPU) are job ids; without_queue are jobs whose queue it lacks, by
+    queue; warnings are sentences on rules that do nothing on this cluster.
     """
 
     rules: tuple[RuleChange, ...]
@@ -58,6 +65,8 @@ class PolicyChange:
     priorities: tuple[Renumbered, ...]
     without_queue: Mapping[str, tuple[str, ...]]
     warnings: tuple[str, ...] = ()
+    resumes: tuple[str, ...] = ()
+    suspends: tuple[str, ...] = ()
 
 
 def change_of(ledger: Ledger, trial: Scheduler, event: Event) -> PolicyChange:
@@ -82,6 +91,8 @@ def change_of(ledger: Ledger, trial: Scheduler, event: Event) -> PolicyChange:
         ),
         without_queue=without_queue,
         warnings=tuple(idle_rules(twin)),
+        resumes=tuple(fact.job for fact in facts if isinstance(fact, GangResumed)),
+        suspends=tuple(fact.job for fact in facts if isinstance(fact, GangSuspended)),
     )
 
 

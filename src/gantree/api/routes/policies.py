@@ -78,6 +78,8 @@ class ChangeTold(Told):
     priorities: list[dict[str, JsonValue]]
     without_queue: dict[str, list[str]]
     warnings: list[str]
+    resumes: list[str]
+    suspends: list[str]
 
 
 def router(backend: Backend) -> APIRouter:
