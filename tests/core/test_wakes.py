@@ -217,6 +217,20 @@ NO_LONGER_DUE = [
 """What is claimed is no longer owed, so it does not count against the quota of who goes before."""
 
 
+DUE_WHEN_ONE_HAS_LEFT = [
+    ("submit", [of("a", 1, gpus=1), of("c", 1), of("c", 2, gpus=2, priority=200)]),
+    ("lose", 1),
+    ("lose", 0),
+    ("lose", 1),
+    ("submit", [of("b", 1, gpus=1, priority=300), of("b", 2, priority=300)]),
+    ("end", 2),
+    ("end", 0),
+    ("submit", [of("a", 1, gpus=2, priority=200), of("a", 2, priority=200)]),
+    ("end", 0),
+]
+"""What one of its queue used that has left a gang is owed then: it may have room that is kept for an estimate."""
+
+
 ONE_IS_OWED = (QueueRule("a"), QueueRule("b"), QueueRule("c", guarantee={"gpus": 4}))
 PUSHED_OUT = [
     ("submit", [of("b", 1, priority=300)]),
@@ -240,6 +254,7 @@ PUSHED_OUT = [
 @example(Policy(queues=RULES, preemption=Preemption(by="none")), NO_LONGER_DUE)
 @example(Policy(backfill=Backfill("promised", 1), preemption=APART), PARTS_OF_A_NODE)
 @example(Policy(queues=RULES, preemption=Preemption(by="none")), TAKEN_BACK)
+@example(Policy(queues=RULES, backfill=Backfill("promised", 1)), DUE_WHEN_ONE_HAS_LEFT)
 @given(policies, st.lists(acts, min_size=4, max_size=30))
 def test_who_asks_only_those_that_could_get_another_answer_decides_as_who_asks_everybody(
     policy: Policy, life: list[tuple[str, Any]]

@@ -6,7 +6,8 @@ it held is held at once for those who have claimed it, nobody finds a place eith
 stays): only these, and who waited for its quota, may start (`room_version` grows). Where 17 gangs are stopped for one,
 all who wait are asked when the first of them is told to leave, and not 17 times more.
 
-Not so where queues own cells, or nodes are kept as spares: there it changes more than what is free on its own nodes.
+Not so where queues own cells, or nodes are kept as spares: there it changes more than what is free on its own nodes. Nor
+where a start is estimated: who is owed what the gang used, now that it is gone, may pass that start.
 """
 
 from __future__ import annotations
@@ -53,7 +54,15 @@ def _leaves(ledger: Ledger, state: JobState, place: Placement, at: float) -> Non
     after = _room_on(ledger, place) if may_be_claimed else []
     ledger.hold(place.nodes)
     has_more = any(now.has_more_than(then) for now, then in zip(after, before, strict=True))
-    ledger.more_room(is_free=has_more or not may_be_claimed, to_come=not was_to_come)
+    to_come = not was_to_come or _may_be_due_now(ledger, state)
+    ledger.more_room(is_free=has_more or not may_be_claimed, to_come=to_come)
+
+
+def _may_be_due_now(ledger: Ledger, gone: JobState) -> bool:
+    """Whether who waits may be owed what a gang of its queue used, and so have room that is kept for an estimate."""
+    if all(booking.promised for booking in ledger.bookings.values()):
+        return False
+    return ledger.accounts.quota.has_idle_guarantee(gone.queue)
 
 
 def _room_on(ledger: Ledger, place: Placement) -> list[NodeRoom]:

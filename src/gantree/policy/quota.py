@@ -283,6 +283,11 @@ class Quota:
         """Return what a node is guaranteed: its own guarantee, at least that of its children together."""
         return self._figures(node, lambda book: book.guaranteed[node])
 
+    def has_idle_guarantee(self, node: int) -> bool:
+        """Return whether anything is unused of what is guaranteed to a node, or to one that it is in but the root."""
+        path = self._path(node)[:-1]
+        return any(book.idle(each) for book in self._books.values() for each in path)
+
     def borrowed(self, node: int) -> Amounts:
         """Return what jobs under a node hold above all that the node and those under it are guaranteed."""
         return self._figures(node, lambda book: book.over(node))
