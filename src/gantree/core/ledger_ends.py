@@ -6,8 +6,8 @@ it held is held at once for those who have claimed it, nobody finds a place eith
 stays): only these, and who waited for its quota, may start (`room_version` grows). Where 17 gangs are stopped for one,
 all who wait are asked when the first of them is told to leave, and not 17 times more.
 
-Not so where queues own cells, or nodes are kept as spares: there it changes more than what is free on its own nodes. Nor
-where a start is estimated: who is owed what the gang used, now that it is gone, may pass that start.
+Not so where queues own cells, or nodes are kept as spares: there it changes more than what is free on its own nodes.
+Nor where a start is estimated: who is owed what the gang used, now that it is gone, may pass that start.
 """
 
 from __future__ import annotations
