@@ -436,6 +436,19 @@ def _events(
         yield TimePassed(id=name, observed_at=now)
 
 
+HELD_LATER = [
+    ("submit", [of("a", 1, gpus=1)]),
+    ("submit", [of("a", 3, gpus=2)]),
+    ("lose", 1),
+    ("lose", 2),
+    ("submit", [of("a", 1, gpus=2)]),
+    ("submit", [of("a", 1, priority=200)]),
+    ("end", 0),
+    ("submit", [of("b", 1)]),
+]
+"""Who has left a claim's node since the bounds were made is gone, and what it held is held for the claim."""
+
+
 class Checked(Freeable):
     """Says no for all queues only where it does for the line itself."""
 
@@ -460,6 +473,7 @@ class Checked(Freeable):
     True,
     LENT_AND_BEHIND,
 )
+@example(Policy(backfill=Backfill("any", 1), preemption=Preemption(gain=1.0)), False, HELD_LATER)
 @given(policies, st.booleans(), st.lists(acts, min_size=4, max_size=20))
 def test_the_bound_for_all_queues_never_says_no_where_that_of_one_says_yes(
     policy: Policy, by_arrival: bool, life: list[tuple[str, Any]]

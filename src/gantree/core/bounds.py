@@ -38,7 +38,9 @@ MANY = 1000
 class Bounds:
     """The bounds of one moment; filled when asked.
 
-    stay are the gangs that might be stopped, by priority; not_owed those of them that are not owed their place.
+    stay are the gangs that might be stopped, by priority; not_owed those of them that are not owed their place. Bounds
+    stand while some of those leave who leave anyway: what these hold is counted when the bounds are made, with what is
+    held for claims by then, which has more of it later.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Bounds:
         self._room_of_any: dict[tuple[int, bool], _Room] = {}
         holds = (*ledger.bookings, *ledger.claims)
         self._queues_with_holds = frozenset(ledger.jobs[job].spec.queue for job in holds)
+        self._in_any_case = self._held_in_any_case()
 
     def may_fit(self, head: JobState, need: Need, *, due: bool) -> bool:
         """Whether a gang with a need might fit if all gave way that might for the class of a job that waits.
@@ -96,7 +99,7 @@ class Bounds:
                 is_owed = self._ledger.accounts.is_owed
                 gangs += [state for state in self._stay[end:] if not is_owed(state)]
             passed, claims = self._held_for_others(head, due)
-            more = self._in_any_case() + self._held([BOOKING + job for job in passed])
+            more = self._in_any_case + self._held([BOOKING + job for job in passed])
             more = more - self._claimed(claims) + self._places.gpus_of_node(gangs)
             room = self._room_of_any[head.priority, due] = _Room(self._ledger, more)
         return room.has(need)
@@ -155,10 +158,10 @@ class Bounds:
         """GPUs by node beside the free ones if so many of those gangs were gone that are not owed their place."""
         if others not in self._of_others:
             gone = self._places.gpus_of_node(self._not_owed[:others])
-            self._of_others[others] = self._in_any_case() + gone
+            self._of_others[others] = self._in_any_case + gone
         return self._of_others[others]
 
-    def _in_any_case(self) -> IntArray:
+    def _held_in_any_case(self) -> IntArray:
         """What those hold who leave or might shrink, and what is claimed."""
         ledger = self._ledger
         leave = [*ledger.leaving.values(), *(ledger.jobs[job] for job in ledger.accounts.elastic)]
@@ -189,7 +192,7 @@ class _Room:
         rooms = ledger.rooms()
         self._fabric = rooms.fabric
         free_gpus_of_node = rooms.free_gpus_in_domain(self._fabric.node_tier)
-        most = np.minimum(free_gpus_of_node + more_gpus_of_node, self._fabric.gpus_of_node)
+        most = np.clip(free_gpus_of_node + more_gpus_of_node, 0, self._fabric.gpus_of_node)
         self._free_gpus_of_node = np.where(rooms.usable_node, most, 0)
         self._anything = bool((more_gpus_of_node > 0).any())
         self._most_slots: dict[tuple[int, int], int] = {}
