@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from gantree.core.explain import why
 from gantree.model.events import (
     GangEnded,
@@ -14,7 +12,6 @@ from gantree.model.events import (
     SuspendRequested,
 )
 from gantree.model.facts import (
-    ClaimDropped,
     GangPreempted,
     JobHeld,
     JobReprioritised,
@@ -205,19 +202,3 @@ def test_the_same_priority_again_and_a_class_that_is_none_change_nothing() -> No
     stage = running(job("a", 2, 8))
     assert stage.tell(PriorityRequested, job="a", priority="batch").facts == ()
     assert stage.tell(PriorityRequested, job="a", priority="no-such").facts == ()
-
-
-@pytest.mark.parametrize(("whose", "priority"), [("urgent", "research"), ("low", 500)])
-def test_a_gang_does_not_start_where_one_that_left_for_it_goes_first_by_then(
-    whose: str, priority: str | int
-) -> None:
-    """It would be told to leave at once."""
-    stage = running(job("low", 2, 8))
-    stage.submit(job("urgent", 1, 8, priority="serving"))
-    assert "urgent" in stage.scheduler.ledger.claims
-    stage.tell(PriorityRequested, job=whose, priority=priority)
-    decision = stage.ended("low", 143)
-    assert stage.phase("low") is Phase.STARTING and stage.phase("urgent") is Phase.PENDING
-    assert not [fact for fact in decision.facts if isinstance(fact, GangPreempted)]
-    dropped = [fact for fact in decision.facts if isinstance(fact, ClaimDropped)]
-    assert [fact.reason for fact in dropped] == ["low, which left for it, goes before it by now"]

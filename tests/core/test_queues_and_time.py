@@ -110,3 +110,16 @@ def test_cells_that_do_not_fit_the_cluster_are_refused_before_anything_starts() 
         Scheduler(policy).conflicts(site)
     with pytest.raises(BadInput, match="queue b"):
         simulate(site, (), policy)
+
+
+def test_who_waits_is_asked_again_when_a_boost_has_expired() -> None:
+    """The one that was boosted has claimed what the other leaves: now that one goes first, and is free to start."""
+    policy = Policy(boosts=(Boost(300, 60.0, queue="b"),))
+    stage = Stage(cluster(leaves=1, nodes=2), policy)
+    stage.submit(job("low1", gpus=8), job("low2", gpus=8))
+    stage.started("low1", "low2")
+    stage.submit(replace(job("boosted", 2, 8, priority="research"), queue="b"))
+    assert "boosted" in stage.scheduler.ledger.claims
+    stage.ended("low1", 143)
+    stage.wait(60.0)
+    assert stage.phase("low1") is Phase.STARTING and not stage.scheduler.ledger.claims

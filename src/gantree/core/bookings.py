@@ -367,11 +367,12 @@ class Desk:
             return
         if state.job in ledger.bookings:
             self._heads += 1
-        elif self._in_vain < self._most and self._has_turn(draft, state):
-            if self._is_full(ledger):
-                self._tell(draft, state, instead=first_in_the_way(ledger, state))
-            elif not self._looks_at_last or not self._is_left_out(draft, state):
-                self._tell(draft, state)
+        elif self._in_vain < self._most:
+            is_full = self._is_full(ledger)
+            if not is_full and self._looks_at_last and self._is_left_out(draft, state):
+                return
+            if self._has_turn(draft, state):
+                self._tell(draft, state, first_in_the_way(ledger, state) if is_full else None)
 
     def _tell(self, draft: Draft, state: JobState, instead: str | None = None) -> None:
         """Tell a gang a start, if anybody can say."""

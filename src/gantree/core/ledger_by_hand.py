@@ -53,6 +53,7 @@ def priority_changed(ledger: Ledger, fact: PriorityChanged | JobReprioritised) -
         ledger.holders_version += 1
     if waits:
         _wait_again(ledger, state, fact.at)
+    ledger.more_room()
 
 
 def _wait_again(ledger: Ledger, state: JobState, at: float) -> None:
@@ -67,7 +68,6 @@ def job_reprioritised(ledger: Ledger, fact: JobReprioritised) -> None:
     state = ledger.jobs[fact.job]
     state.spec = replace(state.spec, priority=fact.asked)
     priority_changed(ledger, fact)
-    ledger.more_room()
 
 
 def job_scaled(ledger: Ledger, fact: JobScaled) -> None:

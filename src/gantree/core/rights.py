@@ -15,8 +15,6 @@ from math import inf
 
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
-from gantree.core.waiting import eligible
-from gantree.model.phases import Phase
 from gantree.policy.order import DAY_S, Merits
 from gantree.policy.rules import Policy
 
@@ -129,22 +127,6 @@ def overruled_by(ledger: Ledger, state: JobState) -> tuple[str, ...]:
     told = ledger.bookings
     found = ledger.accounts.giving_way(state)
     return tuple(job for job in found if job not in told or not told[job].promised)
-
-
-def overtaken_by(ledger: Ledger, claimant: JobState, now: float) -> str | None:
-    """A gang that has left for a claim, waits again, and is of a higher class by now; None where there is none.
-
-    A class, the policy or a boost has changed meanwhile: to start the claimant would be to stop it again at once. Not
-    where it is owed the room.
-    """
-    if ledger.policy.preemption.by != "priority" or ledger.accounts.is_due(claimant):
-        return None
-    for job in ledger.claims[claimant.job].victims:
-        state = ledger.jobs[job]
-        waits = state.phase is Phase.PENDING and eligible(ledger, state, now)
-        if waits and state.priority > claimant.priority and overrules(ledger, state, claimant):
-            return job
-    return None
 
 
 # ----- the order, as time goes by

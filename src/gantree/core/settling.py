@@ -1,7 +1,6 @@
 """Claims that are settled: a claimant starts as soon as its room is free, and lets go of what it cannot have any more.
 
-Who claims room was told so by `core.room` or `core.homes`. It starts unless its queue does not admit it any more, or a
-gang that has left for it goes before it by now.
+Who claims room was told so by `core.room` or `core.homes`. It starts unless its queue does not admit it any more.
 """
 
 from collections.abc import Collection
@@ -12,7 +11,6 @@ from gantree.core.holds import lifted
 from gantree.core.homes import Homes
 from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import start
-from gantree.core.rights import overtaken_by
 from gantree.core.state import CLAIM, Claim, JobState
 from gantree.model.facts import ClaimDropped
 from gantree.model.phases import Phase
@@ -46,18 +44,13 @@ class Settling:
         waiting = [job for job in claimants if ledger.jobs[job].phase is Phase.PENDING]
         for job in sorted(waiting, key=lambda name: ledger.jobs[name].position):
             state, claim = ledger.jobs[job], ledger.claims[job]
-            placement, first = self._claimed(ledger, state), overtaken_by(ledger, state, draft.now)
-            if first:
-                _drop(draft, job, f"{first}, which left for it, goes before it by now")
-            elif placement is not None and self._may_start(ledger, state, placement):
+            placement = self._claimed(ledger, state)
+            if placement is not None and self._may_start(ledger, state, placement):
                 _drop(draft, job, "its room is free")
                 start(draft, state, placement, at_home=claim.at_home)
             elif not (ledger.leaving if placement else _awaited(ledger, state, claim)):
-                _drop(
-                    draft,
-                    job,
-                    "the room was lost" if placement is None else "others have its quota",
-                )
+                lost = "the room was lost" if placement is None else "others have its quota"
+                _drop(draft, job, lost)
         self._settled_at = _unsettled(ledger)
 
     def _claimed(self, ledger: Ledger, state: JobState) -> Placement | None:
