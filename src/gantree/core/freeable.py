@@ -92,18 +92,16 @@ class Freeable:
         """A number that changes whenever room might be made for somebody for whom it could not before.
 
         That somebody takes a place is no such cause: who might be stopped has what was free. It is one where others
-        are then no longer owed theirs, and where nodes are kept as spares: what is on such a node is free to others.
-        Nor is one more claim: it only takes, but for whom it gives way to, and these might have claimed that room
-        before. Who is told to leave for it is a cause by itself. A start that is told is one: what its job was told
-        before it was told as one of its line.
+        are then no longer owed theirs. Nor is one more claim: it only takes, but for whom it gives way to, and these
+        might have claimed that room before. Who is told to leave for it is a cause by itself. A start that is told
+        is one: what its job was told before it was told as one of its line.
         """
         if self._looked_at != ledger.applied:
             self._looked_at = ledger.applied
             accounts = ledger.accounts
             told = tuple((job, accounts.is_due(ledger.jobs[job])) for job in ledger.bookings)
             lost = accounts.pushed_out(), accounts.claims_lost()
-            spares = (ledger.placings, ledger.room_version) if ledger.rooms().keeps_spares else ()
-            causes = (ledger.holders_version, told, *lost, *spares)
+            causes = (ledger.holders_version, told, *lost)
             if causes != self._causes:
                 self._causes = causes
                 self._grown += 1
