@@ -22,8 +22,8 @@ UV := $(PY) -m uv
 # uv trusts its own list of certificate authorities; behind a proxy with one of its own, only the system knows it.
 FETCH = fetch() { $(UV) "$$@" || { echo "Trying again with the system's certificates" >&2; UV_SYSTEM_CERTS=1 $(UV) "$$@"; }; }; fetch
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(if $(UPGRADE),--upgrade)
-# Three more than there are cores: many tests wait for other processes. tests/conftest.py puts the longest files first.
-WORKERS ?= $(shell echo $$(($$(nproc) + 3)))
+# One more than there are cores: many tests wait for other processes. tests/conftest.py puts the longest files first.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 PYTHON ?= python3 python3.13 python3.12 python3.11 python
 
 ifneq ($(shell cat $(VENV)/.uv 2>/dev/null),$(CURDIR))
