@@ -103,6 +103,11 @@ def test_the_policy_is_shown_checked_tried_applied_and_rolled_back(
         {"suits": True, "without_queue": {}, "warnings": []},
     )
     assert complaints(checked.json(), "policy-check") == []
+    other = tmp_path / "other.yaml"
+    other.write_text("queues: [{name: a, limit: {gpus: {NO-SUCH: 4}}}]\n")
+    told = "queue a: limit.gpus.NO-SUCH: no node has this model"
+    assert gantree("policy", "check", other).err.startswith(told)
+    assert told in gantree("policy", "apply", other, "--dry-run").out
     tried = gantree("policy", "apply", file, "--dry-run")
     assert "+ queues.a.weight: 2\n" in tried.out
     assert "Nothing would be decided otherwise now." in tried.out

@@ -219,12 +219,9 @@ NO_LONGER_DUE = [
 
 DUE_WHEN_ONE_HAS_LEFT = [
     ("submit", [of("a", 1, gpus=1), of("c", 1), of("c", 2, gpus=2, priority=200)]),
-    ("lose", 1),
-    ("lose", 0),
-    ("lose", 1),
+    *[("lose", node) for node in (1, 0, 1)],
     ("submit", [of("b", 1, gpus=1, priority=300), of("b", 2, priority=300)]),
-    ("end", 2),
-    ("end", 0),
+    *[("end", which) for which in (2, 0)],
     ("submit", [of("a", 1, gpus=2, priority=200), of("a", 2, priority=200)]),
     ("end", 0),
 ]
@@ -437,10 +434,8 @@ def _events(
 
 
 HELD_LATER = [
-    ("submit", [of("a", 1, gpus=1)]),
-    ("submit", [of("a", 3, gpus=2)]),
-    ("lose", 1),
-    ("lose", 2),
+    *[("submit", [of("a", members, gpus=gpus)]) for members, gpus in ((1, 1), (3, 2))],
+    *[("lose", node) for node in (1, 2)],
     ("submit", [of("a", 1, gpus=2)]),
     ("submit", [of("a", 1, priority=200)]),
     ("end", 0),
