@@ -179,6 +179,6 @@ def test_the_example_in_the_docs_is_what_the_schema_describes(complaints: Compla
 
 
 @pytest.mark.parametrize("gate", ["LIMIT", "QUOTA"])
-def test_what_a_queue_never_admits_is_not_said_of_the_cluster(gate: str) -> None:
+def test_what_a_queue_or_a_budget_never_admits_is_not_said_of_the_cluster(gate: str) -> None:
     refused = {"gate": gate, "never": True, "short_by": None, "nearest": None, "would_fit_if": []}
-    assert refusal_lines(refused) == [f"gate: {gate} (its queue will never admit it as it is)"]
+    assert refusal_lines(refused) == [f"gate: {gate} (never as it is, however much is free)"]

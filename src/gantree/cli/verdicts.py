@@ -18,9 +18,9 @@ def refusal_lines(refused: dict[str, Any]) -> list[str]:
 
 
 def _for_ever(gate: str) -> str:
-    """Why time alone changes nothing."""
+    """Why time alone changes nothing; a limit is that of a queue, or the job's own budget."""
     if gate in (Gate.LIMIT, Gate.QUOTA):
-        return " (its queue will never admit it as it is)"
+        return " (never as it is, however much is free)"
     return " (the empty cluster could not hold it either)"
 
 
