@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -26,6 +27,9 @@ LONGEST_FIRST = (
 
 NEW_OBJECTS_TO_A_COLLECTION = 100_000
 """So many, and not Python's 700: a test makes more than that in a moment, and Hypothesis times each collection."""
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""A shell starts a command in the background deaf to interrupts, and its children too: some tests send them one."""
 
 settings.register_profile("gantree", deadline=None, print_blob=True, max_examples=examples(50))
 settings.load_profile("gantree")

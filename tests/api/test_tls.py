@@ -3,15 +3,18 @@
 import http.client
 import json
 import os
+import queue
 import socket
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gantree.api import attaching
 from gantree.api.attaching import attach
 from gantree.api.client import Client
 from gantree.api.listening import listen_of
@@ -175,3 +178,29 @@ def test_a_command_and_its_input_go_over_tls(daemon: Daemon, home: Path, client:
     assert (done.stdout, done.stderr, done.returncode) == (b"typed\n" * 50_000, b"", 7)
     with pytest.raises(Unauthenticated):
         attach(Client(client.target.url, "nonsense").target, "notebook", {"command": ["true"]})
+
+
+def test_whoever_attaches_gives_up_on_one_who_says_nothing_over_tls(
+    home: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The certificate is shown and a session ticket sent, and then nothing: the reader waits for the rest."""
+    monkeypatch.setattr(attaching, "CONNECT_WITHIN_S", 1.0)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(home / "cert.pem", home / "key.pem")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url, kept = f"https://127.0.0.1:{listening.getsockname()[1]}", queue.SimpleQueue[object]()
+
+        def meet() -> None:
+            kept.put(context.wrap_socket(listening.accept()[0], server_side=True))
+
+        def told() -> None:
+            try:
+                attach(Client(url, "any").target, "notebook", {"command": ["true"]})
+            except Unreachable as error:
+                kept.put(str(error))
+
+        threading.Thread(target=meet, daemon=True).start()
+        threading.Thread(target=told, daemon=True).start()
+        met = kept.get(timeout=60.0)
+        assert isinstance(met, ssl.SSLSocket)
+        assert "does not answer" in str(kept.get(timeout=60.0))

@@ -10,7 +10,7 @@ from gantree.core.no_room_yet import NoRoomYet
 from gantree.core.room import NoRoom, make_room
 from gantree.core.state import JobState
 from gantree.core.wanted import Prospects, Wanted
-from gantree.model.events import TimePassed
+from gantree.model.events import HoldRequested, ReleaseRequested, TimePassed
 from gantree.model.facts import CheckpointRecorded, GangRunning
 from gantree.placement.taste import Taste
 from gantree.policy.order import Standing
@@ -124,3 +124,14 @@ def asked_of(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list
 
     monkeypatch.setattr("gantree.core.cycle.make_room", noted)
     return since
+
+
+def test_no_moment_is_one_for_those_who_wait_for_something_else_then(stage: Stage) -> None:
+    ledger, said = stage.scheduler.ledger, NoRoomYet()
+    said.say(ledger, where(stage.state("u")), [NoRoom(later=50.0)], stage.now)
+    stage.tell(HoldRequested, job="u")
+    assert [at for _, at in said.moments(ledger)] == [50.0]
+    stage.tell(HoldRequested, job="w")
+    assert not list(said.moments(ledger))
+    stage.tell(ReleaseRequested, job="w")
+    assert [at for _, at in said.moments(ledger)] == [50.0]

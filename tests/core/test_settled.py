@@ -7,6 +7,7 @@ import pytest
 
 from gantree.core.awake import Awake
 from gantree.core.draft import Draft
+from gantree.core.freeable import Freeable
 from gantree.core.fronts import FRONT
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.events import CordonRequested
@@ -181,3 +182,15 @@ def test_who_may_use_reserved_room_is_asked_when_one_has_left_it(slept: list[boo
     stage.ended("late")
     assert slept[0] is False
     assert stage.phase("short") is Phase.STARTING
+
+
+@pytest.mark.parametrize(("kept", "is_news"), [({}, False), ({"leaf": 1}, True)])
+def test_a_start_is_news_to_who_asks_for_room_where_nodes_are_kept_as_spares(
+    kept: dict[str, int], is_news: bool
+) -> None:
+    """What begins on a node that was kept leaves the rest of it to others."""
+    stage = Stage(replace(cluster(leaves=1, nodes=3, gpus=4), spares=kept))
+    ledger, freeable = stage.scheduler.ledger, Freeable()
+    before = freeable.grown(ledger)
+    stage.submit(job("starts", gpus=2))
+    assert (freeable.grown(ledger) != before) == is_news

@@ -63,6 +63,8 @@ def attach(target: Target, job: str, wish: dict[str, Any]) -> Attached:
     from websockets.exceptions import InvalidStatus, WebSocketException  # noqa: PLC0415 - as above
     from websockets.sync.client import connect  # noqa: PLC0415 - as above
 
+    from gantree.api.hanging_up import HangsUp  # noqa: PLC0415 - as above
+
     path = f"/v1/jobs/{quote(job, safe='')}/attach"
     more: dict[str, Any] = {}
     held = ExitStack()
@@ -77,7 +79,8 @@ def attach(target: Target, job: str, wish: dict[str, Any]) -> Attached:
             more["sock"] = sockets.connect(target.state_dir, CONNECT_WITHIN_S)
         opened = connect(
             url, additional_headers=target.headers, compression=None, max_size=MOST_BYTES, proxy=None,
-            open_timeout=CONNECT_WITHIN_S, ping_timeout=None, close_timeout=1.0, **more,
+            open_timeout=CONNECT_WITHIN_S, ping_timeout=None, close_timeout=1.0,
+            create_connection=HangsUp, **more,
         )  # fmt: skip
         connection = held.enter_context(opened)
         connection.send(json.dumps(wish))

@@ -214,6 +214,11 @@ class Ledger:
         self.free_version += is_free
         self.holders_version += to_come
 
+    def room_taken(self) -> None:
+        """Room was taken, or is held: where nodes are kept as spares, the rest of one that is begun is free to all."""
+        if self.rooms().keeps_spares:
+            self.more_room()
+
     def join_line(self, state: JobState, at: float) -> None:
         """A job begins to wait: where it stands depends on what is known of it now, and stays until it leaves."""
         state.line = self.accounts.line_of(state)

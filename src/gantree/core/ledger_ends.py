@@ -43,8 +43,9 @@ def attempt_ended(ledger: Ledger, fact: AttemptEnded) -> None:
 
 def _leaves(ledger: Ledger, state: JobState, place: Placement, at: float) -> None:
     """Its room is free, for those who hold it otherwise and who have claimed it before anybody else."""
-    was_to_come = state.leaving and state.moving is None and not _any_cells(ledger)
-    may_be_claimed = was_to_come and bool(ledger.claims) and not ledger.rooms().keeps_spares
+    elsewhere_too = _any_cells(ledger) or ledger.rooms().keeps_spares
+    was_to_come = state.leaving and state.moving is None and not elsewhere_too
+    may_be_claimed = was_to_come and bool(ledger.claims)
     before = _room_on(ledger, place) if may_be_claimed else []
     ledger.rooms().give_back(state.job)
     ledger.accounts.stop(state, at)

@@ -29,6 +29,7 @@ def take_place(ledger: Ledger, job: str, placement: Placement) -> None:
     rooms.take(job, placement.members)
     if given_way:
         ledger.hold(owners=frozenset(given_way))
+    ledger.room_taken()
 
 
 def _gives_way(ledger: Ledger, placement: Placement) -> list[str]:
@@ -63,6 +64,7 @@ def _claim(ledger: Ledger, job: str, claim: Claim) -> None:
     bookings = [BOOKING + each for each in ledger.bookings]
     ledger.let_go(bookings)
     ledger.hold(owners=(CLAIM + job, *bookings))
+    ledger.room_taken()
 
 
 def room_claimed(ledger: Ledger, fact: RoomClaimed) -> None:
@@ -101,6 +103,7 @@ def reservation_made(ledger: Ledger, fact: ReservationMade) -> None:
         fact.starts_at, fact.promised, fact.placement, fact.waits_for, fact.slips, fact.at
     )
     ledger.hold(nodes)
+    ledger.room_taken()
 
 
 def reservation_dropped(ledger: Ledger, fact: ReservationDropped) -> None:

@@ -6,12 +6,14 @@ and so may time. It is true of one job, at the moment at which it was said; but 
 placed already, nothing has changed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gantree.core.draft import Draft
 from gantree.core.ledger import Ledger
 from gantree.core.room import NoRoom
+from gantree.core.state import JobState
+from gantree.core.waiting import eligible
 from gantree.model.facts import GangRunning
 from gantree.model.phases import Phase
 from gantree.policy.order import Line, Position, Standing
@@ -89,10 +91,11 @@ class NoRoomYet:
                 yield answer.retry_at
 
     def moments(self, ledger: Ledger) -> Iterable[tuple[Line | str, float]]:
-        """Who of those who still wait is to be asked again, and when."""
+        """Who of those who still wait, and then for nothing else, is to be asked again, and when."""
         for asked, answer in self._said.items():
-            if answer.retry_at is not None and _still_waits(ledger, asked, answer):
-                yield asked, answer.retry_at
+            at, waiting = answer.retry_at, _still_wait(ledger, asked, answer)
+            if at is not None and any(eligible(ledger, state, at) for state in waiting):
+                yield asked, at
 
     @property
     def is_firm(self) -> bool:
@@ -124,11 +127,12 @@ def _asked_as(ledger: Ledger, standing: Standing, *, firm: bool) -> Line | str:
     return standing.line if firm and job not in ledger.bookings else job
 
 
-def _still_waits(ledger: Ledger, asked: Line | str, answer: Answer) -> bool:
-    """Whether somebody waits of whom an answer is true: what is firm was said to a job as it was told a start."""
+def _still_wait(ledger: Ledger, asked: Line | str, answer: Answer) -> Iterator[JobState]:
+    """Those of whom an answer is true who still wait: what is firm was said to a job as it was told a start."""
     if not isinstance(asked, str):
-        return asked in ledger.lines
-    if answer.is_firm:
-        return asked in ledger.bookings
-    state = ledger.jobs.get(asked)
-    return state is not None and state.phase is Phase.PENDING
+        if asked in ledger.lines:
+            yield from (ledger.jobs[each.job] for each in ledger.lines[asked])
+    elif asked in ledger.jobs and (not answer.is_firm or asked in ledger.bookings):
+        state = ledger.jobs[asked]
+        if state.phase is Phase.PENDING:
+            yield state
