@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gantree.core.fronts import FRONT, Fronts
 from gantree.core.rights import harm_of
-from gantree.model.events import HoldRequested
+from gantree.model.events import HoldRequested, PriorityRequested
 from gantree.model.jobs import Checkpoint
 from gantree.model.phases import Phase
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
@@ -65,8 +65,10 @@ def test_a_newcomer_that_goes_first_takes_the_place_of_an_estimate_that_comes_af
     stage.started("runs")
     stage.submit(job("later", gpus=4))
     assert list(stage.scheduler.ledger.bookings) == ["later"]
-    stage.submit(job("first", gpus=4, priority="serving"))
+    stage.submit(job("first", gpus=4, priority="production"))
     assert list(stage.scheduler.ledger.bookings) == ["first"]
+    stage.tell(PriorityRequested, job="later", priority="serving")
+    assert list(stage.scheduler.ledger.bookings) == ["later"]
 
 
 def test_a_newcomer_of_a_queue_that_uses_more_leaves_an_estimate_of_another_alone() -> None:

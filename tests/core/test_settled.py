@@ -10,7 +10,7 @@ from gantree.core.draft import Draft
 from gantree.core.freeable import Freeable
 from gantree.core.fronts import FRONT
 from gantree.model.cluster import Cluster, Machine, Node
-from gantree.model.events import CordonRequested
+from gantree.model.events import CordonRequested, HoldRequested, NodeLost
 from gantree.model.facts import AttemptEnded
 from gantree.model.jobs import Job, Role
 from gantree.model.phases import Phase, StopCause
@@ -194,3 +194,24 @@ def test_a_start_is_news_to_who_asks_for_room_where_nodes_are_kept_as_spares(
     before = freeable.grown(ledger)
     stage.submit(job("starts", gpus=2))
     assert (freeable.grown(ledger) != before) == is_news
+
+
+def test_where_jobs_go_in_turn_one_who_leaves_the_line_lets_another_user_of_the_queue_go() -> None:
+    policy = Policy(queues=QUEUES, backfill=Backfill("none"), share_users=True)
+    stage = Stage(cluster(leaves=1, nodes=2, gpus=4), policy)
+    stage.submit(replace(job("runs", gpus=4), queue="a"))
+    stage.submit(replace(job("first", 2, 4), queue="b", user="ann"))
+    stage.submit(replace(job("next", gpus=4), queue="b", user="bob"))
+    assert stage.phase("next") is Phase.PENDING
+    stage.tell(HoldRequested, job="first")
+    assert stage.phase("next") is Phase.STARTING
+
+
+def test_a_node_that_is_lost_lets_those_be_asked_whom_a_cell_kept_out() -> None:
+    """A gang that is never preempted keeps clear of what a cell needs: a whole leaf, and there is none any more."""
+    queues = (QueueRule("owner", cells=(("leaf", 1),)), QueueRule("guest"))
+    stage = Stage(cluster(leaves=1, nodes=2, gpus=4), Policy(queues=queues))
+    stage.submit(replace(job("stays", gpus=4), queue="guest", preemptible=False))
+    assert stage.phase("stays") is Phase.PENDING
+    stage.tell(NodeLost, node="n0")
+    assert stage.phase("stays") is Phase.STARTING

@@ -386,3 +386,20 @@ def test_nobody_is_stopped_for_a_gang_whose_room_goes_to_one_that_stops_others_b
     life = beside_its_own(order, Policy(backfill=Backfill("any"), preemption=preemption))
     assert most_stops(life.stage.facts) <= 1
     assert "running" in life.stage.phases().values()
+
+
+def test_what_an_elastic_gang_is_owed_at_a_smaller_size_gives_way_to_nobody_who_borrows() -> None:
+    """It asks for six GPUs and is owed four: so it claims two members. Judged by all six, it was owed nothing, gangs
+    that borrow had its claim, it took it back, and so on in one moment.
+    """
+    queues = (QueueRule("a"), QueueRule("b", guarantee={"gpus": 4}))
+    life = Life(cluster(leaves=1, nodes=2, gpus=4), Policy(queues=queues))
+    for name in ("x", "y"):
+        life.submit(replace(job(name, gpus=4, priority="production"), queue="a"), leaves_s=10.0)
+    life.submit(replace(job("owed", 3, 2), queue="b", elastic=Elastic(1, 3)))
+    claims = life.stage.scheduler.ledger.claims
+    assert [len(claim.placement.members) for claim in claims.values()] == [2]
+    life.submit(replace(job("urgent", 2, 4, priority="serving"), queue="a"))
+    assert list(claims) == ["owed"]
+    life.quiet()
+    assert life.stage.phases()["owed"] == "running"

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from gantree.core.state import JobState
 from gantree.core.turns import shared_gpus
+from gantree.model.events import ReleaseRequested
 from gantree.model.facts import Fact, GangResumed, GangSuspended
 from gantree.model.jobs import Checkpoint, Job, Role, Shape
 from gantree.model.orders import ResumeGang, SuspendGang
@@ -72,6 +73,18 @@ def test_orders_count_up_so_that_a_late_one_is_known_as_old() -> None:
     assert turns == [(SuspendGang, 1), (ResumeGang, 2), (SuspendGang, 3)]
     standing = [each for each in stage.scheduler.standing_orders() if each.job == "b"]
     assert isinstance(standing[-1], SuspendGang) and standing[-1].turn == 3
+
+
+def test_who_is_suspended_in_one_moment_is_told_so_in_the_order_of_handing_in() -> None:
+    """Not in that in which they were placed: a scheduler that has recovered knows them in another one."""
+    stage = stage_of(gpus=2)
+    stage.submit(notebook("a", share=0.75, held=True))
+    started(stage, notebook("b", share=0.75))
+    stage.tell(ReleaseRequested, job="a")
+    stage.started("a")
+    started(stage, notebook("both", members=2))
+    stage.wait(60.0)
+    assert told(stage, GangSuspended) == ["both", "a", "b"]
 
 
 def test_a_notebook_alone_on_its_gpu_is_never_suspended_and_wakes_nobody() -> None:

@@ -5,7 +5,7 @@ which share, how long jobs like this one ran: the answers are in `policy`; here 
 the ledger.
 """
 
-from collections.abc import Container, Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable, Iterator
 from math import ceil, inf, log2
 
 from gantree.core.quota_to_come import QuotaToCome
@@ -40,13 +40,14 @@ class Accounts:
         self._leaving: set[str] = set()
         self.shares = Shares(self.tree, {}, policy.gpu_weights, policy.half_life_s)
         self._fabric: Fabric | None = None
-        self._only_model: str | None = None
+        self._models: tuple[str, ...] = ()
         self._asked_of_signature: dict[int, Amounts] = {}
         self.elastic: dict[str, None] = {}
         self._guaranteed_queues: dict[int, bool] = {}
         self._guarantees = any(rule.guarantee for rule in policy.queues)
         self.rations_models = _rations_models(policy)
         self._due: dict[tuple[int, int, bool], bool] = {}
+        self._due_on_any_model: dict[tuple[int, int, bool], bool] = {}
         self._due_version = 0
         self._dues_at = (0, 0)
         self._dues: dict[str, bool] = {}
@@ -60,8 +61,9 @@ class Accounts:
         capacity = capacity_of(fabric)
         self.quota.capacity = self._to_come.quota.capacity = capacity
         self._forget_due()
-        models = [name.removeprefix(MODEL) for name in capacity if name.startswith(MODEL)]
-        self._only_model = models[0] if len(models) == 1 else None
+        self._models = tuple(
+            name.removeprefix(MODEL) for name in capacity if name.startswith(MODEL)
+        )
         self._asked_of_signature.clear()
         self.order.cluster_gpus = max(1.0, capacity.get("gpus", 0.0))
         self.shares.capacity = capacity
@@ -92,9 +94,10 @@ class Accounts:
 
     def _asked(self, job: Job) -> Amounts:
         """What a job asks for; where the cluster has GPUs of one model only, in these, too."""
-        amounts, model = asked(job), self._only_model
-        if model is None or "gpus" not in amounts:
+        amounts = asked(job)
+        if len(self._models) != 1 or "gpus" not in amounts:
             return amounts
+        (model,) = self._models
         if any(role.shape.models and model not in role.shape.models for role in job.roles):
             return amounts
         return {**amounts, MODEL + model: amounts["gpus"]}
@@ -333,7 +336,7 @@ class Accounts:
             return None
         key, shared = state.position.key, self.order.before_share
         where = (key[:shared],) if shared is not None else (key, state.position)
-        return *where, state.priority, self.is_due(state)
+        return *where, state.priority, self._is_due_on_any_model(state)
 
     def claims_lost(self) -> int:
         """A number that grows whenever a claim is made no more, or begins or ends to be for what is owed.
@@ -344,7 +347,7 @@ class Accounts:
             return self._claims_lost
         at = (self._due_version, self._claims_made + self._claims_lost)
         if self._dues_at != at:
-            dues = {state.job: self.is_due(state) for state in self._to_come.claimants}
+            dues = {state.job: self.claims_its_due(state) for state in self._to_come.claimants}
             self._claims_lost += not self._dues.items() <= dues.items()
             self._dues = dues
             self._dues_at = (self._due_version, self._claims_made + self._claims_lost)
@@ -353,10 +356,13 @@ class Accounts:
     def _forget_due(self) -> None:
         self._due_version += 1
         self._due.clear()
+        self._due_on_any_model.clear()
         self._to_come.forget()
 
-    def overrules(self, state: JobState, other: JobState) -> bool:
+    def overrules(self, state: JobState, other: JobState, claimed: Amounts | None = None) -> bool:
         """Whether what is claimed for another job gives way to a waiting one: only where none of its rights is less.
+
+        claimed: what the other one would claim, by default what it has claimed.
 
         Where one right alone decided, two jobs could stop each other for ever. A gang that moves gives way to nobody,
         nor does one that goes home: guests would take its place in turns, and be told to leave again.
@@ -367,7 +373,7 @@ class Accounts:
             return False
         if self.policy.preemption.by == "priority" and state.priority < other.priority:
             return False
-        return self.is_due(state) or not self.is_due(other)
+        return self._is_due_on_any_model(state) or not self.claims_its_due(other, claimed)
 
     def giving_way(self, state: JobState) -> tuple[str, ...]:
         """The jobs whose claims give way to a waiting one, as `overrules` says."""
@@ -393,11 +399,41 @@ class Accounts:
         key = state.queue, state.signature, state.spec.preemptible
         due = self._due.get(key)
         if due is None:
-            amounts = self.asked(state)
-            due = self.quota.is_guaranteed(state.queue, amounts)
-            due = due and self.quota.room(state.queue, amounts, state.spec.preemptible).takes_back
-            self._due[key] = due
+            due = self._due[key] = self._is_within_guarantee(state, self.asked(state))
         return due
+
+    def _is_due_on_any_model(self, state: JobState) -> bool:
+        """As `is_due`, whichever model it gets: who asks for any may be placed where others are owed that model."""
+        if not self.rations_models or not self.is_due(state):
+            return self.is_due(state)
+        key = state.queue, state.signature, state.spec.preemptible
+        due = self._due_on_any_model.get(key)
+        if due is None:
+            due = self._due_on_any_model[key] = all(
+                self._is_within_guarantee(state, amounts) for amounts in self._on_each_model(state)
+            )
+        return due
+
+    def _on_each_model(self, state: JobState) -> Iterator[Amounts]:
+        """What a job would hold if all its GPUs that may be of several models were of one, for each."""
+        amounts, roles = self.asked(state), state.spec.roles
+        of_one = sum(amount for name, amount in amounts.items() if name.startswith(MODEL))
+        of_any = amounts.get("gpus", 0.0) - of_one
+        for model in self._models if of_any > 0.0 else ():
+            if any(not role.shape.models or model in role.shape.models for role in roles):
+                yield {**amounts, MODEL + model: amounts.get(MODEL + model, 0.0) + of_any}
+
+    def claims_its_due(self, state: JobState, claimed: Amounts | None = None) -> bool:
+        """As `is_due`, of what a job claims, or would claim: of an elastic gang that may be less than it asks for."""
+        amounts = self._to_come.claimed(state.job) if claimed is None else claimed
+        if amounts is None or amounts == self.asked(state):
+            return self.is_due(state)
+        return self._is_within_guarantee(state, amounts)
+
+    def _is_within_guarantee(self, state: JobState, amounts: Amounts) -> bool:
+        if not self.quota.is_guaranteed(state.queue, amounts):
+            return False
+        return self.quota.room(state.queue, amounts, state.spec.preemptible).takes_back
 
     def _held_by(self, state: JobState) -> Amounts:
         assert state.placement is not None, f"{state.job} has no place"

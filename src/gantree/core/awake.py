@@ -102,9 +102,17 @@ class Awake:
         """Everybody has the answer of the moment, and nothing was decided since."""
         ledger = draft.ledger
         later = (moment for moment in self.moments(ledger) if moment > draft.now)
-        until = min(later, default=inf) if self._no_room_yet.is_firm else draft.now
+        until = min(later, default=inf) if self._is_firm(ledger) else draft.now
         moment = self._no_room_yet.settled(ledger, draft.now)
         self.settled.settle(ledger, self._state(ledger), draft.now, until, moment)
+
+    def _is_firm(self, ledger: Ledger) -> bool:
+        """Whether time alone gives nobody another answer. As it passes fewer may use reserved room: then less is free,
+        but for nodes that are kept as spares only while they are empty.
+        """
+        if ledger.bookings and ledger.rooms().keeps_spares:
+            return False
+        return self._no_room_yet.is_firm
 
     def _is_settled(self, draft: Draft) -> bool:
         """Whether none of those who waited at the last decision could get another answer than then."""

@@ -30,6 +30,7 @@ from gantree.model.facts import (
     JobEnded,
     JobHeld,
     JobReleased,
+    JobReprioritised,
     JobRequeued,
     PriorityChanged,
     ReservationDropped,
@@ -321,7 +322,7 @@ def _room_at_last(ledger: Ledger, now: float) -> Occupancy:
 
 OUT_OF_THE_WAY = (AttemptEnded, JobEnded, JobHeld)
 """Facts by which a job needs no room any more, or none it was to have."""
-CAME = (JobAccepted, JobRequeued, JobReleased, PriorityChanged)
+CAME = (JobAccepted, JobRequeued, JobReleased, JobReprioritised, PriorityChanged)
 """Facts by which a job begins to wait, or to wait further ahead."""
 
 

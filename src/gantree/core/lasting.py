@@ -184,9 +184,11 @@ def _who_goes_first(
 ) -> Iterator[JobState]:
     """Who takes the claim of the gang, and could not have stopped all the victims itself."""
     accounts, lines, jobs = ledger.accounts, ledger.lines, ledger.jobs
+    claimed = accounts.held(plan.placement)
+    is_due = accounts.claims_its_due(wanted.state, claimed)
 
     def might(line: Line) -> bool:
-        return _might_overrule(ledger, wanted.state, line) and instead.might_fit(line)
+        return _might_overrule(ledger, wanted.state, line, is_due) and instead.might_fit(line)
 
     queues = (
         queue
@@ -194,7 +196,7 @@ def _who_goes_first(
         if accounts.goes_before(jobs[lines.in_queue(queue)[0].position.job], wanted.state)
     )
     for state in _first_of_lines(ledger, queues, now, might):
-        if state is wanted.state or not overrules(ledger, state, wanted.state):
+        if state is wanted.state or not overrules(ledger, state, wanted.state, claimed):
             continue
         if len(_stoppable(ledger, state, plan.victims, now)) == len(instead.gone):
             continue
@@ -224,14 +226,17 @@ def _takes_back(ledger: Ledger, state: JobState) -> bool:
     return accounts.admission_to_come(state, accounts.asked(state)).takes_back
 
 
-def _might_overrule(ledger: Ledger, other: JobState, line: Line) -> bool:
-    """Whether the jobs of a line might have what is claimed for another one, as far as a line tells (`overrules`)."""
+def _might_overrule(ledger: Ledger, other: JobState, line: Line, is_due: bool) -> bool:
+    """Whether the jobs of a line might have what is claimed for another one, as far as a line tells (`overrules`).
+
+    is_due: whether the other one claims what it is owed.
+    """
     if ledger.policy.preemption.by == "priority" and line.priority < other.priority:
         return False
     first = ledger.jobs[ledger.lines[line][0].job]
     if not ledger.accounts.goes_before(first, other):
         return False
-    return ledger.accounts.is_due(first) or not ledger.accounts.is_due(other)
+    return ledger.accounts.is_due(first) or not is_due
 
 
 def _first_of_lines(

@@ -96,6 +96,10 @@ class QuotaToCome:
         """Whether a job has a claim."""
         return job in self._claims
 
+    def claimed(self, job: str) -> Amounts | None:
+        """What a job claims, None where it claims nothing."""
+        return self._claims[job].amounts if job in self._claims else None
+
     @property
     def claimants(self) -> Iterator[JobState]:
         """The jobs that have claims, the oldest first."""

@@ -16,7 +16,7 @@ from math import inf
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
 from gantree.policy.order import DAY_S, Merits
-from gantree.policy.rules import Policy
+from gantree.policy.rules import Amounts, Policy
 
 MIN_RUN = "min_run"
 """Why a gang may not be stopped that has not run for the minimum time yet."""
@@ -114,12 +114,17 @@ def stoppable_at(state: JobState, policy: Policy) -> float:
     return max(ran_long_enough_at, state.preempted_at[-budget] + DAY_S)
 
 
-def overrules(ledger: Ledger, state: JobState, other: JobState) -> bool:
-    """Whether a waiting job may have the room that is claimed for another one: never if that was promised a start."""
+def overrules(
+    ledger: Ledger, state: JobState, other: JobState, claimed: Amounts | None = None
+) -> bool:
+    """Whether a waiting job may have the room that is claimed for another one: never if that was promised a start.
+
+    claimed: what the other one would claim, by default what it has claimed.
+    """
     told = ledger.bookings.get(other.job)
     if told is not None and told.promised:
         return False
-    return ledger.accounts.overrules(state, other)
+    return ledger.accounts.overrules(state, other, claimed)
 
 
 def overruled_by(ledger: Ledger, state: JobState) -> tuple[str, ...]:

@@ -49,8 +49,13 @@ class Settled:
         return not self._may_be_admitted(ledger, now)
 
     def has_changed(self, ledger: Ledger, queue: int) -> bool:
-        """Whether anybody has come to a queue, or gone, since all had their answers."""
-        return ledger.lines.changes_in(queue) > self._changes
+        """Whether anybody has come to a queue, or gone, since all had their answers: where jobs of a queue go in turn,
+        be it one of another user.
+        """
+        tree, queues = ledger.accounts.tree, [queue]
+        if ledger.policy.backfill.overtake == "none" and tree.user[queue] is not None:
+            queues = tree.children[tree.parent[queue]]
+        return any(ledger.lines.changes_in(each) > self._changes for each in queues)
 
     def over_in_part(self, line: Line) -> None:
         """The quota has said no to a way of a line, and for another one there was no place."""

@@ -1,17 +1,26 @@
 """Claims that are settled: a claimant starts as soon as its room is free, and lets go of what it cannot have any more.
 
 Who claims room was told so by `core.room` or `core.homes`. It starts unless its queue does not admit it any more.
+
+Since it claimed somebody may have come to go before it: who was stopped for it and has a higher priority now, or who
+came in the same moment in which the last of its victims left. Were it started first, it would be stopped again at once.
+So where one of these has a place now if it takes over claims, they are put off until the next walk is over, in which it
+is asked; what it does not take they have.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
+from gantree.core.bookings import CAME
 from gantree.core.draft import Draft
 from gantree.core.guests import any_cells
-from gantree.core.holds import lifted
+from gantree.core.holds import lifted, passed_by
 from gantree.core.homes import Homes
 from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import start
+from gantree.core.rights import overruled_by, overrules
 from gantree.core.state import CLAIM, Claim, JobState
+from gantree.core.waiting import eligible
+from gantree.core.ways import answers
 from gantree.model.facts import ClaimDropped
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
@@ -28,6 +37,24 @@ class Settling:
         self._homes = homes
         self._taste = taste
         self._settled_at: tuple[object, ...] = ()
+        self._put_off: frozenset[str] = frozenset()
+
+    def put_off(self, draft: Draft) -> None:
+        """Put off the claimants before whom somebody is to be asked; a decision begins."""
+        ledger = draft.ledger
+        came = {fact.job for fact in draft.facts if isinstance(fact, CAME)} if ledger.claims else {}
+        self._put_off = frozenset(
+            job
+            for job, claim in ledger.claims.items()
+            if _goes_after_any(draft, ledger.jobs[job], (*claim.victims, *came))
+        )
+
+    def put_off_no_longer(self) -> bool:
+        """These have been asked; whether anybody was put off."""
+        if not self._put_off:
+            return False
+        self._put_off, self._settled_at = frozenset(), ()
+        return True
 
     def settle(self, draft: Draft, newer: Collection[str] = ()) -> None:
         """Start claimants whose room is free; drop claims whose victims have left in vain: the room is no more, or
@@ -41,7 +68,11 @@ class Settling:
         claimants: Collection[str] = ledger.claims
         if newer and self._settled_at == (*at[:-1], at[-1][: -len(newer)]):
             claimants = newer
-        waiting = [job for job in claimants if ledger.jobs[job].phase is Phase.PENDING]
+        waiting = [
+            job
+            for job in claimants
+            if ledger.jobs[job].phase is Phase.PENDING and job not in self._put_off
+        ]
         for job in sorted(waiting, key=lambda name: ledger.jobs[name].position):
             state, claim = ledger.jobs[job], ledger.claims[job]
             placement = self._claimed(ledger, state)
@@ -88,6 +119,28 @@ class Settling:
         if held != admitted and ledger.accounts.admission(state, held).refused:
             return False
         return self._homes.spares_cells(ledger, state, placement)
+
+
+def _goes_after_any(draft: Draft, state: JobState, others: Iterable[str]) -> bool:
+    """Whether what a job claims gives way to one of these that waits for nothing but that."""
+    ledger = draft.ledger
+    waiting = (ledger.jobs[job] for job in others if job in ledger.jobs)  # some are forgotten
+    return any(
+        other.phase is Phase.PENDING
+        and eligible(ledger, other, draft.now)
+        and overrules(ledger, other, state)
+        and _might_start(draft, other)
+        for other in waiting
+    )
+
+
+def _might_start(draft: Draft, state: JobState) -> bool:
+    """Whether a waiting job has a place if it takes over what is claimed for those that go after it."""
+    ledger = draft.ledger
+    owners = [CLAIM + job for job in overruled_by(ledger, state)]
+    with lifted(ledger, (*owners, *passed_by(ledger, state, draft.now))) as rooms:
+        ways = answers(ledger, state)
+        return any(not admission.refused and fits(rooms, way) for way, admission in ways)
 
 
 def _drop(draft: Draft, job: str, reason: str) -> None:

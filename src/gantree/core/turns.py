@@ -77,16 +77,21 @@ class Turns:
         """Job ids whose turn ends, whose begins, and who are suspended though they take no part in turns any more."""
         sharers = self._sharers(now)
         change, part = next_turns(sharers, now), {each.job for each in sharers}
-        let_go = (job for job in self._gpus_of_job if job not in part)
+        let_go = (job for job in self._in_order() if job not in part)
         jobs = self._ledger.jobs
         return change.suspend, change.resume, tuple(job for job in let_go if jobs[job].suspended)
 
+    def _in_order(self) -> list[str]:
+        """Those of whom something is kept, the oldest job first, whoever was seen first."""
+        return sorted(self._gpus_of_job, key=lambda job: self._ledger.jobs[job].seq)
+
     def _sharers(self, now: float) -> list[Sharer]:
-        """All that take turns; one that is being stopped does not any more."""
+        """All that take turns, the oldest job first; one that is being stopped does not any more."""
         return [
             self._sharer(state, gpus, now)
-            for job, gpus in self._gpus_of_job.items()
-            if gpus and (state := self._ledger.jobs[job]).phase is not Phase.STOPPING
+            for job in self._in_order()
+            if (gpus := self._gpus_of_job[job])
+            and (state := self._ledger.jobs[job]).phase is not Phase.STOPPING
         ]
 
     def _sharer(self, state: JobState, gpus: frozenset[Gpu], now: float) -> Sharer:

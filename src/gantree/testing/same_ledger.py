@@ -32,6 +32,7 @@ CACHES: dict[type, frozenset[str]] = {
         {
             "_asked_of_signature",
             "_due",
+            "_due_on_any_model",
             "_due_version",
             "_dues",
             "_dues_at",

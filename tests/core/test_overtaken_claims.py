@@ -1,0 +1,128 @@
+"""A claimant before whom somebody goes by the time its room is free: it is not started to be stopped at once."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from gantree.model.cluster import Cluster, Node
+from gantree.model.events import GangEnded, HoldRequested, JobSubmitted, PriorityRequested
+from gantree.model.facts import GangPlaced, GangPreempted
+from gantree.model.jobs import Job
+from gantree.policy.rules import Backfill, Policy, QueueRule
+from gantree.testing.builders import cluster, job, machine
+from gantree.testing.stage import Stage
+
+
+def claimed(policy: Policy | None = None, nodes: int = 1) -> Stage:
+    """A gang claims the room of one of a lower class, which leaves."""
+    stage = Stage(cluster(leaves=1, nodes=nodes, gpus=4), policy or Policy())
+    stage.submit(job("leaves", gpus=4, priority="batch"))
+    stage.started("leaves")
+    for number in range(1, nodes):
+        stage.submit(job(f"stays{number}", gpus=4, priority="serving"))
+    stage.submit(job("claims", gpus=4, priority="production"))
+    assert list(stage.scheduler.ledger.claims) == ["claims"]
+    return stage
+
+
+def what_followed(stage: Stage, told: int) -> list[str]:
+    """Who was placed (+) and who was stopped for somebody (-) since so many facts."""
+    sign = {GangPlaced: "+", GangPreempted: "-"}
+    return [sign[type(f)] + f.job for f in stage.facts[told:] if isinstance(f, GangPlaced | GangPreempted)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changed", "priority"), [("claims", "research"), ("leaves", "serving")])
+def test_who_was_stopped_for_one_that_goes_after_it_by_now_has_its_room_back(
+    changed: str, priority: str
+) -> None:
+    stage = claimed()
+    stage.tell(PriorityRequested, job=changed, priority=priority)
+    told = len(stage.facts)
+    stage.ended("leaves")
+    assert what_followed(stage, told) == ["+leaves"]
+    assert not stage.scheduler.ledger.claims
+
+
+def test_by_order_too() -> None:
+    policy = Policy(
+        order=("priority", "arrival"), preemption=replace(Policy().preemption, by="order")
+    )
+    stage = claimed(policy)
+    stage.tell(PriorityRequested, job="claims", priority="research")
+    told = len(stage.facts)
+    stage.ended("leaves")
+    assert what_followed(stage, told) == ["+leaves"]
+
+
+@pytest.mark.parametrize("ends_first", [True, False])
+def test_who_comes_in_the_moment_in_which_the_room_is_free_is_asked_first(ends_first: bool) -> None:
+    stage = claimed()
+    told, attempt = len(stage.facts), stage.state("leaves").attempt
+    events = [
+        stage.event(GangEnded, job="leaves", attempt=attempt, exit_code=0),
+        stage.event(JobSubmitted, job="comes", spec=job("comes", gpus=4, priority="serving")),
+    ]
+    stage.handle(events if ends_first else events[::-1])
+    assert what_followed(stage, told) == ["+comes"]
+
+
+def test_the_claimant_starts_where_they_have_room_elsewhere() -> None:
+    stage = claimed(nodes=2)
+    stage.tell(PriorityRequested, job="leaves", priority="serving")
+    told = len(stage.facts)
+    attempts = {name: stage.state(name).attempt for name in ("leaves", "stays1")}
+    stage.started("stays1")
+    stage.handle(
+        [stage.event(GangEnded, job=name, attempt=attempts[name], exit_code=0) for name in attempts]
+    )
+    assert sorted(what_followed(stage, told)) == ["+claims", "+leaves"]
+
+
+@pytest.mark.parametrize("then", [[], [HoldRequested]])
+def test_the_claimant_starts_where_they_wait_for_something_else_than_room(
+    then: Sequence[type[HoldRequested]],
+) -> None:
+    """Its victim is held by hand; or it may never have that room, as its queue has too little."""
+    queues = (QueueRule("few", limit={"gpus": 2}), QueueRule("default"))
+    stage = Stage(
+        cluster(leaves=1, nodes=1, gpus=4), Policy(queues=queues, backfill=Backfill("any"))
+    )
+    stage.submit(job("leaves", gpus=4, priority="batch"))
+    stage.started("leaves")
+    stage.submit(job("claims", gpus=4, priority="production"))
+    stage.submit(replace(job("comes", gpus=4, priority="serving"), queue="few"))
+    stage.tell(PriorityRequested, job="leaves", priority="serving")
+    for kind in then:
+        stage.tell(kind, job="leaves")
+    told = len(stage.facts)
+    stage.ended("leaves")
+    assert what_followed(stage, told) == (["+claims"] if then else ["+leaves"])
+
+
+def test_who_asks_for_any_model_takes_no_claim_that_is_owed_that_of_its_model() -> None:
+    """Judged by GPUs of any model it was owed them: it took the claim, was stopped, took it again, and so for ever."""
+    first = machine(4, name="ma")
+    second = replace(first, name="mb", gpu="A100-80GB")
+    nodes = (Node("n0", "ma", ("l0",)), Node("n1", "mb", ("l0",)))
+    queues = (
+        QueueRule("owner", guarantee={f"gpus/{first.gpu}": 4}),
+        QueueRule("other", guarantee={f"gpus/{second.gpu}": 4}),
+        QueueRule("any", guarantee={"gpus": 2}),
+    )
+    site = Cluster("two", ("leaf", "node"), {"ma": first, "mb": second}, nodes)
+    stage = Stage(site, Policy(queues=queues))
+    stage.submit(of_model(replace(job("stays", gpus=4), queue="other"), second.gpu))
+    stage.submit(replace(job("guest", gpus=2, priority="serving"), queue="any"))
+    stage.submit(of_model(replace(job("owed", gpus=4), queue="owner"), first.gpu))
+    assert list(stage.scheduler.ledger.claims) == ["owed"]
+    told = len(stage.facts)
+    stage.ended("guest")
+    assert what_followed(stage, told) == ["+owed"]
+
+
+def of_model(spec: Job, model: str | None) -> Job:
+    """The same job, on GPUs of one model."""
+    (role,) = spec.roles
+    assert model is not None
+    return replace(spec, roles=(replace(role, shape=replace(role.shape, models=(model,))),))
