@@ -19,6 +19,14 @@ def told(before: str, after: str) -> list[str]:
     return rules.splitlines()
 
 
+def test_what_is_doubtful_is_no_decision() -> None:
+    change = {**NOTHING, "rules": [], "without_queue": {}, "warnings": ["queue b: no such model"]}
+    assert change_text(change).splitlines()[-2:] == [
+        "Nothing would be decided otherwise now.",
+        "queue b: no such model",
+    ]
+
+
 def test_a_rule_reads_as_in_a_policy_file() -> None:
     assert told("elastic: true", "elastic: false") == ["- elastic: true", "+ elastic: false"]
     assert told("", "half_life: 1d")[-1] == "+ half_life_s: 86400"

@@ -90,6 +90,16 @@ def test_half_the_members_take_twice_as_long_where_no_limit_ends_them(stage: Sta
     assert half.gpu_hours == pytest.approx(as_is.gpu_hours)
 
 
+def test_more_members_for_a_shorter_time_are_within_the_same_budget() -> None:
+    stage = Stage(cluster(leaves=1, nodes=4))
+    spec = replace(job("j", members=2, gpus=8), expected_s=3600.0, budget_USD=120.0, held=True)
+    stage.submit(replace(spec, communicates=False))
+    as_is, double = ask(stage, "j", (("members", 4),))
+    assert as_is.now and double.now
+    assert (as_is.run_s, double.run_s) == (3600.0, pytest.approx(1800.0))
+    assert double.cost_USD == pytest.approx(as_is.cost_USD)
+
+
 def test_a_run_on_each_model_takes_as_long_as_the_speeds_that_the_job_tells_say() -> None:
     """As `gantree fit` and the budget of a job have it: at speed 1 what its user expects."""
     models = ("A100-80GB", "H100-80GB")

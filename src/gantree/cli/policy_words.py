@@ -12,10 +12,10 @@ ENTRIES_SHOWN = 4
 
 
 def change_text(change: dict[str, Any]) -> str:
-    """Several lines; the first say the rules as a diff does."""
+    """Several lines; the first say the rules as a diff does, the last what is doubtful about them."""
     rules = list(_rules(change["rules"])) or ["The rules are those in force."]
     effects = list(_effects(change)) or ["Nothing would be decided otherwise now."]
-    return "\n".join([*rules, "", *effects])
+    return "\n".join([*rules, "", *effects, *change.get("warnings", [])])
 
 
 def _rules(rules: list[dict[str, Any]]) -> Iterator[str]:
@@ -80,8 +80,6 @@ def _effects(change: dict[str, Any]) -> Iterator[str]:
         yield f"{each['job']} would have priority {each['after']} instead of {each['before']}"
     for queue, jobs in change["without_queue"].items():
         yield f"queue {queue} would be gone, and its jobs go on: {_named(jobs)}"
-    yield from change.get("warnings", [])
-
 
 def _named(jobs: list[str]) -> str:
     more = len(jobs) - JOBS_SHOWN

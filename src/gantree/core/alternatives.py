@@ -153,7 +153,7 @@ def _with(ledger: Ledger, spec: Job, field: str, value: str | int | float | None
         case ("topology.required", None | str() as tier):
             return _requiring(spec, tier)
         case ("members", int(members)):
-            return replace(resized(spec, members), elastic=None)
+            return _resized(spec, members)
         case ("gpu", str(model)):
             return replace(spec, roles=tuple(_on_model(role, model) for role in spec.roles))
         case ("priority", str() | int() as priority):
@@ -170,6 +170,14 @@ def _with(ledger: Ledger, spec: Job, field: str, value: str | int | float | None
     raise BadInput(
         f"{field}: found {value!r}; allowed: {', '.join(FIELDS)}, each with a value of it"
     )
+
+
+def _resized(spec: Job, members: int) -> Job:
+    """With so many members, and nobody to grow or shrink: what its user expects is in inverse proportion to them."""
+    expected_s = spec.expected_s
+    if expected_s is not None:
+        expected_s = min(expected_s * spec.members / members, spec.time_limit_s or inf)
+    return replace(resized(spec, members), elastic=None, expected_s=expected_s)
 
 
 def _requiring(spec: Job, tier: str | None) -> Job:

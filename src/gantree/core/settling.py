@@ -2,10 +2,11 @@
 
 Who claims room was told so by `core.room` or `core.homes`. It starts unless its queue does not admit it any more.
 
-Since it claimed somebody may have come to go before it: who was stopped for it and has a higher priority now, or who
-came in the same moment in which the last of its victims left. Were it started first, it would be stopped again at once.
-So where one of these has a place now if it takes over claims, they are put off until the next walk is over, in which it
-is asked; what it does not take they have.
+Since it claimed somebody of a higher priority may have come: who was stopped for it and has that now, or who came in
+the same moment in which the last of its victims left. Were it started first, it would be stopped again at once. So
+where one of these has a place now if it takes over claims, they are put off until the next walk is over, in which it
+is asked; what it does not take they have. Nobody is put off for what else the order reads: what is left to run, or was
+served, changes by itself, and a gang that was stopped for it would have been stopped in vain.
 """
 
 from collections.abc import Collection, Iterable
@@ -122,11 +123,12 @@ class Settling:
 
 
 def _goes_after_any(draft: Draft, state: JobState, others: Iterable[str]) -> bool:
-    """Whether what a job claims gives way to one of these that waits for nothing but that."""
+    """Whether what a job claims gives way to one of these of a higher priority that waits for nothing but that."""
     ledger = draft.ledger
     waiting = (ledger.jobs[job] for job in others if job in ledger.jobs)  # some are forgotten
     return any(
         other.phase is Phase.PENDING
+        and other.priority > state.priority
         and eligible(ledger, other, draft.now)
         and overrules(ledger, other, state)
         and _might_start(draft, other)
