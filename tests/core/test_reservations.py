@@ -231,6 +231,27 @@ def test_who_waited_for_its_own_limit_is_told_a_start_as_soon_as_it_waits_for_ro
     assert list(stage.scheduler.ledger.bookings) == names[:4]
 
 
+def test_a_start_that_waits_for_quota_names_the_gang_that_frees_it() -> None:
+    """Its room is free; the queue may borrow no more until a gang has left elsewhere, and the start hangs on that."""
+    queues = (QueueRule("a", borrow={"gpus": 4}), QueueRule("b", guarantee={"gpus": 8}))
+    site = cluster(leaves=1, nodes=2, gpus=4)
+    first, second = site.nodes
+    site = replace(site, nodes=(first, replace(second, labels=(("pool", "second"),))))
+    stage = Stage(site, Policy(queues=queues))
+    stage.submit(limited("r", "a", 100.0))
+    stage.started("r")
+    assert stage.nodes("r") == ["n0"]
+    there = limited("x", "a", 50.0)
+    (role,) = there.roles
+    shape = replace(role.shape, labels=(("pool", "second"),))
+    stage.submit(replace(there, roles=(replace(role, shape=shape),)))
+    told = stage.scheduler.ledger.bookings["x"]
+    assert (told.starts_at, told.promised, told.waits_for) == (130.0, False, ("r",))
+    stage.wait(200.0)
+    slipped = [fact.reason for fact in stage.facts if isinstance(fact, ReservationDropped)]
+    assert slipped == ["r is late to leave"]
+
+
 def test_others_leave_for_a_promised_gang_as_soon_as_one_has_left_who_might_have_been_late() -> (
     None
 ):

@@ -81,6 +81,7 @@ def _effects(change: dict[str, Any]) -> Iterator[str]:
     for queue, jobs in change["without_queue"].items():
         yield f"queue {queue} would be gone, and its jobs go on: {_named(jobs)}"
 
+
 def _named(jobs: list[str]) -> str:
     more = len(jobs) - JOBS_SHOWN
     return ", ".join(jobs[:JOBS_SHOWN]) + (f" and {more} more" if more > 0 else "")

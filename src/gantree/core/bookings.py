@@ -109,11 +109,12 @@ def reserved(
         if promise is not None and promise.promised:
             return replace(promise, waits_for=_jobs(promise.waits_for))
     probable = _others(ledger, now, own, limits_only=False)
-    admitted_at = _admitted_at(ledger, state, probable, now)
-    if admitted_at == inf:
+    admitted = _admitted_at(ledger, state, probable, now)
+    if admitted is None:
         return None
+    admitted_at, freed_by = admitted
     found = _earliest(Timeline(rooms, probable, admitted_at, own), ways, taste)
-    return found and replace(found, promised=False, waits_for=_jobs(found.waits_for))
+    return found and replace(found, promised=False, waits_for=_jobs((*found.waits_for, *freed_by)))
 
 
 def _earliest(timeline: Timeline, ways: Iterable[Job], taste: Taste) -> Reservation | None:
@@ -141,12 +142,16 @@ def _as_held(booking: Booking) -> Reservation:
     return Reservation(booking.starts_at, booking.promised, booking.placement, waits_for)
 
 
-def _admitted_at(ledger: Ledger, state: JobState, others: Iterable[Running], now: float) -> float:
-    """From when on a job's queue admits it, if all leave at their ends and nobody comes; inf where nobody knows."""
+def _admitted_at(
+    ledger: Ledger, state: JobState, others: Iterable[Running], now: float
+) -> tuple[float, tuple[str, ...]] | None:
+    """From when on a job's queue admits it, if all leave at their ends and nobody comes, and at whose end; None where
+    nobody knows.
+    """
     accounts, amounts = ledger.accounts, ledger.accounts.asked(state)
     admission = accounts.admission(state, amounts)
     if not admission.refused or admission.reclaim:
-        return now
+        return now, ()
     leaving = [one for one in others if one.ends_at < inf and one.owner in ledger.holding]
     leaving.sort(key=attrgetter("ends_at"))
 
@@ -155,7 +160,10 @@ def _admitted_at(ledger: Ledger, state: JobState, others: Iterable[Running], now
         return accounts.admission(state, amounts, owners).refused
 
     first = bisect_left(range(len(leaving) + 1), True, key=lambda gone: not refuses(gone))
-    return inf if first > len(leaving) else max(now, leaving[first - 1].ends_at)
+    if first > len(leaving):
+        return None
+    last = leaving[first - 1]
+    return max(now, last.ends_at), (last.owner,)
 
 
 def _others(
@@ -186,7 +194,8 @@ def _broken(ledger: Ledger, job: str, booking: Booking, now: float) -> str:
     if not due and not lost:
         return ""
     if job in ledger.claims and not lost:
-        leaving = [one for one in ledger.claims[job].victims if one in ledger.leaving]
+        hangs_on = dict.fromkeys((*ledger.claims[job].victims, *booking.waits_for))
+        leaving = [one for one in hangs_on if one in ledger.leaving]
         return f"{', '.join(leaving) or 'what was claimed'} is late to leave"
     slip = slip_of(
         ledger.rooms(),
