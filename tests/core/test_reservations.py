@@ -195,6 +195,24 @@ def test_a_promise_becomes_better_when_a_gang_that_waits_in_front_goes_away(
     assert bookings["next"].waits_for == ("long",)
 
 
+def test_a_row_of_promises_moves_up_together_when_who_goes_first_of_it_goes_away() -> None:
+    """The second is not in the way of the first, as it waits for it: both start as early as if `front` had not come."""
+    stage = Stage(cluster(leaves=1, nodes=2))
+    stage.submit(job("r", 1, 8, time_limit_s=500.0), job("long", 1, 8, time_limit_s=1_000.0))
+    stage.started("r", "long")
+    stage.submit(job("front", 2, 8, time_limit_s=5_000.0))
+    for name in ("second", "third", "fourth"):
+        stage.submit(job(name, 2, 8, time_limit_s=100.0))
+    bookings = stage.scheduler.ledger.bookings
+    before = {name: told.starts_at for name, told in bookings.items()}
+    stage.cancel("front")
+    assert {name: told.starts_at for name, told in bookings.items() if told.promised} == {
+        name: starts_at - (before["second"] - before["front"])
+        for name, starts_at in before.items()
+        if name != "front"
+    }
+
+
 def test_a_holder_that_cannot_be_killed_in_time_is_told_as_the_cause() -> None:
     life = Life(cluster(leaves=1, nodes=1), Policy(grace_s=GRACE_S))
     life.submit(job("stuck", gpus=8, time_limit_s=100), leaves_s=1_000)

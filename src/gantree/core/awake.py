@@ -19,7 +19,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain, compress, takewhile
 from math import inf
 
-from gantree.core.bookings import CAME, Desk
+from gantree.core.desk import CAME, Desk
 from gantree.core.draft import Draft
 from gantree.core.freeable import Freeable
 from gantree.core.fronts import Fronts

@@ -11,7 +11,7 @@ made that could not be before, the walk begins anew. For each job, the gates in 
     ROOM, CONTIGUITY  a place on what is free, and on reserved room that it has left by then (`core.holds`)
     HARM              room that others give up, from least harm to most (`core.room`)
 
-Then the first that still wait are told when they start (`core.bookings`), and elastic gangs grow into what is left
+Then the first that still wait are told when they start (`core.desk`), and elastic gangs grow into what is left
 (`core.growth`).
 
 What was refused need not be asked again until something has changed that could change the answer: that is `core.awake`,
@@ -25,7 +25,7 @@ from functools import partial
 from math import inf
 
 from gantree.core.awake import Awake
-from gantree.core.bookings import Desk
+from gantree.core.desk import Desk
 from gantree.core.draft import Draft
 from gantree.core.drain import Drain
 from gantree.core.growth import Growth

@@ -11,7 +11,7 @@ served, changes by itself, and a gang that was stopped for it would have been st
 
 from collections.abc import Collection, Iterable
 
-from gantree.core.bookings import CAME
+from gantree.core.desk import CAME
 from gantree.core.draft import Draft
 from gantree.core.guests import any_cells
 from gantree.core.holds import lifted, passed_by
