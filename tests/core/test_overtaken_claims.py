@@ -5,11 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from gantree.core.draft import Draft
+from gantree.core.state import JobState
 from gantree.model.cluster import Cluster, Node
 from gantree.model.events import GangEnded, HoldRequested, JobSubmitted, PriorityRequested
 from gantree.model.facts import GangPlaced, GangPreempted
 from gantree.model.jobs import Job
-from gantree.policy.rules import Backfill, Policy, QueueRule
+from gantree.model.phases import Phase
+from gantree.policy.rules import Backfill, Boost, Policy, QueueRule
 from gantree.testing.builders import cluster, job, machine
 from gantree.testing.stage import Stage
 
@@ -79,6 +82,55 @@ def test_the_claimant_starts_where_they_have_room_elsewhere() -> None:
     assert sorted(what_followed(stage, told)) == ["+claims", "+leaves"]
 
 
+def test_who_has_waited_for_another_job_until_then_is_asked_first() -> None:
+    stage = Stage(cluster(leaves=1, nodes=2, gpus=4))
+    stage.submit(
+        job("leaves", gpus=4, priority="batch"), job("prepares", gpus=4, priority="serving")
+    )
+    stage.started("leaves", "prepares")
+    stage.submit(job("claims", gpus=4, priority="production"))
+    stage.submit(job("then", 2, 4, priority="serving", after=("prepares",)))
+    told = len(stage.facts)
+    attempts = {name: stage.state(name).attempt for name in ("leaves", "prepares")}
+    stage.handle(
+        [stage.event(GangEnded, job=name, attempt=attempts[name], exit_code=0) for name in attempts]
+    )
+    assert what_followed(stage, told) == ["+then"]
+
+
+def test_a_claimant_whose_boost_expires_then_goes_after_a_third_one() -> None:
+    policy = Policy(boosts=(Boost(by=300, until_s=60.0, job="claims"),))
+    stage = Stage(cluster(leaves=1, nodes=1, gpus=4), policy)
+    stage.submit(job("leaves", gpus=4, priority="batch"))
+    stage.started("leaves")
+    stage.submit(
+        job("claims", gpus=4, priority="batch"), job("third", gpus=4, priority="production")
+    )
+    assert list(stage.scheduler.ledger.claims) == ["claims"]
+    told, stage.now = len(stage.facts), 60.0
+    stage.ended("leaves")
+    assert what_followed(stage, told) == ["+third"]
+
+
+def test_nobody_is_looked_for_a_place_before_the_claimed_room_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many of a higher class come: each search of each for each claim took minutes."""
+    asked: list[str] = []
+
+    def looks(_: Draft, state: JobState) -> bool:
+        asked.append(state.job)
+        return False
+
+    monkeypatch.setattr("gantree.core.settling._might_start", looks)
+    stage = claimed()
+    stage.submit(*(job(f"large{number}", 2, 4, priority="serving") for number in range(3)))
+    assert not asked
+    stage.ended("leaves")
+    assert asked == ["large0"]
+    assert stage.phase("claims") is Phase.STARTING
+
+
 @pytest.mark.parametrize("then", [[], [HoldRequested]])
 def test_the_claimant_starts_where_they_wait_for_something_else_than_room(
     then: Sequence[type[HoldRequested]],
@@ -126,3 +178,22 @@ def of_model(spec: Job, model: str | None) -> Job:
     (role,) = spec.roles
     assert model is not None
     return replace(spec, roles=(replace(role, shape=replace(role.shape, models=(model,))),))
+
+
+def test_who_is_owed_nothing_keeps_no_claim_from_a_higher_class_for_what_nobody_rations() -> None:
+    """Its queue has no guarantee: that the model which it gets is counted for nobody makes it no due of its own."""
+    first = machine(4, name="ma")
+    second = replace(first, name="mb", gpu="A100-80GB")
+    nodes = (Node("n0", "ma", ("l0",)), Node("n1", "mb", ("l0",)))
+    queues = (QueueRule("owner", guarantee={f"gpus/{first.gpu}": 4}), QueueRule("plain"))
+    site = Cluster("two", ("leaf", "node"), {"ma": first, "mb": second}, nodes)
+    stage = Stage(site, Policy(queues=queues))
+    stage.submit(of_model(replace(job("stays", gpus=4), queue="owner"), first.gpu))
+    low, middle, high = (
+        replace(job(name, gpus=4, priority=priority), queue="plain")
+        for name, priority in (("low", "research"), ("middle", "batch"), ("high", "serving"))
+    )
+    stage.submit(of_model(low, second.gpu))
+    stage.submit(middle)
+    stage.submit(of_model(high, second.gpu))
+    assert list(stage.scheduler.ledger.claims) == ["high"]

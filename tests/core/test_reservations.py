@@ -213,6 +213,23 @@ def test_a_row_of_promises_moves_up_together_when_who_goes_first_of_it_goes_away
     }
 
 
+def test_who_moves_up_holds_its_room_before_those_behind_it() -> None:
+    """Else one that comes later and may pass these, whose start is only estimated, takes the room of a promise."""
+    stage = Stage(cluster(leaves=1, nodes=2))
+    stage.submit(job("r1", gpus=4, time_limit_s=500.0), job("r2", gpus=4, time_limit_s=1_000.0))
+    stage.submit(replace(job("nolimit", gpus=8), expected_s=5_000.0))
+    stage.started("r1", "r2", "nolimit")
+    stage.submit(job("second", gpus=8, time_limit_s=100.0), replace(job("third", 2, 8)))
+    bookings = stage.scheduler.ledger.bookings
+    assert (bookings["second"].promised, bookings["second"].starts_at) == (True, 1_030.0)
+    assert "second" in bookings["third"].waits_for and not bookings["third"].promised
+    stage.ended("r2")
+    assert bookings["second"].starts_at == 530.0
+    stage.submit(replace(job("later", gpus=4), expected_s=100.0))
+    assert stage.phase("later") is Phase.PENDING
+    assert list(bookings)[:2] == ["second", "third"]
+
+
 def test_a_holder_that_cannot_be_killed_in_time_is_told_as_the_cause() -> None:
     life = Life(cluster(leaves=1, nodes=1), Policy(grace_s=GRACE_S))
     life.submit(job("stuck", gpus=8, time_limit_s=100), leaves_s=1_000)

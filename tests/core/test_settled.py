@@ -7,11 +7,10 @@ import pytest
 
 from gantree.core.awake import Awake
 from gantree.core.draft import Draft
-from gantree.core.freeable import Freeable
 from gantree.core.fronts import FRONT
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.events import CordonRequested, HoldRequested, NodeLost
-from gantree.model.facts import AttemptEnded
+from gantree.model.facts import AttemptEnded, GangPlaced
 from gantree.model.jobs import Job, Role
 from gantree.model.phases import Phase, StopCause
 from gantree.policy.rules import Backfill, Policy, QueueRule
@@ -184,16 +183,28 @@ def test_who_may_use_reserved_room_is_asked_when_one_has_left_it(slept: list[boo
     assert stage.phase("short") is Phase.STARTING
 
 
-@pytest.mark.parametrize(("kept", "is_news"), [({}, False), ({"leaf": 1}, True)])
-def test_a_start_is_news_to_who_asks_for_room_where_nodes_are_kept_as_spares(
-    kept: dict[str, int], is_news: bool
+@pytest.mark.parametrize(
+    ("members", "node", "is_news"),
+    [(4, "n0", False), (4, "n1", True), (4, "n4", True), (0, "n1", False), (0, "n4", True)],
+)
+def test_whoever_begins_on_a_node_that_is_kept_as_a_spare_leaves_the_rest_of_it_to_others(
+    members: int, node: str, is_news: bool
 ) -> None:
-    """What begins on a node that was kept leaves the rest of it to others."""
-    stage = Stage(replace(cluster(leaves=1, nodes=3, gpus=4), spares=kept))
-    ledger, freeable = stage.scheduler.ledger, Freeable()
-    before = freeable.grown(ledger)
-    stage.submit(job("starts", gpus=2))
-    assert (freeable.grown(ledger) != before) == is_news
+    """n0 is in use, n4 is kept. All others are held for one that was told a start, to whom one is a spare; or free."""
+    stage = Stage(replace(cluster(leaves=1, nodes=5, gpus=4), spares={"leaf": 1}))
+    stage.submit(job("runs", gpus=2, time_limit_s=100.0))
+    stage.started("runs")
+    if members:
+        stage.submit(job("told", members, 4, time_limit_s=100.0))
+    stage.submit(replace(job("begins", gpus=2), held=True))
+    ledger, placed = stage.scheduler.ledger, stage.state("runs").placement
+    assert placed is not None and len(ledger.bookings) == (members > 0)
+    there = replace(placed.members[0], node=node, gpus=(2, 3))
+    before = ledger.free_version, ledger.holders_version
+    ledger.apply(
+        GangPlaced(at=0.0, job="begins", attempt=1, placement=replace(placed, members=(there,)))
+    )
+    assert ((ledger.free_version, ledger.holders_version) != before) == is_news
 
 
 def test_where_jobs_go_in_turn_one_who_leaves_the_line_lets_another_user_of_the_queue_go() -> None:

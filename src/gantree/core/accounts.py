@@ -431,6 +431,8 @@ class Accounts:
         return self._is_within_guarantee(state, amounts)
 
     def _is_within_guarantee(self, state: JobState, amounts: Amounts) -> bool:
+        if not self.is_guaranteed(state.queue):
+            return False
         if not self.quota.is_guaranteed(state.queue, amounts):
             return False
         return self.quota.room(state.queue, amounts, state.spec.preemptible).takes_back

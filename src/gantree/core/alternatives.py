@@ -174,10 +174,10 @@ def _with(ledger: Ledger, spec: Job, field: str, value: str | int | float | None
 
 def _resized(spec: Job, members: int) -> Job:
     """With so many members, and nobody to grow or shrink: what its user expects is in inverse proportion to them."""
-    expected_s = spec.expected_s
+    sized, expected_s = resized(spec, members), spec.expected_s
     if expected_s is not None:
         expected_s = min(expected_s * spec.members / members, spec.time_limit_s or inf)
-    return replace(resized(spec, members), elastic=None, expected_s=expected_s)
+    return replace(sized, elastic=None, expected_s=expected_s)
 
 
 def _requiring(spec: Job, tier: str | None) -> Job:

@@ -96,7 +96,7 @@ class Cycle:
         if ledger.occupancy is None:
             return
         self._end_boosts(draft)
-        self._claims.put_off(draft)
+        self._claims.begin()
         self._claims.settle(draft)
         self._replacing.run(draft)
         self._drain.run(draft)
@@ -126,7 +126,7 @@ class Cycle:
         ledger = draft.ledger
         self._claims.settle(draft)
         facts, before, placings = len(draft.facts), self._awake.versions(ledger), ledger.placings
-        if not self._walk(draft) or self._claims.put_off_no_longer() or self._desk.review(draft):
+        if not self._walk(draft) or self._claims.all_were_asked() or self._desk.review(draft):
             return True
         if ledger.placings > placings and self._desk.found_none(ledger):
             return True

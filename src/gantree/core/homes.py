@@ -88,13 +88,21 @@ class Homes:
         if self._idle_at == self._state(ledger) and draft.now < self._idle_until:
             return
         self._release(draft)
-        for queue in self._queues:
-            for job in self._away(ledger, queue, draft.now):
-                state = ledger.jobs[job]
-                if not self._send(draft, queue, state) and self._closes(ledger, queue, state):
-                    break
+        facts = -1
+        while len(draft.facts) != facts:  # who is at home now may have left room to one before it
+            facts = len(draft.facts)
+            for queue in self._queues:
+                self._send_of(draft, queue)
         self._idle_at = self._state(ledger)
         self._idle_until = self._next_backoff(ledger, draft.now)
+
+    def _send_of(self, draft: Draft, queue: str) -> None:
+        """Send home who of a queue can go, in its order."""
+        ledger = draft.ledger
+        for job in self._away(ledger, queue, draft.now):
+            state = ledger.jobs[job]
+            if not self._send(draft, queue, state) and self._closes(ledger, queue, state):
+                break
 
     def spares_cells(self, ledger: Ledger, state: JobState, placement: Placement) -> bool:
         """As `guests.spares_cells`, with the cells at hand."""

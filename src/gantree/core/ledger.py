@@ -176,6 +176,11 @@ class Ledger:
             meter(self, fact)
         _APPLY[type(fact)](self, fact)
 
+    @property
+    def is_entangled(self) -> bool:
+        """Whether what becomes of one node may change what is open on others: by cells, or nodes kept as spares."""
+        return self.rooms().keeps_spares or any(rule.cells for rule in self.policy.queues)
+
     def rooms(self) -> Occupancy:
         """The occupancy; a cluster must have been observed."""
         assert self.occupancy is not None, "no cluster was observed yet"
@@ -213,11 +218,6 @@ class Ledger:
         self.room_version += 1
         self.free_version += is_free
         self.holders_version += to_come
-
-    def room_taken(self) -> None:
-        """Room was taken, or is held: where nodes are kept as spares, the rest of one that is begun is free to all."""
-        if self.rooms().keeps_spares:
-            self.more_room()
 
     def join_line(self, state: JobState, at: float) -> None:
         """A job begins to wait: where it stands depends on what is known of it now, and stays until it leaves."""

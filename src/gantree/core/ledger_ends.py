@@ -43,8 +43,7 @@ def attempt_ended(ledger: Ledger, fact: AttemptEnded) -> None:
 
 def _leaves(ledger: Ledger, state: JobState, place: Placement, at: float) -> None:
     """Its room is free, for those who hold it otherwise and who have claimed it before anybody else."""
-    elsewhere_too = _any_cells(ledger) or ledger.rooms().keeps_spares
-    was_to_come = state.leaving and state.moving is None and not elsewhere_too
+    was_to_come = state.leaving and state.moving is None and not ledger.is_entangled
     may_be_claimed = was_to_come and bool(ledger.claims)
     before = _room_on(ledger, place) if may_be_claimed else []
     ledger.rooms().give_back(state.job)
@@ -74,10 +73,6 @@ def _room_on(ledger: Ledger, place: Placement) -> list[NodeRoom]:
         for node in place.nodes
         if rooms.usable(node)
     ]
-
-
-def _any_cells(ledger: Ledger) -> bool:
-    return any(rule.cells for rule in ledger.policy.queues)
 
 
 def job_requeued(ledger: Ledger, fact: JobRequeued) -> None:

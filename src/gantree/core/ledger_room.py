@@ -13,6 +13,7 @@ from gantree.model.facts import (
     RoomClaimed,
 )
 from gantree.model.placements import Placement
+from gantree.topology.occupancy import Occupancy
 
 if TYPE_CHECKING:
     from gantree.core.ledger import Ledger
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 def take_place(ledger: Ledger, job: str, placement: Placement) -> None:
     """A gang takes its place, also where room that it may use is held for others: they hold what is left of theirs."""
+    _opens_spares(ledger, placement)
     rooms = ledger.rooms()
     if _shares_with_held(ledger, placement):
         given_way = [owner for owner, _ in ledger.held_places()]
@@ -29,7 +31,24 @@ def take_place(ledger: Ledger, job: str, placement: Placement) -> None:
     rooms.take(job, placement.members)
     if given_way:
         ledger.hold(owners=frozenset(given_way))
-    ledger.room_taken()
+
+
+def _opens_spares(ledger: Ledger, placement: Placement) -> None:
+    """Room is about to be taken or held: where a node is begun that was kept as a spare, its rest is free to others.
+
+    So it is, for those who may pass what is held there, where nothing but that kept it from being one.
+    """
+    rooms = ledger.rooms()
+    if rooms.keeps_spares and any(_may_be_spare(rooms, node) for node in placement.nodes):
+        ledger.more_room()
+
+
+def _may_be_spare(rooms: Occupancy, node: str) -> bool:
+    """Whether a node is kept as a spare, or held for gangs that stand elsewhere or nowhere, and by nobody else."""
+    holders = rooms.holders(node)
+    if not holders:
+        return bool(rooms.held_back_node[rooms.fabric.index_of_node[node]])
+    return all(owner.startswith((CLAIM, BOOKING)) for owner in holders)
 
 
 def _gives_way(ledger: Ledger, placement: Placement) -> list[str]:
@@ -58,13 +77,13 @@ def _shares_with_held(ledger: Ledger, placement: Placement) -> bool:
 
 def _claim(ledger: Ledger, job: str, claim: Claim) -> None:
     """A claim goes before bookings: what they hold of its room becomes its. Older claims hold what they can already."""
+    _opens_spares(ledger, claim.placement)
     ledger.set_claim(job, claim)
     ledger.lines.touch(ledger.jobs[job].queue)
     ledger.accounts.claim(ledger.jobs[job], claim.placement, at_home=claim.at_home)
     bookings = [BOOKING + each for each in ledger.bookings]
     ledger.let_go(bookings)
     ledger.hold(owners=(CLAIM + job, *bookings))
-    ledger.room_taken()
 
 
 def room_claimed(ledger: Ledger, fact: RoomClaimed) -> None:
@@ -93,17 +112,18 @@ def gang_moving(ledger: Ledger, fact: GangMoving) -> None:
 
 
 def reservation_made(ledger: Ledger, fact: ReservationMade) -> None:
-    """A gang is to start there at a moment; an older booking of its is void."""
-    nodes = fact.placement.nodes
-    if fact.job in ledger.bookings:
-        nodes |= ledger.bookings.pop(fact.job).placement.nodes
-        ledger.let_go([BOOKING + fact.job])
+    """A gang is to start there at a moment. A better one takes the place of an older booking of its, and holds its room
+    before those that were made since, as they wait for it.
+    """
+    _opens_spares(ledger, fact.placement)
+    is_better = fact.job in ledger.bookings
+    if is_better:
+        ledger.let_go([BOOKING + job for job in ledger.bookings])
         ledger.more_room()
     ledger.bookings[fact.job] = Booking(
         fact.starts_at, fact.promised, fact.placement, fact.waits_for, fact.slips, fact.at
     )
-    ledger.hold(nodes)
-    ledger.room_taken()
+    ledger.hold(None if is_better else fact.placement.nodes)
 
 
 def reservation_dropped(ledger: Ledger, fact: ReservationDropped) -> None:

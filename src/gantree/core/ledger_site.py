@@ -198,14 +198,15 @@ def _joined(asked: Cordon | None, wrong: Sequence[Illness]) -> Cordon:
 def _open_or_close(ledger: Ledger, node: str) -> None:
     """Say of a node whether it may be used as things are.
 
-    Also where one is lost others may have more: a cell is bound elsewhere then, another node is kept as a spare.
+    Where one is lost others may have more if a cell is bound elsewhere then, or another node kept as a spare.
     """
     rooms = ledger.rooms()
     if node not in rooms.fabric.index_of_node:
         return
     usable = node not in ledger.unusable and node not in ledger.site.cordoned
     usable = usable and bool(sound_nodes(rooms.fabric)[rooms.fabric.index_of_node[node]])
-    if usable != rooms.usable(node):
+    is_other = usable != rooms.usable(node)
+    if is_other and (usable or ledger.is_entangled):
         ledger.more_room()
     rooms.mark(node, usable=usable)
 

@@ -2,16 +2,17 @@
 
 Who claims room was told so by `core.room` or `core.homes`. It starts unless its queue does not admit it any more.
 
-Since it claimed somebody of a higher priority may have come: who was stopped for it and has that now, or who came in
-the same moment in which the last of its victims left. Were it started first, it would be stopped again at once. So
-where one of these has a place now if it takes over claims, they are put off until the next walk is over, in which it
-is asked; what it does not take they have. Nobody is put off for what else the order reads: what is left to run, or was
-served, changes by itself, and a gang that was stopped for it would have been stopped in vain.
+Since it claimed somebody of a higher priority may have come to wait: who was stopped for it and has that now, or who
+came, or has rested, in the same moment in which the last of its victims left; or its own has fallen. Were it started
+first, it would be stopped again at once. So where one of these has a place now if it takes over claims, the claimant is
+put off until the next walk is over, in which the other one is asked; what that does not take it has. Nobody is put off
+for what else the order reads: what is left to run, or was served, changes by itself, and a gang that was stopped for it
+would have been stopped in vain.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
+from operator import attrgetter
 
-from gantree.core.desk import CAME
 from gantree.core.draft import Draft
 from gantree.core.guests import any_cells
 from gantree.core.holds import lifted, passed_by
@@ -38,52 +39,68 @@ class Settling:
         self._homes = homes
         self._taste = taste
         self._settled_at: tuple[object, ...] = ()
-        self._put_off: frozenset[str] = frozenset()
+        self._freed_at = (-1, -1)
+        self._lack_quota: dict[str, None] = {}
+        self._put_off: dict[str, None] = {}
+        self._all_were_asked = False
 
-    def put_off(self, draft: Draft) -> None:
-        """Put off the claimants before whom somebody is to be asked; a decision begins."""
-        ledger = draft.ledger
-        came = {fact.job for fact in draft.facts if isinstance(fact, CAME)} if ledger.claims else {}
-        self._put_off = frozenset(
-            job
-            for job, claim in ledger.claims.items()
-            if _goes_after_any(draft, ledger.jobs[job], (*claim.victims, *came))
-        )
+    def begin(self) -> None:
+        """A decision begins: nobody has been asked yet."""
+        self._all_were_asked = False
 
-    def put_off_no_longer(self) -> bool:
-        """These have been asked; whether anybody was put off."""
+    def all_were_asked(self) -> bool:
+        """A walk is over; whether claimants were put off until then."""
+        self._all_were_asked = True
         if not self._put_off:
             return False
-        self._put_off, self._settled_at = frozenset(), ()
+        self._put_off.clear()
+        self._settled_at = ()
         return True
 
-    def settle(self, draft: Draft, newer: Collection[str] = ()) -> None:
+    def settle(self, draft: Draft, newer: Sequence[str] = ()) -> None:
         """Start claimants whose room is free; drop claims whose victims have left in vain: the room is no more, or
         somebody of a greater right has taken the quota meanwhile.
 
         newer: those that claimed since the last time.
         """
-        ledger, at = draft.ledger, _unsettled(draft.ledger)
-        if not ledger.claims or self._settled_at == at:
+        ledger = draft.ledger
+        looked_at = self._to_look_at(ledger, newer)
+        if not looked_at:
             return
-        claimants: Collection[str] = ledger.claims
-        if newer and self._settled_at == (*at[:-1], at[-1][: -len(newer)]):
-            claimants = newer
-        waiting = [
-            job
-            for job in claimants
-            if ledger.jobs[job].phase is Phase.PENDING and job not in self._put_off
-        ]
-        for job in sorted(waiting, key=lambda name: ledger.jobs[name].position):
-            state, claim = ledger.jobs[job], ledger.claims[job]
-            placement = self._claimed(ledger, state)
-            if placement is not None and self._may_start(ledger, state, placement):
-                _drop(draft, job, "its room is free")
-                start(draft, state, placement, at_home=claim.at_home)
-            elif not (ledger.leaving if placement else _awaited(ledger, state, claim)):
-                lost = "the room was lost" if placement is None else "others have its quota"
-                _drop(draft, job, lost)
-        self._settled_at = _unsettled(ledger)
+        waiting = (ledger.jobs[job] for job in looked_at if job in ledger.claims)
+        for state in sorted(waiting, key=attrgetter("position")):
+            if state.phase is Phase.PENDING:
+                self._settle(draft, state)
+        self._settled_at, self._freed_at = _unsettled(ledger), ledger.accounts.freed_anywhere()
+
+    def _to_look_at(self, ledger: Ledger, newer: Sequence[str]) -> Collection[str]:
+        """The claimants whose room may be free or lost since the last time, or their quota."""
+        if not ledger.claims:
+            return ()
+        at, claimants = _unsettled(ledger), list[str]()
+        if self._settled_at != at:
+            if not newer or self._settled_at != (*at[:-1], at[-1][: -len(newer)]):
+                return ledger.claims
+            claimants += newer
+        if self._freed_at != ledger.accounts.freed_anywhere():
+            claimants += self._lack_quota
+        return dict.fromkeys(claimants)
+
+    def _settle(self, draft: Draft, state: JobState) -> None:
+        ledger, job, claim = draft.ledger, state.job, draft.ledger.claims[state.job]
+        self._lack_quota.pop(job, None)
+        placement = self._claimed(ledger, state)
+        if placement is not None and self._may_start(ledger, state, placement):
+            if not self._all_were_asked and _is_overtaken(draft, state):
+                self._put_off[job] = None
+                return
+            _drop(draft, job, "its room is free")
+            start(draft, state, placement, at_home=claim.at_home)
+        elif not (ledger.leaving if placement else _awaited(ledger, state, claim)):
+            lost = "the room was lost" if placement is None else "others have its quota"
+            _drop(draft, job, lost)
+        elif placement is not None:
+            self._lack_quota[job] = None
 
     def _claimed(self, ledger: Ledger, state: JobState) -> Placement | None:
         """The place of a claimant, if its room is free: the very one where it was decided, else the best."""
@@ -122,18 +139,16 @@ class Settling:
         return self._homes.spares_cells(ledger, state, placement)
 
 
-def _goes_after_any(draft: Draft, state: JobState, others: Iterable[str]) -> bool:
-    """Whether what a job claims gives way to one of these of a higher priority that waits for nothing but that."""
+def _is_overtaken(draft: Draft, state: JobState) -> bool:
+    """Whether what a job claims gives way to one of a higher priority that waits for nothing but that."""
     ledger = draft.ledger
-    waiting = (ledger.jobs[job] for job in others if job in ledger.jobs)  # some are forgotten
-    return any(
-        other.phase is Phase.PENDING
-        and other.priority > state.priority
-        and eligible(ledger, other, draft.now)
-        and overrules(ledger, other, state)
-        and _might_start(draft, other)
-        for other in waiting
-    )
+    for line in ledger.lines:
+        if line.priority > state.priority:
+            jobs = (ledger.jobs[position.job] for position in ledger.lines[line])
+            first = next((other for other in jobs if eligible(ledger, other, draft.now)), None)
+            if first and overrules(ledger, first, state) and _might_start(draft, first):
+                return True
+    return False
 
 
 def _might_start(draft: Draft, state: JobState) -> bool:
