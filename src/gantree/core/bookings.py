@@ -19,6 +19,7 @@ from operator import attrgetter
 
 from gantree.core.draft import Draft
 from gantree.core.ledger import Ledger
+from gantree.core.ledger_room import behind_in_row
 from gantree.core.state import BOOKING, CLAIM, Booking, JobState
 from gantree.core.ways import open_ways
 from gantree.model.facts import (
@@ -212,21 +213,12 @@ def _improve(draft: Draft, state: JobState, booking: Booking, taste: Taste) -> N
     Those who wait for it are not in its way: they start when it would have left anyway, and so when it leaves earlier.
     """
     ledger, old = draft.ledger, _as_held(booking)
-    behind = _behind(ledger, state.job)
+    behind = behind_in_row(ledger, state.job)
     new = reserved(ledger, state, draft.now, taste, can_promise=booking.promised, without=behind)
     if new is None or new.starts_at <= draft.now or new.promised < old.promised:
         return
     if better(old, new) is new:
         _record(draft, state, new, booking.slips)
-
-
-def _behind(ledger: Ledger, job: str) -> list[str]:
-    """Those who were told a start for which a job is to have left, or one of these."""
-    found, told = [job], sorted(ledger.bookings.items(), key=lambda each: each[1].starts_at)
-    for other, booking in told:
-        if other not in ledger.claims and not set(found).isdisjoint(booking.waits_for):
-            found.append(other)
-    return found[1:]
 
 
 class Outcome(Enum):

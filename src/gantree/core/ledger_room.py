@@ -112,18 +112,37 @@ def gang_moving(ledger: Ledger, fact: GangMoving) -> None:
 
 
 def reservation_made(ledger: Ledger, fact: ReservationMade) -> None:
-    """A gang is to start there at a moment. A better one takes the place of an older booking of its, and holds its room
-    before those that were made since, as they wait for it.
-    """
+    """A gang is to start there at a moment. What it was told before is void; those who wait for it come after it."""
     _opens_spares(ledger, fact.placement)
-    is_better = fact.job in ledger.bookings
-    if is_better:
-        ledger.let_go([BOOKING + job for job in ledger.bookings])
+    nodes, behind = set(fact.placement.nodes), behind_in_row(ledger, fact.job)
+    if fact.job in ledger.bookings:
+        ledger.let_go([BOOKING + job for job in (fact.job, *behind)])
+        nodes |= ledger.bookings.pop(fact.job).placement.nodes.keys()
         ledger.more_room()
     ledger.bookings[fact.job] = Booking(
         fact.starts_at, fact.promised, fact.placement, fact.waits_for, fact.slips, fact.at
     )
-    ledger.hold(None if is_better else fact.placement.nodes)
+    for job in behind:
+        ledger.bookings[job] = ledger.bookings.pop(job)
+        nodes |= ledger.bookings[job].placement.nodes.keys()
+    ledger.hold(nodes)
+
+
+def behind_in_row(ledger: Ledger, job: str) -> list[str]:
+    """Those who were told a start at which a job that was told one will have left: if it leaves earlier, so much the
+    better. Who has a claim is not among them, nor who was promised a start where that job has no limit.
+    """
+    booking, line = ledger.bookings.get(job), ledger.jobs[job].line
+    if booking is None or line is None:
+        return []
+    ends_at = booking.starts_at + line.span_s
+    return [
+        other
+        for other, told in ledger.bookings.items()
+        if told.starts_at >= ends_at
+        and (line.enforced or not told.promised)
+        and other not in ledger.claims
+    ]
 
 
 def reservation_dropped(ledger: Ledger, fact: ReservationDropped) -> None:
