@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from gantree.core.bookings import LATE_S
 from gantree.core.explain import when
-from gantree.model.events import CancelRequested, Event, HoldRequested, NodeLost, SuspendRequested
+from gantree.core.scheduler import Scheduler
+from gantree.model.events import (
+    CancelRequested,
+    Event,
+    HoldRequested,
+    NodeLost,
+    SuspendRequested,
+    TimePassed,
+)
 from gantree.model.facts import (
     AttemptEnded,
     Fact,
@@ -228,6 +236,23 @@ def test_who_moves_up_holds_its_room_before_those_behind_it() -> None:
     stage.submit(replace(job("later", gpus=4), expected_s=100.0))
     assert stage.phase("later") is Phase.PENDING
     assert list(bookings)[:2] == ["second", "third"]
+
+
+def test_a_promise_of_one_policy_is_an_estimate_by_one_that_puts_a_quota_before_it() -> None:
+    stage = Stage(cluster(leaves=1, nodes=2))
+    stage.submit(job("runs", gpus=8, time_limit_s=100.0))
+    stage.started("runs")
+    stage.submit(job("told", 2, 8, time_limit_s=100.0))
+    assert stage.scheduler.ledger.bookings["told"].promised
+    rules = (QueueRule("default", guarantee={"gpus": 8}), QueueRule("other", guarantee={"gpus": 8}))
+    stage.policy = Policy(queues=rules)
+    stage.scheduler = Scheduler(stage.policy)
+    stage.scheduler.recover(stage.facts)
+    decision = stage.tell(TimePassed)
+    (dropped, made) = decision.facts
+    assert isinstance(dropped, ReservationDropped) and "policy" in dropped.reason
+    assert isinstance(made, ReservationMade) and not made.promised
+    assert stage.tell(TimePassed).facts == ()
 
 
 def test_a_holder_that_cannot_be_killed_in_time_is_told_as_the_cause() -> None:

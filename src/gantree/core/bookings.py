@@ -233,7 +233,7 @@ def book(
     draft: Draft, state: JobState, taste: Taste, slips: int = 0, instead: str | None = None
 ) -> Outcome:
     """Tell a gang that waits for room when it starts, if anybody can say. instead: whose estimate it takes."""
-    sure = _is_sure_of_quota(draft.ledger, state)
+    sure = is_sure_of_quota(draft.ledger, state)
     found = reserved(
         draft.ledger,
         state,
@@ -267,7 +267,7 @@ def _record(draft: Draft, state: JobState, found: Reservation, slips: int) -> No
     )
 
 
-def _is_sure_of_quota(ledger: Ledger, state: JobState) -> bool:
+def is_sure_of_quota(ledger: Ledger, state: JobState) -> bool:
     """Whether no quota can stand between the job and its start.
 
     What a queue is owed now it may have used up by then, for jobs that came later; so there are estimates only.

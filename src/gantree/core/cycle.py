@@ -96,6 +96,7 @@ class Cycle:
         if ledger.occupancy is None:
             return
         self._end_boosts(draft)
+        self._desk.begin(draft)
         self._claims.begin()
         self._claims.settle(draft)
         self._replacing.run(draft)

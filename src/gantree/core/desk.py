@@ -7,7 +7,16 @@ A gang to which nobody can tell a start keeps nobody from one: who would not fit
 
 from math import inf
 
-from gantree.core.bookings import LATE_S, Outcome, book, first_in_the_way, line_of, review, running
+from gantree.core.bookings import (
+    LATE_S,
+    Outcome,
+    book,
+    first_in_the_way,
+    is_sure_of_quota,
+    line_of,
+    review,
+    running,
+)
 from gantree.core.draft import Draft
 from gantree.core.guests import only_at_home
 from gantree.core.ledger import Ledger
@@ -22,6 +31,7 @@ from gantree.model.facts import (
     JobReprioritised,
     JobRequeued,
     PriorityChanged,
+    ReservationDropped,
 )
 from gantree.model.verdicts import Gate
 from gantree.placement.search import fits
@@ -101,6 +111,17 @@ class Desk:
         self._looks_at_last = self._left_out = False
         self._other_things: dict[Line, tuple[Position, object]] = {}
         self._most_lines = MANY
+        self._has_begun = False
+
+    def begin(self, draft: Draft) -> None:
+        """Take back, before its first decision, what was promised by another policy and would not be by this one."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        ledger, reason = draft.ledger, "its queue's quota may stand before it by another policy"
+        for job, booking in list(ledger.bookings.items()):
+            if booking.promised and not is_sure_of_quota(ledger, ledger.jobs[job]):
+                draft.record(ReservationDropped(at=draft.now, job=job, reason=reason))
 
     def open(self, ledger: Ledger) -> None:
         """A walk begins."""
