@@ -1,5 +1,6 @@
 """Whatever the text, a reader returns the model or raises a GantreeError, and a good file survives rewriting."""
 
+import io
 import json
 import os
 import re
@@ -62,7 +63,7 @@ def script(text: str, source: str) -> Any:
 
 
 def trace(text: str, source: str) -> Any:
-    return read_trace_text(text.splitlines(keepends=True), source)
+    return read_trace_text(io.StringIO(text, newline=""), source)
 
 
 MUTATED: list[tuple[Reader, str]] = [*GOOD, (script, SCRIPT), (trace, TRACE)]

@@ -83,7 +83,7 @@ OF_HISTORY = frozenset(
 """Dictionaries in the order in which things came, which a fold tells otherwise than those who decided them."""
 
 
-COUNTS = frozenset({"room_version", "holders_version"})
+COUNTS = frozenset({"room_version", "free_version", "holders_version"})
 """Numbers of a ledger that say only that something has changed, to whom the policy tells what to count."""
 
 
