@@ -96,7 +96,8 @@ def _check(job_text: str, source: str, asked: Mapping[str, Option]) -> None:
     try:
         read_job(job_text, source)
     except BadFields as error:
-        raise BadFields([_from_option(each, asked) for each in error.problems]) from None
+        told = [_from_option(each, asked) for each in error.problems]
+        raise BadFields(sorted(told, key=lambda problem: problem.line or 0)) from None
 
 
 def _from_option(problem: Problem, asked: Mapping[str, Option]) -> Problem:
