@@ -7,7 +7,7 @@ enough: the library behind it would first build what it then refuses.
 import re
 from collections.abc import Iterable
 
-from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetParseError
 
 from gantree.text.words import WORD_PATTERN
 
@@ -18,6 +18,9 @@ _RANGE = r"\d{1,9}(?:-\d{1,9})?"
 _HOSTLIST = re.compile(rf"(?:[A-Za-z0-9._:-]|\[{_RANGE}(?:,{_RANGE})*\])+", re.ASCII)
 _BRACKET = re.compile(r"\[([^\]]*)\]")
 _WORD = re.compile(WORD_PATTERN, re.ASCII)
+_DIGIT_BESIDE = re.compile(r"\d\[|\]\d")
+"""A digit beside a bracket: the library makes it part of the bracket's numbers."""
+_AFTER_DIGIT = re.compile(r"\d\[([^\]]*)\]")
 _MAX_BRACKETS = 16
 
 
@@ -43,7 +46,26 @@ def count_nodes(text: str) -> int:
             raise BadHostlist(f"a hostlist of at most {MAX_NODES_OF_A_HOSTLIST} nodes")
     if "][" in text:  # n[1,11][1,11] would make n111 in two ways
         raise BadHostlist("a hostlist with something between its brackets")
+    if _DIGIT_BESIDE.search(text) and not _is_readable(text):
+        raise BadHostlist(
+            "a hostlist with no digit right before a bracket, or as many digits at both ends of its ranges"
+        )
     return count
+
+
+def _is_readable(text: str) -> bool:
+    """Whether the library reads a hostlist, known to be small enough, in which digits stand beside brackets.
+
+    n1[8-10] it reads as n[18-110], and n[1-2]0[3-4] not at all.
+    """
+    for bracket in _AFTER_DIGIT.findall(text):
+        if any(len({len(end) for end in part.split("-")}) > 1 for part in bracket.split(",")):
+            return False
+    try:
+        NodeSet(text, resolver=RESOLVER_NOGROUP)
+    except NodeSetParseError:
+        return False
+    return True
 
 
 def expand(text: str) -> list[str]:
