@@ -1,4 +1,4 @@
-"""Hostlists: as many names as were counted, or a refusal; the library behind takes digits beside a bracket for its own."""
+"""Hostlists: as many names as were counted, or a refusal; the library takes digits beside a bracket for its own."""
 
 import pytest
 
