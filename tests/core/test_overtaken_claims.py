@@ -124,10 +124,13 @@ def test_nobody_is_looked_for_a_place_before_the_claimed_room_is_free(
 
     monkeypatch.setattr("gantree.core.settling._might_start", looks)
     stage = claimed()
-    stage.submit(*(job(f"large{number}", 2, 4, priority="serving") for number in range(3)))
+    large = [job(f"large{number}", 2, 4, priority="serving") for number in range(6)]
+    stage.submit(*large[:3])
     assert not asked
-    stage.ended("leaves")
-    assert asked == ["large0"]
+    attempt = stage.state("leaves").attempt
+    came = [stage.event(JobSubmitted, job=spec.name, spec=spec) for spec in large[3:]]
+    stage.handle([*came, stage.event(GangEnded, job="leaves", attempt=attempt, exit_code=0)])
+    assert asked == ["large3"]
     assert stage.phase("claims") is Phase.STARTING
 
 

@@ -3,16 +3,17 @@
 Who claims room was told so by `core.room` or `core.homes`. It starts unless its queue does not admit it any more.
 
 Since it claimed somebody of a higher priority may have come to wait: who was stopped for it and has that now, or who
-came, or has rested, in the same moment in which the last of its victims left; or its own has fallen. Were it started
+came in the same moment in which the last of its victims left; or its own has fallen. Were it started
 first, it would be stopped again at once. So where one of these has a place now if it takes over claims, the claimant is
 put off until the next walk is over, in which the other one is asked; what that does not take it has. Nobody is put off
 for what else the order reads: what is left to run, or was served, changes by itself, and a gang that was stopped for it
 would have been stopped in vain.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter
 
+from gantree.core.desk import CAME
 from gantree.core.draft import Draft
 from gantree.core.guests import any_cells
 from gantree.core.holds import lifted, passed_by
@@ -23,12 +24,13 @@ from gantree.core.rights import overruled_by, overrules
 from gantree.core.state import CLAIM, Claim, JobState
 from gantree.core.waiting import eligible
 from gantree.core.ways import answers
-from gantree.model.facts import ClaimDropped
+from gantree.model.facts import ClaimDropped, JobEnded, JobRequeued
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
 from gantree.placement.search import find, fits
 from gantree.placement.taste import Taste
 from gantree.planning.rightsize import chooses
+from gantree.policy.order import Line
 from gantree.policy.rules import Amounts
 
 
@@ -141,14 +143,40 @@ class Settling:
 
 def _is_overtaken(draft: Draft, state: JobState) -> bool:
     """Whether what a job claims gives way to one of a higher priority that waits for nothing but that."""
+    return any(
+        other.priority > state.priority
+        and overrules(draft.ledger, other, state)
+        and _might_start(draft, other)
+        for other in _who_may_go_first(draft, state)
+    )
+
+
+def _who_may_go_first(draft: Draft, state: JobState) -> Iterable[JobState]:
+    """Those who wait and may go before a claimant now though they did not when it claimed, the first of each line: who
+    was stopped for it, who came just now or has waited for a job that ended just now; anybody, if its own priority has
+    changed. Who was stopped for another one, or for what a queue is owed, has lost to that, whatever its priority.
+    """
     ledger = draft.ledger
-    for line in ledger.lines:
-        if line.priority > state.priority:
-            jobs = (ledger.jobs[position.job] for position in ledger.lines[line])
-            first = next((other for other in jobs if eligible(ledger, other, draft.now)), None)
-            if first and overrules(ledger, first, state) and _might_start(draft, first):
-                return True
-    return False
+    victims = ledger.claims[state.job].victims
+    lost = victims if ledger.accounts.claims_its_due(state) else ()
+    jobs = [*victims]
+    for fact in draft.facts:
+        if isinstance(fact, CAME) and not isinstance(fact, JobRequeued):
+            jobs.append(fact.job)
+        elif isinstance(fact, JobEnded):
+            jobs += ledger.dependents.get(fact.job, ())
+    if state.job in jobs:
+        jobs += [each.job for line in ledger.lines for each in ledger.lines[line]]
+    firsts: dict[Line, JobState] = {}
+    for job in dict.fromkeys(jobs):
+        other = ledger.jobs.get(job)  # some are forgotten
+        if other is None or other.line is None or job in lost:
+            continue
+        if not eligible(ledger, other, draft.now):
+            continue
+        if other.line not in firsts or other.position < firsts[other.line].position:
+            firsts[other.line] = other
+    return firsts.values()
 
 
 def _might_start(draft: Draft, state: JobState) -> bool:
