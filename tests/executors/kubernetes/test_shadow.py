@@ -104,9 +104,9 @@ def test_no_write_reaches_the_server_and_the_report_compares(
     stage.exit("old")
     stage.until(lambda: stage.phase("old") == "Succeeded")
     bind(stage, "g-0", "a0")
-    bind(stage, "g-1", "b0")
     theirs(stage, "late", gpus=8)
-    stage.until(lambda: places(stage).get("default/late") == ["a0"])
+    stage.until(lambda: places(stage).get("default/late") == ["a0"])  # g-0 was seen bound before it
+    bind(stage, "g-1", "b0")
     theirs(stage, "later", gpus=8)
     stage.until(
         lambda: "default/later" in [s.spec.name for s in stage.controller.ledger.jobs.values()]
