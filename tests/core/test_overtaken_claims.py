@@ -1,4 +1,6 @@
-"""A claimant before whom somebody goes by the time its room is free: it is not started to be stopped at once."""
+"""Claims that are settled: a claimant before whom somebody goes by the time its room is free is not started to be
+stopped at once; what else is held for one that starts is free to the others.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -200,3 +202,23 @@ def test_who_is_owed_nothing_keeps_no_claim_from_a_higher_class_for_what_nobody_
     stage.submit(middle)
     stage.submit(of_model(high, second.gpu))
     assert list(stage.scheduler.ledger.claims) == ["high"]
+
+
+def test_a_claimant_has_what_another_no_longer_needs_that_starts_in_the_same_moment() -> None:
+    """The start that `x` was told, on n0, is void once it stands elsewhere: `y` need not wait for whom it stops."""
+    stage = Stage(cluster(leaves=3, nodes=2, gpus=4), Policy(min_run_s=30.0))
+    for name in ("gone", "long", "v1", "v2", "v3", "stays"):
+        priority = "research" if name.startswith("v") else "serving"
+        stage.submit(job(name, gpus=4, priority=priority, time_limit_s=500.0))
+        stage.started(name)
+    stage.ended("gone")
+    stage.submit(job("x", 2, 4, priority="production", required="leaf"))
+    stage.wait(30.0)
+    stage.submit(job("y", gpus=4, priority="serving"))
+    claims, told = stage.scheduler.ledger.claims, stage.scheduler.ledger.bookings
+    assert {name: claims[name].victims for name in claims} == {"x": ("v2", "v1"), "y": ("v3",)}
+    assert told["x"].promised and "n0" in told["x"].placement.nodes
+    for name in ("v1", "v2"):
+        stage.cancel(name)
+        stage.ended(name)
+    assert (stage.phase("x"), stage.nodes("y")) == (Phase.STARTING, ["n0"])

@@ -42,7 +42,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def victims(prospects: Prospects, stage: Stage, admission: Admission, now: float) -> set[str]:
     ledger, state = stage.scheduler.ledger, stage.state("wide")
-    return set(prospects.victims(ledger, Wanted.of(ledger, state, state.spec, admission), now))
+    return set(prospects.victims(ledger, Wanted(state, state.spec, admission), now))
 
 
 def test_it_is_looked_up_again_when_time_passes_or_more_is_decided(

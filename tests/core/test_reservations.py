@@ -9,8 +9,9 @@ from hypothesis import Phase as Stages
 from hypothesis import strategies as st
 
 from gantree.core.bookings import LATE_S
-from gantree.core.explain import when
+from gantree.core.explain import when, why
 from gantree.core.scheduler import Scheduler
+from gantree.model.cluster import Cluster
 from gantree.model.events import (
     CancelRequested,
     Event,
@@ -28,7 +29,7 @@ from gantree.model.facts import (
     ReservationDropped,
     ReservationMade,
 )
-from gantree.model.jobs import Checkpoint, Job
+from gantree.model.jobs import Checkpoint, Elastic, Job
 from gantree.model.phases import Phase
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
@@ -115,6 +116,21 @@ def test_a_promised_start_is_kept_unless_a_node_is_lost(
     assert slipped(life.stage.facts) == []
 
 
+POOL = (("pool", "second"),)
+
+
+def with_a_pool(site: Cluster) -> Cluster:
+    """Two nodes, of which the second is in a pool."""
+    first, second = site.nodes
+    return replace(site, nodes=(first, replace(second, labels=POOL)))
+
+
+def in_the_pool(spec: Job) -> Job:
+    """The job, to run nowhere else."""
+    (role,) = spec.roles
+    return replace(spec, roles=(replace(role, shape=replace(role.shape, labels=POOL)),))
+
+
 @pytest.fixture
 def life() -> Life:
     """One node of 8 GPUs, six of them taken by `long` until 100 s and 10 s more at most."""
@@ -182,6 +198,47 @@ def test_an_urgent_gang_that_comes_later_does_not_take_the_promised_room(life: L
     life.submit(job("urgent", gpus=8, priority="serving", time_limit_s=50), runs_s=50)
     life.until(110)
     assert life.jobs["promised"].placed_at == 110
+
+
+def test_a_promise_of_one_gpu_shields_nobody_and_is_kept_where_its_holder_is_stopped() -> None:
+    """The whole gang stands where `tiny` starts at its end; `urgent` has the rest of its place, and `tiny` its own."""
+    stage = Stage(cluster(leaves=2, nodes=2))
+    stage.submit(job("wide", 4, 8, time_limit_s=3_600.0))
+    stage.started("wide")
+    stage.submit(job("tiny", gpus=1, priority="research", time_limit_s=600.0))
+    assert stage.scheduler.ledger.bookings["tiny"].promised
+    stage.submit(job("urgent", 2, 8, priority="serving", time_limit_s=1_200.0))
+    assert stage.phase("wide") is Phase.STOPPING
+    stage.ended("wide")
+    assert (stage.phase("urgent"), stage.phase("tiny")) == (Phase.STARTING, Phase.STARTING)
+    assert stage.state("wide").phase is Phase.PENDING
+
+
+def test_a_gang_does_not_shrink_onto_room_that_is_promised_to_another() -> None:
+    """Its time limit counts anew from its new start, so it would be there still at the start that `told` was told."""
+    stage = Stage(with_a_pool(cluster(leaves=1, nodes=2)))
+    stage.submit(replace(job("elastic", 2, 8, time_limit_s=100.0), elastic=Elastic(1, 2)))
+    stage.started("elastic")
+    stage.submit(in_the_pool(job("told", gpus=8, priority="research", time_limit_s=600.0)))
+    assert stage.scheduler.ledger.bookings["told"].promised
+    stage.submit(job("urgent", gpus=8, priority="serving"))
+    assert stage.state("elastic").moving is None
+    stage.ended("elastic")
+    assert (stage.phase("urgent"), stage.phase("told")) == (Phase.STARTING, Phase.STARTING)
+
+
+def test_nobody_is_stopped_for_room_that_is_promised_to_another() -> None:
+    """All that `wide` would leave is reserved for `told`, which may not be put off; that is said to who waits."""
+    stage = Stage(cluster(leaves=1, nodes=2))
+    stage.submit(job("wide", 2, 8, time_limit_s=3_600.0))
+    stage.started("wide")
+    stage.submit(job("told", 2, 8, priority="research", time_limit_s=600.0))
+    stage.submit(job("urgent", gpus=8, priority="serving", time_limit_s=1_200.0))
+    assert stage.phase("wide") is Phase.RUNNING
+    explained = why(stage.scheduler.ledger, "urgent", stage.now)
+    assert explained.sentence.endswith(
+        " To stop wide would be in vain: told was told a start on that room."
+    )
 
 
 def test_a_promise_becomes_better_when_what_is_in_the_way_ends_early(life: Life) -> None:
@@ -294,17 +351,11 @@ def test_who_waited_for_its_own_limit_is_told_a_start_as_soon_as_it_waits_for_ro
 def test_a_start_that_waits_for_quota_names_the_gang_that_frees_it() -> None:
     """Its room is free; the queue may borrow no more until a gang has left elsewhere, and the start hangs on that."""
     queues = (QueueRule("a", borrow={"gpus": 4}), QueueRule("b", guarantee={"gpus": 8}))
-    site = cluster(leaves=1, nodes=2, gpus=4)
-    first, second = site.nodes
-    site = replace(site, nodes=(first, replace(second, labels=(("pool", "second"),))))
-    stage = Stage(site, Policy(queues=queues))
+    stage = Stage(with_a_pool(cluster(leaves=1, nodes=2, gpus=4)), Policy(queues=queues))
     stage.submit(limited("r", "a", 100.0))
     stage.started("r")
     assert stage.nodes("r") == ["n0"]
-    there = limited("x", "a", 50.0)
-    (role,) = there.roles
-    shape = replace(role.shape, labels=(("pool", "second"),))
-    stage.submit(replace(there, roles=(replace(role, shape=shape),)))
+    stage.submit(in_the_pool(limited("x", "a", 50.0)))
     told = stage.scheduler.ledger.bookings["x"]
     assert (told.starts_at, told.promised, told.waits_for) == (130.0, False, ("r",))
     stage.wait(200.0)

@@ -9,7 +9,7 @@ from gantree.core.awake import Awake
 from gantree.core.draft import Draft
 from gantree.core.fronts import FRONT
 from gantree.model.cluster import Cluster, Machine, Node
-from gantree.model.events import CordonRequested, HoldRequested, NodeLost
+from gantree.model.events import CordonRequested, HoldRequested, NodeLost, SuspendRequested
 from gantree.model.facts import AttemptEnded, GangPlaced
 from gantree.model.jobs import Job, Role
 from gantree.model.phases import Phase, StopCause
@@ -184,15 +184,24 @@ def test_who_may_use_reserved_room_is_asked_when_one_has_left_it(slept: list[boo
 
 
 @pytest.mark.parametrize(
-    ("members", "node", "is_news"),
-    [(4, "n0", False), (4, "n1", True), (4, "n4", True), (0, "n1", False), (0, "n4", True)],
+    ("members", "node", "stays", "is_news"),
+    [
+        (4, "n0", True, False),
+        (4, "n0", False, True),
+        (4, "n1", True, True),
+        (4, "n4", True, True),
+        (0, "n1", True, False),
+        (0, "n4", True, True),
+    ],
 )
 def test_whoever_begins_on_a_node_that_is_kept_as_a_spare_leaves_the_rest_of_it_to_others(
-    members: int, node: str, is_news: bool
+    members: int, node: str, stays: bool, is_news: bool
 ) -> None:
-    """n0 is in use, n4 is kept. All others are held for one that was told a start, to whom one is a spare; or free."""
+    """n0 is in use, and would be kept for who has that gang stopped; n4 is kept. All others are held for one that was
+    told a start, to whom one is a spare; or free.
+    """
     stage = Stage(replace(cluster(leaves=1, nodes=5, gpus=4), spares={"leaf": 1}))
-    stage.submit(job("runs", gpus=2, time_limit_s=100.0))
+    stage.submit(replace(job("runs", gpus=2, time_limit_s=100.0), preemptible=not stays))
     stage.started("runs")
     if members:
         stage.submit(job("told", members, 4, time_limit_s=100.0))
@@ -226,3 +235,21 @@ def test_a_node_that_is_lost_lets_those_be_asked_whom_a_cell_kept_out() -> None:
     assert stage.phase("stays") is Phase.PENDING
     stage.tell(NodeLost, node="n0")
     assert stage.phase("stays") is Phase.STARTING
+
+
+def test_who_waits_is_asked_when_another_begins_on_a_node_that_would_be_a_spare_once_it_is_left() -> (
+    None
+):
+    """Both are empty when `leaves` is gone, and n1 is cordoned: n0 would be kept, were it not for who begins there."""
+    stage = Stage(
+        replace(cluster(leaves=1, nodes=2, gpus=4), spares={"leaf": 1}), Policy(backfill=ANY)
+    )
+    stage.submit(job("leaves", gpus=2))
+    stage.started("leaves")
+    stage.tell(CordonRequested, node="n1")
+    stage.submit(job("waits", gpus=3))
+    stage.tell(SuspendRequested, job="leaves")
+    assert "waits" not in stage.scheduler.ledger.claims
+    stage.submit(job("begins", gpus=1))
+    assert stage.nodes("begins") == ["n0"]
+    assert "waits" in stage.scheduler.ledger.claims

@@ -48,13 +48,11 @@ class Bounds:
         ledger: Ledger,
         stay: Sequence[JobState],
         not_owed: Iterable[JobState],
-        kept: Iterable[str],
         places: "Places",
     ) -> None:
         self._ledger, self._places = ledger, places
         self._rules = ledger.policy.preemption
-        kept = frozenset(kept)
-        self._stay = [state for state in stay if state.job not in kept]
+        self._stay = stay
         self._priorities = [state.priority for state in self._stay]
         self._in_queue: dict[str, list[JobState]] = {}
         self._not_owed: list[JobState] = []
@@ -94,7 +92,7 @@ class Bounds:
         room = self._room_of_any.get((head.priority, due))
         if room is None:
             end = self._count(self._priorities, head.priority)
-            gangs = self._stay[:end]
+            gangs = list(self._stay[:end])
             if due:
                 is_owed = self._ledger.accounts.is_owed
                 gangs += [state for state in self._stay[end:] if not is_owed(state)]

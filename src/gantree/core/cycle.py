@@ -318,7 +318,7 @@ class Cycle:
                 ways = self._ways.answers(ledger, state, to_come=True)
             for way, admission in ways:
                 if not admission.never:
-                    wanted = Wanted.of(ledger, state, way, admission)
+                    wanted = Wanted(state, way, admission)
                     refusal = make_room(draft, wanted, self._taste, self._awake.prospects)
                     if refusal is None:
                         return

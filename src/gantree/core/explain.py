@@ -5,7 +5,7 @@ A site's taste is not asked: it decides where a gang goes, never whether it fits
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -14,7 +14,7 @@ from gantree.core.explain_nodes import cordoned_for, staying_on
 from gantree.core.guests import only_at_home
 from gantree.core.holds import lifted, passed_by
 from gantree.core.homes import lost_cells, never_at_home, refused_at_home
-from gantree.core.lasting import spoilers_of
+from gantree.core.lasting import Spoiler, spoilers_of
 from gantree.core.ledger import Ledger
 from gantree.core.replacing import missing_in_words
 from gantree.core.rights import MIN_RUN, stoppable_at
@@ -31,7 +31,7 @@ from gantree.model.verdicts import Gate, Refused, Shortage
 from gantree.placement.elastic import placed_elastically
 from gantree.placement.search import fits, place
 from gantree.placement.taste import DEFAULT
-from gantree.planning.preempt import plan_preemption, why_not
+from gantree.planning.preempt import Plan, Victim, plan_preemption, why_not
 from gantree.policy.admission import Admission
 from gantree.text.words import plural
 from gantree.topology.occupancy import Occupancy
@@ -340,9 +340,7 @@ def _too_young(
     Who has the least of it left comes first; () where it would not start all the same.
     """
     accounts = ledger.accounts
-    asked = whom_to_ask(
-        ledger, Wanted.of(ledger, state, state.spec, admission), now, everybody=True
-    )
+    asked = whom_to_ask(ledger, Wanted(state, state.spec, admission), now, everybody=True)
     gone = [victim.owner for victim in asked.victims]
     young = [each.victim.owner for each in asked.forbidden if each.because == MIN_RUN]
     young.sort(key=lambda job: stoppable_at(ledger.jobs[job], ledger.policy))
@@ -432,31 +430,53 @@ def _in_the_way(
     ledger: Ledger, state: JobState, admission: Admission, now: float
 ) -> tuple[tuple[str, str], ...]:
     """Who would have to end for the gang, as few as can be, and why each may not be stopped for it."""
-    wanted = Wanted.of(ledger, state, state.spec, admission)
+    wanted = Wanted(state, state.spec, admission)
     asked = whom_to_ask(ledger, wanted, now, everybody=True)
     forbidden = why_not(room_to_come(ledger, state), state.spec, asked.victims, asked.forbidden)
     return tuple((each.victim.owner, each.because) for each in forbidden)
 
 
 def _in_vain(ledger: Ledger, state: JobState, admission: Admission, now: float) -> str:
-    """A further sentence for a gang for which others could be stopped, and are not as it would not stay; "" else."""
-    wanted, later = Wanted.of(ledger, state, state.spec, admission), room_to_come(ledger, state)
+    """A further sentence for a gang for which others could be stopped, and are not as it would have nothing of it, or
+    would not stay; "" else.
+    """
+    wanted, later = Wanted(state, state.spec, admission), room_to_come(ledger, state)
     victims = whom_to_ask(ledger, wanted, now).victims
     plan = plan_preemption(later, state.spec, victims) if victims else None
-    if plan is None:
-        return ""
-    spoilers = spoilers_of(ledger, wanted, plan, later, Prospects(), now)
-    if not spoilers:
+    if plan is not None:
+        spoilers = spoilers_of(ledger, wanted, plan, later, Prospects(), now)
+        because = _spoilt(spoilers[0]) if spoilers else ""
+    else:
+        plan, because = _plan_on_promised(ledger, state, victims)
+    if plan is None or not because:
         return ""
     stopped = ", ".join(victim.owner for victim in plan.victims)
-    first = spoilers[0]
-    if first.is_owed:
-        because = f"{first.state.job} is owed that room, and would stop it in turn"
-    else:
-        because = (
-            f"{first.state.job}, which may not stop them all, goes first and would take that room"
-        )
     return f" To stop {stopped} would be in vain: {because}."
+
+
+def _spoilt(first: Spoiler) -> str:
+    """Why a gang would not stay."""
+    if first.is_owed:
+        return f"{first.state.job} is owed that room, and would stop it in turn"
+    return f"{first.state.job}, which may not stop them all, goes first and would take that room"
+
+
+def _plan_on_promised(
+    ledger: Ledger, state: JobState, victims: Sequence[Victim]
+) -> tuple[Plan | None, str]:
+    """Whom a gang could stop if no start were reserved there, and for whom one is."""
+    if not victims or not ledger.bookings:
+        return None, ""
+    plan = plan_preemption(room_to_come(ledger, state, puts_off=True), state.spec, victims)
+    if plan is None:
+        return None, ""
+    nodes = plan.placement.nodes.keys()
+    told = [
+        job
+        for job, booking in ledger.bookings.items()
+        if job != state.job and not nodes.isdisjoint(booking.placement.nodes)
+    ]
+    return plan, f"{', '.join(told)} was told a start on that room" if told else ""
 
 
 def _would_be_stopped(ledger: Ledger, state: JobState) -> bool:

@@ -30,7 +30,7 @@ from gantree.core.state import BOOKING, CLAIM, JobState
 from gantree.core.stayers import Beside, Stayers
 from gantree.core.waiting import eligible
 from gantree.core.wakes import Wakes
-from gantree.core.wanted import Prospects, in_the_way
+from gantree.core.wanted import Prospects
 from gantree.core.ways import answers
 from gantree.placement.search import fits
 from gantree.planning.rightsize import chooses
@@ -66,13 +66,11 @@ class Freeable:
         self._of_kind: dict[tuple[int, int], tuple[bool, bool]] = {}
         self._gpus_of_all = 0
         self._stay: list[JobState] = []
-        self._staying: frozenset[str] = frozenset()
         self._stay_in_queue: dict[str, list[JobState]] = {}
         self._ranks = Ranks()
         self._now = 0.0
         self.next_fall = inf
         self._answers: dict[Line, tuple[str, bool]] = {}
-        self._kept_beside: dict[tuple[str, ...], frozenset[str]] = {}
         self._not_owed: list[JobState] | None = None
         self._victims: dict[Hashable, _Victims] = {}
         self._number_of_victims: dict[tuple[str, ...], int] = {}
@@ -233,10 +231,8 @@ class Freeable:
             self._places = Places(fabric)
         if self._bounds is None:
             self._places.forget(ledger.holding)
-            promised = [told.placement for told in ledger.bookings.values() if told.promised]
-            kept = in_the_way(ledger, self._staying, promised) if promised else ()
             not_owed = self._that_are_not_owed(ledger)
-            self._bounds = Bounds(ledger, self._stay, not_owed, kept, self._places)
+            self._bounds = Bounds(ledger, self._stay, not_owed, self._places)
         return self._bounds
 
     def _may_be_due(self, ledger: Ledger, line: Line) -> bool:
@@ -315,12 +311,10 @@ class Freeable:
         if rules.by == "none":
             return NOBODY
         head = ledger.jobs[ledger.lines[line][0].job]
-        passed, behind = self._passed(ledger, head), self._behind(ledger, head)
-        key = (line.queue, line.priority, passed, behind)
+        behind = self._behind(ledger, head)
+        key = (line.queue, line.priority, behind)
         if key not in self._victims:
-            kept = self._kept(ledger, passed)
-            may = self._by_right(ledger, line, behind)
-            jobs = tuple(state.job for state in may if state.job not in kept)
+            jobs = tuple(state.job for state in self._by_right(ledger, line, behind))
             number = self._number_of_victims.setdefault(jobs, 1 + len(self._number_of_victims))
             gpus = sum(ledger.jobs[job].touched_gpus for job in jobs)
             self._victims[key] = _Victims(number, jobs, gpus)
@@ -362,14 +356,6 @@ class Freeable:
         if head.position not in self._passed_by:
             self._passed_by[head.position] = outranked(ledger, head)
         return self._passed_by[head.position]
-
-    def _kept(self, ledger: Ledger, passed: tuple[str, ...]) -> frozenset[str]:
-        """Those whose room is needed for starts that do not give way."""
-        if passed not in self._kept_beside:
-            others = [told.placement for job, told in ledger.bookings.items() if job not in passed]
-            found = in_the_way(ledger, self._staying, others) if others else ()
-            self._kept_beside[passed] = frozenset(found)
-        return self._kept_beside[passed]
 
     def _borrowed(self, ledger: Ledger, line: Line) -> int:
         """GPUs of gangs that run on what a line's queue is guaranteed; 0 where the line would have to borrow itself."""
@@ -419,10 +405,8 @@ class Freeable:
     def _leavers_for_told(self, ledger: Ledger, state: JobState) -> Iterator[str]:
         assert state.line is not None, f"{state.job} does not wait"
         if ledger.policy.preemption.by != "none":
-            kept = self._kept(ledger, (*self._passed(ledger, state), state.job))
             for other in self._by_right(ledger, state.line, self._behind(ledger, state)):
-                if other.job not in kept:
-                    yield other.job
+                yield other.job
         yield from ledger.accounts.elastic
         told = answers(ledger, state, to_come=True)
         if any(admission.takes_back for _, admission in told):
@@ -445,7 +429,6 @@ class Freeable:
         self._forget()
         stay = (s for s in ledger.holding.values() if not s.leaving and s.spec.preemptible)
         self._stay = sorted(stay, key=lambda state: state.priority)
-        self._staying = frozenset(state.job for state in self._stay)
         self._stayers.look(ledger)
         self._stay_in_queue.clear()
         for state in self._stay:
@@ -473,7 +456,6 @@ class Freeable:
         self._emptied.clear()
         self._not_owed = None
         self._owed_lines.clear()
-        self._kept_beside.clear()
         self._victims.clear()
         self._number_of_victims.clear()
 

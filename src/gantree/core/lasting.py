@@ -132,7 +132,7 @@ class _Instead:
         assert state.line is not None, f"{state.job} does not wait"
         if self.fits(state.line):
             return frozenset()
-        wanted = Wanted.of(self._ledger, state, state.spec, admission)
+        wanted = Wanted(state, state.spec, admission)
         own = self._prospects.victims(self._ledger, wanted, now).difference(self.gone)
         return own if own and self._fits_with(state, own) else None
 

@@ -13,7 +13,6 @@ from gantree.model.facts import (
     RoomClaimed,
 )
 from gantree.model.placements import Placement
-from gantree.topology.occupancy import Occupancy
 
 if TYPE_CHECKING:
     from gantree.core.ledger import Ledger
@@ -36,19 +35,27 @@ def take_place(ledger: Ledger, job: str, placement: Placement) -> None:
 def _opens_spares(ledger: Ledger, placement: Placement) -> None:
     """Room is about to be taken or held: where a node is begun that was kept as a spare, its rest is free to others.
 
-    So it is, for those who may pass what is held there, where nothing but that kept it from being one.
+    So it is, for those who may pass what is held there or stop who is, where nothing but that kept it from being one.
     """
-    rooms = ledger.rooms()
-    if rooms.keeps_spares and any(_may_be_spare(rooms, node) for node in placement.nodes):
+    if ledger.rooms().keeps_spares and any(_may_be_spare(ledger, node) for node in placement.nodes):
         ledger.more_room()
 
 
-def _may_be_spare(rooms: Occupancy, node: str) -> bool:
-    """Whether a node is kept as a spare, or held for gangs that stand elsewhere or nowhere, and by nobody else."""
-    holders = rooms.holders(node)
+def _may_be_spare(ledger: Ledger, node: str) -> bool:
+    """Whether a node is kept as a spare, or would be for somebody: once those are gone who might leave it."""
+    rooms = ledger.rooms()
+    index, holders = rooms.fabric.index_of_node[node], rooms.holders(node)
     if not holders:
-        return bool(rooms.held_back_node[rooms.fabric.index_of_node[node]])
-    return all(owner.startswith((CLAIM, BOOKING)) for owner in holders)
+        return bool(rooms.held_back_node[index])
+    return rooms.may_be_spare(index) and all(_might_leave(ledger, owner) for owner in holders)
+
+
+def _might_leave(ledger: Ledger, owner: str) -> bool:
+    """Whether room is held for a gang that stands elsewhere or nowhere, or by one that leaves or might be stopped."""
+    if owner.startswith((CLAIM, BOOKING)):
+        return True
+    state = ledger.holding.get(owner)
+    return state is not None and (state.leaving or state.spec.preemptible)
 
 
 def _gives_way(ledger: Ledger, placement: Placement) -> list[str]:

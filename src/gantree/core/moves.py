@@ -95,7 +95,7 @@ def _planned(
     later = room_to_come(ledger, state)
     for way, admission in answers(ledger, state, to_come=True):
         if not admission.refused:
-            wanted = Wanted.of(ledger, state, way, admission)
+            wanted = Wanted(state, way, admission)
             plan = defragmentation(ledger, wanted, later, now, taste)
             if plan is not None:
                 return wanted, plan

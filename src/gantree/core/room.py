@@ -30,7 +30,7 @@ import numpy as np
 
 from gantree.core.draft import Draft
 from gantree.core.guests import any_cells, book_of, only_at_home, seen, spares_cells
-from gantree.core.holds import lifted, passed_by
+from gantree.core.holds import lifted, outranks, passed_by
 from gantree.core.lasting import spoilers_of, without_spoilt
 from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import save_then_stop, start
@@ -41,7 +41,7 @@ from gantree.core.rights import (
 )
 from gantree.core.scaling import stands_on_cordoned
 from gantree.core.state import JobState
-from gantree.core.wanted import Prospects, Wanted, borrowers_for, whom_to_ask
+from gantree.core.wanted import Prospects, Wanted, borrowers_for, on_reserved, whom_to_ask
 from gantree.core.ways import as_it_runs
 from gantree.model.facts import ClaimDropped, GangMoving, GangPreempted, RoomClaimed
 from gantree.model.phases import StopCause
@@ -230,14 +230,16 @@ def _shrink(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> boo
 def _elastic(ledger: Ledger, wanted: Wanted, now: float) -> Iterator[ElasticGang]:
     """Gangs that may give members back for this one, each down to the size that it keeps against it."""
     reclaimed = borrowers_for(ledger, wanted)
+    stay = (job for job in ledger.bookings if not outranks(ledger, wanted.state, job))
+    on_room_of_others = frozenset(on_reserved(ledger, stay))
     for other in ledger.holding.values():
         elastic = other.spec.elastic
         if elastic is None or other.leaving or other.moving is not None or other.placement is None:
             continue
-        if other.job in wanted.kept or not other.spec.preemptible:
+        if not other.spec.preemptible:
             continue
-        if stands_on_cordoned(ledger, other):  # it would start anew there
-            continue
+        if other.job in on_room_of_others or stands_on_cordoned(ledger, other):
+            continue  # it would start anew there
         superior = other.job in reclaimed or not no_right(ledger, wanted.state, other, now)[0]
         gang = as_it_runs(ledger, other)
         fewest = elastic.min if gang.elastic is None else gang.elastic.min
@@ -315,7 +317,6 @@ def _moves(
         and other.moving is None
         and not other.at_home
         and other.spec.preemptible
-        and other.job not in wanted.kept
         and stoppable_at(other, ledger.policy) <= now
     ]
     plan = plan_defragment(

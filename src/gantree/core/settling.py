@@ -69,11 +69,18 @@ class Settling:
         looked_at = self._to_look_at(ledger, newer)
         if not looked_at:
             return
+        while self._settles_any(draft, looked_at):
+            looked_at = ledger.claims  # whoever starts lets go of what else was held for it
+        self._settled_at, self._freed_at = _unsettled(ledger), ledger.accounts.freed_anywhere()
+
+    def _settles_any(self, draft: Draft, looked_at: Iterable[str]) -> bool:
+        """Look at these claims, in the order of the policy; whether one is none any more."""
+        ledger, facts = draft.ledger, len(draft.facts)
         waiting = (ledger.jobs[job] for job in looked_at if job in ledger.claims)
         for state in sorted(waiting, key=attrgetter("position")):
             if state.phase is Phase.PENDING:
                 self._settle(draft, state)
-        self._settled_at, self._freed_at = _unsettled(ledger), ledger.accounts.freed_anywhere()
+        return len(draft.facts) > facts
 
     def _to_look_at(self, ledger: Ledger, newer: Sequence[str]) -> Collection[str]:
         """The claimants whose room may be free or lost since the last time, or their quota."""

@@ -32,26 +32,11 @@ BORROWS, OWED = 0.0, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A gang that does not fit, as it asks for room: what its queue says to it, and where it may not look.
-
-    kept are gangs that stay because a start is reserved on their room which this gang may not put off.
-    """
+    """A gang that does not fit, as it asks for room in one of its ways, and what its queue says to that."""
 
     state: JobState
     spec: Job
     admission: Admission
-    kept: frozenset[str]
-
-    @classmethod
-    def of(cls, ledger: Ledger, state: JobState, spec: Job, admission: Admission) -> "Wanted":
-        """The gang, with who must stay whatever it asks."""
-        reserved = [
-            booking.placement
-            for job, booking in ledger.bookings.items()
-            if not outranks(ledger, state, job)
-        ]
-        kept = in_the_way(ledger, ledger.holding, reserved) if reserved else ()
-        return cls(state, spec, admission, frozenset(kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +101,6 @@ def _objection(
     """Why a gang may not be stopped ("" if it may), and from when on it may be (inf: never)."""
     if not other.spec.preemptible:
         return "non-preemptible", inf
-    if other.job in wanted.kept:
-        return "promise", inf
     if other.job in reclaimed:
         return "", now
     return objection(ledger, wanted.state, other, now)
@@ -135,13 +118,15 @@ def _victim(
     return Victim(other.job, other.priority, harm_gpu_s, other.seq, right)
 
 
-def room_to_come(ledger: Ledger, state: JobState) -> Occupancy:
+def room_to_come(ledger: Ledger, state: JobState, *, puts_off: bool = False) -> Occupancy:
     """The occupancy when everyone who leaves has left, with the claims whole that do not give way to the job.
 
-    The other claims do not count: they were made before it arrived. What it may pass itself is free; reserved starts
-    that it may not put off hold of the room that is left by then as much as they can.
+    The other claims do not count: they were made before it arrived. What it may pass itself is free. Where a start is
+    reserved that it may not put off, nothing ever is: whoever stands there holds no more than the rest of its place.
+    puts_off: as if it might put off all of them.
     """
-    return _room_without(ledger, *giving_way(ledger, state))
+    passed, overruled = giving_way(ledger, state)
+    return _room_without(ledger, tuple(ledger.bookings) if puts_off else passed, overruled)
 
 
 @dataclass(slots=True)
@@ -243,10 +228,23 @@ def _room_without(ledger: Ledger, passed: Sequence[str], overruled: Sequence[str
     for job, claim in ledger.claims.items():
         if job not in without:
             later.take_free(CLAIM + job, claim.placement.members)
-    for job, booking in ledger.bookings.items():
-        if job not in passed:
-            later.take_free(BOOKING + job, booking.placement.members)
+    stay = {job: booking for job, booking in ledger.bookings.items() if job not in passed}
+    there = {
+        owner: later.owners[owner] for owner in on_reserved(ledger, stay) if owner in later.owners
+    }
+    for owner in there:
+        later.give_back(owner)
+    for job, booking in stay.items():
+        later.take_free(BOOKING + job, booking.placement.members)
+    for owner, members in there.items():
+        later.take_free(owner, members)
     return later
+
+
+def on_reserved(ledger: Ledger, jobs: Iterable[str]) -> Iterable[str]:
+    """The gangs that stand, whole or in part, where starts of these jobs are reserved."""
+    places = [ledger.bookings[job].placement for job in jobs]
+    return in_the_way(ledger, ledger.holding, places) if places else ()
 
 
 def in_the_way(ledger: Ledger, gangs: Container[str], places: Iterable[Placement]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 OBJECTIONS = {
     "": "may be stopped for it",
     "non-preemptible": "is never preempted",
-    "promise": "stays: a start is reserved on its room",
     "another queue": "policy stops nobody of another queue",
     "guarantee": "is within its queue's guarantee",
     "policy": "policy stops nobody",
