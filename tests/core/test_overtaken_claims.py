@@ -14,7 +14,7 @@ from gantree.model.events import GangEnded, HoldRequested, JobSubmitted, Priorit
 from gantree.model.facts import GangPlaced, GangPreempted
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
-from gantree.policy.rules import Backfill, Boost, Policy, QueueRule
+from gantree.policy.rules import Backfill, Boost, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job, machine
 from gantree.testing.stage import Stage
 
@@ -47,6 +47,34 @@ def test_who_was_stopped_for_one_that_goes_after_it_by_now_has_its_room_back(
     stage.ended("leaves")
     assert what_followed(stage, told) == ["+leaves"]
     assert not stage.scheduler.ledger.claims
+
+
+@pytest.mark.parametrize("across", [True, False])
+def test_in_a_queue_that_is_owed_the_room_too_nobody_is_started_to_be_stopped_at_once(
+    across: bool,
+) -> None:
+    """What the claimant is owed its victim is owed as well."""
+    queues = (QueueRule("default", guarantee={"gpus": 4}),)
+    stage = claimed(Policy(queues=queues, preemption=Preemption(across=across)))
+    stage.tell(PriorityRequested, job="leaves", priority="serving")
+    told = len(stage.facts)
+    stage.ended("leaves")
+    assert what_followed(stage, told) == ["+leaves"]
+
+
+def test_nobody_passes_a_claimant_whose_victim_still_leaves() -> None:
+    """The victim once waited with a higher priority; it waits no more, so the claimant is not put off for it."""
+    stage = Stage(cluster(leaves=1, nodes=2, gpus=4), Policy(backfill=Backfill("any")))
+    stage.submit(job("leaves", gpus=4, priority="serving"))
+    stage.submit(job("ends", gpus=4, priority="serving"))
+    stage.started("leaves", "ends")
+    stage.tell(PriorityRequested, job="leaves", priority="batch")
+    stage.submit(job("claims", gpus=4, priority="production"), job("low", gpus=4, priority="batch"))
+    assert list(stage.scheduler.ledger.claims) == ["claims"]
+    stage.tell(PriorityRequested, job="leaves", priority="serving")
+    told = len(stage.facts)
+    stage.ended("ends")
+    assert what_followed(stage, told) == ["+claims"]
 
 
 def test_by_order_too() -> None:

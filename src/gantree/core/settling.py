@@ -161,12 +161,10 @@ def _is_overtaken(draft: Draft, state: JobState) -> bool:
 def _who_may_go_first(draft: Draft, state: JobState) -> Iterable[JobState]:
     """Those who wait and may go before a claimant now though they did not when it claimed, the first of each line: who
     was stopped for it, who came just now or has waited for a job that ended just now; anybody, if its own priority has
-    changed. Who was stopped for another one, or for what a queue is owed, has lost to that, whatever its priority.
+    changed. Who was stopped for another one has lost to that, whatever its priority.
     """
     ledger = draft.ledger
-    victims = ledger.claims[state.job].victims
-    lost = victims if ledger.accounts.claims_its_due(state) else ()
-    jobs = [*victims]
+    jobs = [*ledger.claims[state.job].victims]
     for fact in draft.facts:
         if isinstance(fact, CAME) and not isinstance(fact, JobRequeued):
             jobs.append(fact.job)
@@ -177,7 +175,7 @@ def _who_may_go_first(draft: Draft, state: JobState) -> Iterable[JobState]:
     firsts: dict[Line, JobState] = {}
     for job in dict.fromkeys(jobs):
         other = ledger.jobs.get(job)  # some are forgotten
-        if other is None or other.line is None or job in lost:
+        if other is None or other.phase is not Phase.PENDING or other.line is None:
             continue
         if not eligible(ledger, other, draft.now):
             continue
