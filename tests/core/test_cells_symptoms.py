@@ -6,8 +6,9 @@ from typing import Any, Literal
 import pytest
 
 from gantree.core.explain import when, why
+from gantree.core.scheduler import Scheduler
 from gantree.model.cluster import Cluster
-from gantree.model.events import NodeLost
+from gantree.model.events import ClusterObserved, JobSubmitted, NodeLost, TimePassed
 from gantree.model.facts import ClaimDropped, GangPlaced, GangPreempted, RoomClaimed
 from gantree.model.jobs import Checkpoint, Job, Role, Shape
 from gantree.model.phases import Phase
@@ -392,3 +393,18 @@ def test_a_gang_without_gpus_that_is_never_preempted_starts_beside_the_cells_of_
     role = Role("worker", 1, Shape(cpus=1.0), run=("true",))
     submitted(stage, Job("light", (role,), queue="a", preemptible=False), of("a", "whole"))
     assert stage.phases() == {"light": "running", "whole": "running"}
+
+
+def test_who_turns_out_to_be_at_home_takes_one_that_goes_before_it_along_at_once() -> None:
+    """On a site with spares the node of a guest is no spare any more once it is at home: the other has the rest of it.
+
+    It waited for one more event: nobody was asked again in that moment.
+    """
+    spared = replace(site(nodes=2), spares={"leaf": 1})
+    scheduler = Scheduler(Policy(queues=(QueueRule("own", cells=(("node", 1),)),)))
+    scheduler.handle([ClusterObserved(id="site", observed_at=0.0, cluster=spared)])
+    first = replace(job("first", gpus=1, priority="production"), queue="own", preemptible=False)
+    for spec in (first, replace(job("guest", gpus=1), queue="own")):
+        scheduler.handle([JobSubmitted(id=spec.name, observed_at=0.0, job=spec.name, spec=spec)])
+    scheduler.handle([TimePassed(id="later", observed_at=1.0)])
+    assert all(scheduler.ledger.jobs[name].at_home for name in ("first", "guest"))

@@ -253,3 +253,18 @@ def test_who_waits_is_asked_when_another_begins_on_a_node_that_would_be_a_spare_
     stage.submit(job("begins", gpus=1))
     assert stage.nodes("begins") == ["n0"]
     assert "waits" in stage.scheduler.ledger.claims
+
+
+def test_who_may_not_pass_a_told_start_any_more_begins_on_the_rest_of_its_node() -> None:
+    """Before, it would be gone by then: so to it that node was empty, and the last one, which is kept as a spare."""
+    site = replace(cluster(leaves=1, nodes=3, gpus=4), spares={"leaf": 1})
+    stage = Stage(site, Policy(backfill=Backfill("promised", 1)))
+    stage.submit(job("runs", gpus=4, time_limit_s=1_000.0))
+    stage.started("runs")
+    stage.submit(job("told", 2, 3))
+    stage.tell(CordonRequested, node="n2")
+    stage.submit(job("short", gpus=1, time_limit_s=500.0))
+    stage.wait(400.0)
+    assert stage.phase("short") is Phase.PENDING
+    stage.wait(200.0)
+    assert stage.nodes("short") == ["n1"]
