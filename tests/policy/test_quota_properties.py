@@ -314,6 +314,28 @@ def test_who_is_refused_need_not_ask_again_before_the_version_of_its_node_grows(
 
 
 @settings(max_examples=examples(35), deadline=None)
+@given(trees(), capacities, history, jobs, st.sets(st.integers(0, 13)))
+def test_who_would_borrow_and_of_whom_is_told_before_it_runs(
+    rules: tuple[QueueRule, ...],
+    capacity: Amounts,
+    steps: list[object],
+    asks: tuple[str, Amounts, int],
+    numbers: set[int],
+) -> None:
+    twin = lived(rules, capacity, steps)
+    quota, (queue, has, rank) = twin.quota, asks
+    leaf, gone = quota.tree.leaf(queue), {f"j{number}" for number in numbers} & twin.running.keys()
+    told = quota.would_borrow(leaf, has, rank, gone)
+    assert {owner for owner in twin.running if not quota.owed(owner)} == twin.borrowing()
+    for owner in gone:
+        quota.give_back(owner)
+    quota.take(leaf, "j", has, rank)
+    assert told == (not quota.owed("j"))
+    for other in map(quota.tree.leaf, LEAVES):
+        assert (told and quota.lends_to(other, leaf)) == ("j" in quota.borrowers(other))
+
+
+@settings(max_examples=examples(35), deadline=None)
 @given(trees(), st.lists(jobs, max_size=16), jobs, st.integers(0, 30))
 def test_a_guarantee_comes_back_when_those_go_who_borrow_it(
     rules: tuple[QueueRule, ...],

@@ -166,7 +166,7 @@ class Accounts:
 
     def count(self, state: JobState, amounts: Amounts, at: float) -> None:
         """A gang holds these amounts from now on."""
-        self.quota.take(state.queue, state.job, amounts, _rank(state))
+        self.quota.take(state.queue, state.job, amounts, rank_of(state))
         if state.leaving:
             self._leaving.add(state.job)
         else:
@@ -208,7 +208,7 @@ class Accounts:
 
     def rank_again(self, state: JobState) -> None:
         """The priority of a gang that holds a place has changed."""
-        self.quota.rerank(state.job, _rank(state))
+        self.quota.rerank(state.job, rank_of(state))
 
     def learn(self, state: JobState) -> None:
         """A job has ended; its run time tells of others like it."""
@@ -464,7 +464,7 @@ def _limits(rule: QueueRule) -> bool:
     return bool(rule.limit or rule.borrow or rule.user_limit) or counts != (None, None)
 
 
-def _rank(state: JobState) -> tuple[float, ...]:
+def rank_of(state: JobState) -> tuple[float, ...]:
     """Who of a queue is within its guarantee first: the higher priority, then who came first."""
     return (-state.priority, state.seq)
 

@@ -437,28 +437,32 @@ def _in_the_way(
 
 
 def _in_vain(ledger: Ledger, state: JobState, admission: Admission, now: float) -> str:
-    """A further sentence for a gang for which others could be stopped, and are not as it would have nothing of it, or
-    would not stay; "" else.
+    """A further sentence for a gang that could claim room, of others that leave or could be stopped, and does not as it
+    would have nothing of it, or would not stay; "" else.
     """
     wanted, later = Wanted(state, state.spec, admission), room_to_come(ledger, state)
     victims = whom_to_ask(ledger, wanted, now).victims
-    plan = plan_preemption(later, state.spec, victims) if victims else None
+    plan = plan_preemption(later, state.spec, victims) if victims or ledger.leaving else None
     if plan is not None:
         spoilers = spoilers_of(ledger, wanted, plan, later, Prospects(), now)
-        because = _spoilt(spoilers[0]) if spoilers else ""
+        because = _spoilt(ledger, spoilers[0]) if spoilers else ""
     else:
         plan, because = _plan_on_promised(ledger, state, victims)
     if plan is None or not because:
         return ""
     stopped = ", ".join(victim.owner for victim in plan.victims)
-    return f" To stop {stopped} would be in vain: {because}."
+    to_claim = f"stop {stopped}" if stopped else "claim what others leave"
+    return f" To {to_claim} would be in vain: {because}."
 
 
-def _spoilt(first: Spoiler) -> str:
+def _spoilt(ledger: Ledger, first: Spoiler) -> str:
     """Why a gang would not stay."""
+    job = first.state.job
     if first.is_owed:
-        return f"{first.state.job} is owed that room, and would stop it in turn"
-    return f"{first.state.job}, which may not stop them all, goes first and would take that room"
+        return f"{job} is owed that room, and would stop it in turn"
+    if job in ledger.leaving:
+        return f"{job}, which waits again when it has left, goes first and would take that room"
+    return f"{job}, which may not stop them all, goes first and would take that room"
 
 
 def _plan_on_promised(

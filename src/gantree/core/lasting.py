@@ -3,26 +3,28 @@
 Rights are not a single line: what a queue is guaranteed is asked between queues, the order within one too. So a gang
 may stop another and yet get nothing for it, and a few of them may go round for ever, each by a right of its own:
 
-    owed    a gang stops one of another queue, of whose guarantee it thereby borrows; a job that waits is owed just
-            that, and stops the gang in turn
+    owed    a gang would borrow where it comes to run; a job that waits is owed just that, and stops the gang in turn,
+            be it what the victims give back or what others leave anyway
     first   a gang stops one of its own queue, which the queue is guaranteed; a job that waits in another queue, and
             may not stop that one, goes before the gang and takes the room that it claims
 
 Either may need more room than that, and stop others beside by a right of its own: so it is asked whether it would fit
-with these gone as well.
+with these gone as well. Who leaves, or would be told to, and waits again then, is asked as if it waited already.
 
-Nobody is stopped for a gang that would not stay. Where rights go round all the same, over more jobs than one decision
-sees, jobs rest between their attempts (`core.rest`).
+Nobody is stopped for a gang that would not stay, nor does it claim what others leave. Where rights go round all the
+same, over more jobs than one decision sees, jobs rest between their attempts (`core.rest`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import product
+from functools import cache, cached_property
+from itertools import chain, islice, product
 
+from gantree.core.accounts import rank_of
+from gantree.core.coming_back import coming_back
 from gantree.core.ledger import Ledger
-from gantree.core.rights import borrowers, no_right, overrules
-from gantree.core.state import JobState
+from gantree.core.rights import borrowers, claims_overtaken, no_right, overrules
+from gantree.core.state import CLAIM, JobState
 from gantree.core.waiting import eligible
 from gantree.core.wakes import Need
 from gantree.core.wanted import Prospects, Wanted
@@ -30,7 +32,7 @@ from gantree.model.jobs import Job
 from gantree.placement.search import fits
 from gantree.planning.preempt import Plan, Victim
 from gantree.policy.admission import Admission
-from gantree.policy.order import Line
+from gantree.policy.rules import Amounts
 from gantree.topology.occupancy import Occupancy
 
 GANG = "the gang that waits"
@@ -45,15 +47,21 @@ class Spoiler:
 
 
 def without_spoilt(
-    ledger: Ledger, victims: Sequence[Victim], spoilers: Sequence[Spoiler], now: float
+    ledger: Ledger,
+    victims: Sequence[Victim],
+    plan: Plan,
+    spoilers: Sequence[Spoiler],
+    now: float,
 ) -> list[Victim]:
-    """Those of some victims whose end gives no room to any of these spoilers."""
+    """Those of some victims whose end gives no room to any of these spoilers; if all, without those of the plan."""
     tops = {_top(ledger, each.state) for each in spoilers if each.is_owed}
     left = [each for each in victims if _top(ledger, ledger.jobs[each.owner]) not in tops]
     for spoiler in spoilers:
         if not spoiler.is_owed:
             left = _stoppable(ledger, spoiler.state, left, now)
-    return left
+    if len(left) < len(victims):
+        return left
+    return [each for each in victims if each not in plan.victims]
 
 
 def spoilers_of(
@@ -64,13 +72,12 @@ def spoilers_of(
     prospects: Prospects,
     now: float,
 ) -> list[Spoiler]:
-    """Waiting jobs that would have the room of a gang at once, had these victims made it free; [] if the gang stays.
-
-    Each fits where the gang would be, and not beside it.
+    """Jobs that wait, or will when they have left, and would have the room of a gang at once, had these victims and all
+    who leave made it free; [] if the gang stays. Each fits where the gang would be, and not beside it.
     """
-    if not plan.victims:
+    if not plan.victims and not ledger.leaving:
         return []
-    instead = _Instead(ledger, later, plan, prospects)
+    instead = _Instead(ledger, wanted.state, later, plan, prospects)
     back = _who_takes_back(ledger, wanted, plan, instead, now)
     first = _who_goes_first(ledger, wanted, plan, instead, now)
     return [
@@ -86,12 +93,17 @@ class _Instead:
     where hundreds wait.
     """
 
-    def __init__(self, ledger: Ledger, later: Occupancy, plan: Plan, prospects: Prospects) -> None:
+    def __init__(
+        self, ledger: Ledger, gang: JobState, later: Occupancy, plan: Plan, prospects: Prospects
+    ) -> None:
         self._ledger, self._later, self._place = ledger, later, plan.placement
         self._prospects = prospects
         self.gone = [victim.owner for victim in plan.victims]
+        self.overtaken = claims_overtaken(ledger, gang, plan.placement)
+        self._uncounted = [*self.gone, *(CLAIM + job for job in self.overtaken)]
         self._known, self._might = dict[int, bool](), dict[int, bool]()
-        self._with: dict[tuple[frozenset[str], int], bool] = {}
+        self._with: dict[tuple[frozenset[str], int, bool], bool] = {}
+        self._borrowed: bool | None = None
 
     @cached_property
     def _without(self) -> Occupancy:
@@ -108,6 +120,21 @@ class _Instead:
         room.take(GANG, self._place.members)
         return room
 
+    def admission(self, state: JobState, without: Iterable[str] = ()) -> Admission:
+        """What the queue of a waiting job says to it then: without those who left, and without these."""
+        accounts = self._ledger.accounts
+        return accounts.admission_to_come(
+            state, accounts.asked(state), [*self._uncounted, *without]
+        )
+
+    def is_borrowed(self, gang: JobState, amounts: Amounts) -> bool:
+        """Whether the gang would borrow some of what it would hold, of its queue's jobs by rank."""
+        if self._borrowed is None:
+            gone = {*self.gone, *self._ledger.leaving}
+            quota, rank = self._ledger.accounts.quota, rank_of(gang)
+            self._borrowed = quota.would_borrow(gang.queue, amounts, rank, gone)
+        return self._borrowed
+
     @cached_property
     def _most_gpus(self) -> int:
         """GPUs that are free when all have left who may ever be stopped for anybody; some too many do no harm."""
@@ -115,13 +142,13 @@ class _Instead:
         free = self._without.free_gpus_in_domain(0)[0]
         return int(free) + sum(state.touched_gpus for state in stay)
 
-    def fits(self, line: Line) -> bool:
-        """Whether the gangs of a line fit there, and not beside the other one."""
-        return self._of_line(line, self._known, self._only_there)
+    def fits(self, state: JobState) -> bool:
+        """Whether a gang fits there, and not beside the other one."""
+        return self._of_all_alike(state, self._known, self._only_there)
 
-    def might_fit(self, line: Line) -> bool:
-        """Whether they do, or might if others left as well; by GPUs alone, at their smallest size."""
-        return self.fits(line) or self._of_line(line, self._might, self._may_be_enough)
+    def might_fit(self, state: JobState) -> bool:
+        """Whether it does, or might if others left as well; by GPUs alone, at its smallest size."""
+        return self.fits(state) or self._of_all_alike(state, self._might, self._may_be_enough)
 
     def beside_whom(
         self, state: JobState, admission: Admission, now: float
@@ -129,21 +156,21 @@ class _Instead:
         """Whom a gang would stop besides, by a right of its own, so as to fit there, and not beside the other one; None
         where it does not, or would stop these alone.
         """
-        assert state.line is not None, f"{state.job} does not wait"
-        if self.fits(state.line):
+        if self.fits(state):
             return frozenset()
         wanted = Wanted(state, state.spec, admission)
         own = self._prospects.victims(self._ledger, wanted, now).difference(self.gone)
         return own if own and self._fits_with(state, own) else None
 
     def _fits_with(self, state: JobState, own: frozenset[str]) -> bool:
-        known = own, state.signature
+        comes_back = state.job in self._ledger.leaving
+        known = own, state.signature, comes_back
         if known not in self._with:
             rooms = [room.copy() for room in (self._later, self._without, self._beside)]
             for room, owner in product(rooms, own):
                 room.give_back(owner)
             alone, there, beside = (fits(room, state.spec) for room in rooms)
-            self._with[known] = there and not alone and not beside
+            self._with[known] = there and not beside and (comes_back or not alone)
         return self._with[known]
 
     def _may_be_enough(self, spec: Job) -> bool:
@@ -152,29 +179,37 @@ class _Instead:
     def _only_there(self, spec: Job) -> bool:
         return fits(self._without, spec) and not fits(self._beside, spec)
 
-    def _of_line(self, line: Line, known: dict[int, bool], of: Callable[[Job], bool]) -> bool:
-        if line.signature not in known:
-            known[line.signature] = of(self._ledger.jobs[self._ledger.lines[line][0].job].spec)
-        return known[line.signature]
+    @staticmethod
+    def _of_all_alike(state: JobState, known: dict[int, bool], of: Callable[[Job], bool]) -> bool:
+        if state.signature not in known:
+            known[state.signature] = of(state.spec)
+        return known[state.signature]
 
 
 def _who_takes_back(
     ledger: Ledger, wanted: Wanted, plan: Plan, instead: _Instead, now: float
 ) -> Iterator[JobState]:
-    """Who is owed what the victims give back, where the gang would borrow it."""
-    mine, accounts, gone = wanted.state, ledger.accounts, instead.gone
-    tops = {_top(ledger, ledger.jobs[owner]) for owner in gone} - {_top(ledger, mine)}
-    if not tops or not mine.spec.preemptible:
+    """Who is owed some of what the gang would hold, where the gang would borrow it; who loses a claim to it, too."""
+    mine, accounts = wanted.state, ledger.accounts
+    claimed, gone = accounts.held(plan.placement), instead.gone
+    if not mine.spec.preemptible or accounts.admission_to_come(mine, claimed, gone).takes_back:
         return
-    if accounts.admission_to_come(mine, accounts.held(plan.placement), gone).takes_back:
-        return
-    queues = (
-        queue
-        for queue in ledger.lines.queues
-        if accounts.tree.path(queue)[-2] in tops and accounts.is_guaranteed(queue)
-    )
-    for state in _first_of_lines(ledger, queues, now, instead.might_fit):
-        admission = accounts.admission_to_come(state, accounts.asked(state), gone)
+
+    @cache
+    def lends(queue: int) -> bool:
+        return accounts.may_reclaim(queue) and accounts.quota.lends_to(queue, mine.queue)
+
+    def may(state: JobState) -> bool:
+        return lends(state.queue) and instead.might_fit(state)
+
+    queues = filter(lends, ledger.lines.queues)
+    overtaken = (ledger.jobs[job] for job in instead.overtaken)
+    leavers = coming_back(ledger, [*ledger.leaving, *gone], mine.job, now, may)
+    first = _first_of_lines(ledger, queues, now, may)
+    for state in chain(first, filter(may, overtaken), leavers):
+        if not instead.is_borrowed(mine, claimed):
+            return
+        admission = instead.admission(state)
         if admission.takes_back and instead.beside_whom(state, admission, now) is not None:
             yield state
 
@@ -182,29 +217,28 @@ def _who_takes_back(
 def _who_goes_first(
     ledger: Ledger, wanted: Wanted, plan: Plan, instead: _Instead, now: float
 ) -> Iterator[JobState]:
-    """Who takes the claim of the gang, and could not have stopped all the victims itself."""
+    """Who takes the claim of the gang, and could not have stopped all the victims itself, or had not been asked yet."""
     accounts, lines, jobs = ledger.accounts, ledger.lines, ledger.jobs
     claimed = accounts.held(plan.placement)
     is_due = accounts.claims_its_due(wanted.state, claimed)
 
-    def might(line: Line) -> bool:
-        return _might_overrule(ledger, wanted.state, line, is_due) and instead.might_fit(line)
+    def might(first: JobState) -> bool:
+        return _might_overrule(ledger, wanted.state, first, is_due) and instead.might_fit(first)
 
     queues = (
         queue
         for queue in lines.queues
         if accounts.goes_before(jobs[lines.in_queue(queue)[0].position.job], wanted.state)
     )
-    for state in _first_of_lines(ledger, queues, now, might):
+    leavers = coming_back(ledger, ledger.leaving, wanted.state.job, now, instead.might_fit)
+    for state in chain(_first_of_lines(ledger, queues, now, might), leavers):
         if state is wanted.state or not overrules(ledger, state, wanted.state, claimed):
             continue
-        if len(_stoppable(ledger, state, plan.victims, now)) == len(instead.gone):
+        stoppable = _stoppable(ledger, state, plan.victims, now)
+        if len(stoppable) == len(instead.gone) and state.job not in ledger.leaving:
             continue
-        asked, gone = accounts.asked(state), instead.gone
-        own = instead.beside_whom(state, accounts.admission_to_come(state, asked, gone), now)
-        if own is None:
-            continue
-        if not accounts.admission_to_come(state, asked, [*gone, *own]).refused:
+        own = instead.beside_whom(state, instead.admission(state), now)
+        if own is not None and not instead.admission(state, own).refused:
             yield state
 
 
@@ -226,14 +260,13 @@ def _takes_back(ledger: Ledger, state: JobState) -> bool:
     return accounts.admission_to_come(state, accounts.asked(state)).takes_back
 
 
-def _might_overrule(ledger: Ledger, other: JobState, line: Line, is_due: bool) -> bool:
-    """Whether the jobs of a line might have what is claimed for another one, as far as a line tells (`overrules`).
+def _might_overrule(ledger: Ledger, other: JobState, first: JobState, is_due: bool) -> bool:
+    """Whether the jobs of a line, of whom this is the first, might have what is claimed for another one (`overrules`).
 
     is_due: whether the other one claims what it is owed.
     """
-    if ledger.policy.preemption.by == "priority" and line.priority < other.priority:
+    if ledger.policy.preemption.by == "priority" and first.priority < other.priority:
         return False
-    first = ledger.jobs[ledger.lines[line][0].job]
     if not ledger.accounts.goes_before(first, other):
         return False
     return ledger.accounts.is_due(first) or not is_due
@@ -243,15 +276,14 @@ def _first_of_lines(
     ledger: Ledger,
     queues: Iterable[int],
     now: float,
-    of: Callable[[Line], bool],
+    of: Callable[[JobState], bool],
 ) -> Iterator[JobState]:
-    """Of each such line of some queues the first that may start now."""
+    """Of each line of some queues whose first job is of this kind, the first that may start now."""
     for queue in queues:
-        for line in filter(of, ledger.lines.lines_in(queue)):
+        for line in ledger.lines.lines_in(queue):
             states = (ledger.jobs[position.job] for position in ledger.lines[line])
-            first = next((state for state in states if eligible(ledger, state, now)), None)
-            if first is not None:
-                yield first
+            if of(ledger.jobs[ledger.lines[line][0].job]):
+                yield from islice((each for each in states if eligible(ledger, each, now)), 1)
 
 
 def _top(ledger: Ledger, state: JobState) -> int:

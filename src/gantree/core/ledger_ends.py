@@ -29,16 +29,21 @@ if TYPE_CHECKING:
 def attempt_ended(ledger: Ledger, fact: AttemptEnded) -> None:
     """Nothing of an attempt is left."""
     state = ledger.jobs[fact.job]
-    ran_s, gpus = state.ran_s(fact.at), state.gpus
-    state.attained_gpu_s += ran_s * gpus
-    lost_s = fact.gpu_s_lost / gpus if gpus else 0.0
-    state.done_s += max(0.0, ran_s - lost_s) * (gpus or 1) / (state.spec.gpus or 1)
+    count_run(state, fact.at, fact.gpu_s_lost)
     assert state.placement is not None
     _leaves(ledger, state, state.placement, fact.at)
     state.exit_code = fact.exit_code
     state.gpu_s_lost += fact.gpu_s_lost
     state.running_at, state.suspended = None, False
     forget_members(ledger, state)
+
+
+def count_run(state: JobState, at: float, gpu_s_lost: float) -> None:
+    """Count what an attempt that ends was served, and what of its work is kept."""
+    ran_s, gpus = state.ran_s(at), state.gpus
+    state.attained_gpu_s += ran_s * gpus
+    lost_s = gpu_s_lost / gpus if gpus else 0.0
+    state.done_s += max(0.0, ran_s - lost_s) * (gpus or 1) / (state.spec.gpus or 1)
 
 
 def _leaves(ledger: Ledger, state: JobState, place: Placement, at: float) -> None:

@@ -15,6 +15,7 @@ from math import inf
 
 from gantree.core.ledger import Ledger
 from gantree.core.state import JobState
+from gantree.model.placements import Placement
 from gantree.policy.order import DAY_S, Merits
 from gantree.policy.rules import Amounts, Policy
 
@@ -132,6 +133,13 @@ def overruled_by(ledger: Ledger, state: JobState) -> tuple[str, ...]:
     told = ledger.bookings
     found = ledger.accounts.giving_way(state)
     return tuple(job for job in found if job not in told or not told[job].promised)
+
+
+def claims_overtaken(ledger: Ledger, state: JobState, placement: Placement) -> list[str]:
+    """The jobs that lose their claims when a waiting one claims a place: what is held on its nodes and gives way."""
+    nodes, claims = placement.nodes.keys(), ledger.claims
+    overruled = overruled_by(ledger, state)
+    return [job for job in overruled if not nodes.isdisjoint(claims[job].placement.nodes)]
 
 
 # ----- the order, as time goes by

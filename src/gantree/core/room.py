@@ -34,11 +34,7 @@ from gantree.core.holds import lifted, outranks, passed_by
 from gantree.core.lasting import spoilers_of, without_spoilt
 from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import save_then_stop, start
-from gantree.core.rights import (
-    no_right,
-    overruled_by,
-    stoppable_at,
-)
+from gantree.core.rights import claims_overtaken, no_right, stoppable_at
 from gantree.core.scaling import stands_on_cordoned
 from gantree.core.state import JobState
 from gantree.core.wanted import Prospects, Wanted, borrowers_for, on_reserved, whom_to_ask
@@ -130,7 +126,9 @@ def _lasting(
         spoilers = spoilers_of(ledger, wanted, plan, later, prospects, now)
         if not spoilers:
             return plan, was_in_vain
-        victims, was_in_vain = without_spoilt(ledger, victims, spoilers, now), True
+        if not plan.victims:
+            return None, True
+        victims, was_in_vain = without_spoilt(ledger, victims, plan, spoilers, now), True
 
 
 def _planned(
@@ -411,10 +409,8 @@ def _claim(draft: Draft, wanted: Wanted, placement: Placement, victims: Sequence
 
 def _drop_later_claims(draft: Draft, state: JobState, placement: Placement) -> None:
     """Let go of room that is held, on nodes of the place, for gangs whose claims give way to this one."""
-    ledger, nodes = draft.ledger, placement.nodes
-    for job in overruled_by(ledger, state):
-        if not nodes.keys().isdisjoint(ledger.claims[job].placement.nodes):
-            draft.record(ClaimDropped(at=draft.now, job=job, reason=f"{state.job} goes first"))
+    for job in claims_overtaken(draft.ledger, state, placement):
+        draft.record(ClaimDropped(at=draft.now, job=job, reason=f"{state.job} goes first"))
 
 
 def leaving_there(ledger: Ledger, placement: Placement) -> tuple[str, ...]:

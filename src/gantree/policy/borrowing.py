@@ -9,7 +9,7 @@ It is kept until a job below the same child comes, goes, or changes its rank.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,6 +82,20 @@ class Borrowing:
             self._found_under[top] = dict.fromkeys(reversed(self._find(top)))
         return self._found_under[top]
 
+    def would_borrow(self, holding: Holding, gone: Collection[str]) -> bool:
+        """Return whether a job that held so much would borrow, were these running jobs gone. Changes nothing."""
+        ranked = self._ranked_under.get(holding.path[-2], [])
+        for _, owner in ranked:
+            self._uncharge(self._holdings[owner])
+        before = (owner for rank, owner in ranked if rank < holding.rank and owner not in gone)
+        owed = [owner for owner in before if self._come_back(owner)]
+        borrows = _borrows(holding)
+        for owner in owed:
+            self._uncharge(self._holdings[owner])
+        for _, owner in ranked:
+            self._charge(self._holdings[owner])
+        return borrows
+
     def pushed_out(self) -> int:
         """Return a number that grows whenever a job is no longer owed what it held before, because another came."""
         for top in self._ranked_under:
@@ -134,7 +148,7 @@ class Borrowing:
     def _come_back(self, owner: str) -> bool:
         """Charge a job that is guaranteed what it holds beside all that is charged; say whether it is."""
         holding = self._holdings[owner]
-        if any(book.borrowed(holding.path, amount) for book, amount in holding.parts):
+        if _borrows(holding):
             return False
         self._charge(holding)
         return True
@@ -148,3 +162,8 @@ class Borrowing:
     def _uncharge(holding: Holding) -> None:
         for book, amount in holding.parts:
             book.uncharge(holding.path, amount)
+
+
+def _borrows(holding: Holding) -> bool:
+    """Whether some of what a job holds is above what is guaranteed beside all that is charged."""
+    return any(book.borrowed(holding.path, amount) for book, amount in holding.parts)

@@ -218,10 +218,24 @@ class Quota:
         path = self._path(node)
         if self.tree.user[node] is not None:
             path = path[1:]
-        books = tuple(self._books.values())
         for inside, around in pairwise(path):
-            if any(book.lends(inside) or book.short for book in books):
+            if self._lends(inside):
                 yield from self._jobs.beside(inside, around)
+
+    def would_borrow(self, node: int, amounts: Amounts, rank: Any, gone: Collection[str]) -> bool:
+        """Return whether a job of a node would not be owed these amounts if it ran, by rank, without these."""
+        return self._jobs.would_borrow(Holding(self._path(node), self._parts(amounts), rank), gone)
+
+    def lends_to(self, node: int, other: int) -> bool:
+        """Return whether jobs of another node are among those that may borrow what the cohorts of a node lend."""
+        path, others = self._path(node), self._path(other)
+        return any(
+            around in others and inside not in others and self._lends(inside)
+            for inside, around in pairwise(path[self.tree.user[node] is not None :])
+        )
+
+    def _lends(self, node: int) -> bool:
+        return any(book.lends(node) or book.short for book in self._books.values())
 
     def pushed_out(self) -> int:
         """Return a number that grows whenever a running job is no longer owed what it holds, because another came."""
