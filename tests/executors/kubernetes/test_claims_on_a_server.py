@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gantree.executors.kubernetes import claim_desk
 from gantree.executors.kubernetes.telling import saying_of
 from gantree.model.phases import Phase
 from gantree.testing.devices import API, GPU, NIC, DeviceStage, device, gpu, nic, request
@@ -198,7 +199,10 @@ def test_partitions_share_what_their_gpu_has(stage: DeviceStage) -> None:
     stage.until(lambda: stage.bound("w1"))
 
 
-def test_a_claim_that_no_device_is_like_is_told_and_waits(stage: DeviceStage) -> None:
+def test_a_claim_that_no_device_is_like_is_told_and_waits(
+    stage: DeviceStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim_desk, "PATIENCE_S", 0.3)
     stage.claimed_nodes("n0", gpus=1)
     stage.template("odd", request("gpu", "tpu"))
     stage.template("none", request("gpu", "gpu", selectors=['device.driver == "other"']))

@@ -151,7 +151,7 @@ def test_it_starts_again_after_a_failure_as_often_as_it_may(stage: PodStage) -> 
 
 
 def test_a_lost_node_starts_it_again_elsewhere_and_counts_as_no_failure(stage: PodStage) -> None:
-    create(stage, restarts={"limit": 0}, topology={})
+    create(stage, restarts={"limit": 0, "backoffSeconds": 0.1}, topology={})
     stage.until(lambda: runs(stage))
     lost = stage.pods()["llama-worker-1"]["spec"]["nodeName"]
     stage.api.delete(f"/api/v1/nodes/{lost}")

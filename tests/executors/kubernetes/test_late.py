@@ -15,7 +15,10 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[PodStage]:
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PodStage]:
+    """gantree soon asks again for what is to go."""
+    for module in ("late", "members"):
+        monkeypatch.setattr(f"gantree.executors.kubernetes.{module}.AGAIN_S", 0.05)
     with PodStage(tmp_path) as stage:
         stage.nodes("n[0-1]")
         stage.start()
@@ -68,8 +71,6 @@ def test_one_that_lands_before_the_end_is_on_record_goes_too(
 ) -> None:
     """The server refuses to delete it once."""
     marks = given_up(stage, monkeypatch)
-    for module in ("late", "members"):
-        monkeypatch.setattr(f"gantree.executors.kubernetes.{module}.AGAIN_S", 0.05)
     faults = stage.running.server.faults
     stage.running.call(lambda: faults.add(verb="delete", resource="pods", code=500))
     land(stage, "g-1", "n1", marks)

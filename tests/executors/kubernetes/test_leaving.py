@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gantree.executors.kubernetes import eviction
 from gantree.executors.kubernetes.client import Client
 from gantree.executors.kubernetes.handshake import checkpoint_of
 from gantree.executors.kubernetes.objects import Metadata, Pod
@@ -84,14 +85,17 @@ def test_a_gang_that_is_preempted_is_evicted(tmp_path: Path) -> None:
         stage.until(lambda: runs(stage, "high"))
 
 
-def test_a_budget_that_lets_only_a_part_of_a_gang_go_is_waited_for(tmp_path: Path) -> None:
+def test_a_budget_that_lets_only_a_part_of_a_gang_go_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eviction, "AGAIN_S", 0.1)
     with staged(tmp_path) as stage:
         gang(stage, "low")
         stage.until(lambda: runs(stage, "low"))
         budget(stage, "low", maxUnavailable=1)
         gang(stage, "high", "production")
         stage.until(lambda: nominated(stage, "high-1") != "")
-        stage.work_for(1.5)
+        stage.work_for(0.5)
         assert runs(stage, "low"), "one of its pods went alone"
         patch = {"spec": {"maxUnavailable": 2}}
         assert stage.api.patch(f"{BUDGETS}/low", patch).status_code == 200

@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from gantree.executors.kubernetes import telling
 from gantree.executors.kubernetes.dialects import GROUP_KINDS
 from gantree.executors.kubernetes.rights import RIGHTS
 from gantree.executors.kubernetes.topologies import TOPOLOGY_KINDS
@@ -100,7 +103,8 @@ def live(stage: PodStage) -> None:
     stage.until(lambda: stage.phase("g-1") == "")
 
 
-def test_every_right_is_used(tmp_path: Path) -> None:
+def test_every_right_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "EVERY_S", 0.2)
     with PodStage(tmp_path) as stage:
         define_groups(stage)
         live(stage)

@@ -40,8 +40,8 @@ INDEX_KEYS = (
 DEFAULT_QUEUE = "default"
 BUT_NAME = tuple(field.name for field in fields(Job))[1:]
 """What jobs of one template have in common."""
-FOR_EVER = 1_000_000
-"""Restarts of a gang: its controller decides whether there are new pods, not gantree."""
+RESTARTS = Restarts(limit=1_000_000)
+"""Of a gang that names none: its controller decides whether there are new pods, not gantree."""
 
 _DIGITS = re.compile(r"([0-9]+)")
 
@@ -170,7 +170,7 @@ def _job_of(
 
 
 def _restarts(terms: Terms) -> Restarts:
-    restarts = terms.restarts or Restarts(FOR_EVER)
+    restarts = terms.restarts or RESTARTS
     return replace(restarts, replace_s=terms.replace_s or restarts.replace_s or None)
 
 
