@@ -77,5 +77,5 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def database_url(postgres: Server) -> Iterator[str]:
     """An empty database."""
-    with postgres.database() as url:
+    with postgres.lent_database() as url:
         yield url

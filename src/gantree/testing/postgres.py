@@ -29,6 +29,18 @@ SETTINGS = (
     "dynamic_shared_memory_type=mmap",
 )
 
+EMPTY = """
+DO $$ DECLARE there TEXT; BEGIN
+  PERFORM pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid();
+  FOR there IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' LOOP
+    EXECUTE format('DROP SCHEMA %I CASCADE', there);
+  END LOOP;
+  CREATE SCHEMA public;
+END $$
+"""
+"""Ends all other sessions of a database, and takes away whatever is in it."""
+
 
 class NoPostgres(Exception):
     """No server can be started here; the text says why."""
@@ -68,6 +80,10 @@ def fresh_place() -> Path:
     return Path(tempfile.gettempdir()) / f"gantree-pg-{uuid.uuid4().hex[:12]}"
 
 
+def _new_name() -> str:
+    return f"test_{uuid.uuid4().hex}"
+
+
 class Server:
     """One server. place holds data, socket and log; it is made where it is missing.
 
@@ -80,6 +96,7 @@ class Server:
         self._programs = programs()
         self._account = _account()
         self._data = place / "data"
+        self._empty: list[str] = []
 
     def start(self) -> None:
         """Make a cluster, start the server and wait until it answers. Raises NoPostgres with what it said."""
@@ -119,12 +136,39 @@ class Server:
     @contextmanager
     def database(self) -> Iterator[str]:
         """The URL of a database of one's own, empty; it goes at the end, sessions or not."""
-        name = f"test_{uuid.uuid4().hex}"
+        name = _new_name()
         self.execute(f"CREATE DATABASE {name}")
         try:
             yield self.url(name)
         finally:
             self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    @contextmanager
+    def lent_database(self) -> Iterator[str]:
+        """As `database`, and sooner there: one that is given back is emptied, and lent again under another name.
+
+        So whoever still knows the name finds nothing there.
+        """
+        if self._empty:
+            name = self._empty.pop()
+        else:
+            self.execute(f"CREATE DATABASE {(name := _new_name())}")
+        try:
+            yield self.url(name)
+        finally:
+            self._take_back(name)
+
+    def _take_back(self, name: str) -> None:
+        import psycopg  # noqa: PLC0415 - as below
+
+        next_name = _new_name()
+        try:
+            self.execute(EMPTY, name)
+            self.execute(f"ALTER DATABASE {name} RENAME TO {next_name}")
+        except psycopg.Error:  # somebody came in between
+            self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        else:
+            self._empty.append(next_name)
 
     def execute(self, statement: str, database: str = "postgres") -> None:
         """One statement outside any transaction."""
