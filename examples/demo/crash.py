@@ -1,11 +1,12 @@
 """`make crash-demo`: the story again and again, each time with a kill -9 of the daemon at a random moment.
 
     crash.py [--rounds 20] [--seed N]
-    crash.py --at FACT
+    crash.py --at FACT [--processes 8]
 
-With --at it is one round, and the kill comes as soon as training has that fact, such as JobRequeued. The
-daemon is started again at once. Nothing that was acknowledged may be lost, nothing run twice, nothing left over:
-the same verdict as for the undisturbed demo must come out, and no process of it may live when the story is over.
+With --at it is one round, and the kill comes as soon as training has that fact, such as JobRequeued; fewer processes
+of each member take less of the machine. The daemon is started again at once. Nothing that was acknowledged may be
+lost, nothing run twice, nothing left over: the same verdict as for the undisturbed demo must come out, and no process
+of it may live when the story is over.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from pathlib import Path
 from demo import start_daemon
 from gantree.api.client import Client
 from gantree.model.errors import Unreachable
-from story import patiently, tell, verdict
+from story import PROCESSES, patiently, tell, verdict
 
 NEVER_S = 1e6
 """A moment that no story lasts to."""
@@ -83,7 +84,7 @@ def at(kind: str) -> Moment:
     return comes
 
 
-def play_round(moment: Moment) -> list[str] | None:
+def play_round(moment: Moment, processes: int = PROCESSES) -> list[str] | None:
     """One story with one kill; what went wrong, or None if the story was over before the kill."""
     state_dir = Path(tempfile.mkdtemp(prefix="gantree-crash-"))
     killer = Killer(state_dir, moment)
@@ -91,7 +92,7 @@ def play_round(moment: Moment) -> list[str] | None:
     try:
         client = Client(state_dir)
         patiently(client.health)
-        told = tell(client, lambda line: None)
+        told = tell(client, lambda line: None, processes)
         told.disturbed = True
         problems = verdict(told, state_dir / "runs") + left_over(state_dir)
     except (TimeoutError, Unreachable) as error:
@@ -127,9 +128,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--at", metavar="FACT")
+    parser.add_argument("--processes", type=int, default=PROCESSES)
     options = parser.parse_args()
     if options.at:
-        problems = play_round(at(options.at))
+        problems = play_round(at(options.at), options.processes)
         print(f"killed at {options.at}: {outcome(problems)}")
         return 0 if problems == [] else 1
     return many_rounds(options.rounds, options.seed)
