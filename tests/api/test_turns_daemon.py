@@ -1,7 +1,5 @@
 """Two counters on one GPU under a real daemon: they take turns, also across kill -9 of the daemon."""
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,36 +17,16 @@ nodes: [{names: n0, machine: m1}]
 """
 QUANTUM_S = 0.3
 
-_RUN = f"""
-import sys
-from dataclasses import replace
-from pathlib import Path
-from gantree.api.daemon import run_daemon
-from gantree.api.settings import Settings
-from gantree.policy.rules import Policy, TimeSharing
-text = Path(sys.argv[2]).read_text() if len(sys.argv) > 2 else None
-rules = TimeSharing(("notebook",), {QUANTUM_S})
-policy = Policy(priorities={{"notebook": 150, "batch": 200}}, time_sharing=rules)
-run_daemon(Settings(Path(sys.argv[1]), text, policy=policy))
+POLICY = f"""
+priorities: {{notebook: 150, batch: 200}}
+time_sharing: {{classes: [notebook], quantum: {QUANTUM_S}}}
 """
 
 
-class SharingDaemon(Daemon):
-    """A daemon whose policy lets notebooks take turns."""
-
-    def spawn(self, *, with_cluster: bool = True) -> None:
-        cluster = [str(self._cluster_file)] if with_cluster else []
-        with self.output.open("ab") as output:
-            self._printed_before = output.tell()
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _RUN, str(self.state_dir), *cluster],
-                stdout=output, stderr=output, stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-
-
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[SharingDaemon]:
-    with SharingDaemon(tmp_path / "state", CLUSTER) as daemon:
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    """Its policy lets notebooks take turns."""
+    with Daemon(tmp_path / "state", CLUSTER, POLICY) as daemon:
         yield daemon
     assert left_over(tmp_path) == []
 
@@ -81,7 +59,7 @@ def until_counting(file: Path, beyond: int) -> None:
 
 
 def test_two_counters_on_one_gpu_take_turns_and_go_on_after_kill_9_of_the_daemon(
-    daemon: SharingDaemon, tmp_path: Path
+    daemon: Daemon, tmp_path: Path
 ) -> None:
     files = {name: start_counter(daemon, name, tmp_path) for name in ("a", "b")}
     for job in ("a", "b", "a"):

@@ -4,7 +4,6 @@ One fleet for all tests, in the order in which they stand: each leaves two daemo
 """
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from sqlalchemy import make_url
 from gantree.api.client import Client
 from gantree.model.errors import NotFound, NotLeading
 from gantree.testing.chromium import Complaints, chromium
+from gantree.testing.daemon import Program
 from gantree.testing.fleet import Cable, Fleet
 from gantree.testing.gangs import left_over
 from gantree.testing.page_rules import AUDIT
@@ -303,13 +303,10 @@ def test_a_daemon_with_another_state_directory_does_not_take_over(
     """Here what runs below the directory of the others would be taken for lost, and be started again."""
     (alone,) = [name for name in fleet.names if fleet._process_of[name].poll() is None]
     fleet.stop(alone)
-    started = subprocess.run(
-        [sys.executable, "-m", "gantree.cli", "up", "--state", str(place / "elsewhere")],
-        env={**os.environ, "GANTREE_DATABASE": fleet._database_of[alone]},
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert started.returncode == 1
-    assert "kept its runs elsewhere" in started.stderr
+    words = ("up", "--state", str(place / "elsewhere"))
+    with Program(*words, GANTREE_DATABASE=fleet._database_of[alone]) as started:
+        assert "kept its runs elsewhere" in started.says("kept its runs")
+        assert started.process.wait(300) == 1
     for name in fleet.names:
         fleet.start(name)
         time.sleep(0)

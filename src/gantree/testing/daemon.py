@@ -14,7 +14,6 @@ import signal
 import time
 from functools import cache
 from pathlib import Path
-from subprocess import Popen
 from types import TracebackType
 from typing import Self
 
@@ -88,10 +87,11 @@ def _live_as_asked(arguments: list[str]) -> None:
 class Program:
     """`gantree up` or `gantree kubernetes` in a process of its own, and all that it prints. It ends with the block."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, **variables: str) -> None:
+        """The command line, and variables of its environment beside ours."""
         said, say = os.pipe()
         self.said = os.fdopen(said, encoding="utf-8")
-        self.process = start_nursery().bear([*words], say)
+        self.process = start_nursery().bear([*words], say, variables)
         os.close(say)
 
     def says(self, words: str) -> str:
@@ -158,13 +158,11 @@ class Daemon:
         self._pages = ["pages" if pages else "", root_path]
         self._access = [str(access_file or ""), "run-as" if run_as_submitter else ""]
         self._gpu_metrics = gpu_metrics
-        self._process: Born | Popen[bytes] | None = (
-            None  # the second of those who spawn it otherwise
-        )
+        self._process: Born | None = None
         self._printed_before = 0
 
     @property
-    def process(self) -> Born | Popen[bytes]:
+    def process(self) -> Born:
         """The process that was started last."""
         assert self._process is not None, "the daemon was never started"
         return self._process
