@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gantree.control.controller import Controller
-from gantree.control.policies import PolicyText, tried, version_of
+from gantree.control.policies import tried, version_of
+from gantree.control.policy_text import PolicyText
 from gantree.core.invariants import check
 from gantree.executors.inventory import Status
 from gantree.formats import read_policy

@@ -13,7 +13,7 @@ import pytest
 from gantree.control import warming
 from gantree.control.controller import Controller
 from gantree.control.following import Follower
-from gantree.control.policies import PolicyText
+from gantree.control.policy_text import PolicyText
 from gantree.control.snapshots import Snapshots
 from gantree.control.warming import Warm
 from gantree.core.ledger import Ledger

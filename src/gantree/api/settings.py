@@ -9,7 +9,7 @@ from gantree.api.listening import Listen
 from gantree.api.log_lines import Format, Level
 from gantree.control.history import AS_USUAL, Keep
 from gantree.control.leadership import LEASE_S
-from gantree.control.policies import PolicyText
+from gantree.control.policy_text import PolicyText
 from gantree.control.watchdog import STALL_S
 from gantree.executors.kubernetes.settings import KubernetesSettings
 from gantree.formats import read_cluster

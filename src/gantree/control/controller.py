@@ -19,15 +19,9 @@ from gantree.control.job_asks import FINAL, check_priority, scale_refused
 from gantree.control.metrics import Metrics
 from gantree.control.node_asks import NodeAsks
 from gantree.control.observer import Observer
-from gantree.control.policies import (
-    OnRecord,
-    Policies,
-    PolicyText,
-    adopted,
-    checked,
-    in_force_already,
-)
+from gantree.control.policies import OnRecord, Policies, adopted, checked, in_force_already
 from gantree.control.policy_fit import check_fit, jobs_without_queue
+from gantree.control.policy_text import PolicyText
 from gantree.control.ports import Clock, MakeCluster
 from gantree.control.reading import Moment, Reading
 from gantree.control.recovery import site_on_record, to_settle, vanished

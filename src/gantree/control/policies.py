@@ -9,10 +9,10 @@ to a version is a new version with its text.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gantree.control.policy_change import PolicyChange, change_of
 from gantree.control.policy_fit import check_fit
+from gantree.control.policy_text import PolicyText
 from gantree.control.ports import Clock
 from gantree.control.reading import Reading
 from gantree.core.ledger import Ledger
@@ -27,14 +27,6 @@ from gantree.model.facts import PolicyAdopted
 from gantree.policy.rules import Policy
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyText:
-    """A policy as it was handed in: the text of its file, and the file's name in messages."""
-
-    text: str
-    source: str
 
 
 class OnRecord:

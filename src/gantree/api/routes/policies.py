@@ -15,10 +15,10 @@ from gantree.api.bodies import Body
 from gantree.api.models import Told
 from gantree.api.permissions import Need, needs
 from gantree.control.controller import Controller
-from gantree.control.policies import PolicyText
 from gantree.control.policies import version_of as version_on_record
 from gantree.control.policy_change import idle_rules
 from gantree.control.policy_fit import jobs_without_queue
+from gantree.control.policy_text import PolicyText
 
 Json = dict[str, Any]
 LONGEST_TEXT = 1024 * 1024
