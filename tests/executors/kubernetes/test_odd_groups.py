@@ -13,6 +13,7 @@ from gantree.executors.kubernetes.dialects import GROUP_KINDS, terms_of_group, t
 from gantree.executors.kubernetes.gangjob import GANGJOB, pods_of
 from gantree.executors.kubernetes.gangs import gang_of, job_of, order_of
 from gantree.executors.kubernetes.groups import CORE, KAI, PLUGINS, VOLCANO
+from gantree.executors.kubernetes.hived import SPEC, hived_of
 from gantree.executors.kubernetes.keys import key_of
 from gantree.executors.kubernetes.objects import Group, Pod
 from gantree.executors.kubernetes.shapes import asked_by
@@ -236,3 +237,12 @@ def test_labels_and_annotations_may_say_anything(key: str) -> None:
             namespace, name, _ = key_of(told)
             assert namespace == "d"
             assert re.fullmatch(r"[\w.:-]{1,600}", name, re.ASCII)
+
+
+@pytest.mark.parametrize("deep", ["[" * 9999, "{a: " * 9999, "- " * 9999])
+def test_words_of_hived_that_are_nested_without_end_are_refused_at_a_depth_that_none_needs(
+    deep: str,
+) -> None:
+    told = hived_of(pod(annotations={SPEC: deep}))
+    assert told is not None
+    assert told.trouble == "it is nested more than 32 deep"
