@@ -202,7 +202,8 @@ def _who_takes_back(
     def may(state: JobState) -> bool:
         return lends(state.queue) and instead.might_fit(state)
 
-    queues = filter(lends, ledger.lines.queues)
+    others = ledger.lines.queues if plan.victims else ()  # where nobody is stopped they were asked
+    queues = filter(lends, others)
     overtaken = (ledger.jobs[job] for job in instead.overtaken)
     leavers = coming_back(ledger, [*ledger.leaving, *gone], mine.job, now, may)
     first = _first_of_lines(ledger, queues, now, may)
