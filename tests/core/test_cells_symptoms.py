@@ -408,3 +408,23 @@ def test_who_turns_out_to_be_at_home_takes_one_that_goes_before_it_along_at_once
         scheduler.handle([JobSubmitted(id=spec.name, observed_at=0.0, job=spec.name, spec=spec)])
     scheduler.handle([TimePassed(id="later", observed_at=1.0)])
     assert all(scheduler.ledger.jobs[name].at_home for name in ("first", "guest"))
+
+
+@pytest.mark.parametrize("preemptible", [True, False])
+def test_a_queue_has_its_cell_where_nodes_are_kept_as_spares(preemptible: bool) -> None:
+    """The last free node is kept, not the last free one of the cell."""
+    stage = Stage(replace(site(3), spares={"leaf": 1}), Policy(queues=(ONE_NODE,)))
+    stage.submit(replace(of("a", "x", gpus=1), preemptible=preemptible))
+    assert stage.nodes("x") == ["n0"] and stage.state("x").at_home
+
+
+def test_a_guest_has_another_leave_beside_the_cell_where_nodes_are_kept_as_spares() -> None:
+    """n2 is free, but needed for the owner's leaf; n3 is kept, so n1 need not be when it is empty."""
+    queues = (QueueRule("a", cells=(("leaf", 1),)), GUESTS)
+    two_leaves = replace(cluster(leaves=2, nodes=2, gpus=4), spares={"spine": 1})
+    stage = Stage(two_leaves, Policy(queues=queues, backfill=Backfill("any")))
+    stage.submit(forever("c", "first", 1), of("c", "low", priority="research"))
+    stage.started("first", "low")
+    assert (stage.nodes("first"), stage.nodes("low")) == (["n0"], ["n1"])
+    stage.submit(forever("c", "second", 1))
+    assert stage.phase("low") is Phase.STOPPING

@@ -150,7 +150,7 @@ def _off_cells(ledger: Ledger, later: Occupancy) -> Occupancy:
     left, fabric = later.copy(), later.fabric
     open_to_all = preferred_for_guests(seen(ledger, book_of(ledger), 0.0))
     for node in np.flatnonzero(~open_to_all & left.usable_node).tolist():
-        left.mark(fabric.nodes[node].name, usable=False)
+        left.mark(fabric.nodes[node].name, usable=False, same_spares=True)
     return left
 
 

@@ -181,7 +181,7 @@ class PrivateCluster:
         walled = view.occupancy.copy()
         outside = (self._inside == 0) & (view.book.fabric.gpus_of_node > 0) & walled.usable_node
         for node in np.flatnonzero(outside).tolist():
-            walled.mark(view.book.fabric.nodes[node].name, usable=False)
+            walled.mark(view.book.fabric.nodes[node].name, usable=False, same_spares=True)
         self._block(walled, np.flatnonzero(self._split).tolist())
         return walled
 

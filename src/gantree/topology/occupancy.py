@@ -191,11 +191,12 @@ class Occupancy:
 
     # ----- changing
 
-    def mark(self, node: str, usable: bool) -> None:
-        """Say whether a node may be used from now on; what is held there stays held."""
+    def mark(self, node: str, usable: bool, *, same_spares: bool = False) -> None:
+        """Say whether a node may be used from now on; what is held there stays held. same_spares: it may be one still."""
         index = self._index(node)
         self.usable_node[index] = usable
-        self._follow_spares(self._spares.marked(index, usable))
+        if not same_spares:
+            self._follow_spares(self._spares.marked(index, usable))
         self._touch(index)
 
     def take(self, owner: str, members: Sequence[MemberPlacement]) -> None:
