@@ -69,7 +69,7 @@ EVERY_KIND = POLICIES | MIXED
 STEPS = 50
 SEEDS = (
     ("models", 2100004, 110),
-    ("turn users cells", 2200066, 65),
+    ("cells", 50008, 95),
     ("shortest", 710137, 100),
 )
 """Lives in which a claimant is admitted only as another one leaves its queue's quota, in which who goes home leaves his
