@@ -192,7 +192,7 @@ class Occupancy:
     # ----- changing
 
     def mark(self, node: str, usable: bool, *, same_spares: bool = False) -> None:
-        """Say whether a node may be used from now on; what is held there stays held. same_spares: it may be one still."""
+        """Say whether a node may be used from now on; what it holds stays held. same_spares: it may be one still."""
         index = self._index(node)
         self.usable_node[index] = usable
         if not same_spares:
