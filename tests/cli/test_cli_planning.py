@@ -98,7 +98,10 @@ def test_queues_are_a_table_of_the_tree(gantree: Gantree, complaints: Complaints
 )
 def test_a_run_that_is_learned_to_be_short_is_not_told_as_none(run_s: float, words: str) -> None:
     nothing = dict.fromkeys(("step_s", "step_ratio", "comm_ratio", "cost_USD"))
-    assert _cost({**nothing, "run_s": run_s, "gpu_hours": 0.1}).startswith(words)
+    told = {**nothing, "run_s": run_s, "gpu_hours": 0.1}
+    assert _cost({**told, "cut": False}).startswith(words)
+    cut = words.replace(",", ", when its time limit may end it before its work is done,")
+    assert _cost({**told, "cut": True}).startswith(cut)
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,18 @@ def test_the_price_is_that_of_the_run_at_its_size_and_place(stage: Stage) -> Non
     assert as_is.cost_USD == pytest.approx(16 * 6.88)  # AWS, as `topology.prices` has it
     assert half.run_s == pytest.approx(3600.0)  # its limit, though half the members need longer
     assert half.gpu_hours == pytest.approx(8.0)
+    assert (as_is.cut, half.cut) == (False, True)
+
+
+def test_a_run_that_a_shorter_limit_would_end_before_its_work_is_done_is_said_to_be_cut(
+    stage: Stage,
+) -> None:
+    stage.submit(replace(job("next", gpus=8, time_limit_s=7200.0), expected_s=3600.0))
+    as_is, longer, shorter = ask(
+        stage, "next", (("time_limit", 3700.0),), (("time_limit", 1800.0),)
+    )
+    assert [each.run_s for each in (as_is, longer, shorter)] == [3600.0, 3600.0, 1800.0]
+    assert [each.cut for each in (as_is, longer, shorter)] == [False, False, True]
 
 
 def test_half_the_members_take_twice_as_long_where_no_limit_ends_them(stage: Stage) -> None:

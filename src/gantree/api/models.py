@@ -323,6 +323,7 @@ class AlternativeTold(Told):
     step_ratio: float | None
     comm_ratio: float | None
     run_s: float | None
+    cut: bool
     gpu_hours: float | None
     cost_USD: float | None
 

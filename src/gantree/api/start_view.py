@@ -89,6 +89,7 @@ def alternative_json(alternative: Alternative) -> Json:
         "comm_s": alternative.comm_s,
         "comm_ratio": alternative.comm_ratio,
         "run_s": alternative.run_s,
+        "cut": alternative.cut,
         "gpu_hours": alternative.gpu_hours,
         "cost_USD": alternative.cost_USD,
     }

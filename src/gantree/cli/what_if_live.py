@@ -145,7 +145,8 @@ def _cost(each: Mapping[str, Any]) -> str:
         parts.append(f"communication{_beside(each['comm_ratio'])}")
     if each["run_s"] is not None:
         run = span(each["run_s"]) if each["run_s"] >= 1 else "less than a second"
-        parts.append(f"runs {run}, {each['gpu_hours']:.3g} GPU-hours")
+        cut = ", when its time limit may end it before its work is done" if each.get("cut") else ""
+        parts.append(f"runs {run}{cut}, {each['gpu_hours']:.3g} GPU-hours")
     if each["cost_USD"] is not None:
         parts.append(f"{each['cost_USD']:.2f} USD at list prices")
     return "; ".join(parts)

@@ -82,6 +82,7 @@ class Alternative:
     refused tells why it would not start now; sentence the same in words, "" where it would. stopped are those who would
     have to make room first. step_s and comm_s are as predicted there, the ratios beside the best place on the empty
     cluster for the job as it is; run_s is the whole run, gpu_hours and cost_USD are of it. None: not known.
+    cut: its time limit may end the run before its work is done.
     """
 
     change: Change
@@ -96,6 +97,7 @@ class Alternative:
     comm_s: float | None = None
     comm_ratio: float | None = None
     run_s: float | None = None
+    cut: bool = False
     gpu_hours: float | None = None
     cost_USD: float | None = None
 
@@ -319,7 +321,7 @@ def _priced(
         return alternative
     predicted = placement.predicted
     best = None if reference is None else reference.predicted
-    run_s = _run_s(ledger, state, spec, placement, reference)
+    run_s, cut = _run_s(ledger, state, spec, placement, reference)
     USD_per_hour = USD_per_hour_of(fabric, placement, prices)
     hours = None if run_s is None else run_s / HOUR_S
     return replace(
@@ -329,6 +331,7 @@ def _priced(
         comm_s=predicted.comm_s or None,
         comm_ratio=_ratio(predicted.comm_s, best.comm_s if best else None),
         run_s=run_s,
+        cut=cut,
         gpu_hours=None if hours is None else hours * _gpus(placement.members),
         cost_USD=None if hours is None or USD_per_hour is None else hours * USD_per_hour,
     )
@@ -344,15 +347,18 @@ def _gpus(members: Sequence[MemberPlacement]) -> float:
 
 def _run_s(
     ledger: Ledger, state: JobState, spec: Job, placement: Placement, reference: Placement | None
-) -> float | None:
-    """How long the whole run takes there: as long as its user or others like it say, at most its limit."""
+) -> tuple[float | None, bool]:
+    """How long the whole run takes there: as long as its user or others like it say, at most its limit; and whether that
+    may end it before its work is done: if they say so, or if fewer members work for no longer than all might.
+    """
     limit_s = inf if spec.time_limit_s is None else spec.time_limit_s
     guess_s = ledger.accounts.guess_s(state)
     whole_s = state.spec.time_limit_s if guess_s is None else guess_s
     if whole_s is None or reference is None:
-        return None
+        return None, False
     here_s = whole_s / _speed_beside(ledger, state.spec, reference, spec, placement)
-    return min(here_s, limit_s)
+    says_so = guess_s is not None or spec.members < state.spec.members
+    return min(here_s, limit_s), says_so and here_s > limit_s
 
 
 def _speed_beside(
