@@ -348,8 +348,8 @@ def _gpus(members: Sequence[MemberPlacement]) -> float:
 def _run_s(
     ledger: Ledger, state: JobState, spec: Job, placement: Placement, reference: Placement | None
 ) -> tuple[float | None, bool]:
-    """How long the whole run takes there: as long as its user or others like it say, at most its limit; and whether that
-    may end it before its work is done: if they say so, or if fewer members work for no longer than all might.
+    """How long the whole run takes there: as long as its user or others like it say, at most its limit; and whether the
+    limit may end it before its work is done: if they say so, or if fewer members work for no longer than all might.
     """
     limit_s = inf if spec.time_limit_s is None else spec.time_limit_s
     guess_s = ledger.accounts.guess_s(state)
