@@ -268,3 +268,23 @@ def test_who_may_not_pass_a_told_start_any_more_begins_on_the_rest_of_its_node()
     assert stage.phase("short") is Phase.PENDING
     stage.wait(200.0)
     assert stage.nodes("short") == ["n1"]
+
+
+def test_who_is_owed_what_a_gang_has_left_takes_over_what_is_claimed_as_owed() -> None:
+    """While `ends` is there, `late` alone is within the guarantee; then `first` is, too, which goes before it."""
+    queues = (QueueRule("a", guarantee={"gpus": 8}), QueueRule("b"))
+    two, pool = cluster(leaves=1, nodes=2, gpus=4), (("pool", "second"),)
+    two = replace(two, nodes=(two.nodes[0], replace(two.nodes[1], labels=pool)))
+    stage = Stage(two, Policy(queues=queues, backfill=ANY))
+    stage.submit(replace(job("ends", gpus=2, time_limit_s=100.0), queue="a"))
+    stage.submit(replace(job("guest", gpus=4), queue="b"))
+    stage.started("ends", "guest")
+    late, (role,) = job("late"), job("late", gpus=4).roles
+    there = replace(role, shape=replace(role.shape, labels=pool))
+    stage.submit(replace(job("first", 2, 4), queue="a"))
+    stage.submit(replace(late, queue="a", roles=(there,)))
+    assert list(stage.scheduler.ledger.claims) == ["late"]
+    stage.wait(100.0)
+    assert stage.phase("ends") is Phase.STOPPING
+    stage.ended("ends")
+    assert list(stage.scheduler.ledger.claims) == ["first"]

@@ -7,7 +7,8 @@ stays): only these, and who waited for its quota, may start (`room_version` grow
 all who wait are asked when the first of them is told to leave, and not 17 times more.
 
 Not so where queues own cells, or nodes are kept as spares: there it changes more than what is free on its own nodes.
-Nor where a start is estimated: who is owed what the gang used, now that it is gone, may pass that start.
+Nor where a start is estimated, or what a queue is owed is claimed: who is owed what the gang used, now that it is gone,
+may pass that start, or take that claim over.
 """
 
 from __future__ import annotations
@@ -64,10 +65,15 @@ def _leaves(ledger: Ledger, state: JobState, place: Placement, at: float) -> Non
 
 
 def _may_be_due_now(ledger: Ledger, gone: JobState) -> bool:
-    """Whether who waits may be owed what a gang of its queue used, and so have room that is kept for an estimate."""
-    if all(booking.promised for booking in ledger.bookings.values()):
+    """Whether who waits may be owed what a gang of its queue used, and so have room that is kept for an estimate, or
+    that another one claims as it is owed it.
+    """
+    accounts, jobs = ledger.accounts, ledger.jobs
+    if not accounts.quota.has_idle_guarantee(gone.queue):
         return False
-    return ledger.accounts.quota.has_idle_guarantee(gone.queue)
+    if any(not booking.promised for booking in ledger.bookings.values()):
+        return True
+    return any(accounts.claims_its_due(jobs[job]) for job in ledger.claims)
 
 
 def _room_on(ledger: Ledger, place: Placement) -> list[NodeRoom]:
