@@ -32,7 +32,7 @@ from gantree.model.facts import (
 from gantree.model.jobs import Checkpoint, Elastic, Job
 from gantree.model.phases import Phase
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
-from gantree.testing.builders import cluster, job
+from gantree.testing.builders import cluster, job, machine
 from gantree.testing.examples import examples
 from gantree.testing.lives import Life
 from gantree.testing.stage import Stage
@@ -384,3 +384,25 @@ def test_others_leave_for_a_promised_gang_as_soon_as_one_has_left_who_might_have
     stage.wait(5.0)
     stage.ended("saves")
     assert stage.phase("low") is Phase.STOPPING
+
+
+def of_cpus(name: str, gpus: int, priority: str, time_limit_s: float | None) -> Job:
+    """A job of so many GPUs that needs 12 of the 16 CPUs of its node."""
+    spec = job(name, gpus=gpus, priority=priority, time_limit_s=time_limit_s)
+    (role,) = spec.roles
+    return replace(spec, roles=(replace(role, shape=replace(role.shape, cpus=12.0)),))
+
+
+def test_nobody_is_stopped_for_cpus_that_are_promised_to_another() -> None:
+    """`told` starts on the CPUs that `holder` leaves, on none of its GPUs: `urgent` may not have them before."""
+    site = cluster(leaves=1, nodes=1, gpus=4)
+    site = replace(site, machines={"m": machine(4, cpus=16)})
+    stage = Stage(site)
+    stage.submit(of_cpus("holder", 2, "research", 100.0))
+    stage.started("holder")
+    stage.submit(replace(of_cpus("told", 0, "research", 600.0), preemptible=False))
+    assert stage.scheduler.ledger.bookings["told"].promised
+    stage.submit(of_cpus("urgent", 2, "serving", None))
+    assert stage.phase("holder") is Phase.RUNNING
+    stage.ended("holder")
+    assert (stage.phase("told"), stage.phase("urgent")) == (Phase.STARTING, Phase.PENDING)

@@ -30,7 +30,7 @@ import numpy as np
 
 from gantree.core.draft import Draft
 from gantree.core.guests import any_cells, book_of, only_at_home, seen, spares_cells
-from gantree.core.holds import lifted, outranks, passed_by
+from gantree.core.holds import lifted, passed_by
 from gantree.core.lasting import spoilers_of, without_spoilt
 from gantree.core.ledger import Ledger
 from gantree.core.lifecycle import save_then_stop, start
@@ -53,6 +53,8 @@ from gantree.topology.occupancy import Occupancy
 
 ASK_AGAIN_S, ASK_AGAIN_SHARE = 60.0, 0.125
 """Moves that do not gain yet are planned again after so many seconds, or so much of the wait so far, at the soonest."""
+MOST_PLANS = 8
+"""Plans that are tried for a gang that would not stay: where others leave room too, each may name another victim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ def _lasting(
 ) -> tuple[Plan | None, bool]:
     """Whom to stop so that the gang stays, None where that is nobody; and whether somebody would be stopped in vain."""
     ledger, now, was_in_vain = draft.ledger, draft.now, False
-    while True:
+    for _ in range(MOST_PLANS):
         plan = _planned(ledger, wanted, later, victims, taste)
         if plan is None:
             return None, was_in_vain
@@ -129,6 +131,7 @@ def _lasting(
         if not plan.victims:
             return None, True
         victims, was_in_vain = without_spoilt(ledger, victims, plan, spoilers, now), True
+    return None, True
 
 
 def _planned(
@@ -213,7 +216,7 @@ def _is_over(ledger: Ledger, wanted: Wanted, victims: Sequence[Victim]) -> bool:
 def _shrink(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> bool:
     """Let elastic gangs give members back, if that is enough."""
     ledger, policy = draft.ledger, draft.ledger.policy
-    gangs = list(_elastic(ledger, wanted, draft.now)) if policy.elastic else []
+    gangs = list(_elastic(ledger, wanted, later, draft.now)) if policy.elastic else []
     plan = plan_shrink(later, wanted.spec, gangs, taste) if gangs else None
     if plan is None or not plan.shrunk or not _admitted_at(ledger, wanted, plan.placement):
         return False
@@ -225,11 +228,12 @@ def _shrink(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> boo
     return True
 
 
-def _elastic(ledger: Ledger, wanted: Wanted, now: float) -> Iterator[ElasticGang]:
+def _elastic(
+    ledger: Ledger, wanted: Wanted, later: Occupancy, now: float
+) -> Iterator[ElasticGang]:
     """Gangs that may give members back for this one, each down to the size that it keeps against it."""
     reclaimed = borrowers_for(ledger, wanted)
-    stay = (job for job in ledger.bookings if not outranks(ledger, wanted.state, job))
-    on_room_of_others = frozenset(on_reserved(ledger, stay))
+    on_room_of_others = on_reserved(ledger, later) if ledger.bookings else frozenset()
     for other in ledger.holding.values():
         elastic = other.spec.elastic
         if elastic is None or other.leaving or other.moving is not None or other.placement is None:

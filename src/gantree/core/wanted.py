@@ -19,7 +19,6 @@ from gantree.core.rights import (
 )
 from gantree.core.state import BOOKING, CLAIM, JobState
 from gantree.model.jobs import Job
-from gantree.model.placements import MemberPlacement, Placement
 from gantree.planning.preempt import Forbidden, Victim
 from gantree.policy.admission import Admission
 from gantree.topology.occupancy import Occupancy
@@ -229,9 +228,7 @@ def _room_without(ledger: Ledger, passed: Sequence[str], overruled: Sequence[str
         if job not in without:
             later.take_free(CLAIM + job, claim.placement.members)
     stay = {job: booking for job, booking in ledger.bookings.items() if job not in passed}
-    there = {
-        owner: later.owners[owner] for owner in on_reserved(ledger, stay) if owner in later.owners
-    }
+    there = {owner: later.owners[owner] for owner in _beside(ledger, stay) if owner in later.owners}
     for owner in there:
         later.give_back(owner)
     for job, booking in stay.items():
@@ -241,27 +238,20 @@ def _room_without(ledger: Ledger, passed: Sequence[str], overruled: Sequence[str
     return later
 
 
-def on_reserved(ledger: Ledger, jobs: Iterable[str]) -> Iterable[str]:
-    """The gangs that stand, whole or in part, where starts of these jobs are reserved."""
-    places = [ledger.bookings[job].placement for job in jobs]
-    return in_the_way(ledger, ledger.holding, places) if places else ()
+def on_reserved(ledger: Ledger, later: Occupancy) -> frozenset[str]:
+    """The gangs of which a start that is reserved needs something: what they lack in this room to come."""
+    return frozenset(
+        job
+        for job, state in ledger.holding.items()
+        if not state.leaving
+        and state.placement is not None
+        and set(later.owners.get(job, ())) != set(state.placement.members)
+    )
 
 
-def in_the_way(ledger: Ledger, gangs: Container[str], places: Iterable[Placement]) -> Iterator[str]:
-    """Those of some gangs that hold a place and use a GPU of one of these places, whole or in part."""
-    rooms, reserved = ledger.rooms(), dict[str, set[int]]()
-    for place in places:
-        for member in place.members:
-            reserved.setdefault(member.node, set()).update(_devices(member))
-    there = dict.fromkeys(owner for node in reserved for owner in rooms.holders(node))
-    for owner in there:
-        if owner in gangs and any(
-            held.node in reserved and not reserved[held.node].isdisjoint(_devices(held))
-            for held in rooms.owners[owner]
-        ):
-            yield owner
-
-
-def _devices(member: MemberPlacement) -> tuple[int, ...]:
-    """The GPUs that a member uses, whole or in part; -1, the node itself, for one without any."""
-    return (*member.gpus, *member.parts) or (-1,)
+def _beside(ledger: Ledger, jobs: Iterable[str]) -> Iterator[str]:
+    """The gangs that hold anything on nodes where starts of these jobs are reserved, be it what these need or not."""
+    rooms = ledger.rooms()
+    nodes = dict.fromkeys(node for job in jobs for node in ledger.bookings[job].placement.nodes)
+    there = dict.fromkeys(owner for node in nodes for owner in rooms.holders(node))
+    return (owner for owner in there if owner in ledger.holding)
