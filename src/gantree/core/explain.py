@@ -12,7 +12,7 @@ from itertools import islice
 from gantree.core.bookings import reserved
 from gantree.core.explain_nodes import cordoned_for, staying_on
 from gantree.core.guests import only_at_home
-from gantree.core.holds import lifted, passed_by
+from gantree.core.holds import lifted, outranks, passed_by
 from gantree.core.homes import lost_cells, never_at_home, refused_at_home
 from gantree.core.lasting import Spoiler, spoilers_of
 from gantree.core.ledger import Ledger
@@ -478,7 +478,7 @@ def _plan_on_promised(
     told = [
         job
         for job, booking in ledger.bookings.items()
-        if job != state.job and not nodes.isdisjoint(booking.placement.nodes)
+        if not outranks(ledger, state, job) and not nodes.isdisjoint(booking.placement.nodes)
     ]
     return plan, f"{', '.join(told)} was told a start on that room" if told else ""
 
