@@ -94,13 +94,17 @@ def _read(told: str) -> Hived:
 
 
 def _loaded(told: str) -> object:
-    """The data. Raises Odd for what is nested so deeply that to compose it takes seconds, or all of the stack."""
+    """The data. Raises Odd for what is nested so deeply that to compose it takes seconds, or all of the stack, and for
+    aliases: merged into one another they grow tenfold with each line.
+    """
     depth = 0
     for event in yaml.parse(told, _LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+        elif isinstance(event, yaml.AliasEvent):
+            raise Odd("it refers to itself by an alias")
         if depth > MAX_DEPTH:
             raise Odd(f"it is nested more than {MAX_DEPTH} deep")
     return yaml.load(told, _LOADER)  # noqa: S506 - the safe loader, in C where there is one
