@@ -228,9 +228,7 @@ def _shrink(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> boo
     return True
 
 
-def _elastic(
-    ledger: Ledger, wanted: Wanted, later: Occupancy, now: float
-) -> Iterator[ElasticGang]:
+def _elastic(ledger: Ledger, wanted: Wanted, later: Occupancy, now: float) -> Iterator[ElasticGang]:
     """Gangs that may give members back for this one, each down to the size that it keeps against it."""
     reclaimed = borrowers_for(ledger, wanted)
     on_room_of_others = on_reserved(ledger, later) if ledger.bookings else frozenset()

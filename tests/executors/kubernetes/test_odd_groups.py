@@ -248,10 +248,10 @@ def test_words_of_hived_that_are_nested_without_end_are_refused_at_a_depth_that_
     assert told.trouble == "it is nested more than 32 deep"
 
 
-def test_words_of_hived_that_merge_aliases_are_refused_before_they_grow_tenfold_with_each_line() -> None:
-    lines = ["a0: &a0 {k: 1}"]
-    for n in range(12):
-        lines.append(f"a{n + 1}: &a{n + 1} {{<<: [{', '.join([f'*a{n}'] * 10)}]}}")
-    told = hived_of(pod(annotations={SPEC: "\n".join(lines)}))
+def test_words_of_hived_that_merge_aliases_are_refused_before_they_grow_tenfold_with_each_line() -> (
+    None
+):
+    more = (f"a{n + 1}: &a{n + 1} {{<<: [{', '.join([f'*a{n}'] * 10)}]}}" for n in range(12))
+    told = hived_of(pod(annotations={SPEC: "\n".join(("a0: &a0 {k: 1}", *more))}))
     assert told is not None
     assert told.trouble == "it refers to itself by an alias"
