@@ -168,3 +168,20 @@ def test_in_one_queue_its_own_order_goes_before_what_is_owed() -> None:
     )
     assert stage.phase("high") is Phase.STARTING
     assert stage.phase("low") is Phase.PENDING
+
+
+def test_nobody_is_woken_for_one_whose_queue_another_has_closed() -> None:
+    """The minimum run time of `low` ends at 30 s, but `small` goes first by now, and stops nobody of its own class."""
+    policy = Policy(
+        order=("smallest", "arrival"),
+        backfill=Backfill("none"),
+        preemption=Preemption(by="priority"),
+        min_run_s=30.0,
+    )
+    stage = Stage(cluster(leaves=1, nodes=1, gpus=4), policy)
+    stage.submit(job("low", gpus=4, priority="research"))
+    stage.started("low")
+    assert stage.submit(job("big", gpus=4, priority="serving")).wake_at == 30.0
+    assert stage.submit(job("small", gpus=1, priority="research")).wake_at is None
+    stage.cancel("small")
+    assert stage.scheduler.wake_at() == 30.0

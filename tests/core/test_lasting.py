@@ -1,13 +1,17 @@
 """Gangs that would not stay where others make room for them: nobody is stopped, and no claim is made."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
 from gantree.core.explain import why
+from gantree.core.lasting import without_spoilt
+from gantree.core.room import MOST_PLANS
 from gantree.model.facts import GangPlaced, GangPreempted
 from gantree.model.jobs import Job, Spread, TopologyWish
+from gantree.planning.preempt import Victim
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.lives import Life
@@ -107,3 +111,27 @@ def test_what_a_gang_leaves_is_not_claimed_for_one_that_it_goes_before_when_it_i
     assert stops(life) == [("v", "owed"), ("low", "v")]
     assert "small" not in [f.job for f in life.stage.facts if isinstance(f, GangPlaced)]
     assert life.stage.phases()["v"] == "running"
+
+
+def test_where_others_leave_what_another_is_owed_not_every_victim_is_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whomever of its queue big has stopped, owed would have the room that ends leaves; twenty plans came of it."""
+    tried: list[Sequence[Victim]] = []
+
+    def told(*asked: Any) -> list[Victim]:
+        tried.append(asked[1])
+        return without_spoilt(*asked)
+
+    monkeypatch.setattr("gantree.core.room.without_spoilt", told)
+    life = life_of(41, 84, 80)
+    life.submit(of("a", "high", priority="serving"), *(of("a", f"low{n}") for n in range(20)))
+    life.submit(of("b", "ends", 20, priority="serving"), leaves_s=10.0)
+    life.submit(of("b", "owed", 20))
+    life.submit(of("a", "big", 21, priority="production"))
+    tried.clear()
+    life.stage.cancel("ends")
+    assert len(tried) == 2 * MOST_PLANS  # in two walks
+    life.quiet()
+    assert not stops(life)
+    assert life.stage.phases()["owed"] == "running"

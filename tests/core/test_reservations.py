@@ -241,6 +241,21 @@ def test_nobody_is_stopped_for_room_that_is_promised_to_another() -> None:
     )
 
 
+def test_why_names_no_start_that_gives_way_to_who_asks() -> None:
+    """`est` waits for a gang without a limit on n1: it is an estimate, and `urgent` goes before it."""
+    stage = Stage(with_a_pool(cluster(leaves=1, nodes=2)))
+    for name, limit_s in (("limited", 3_600.0), ("endless", None)):
+        stage.submit(job(name, gpus=8, priority="research", time_limit_s=limit_s))
+        stage.started(name)
+    stage.submit(job("told", gpus=8, priority="research", time_limit_s=600.0))
+    stage.submit(in_the_pool(job("est", gpus=8, priority="research", time_limit_s=600.0)))
+    bookings = stage.scheduler.ledger.bookings
+    assert bookings["told"].promised and not bookings["est"].promised
+    stage.submit(job("urgent", 2, 8, priority="serving"))
+    sentence = why(stage.scheduler.ledger, "urgent", stage.now).sentence
+    assert sentence.endswith("would be in vain: told was told a start on that room.")
+
+
 def test_a_promise_becomes_better_when_what_is_in_the_way_ends_early(life: Life) -> None:
     life.submit(job("big", gpus=8))
     life.stage.ended("long")

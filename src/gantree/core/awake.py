@@ -160,7 +160,7 @@ class Awake:
             self._wakes.look(ledger)
             self._freeable.count_who_left(ledger)
         for asked, moment in later:
-            if self._is_in_bounds(ledger, asked):
+            if self._is_in_bounds(ledger, asked) and not self._is_closed_to(ledger, asked, moment):
                 yield moment
 
     def _is_in_bounds(self, ledger: Ledger, asked: Line | str) -> bool:
@@ -174,6 +174,21 @@ class Awake:
         line = ledger.jobs[asked].line if isinstance(asked, str) else asked
         assert line is not None, f"{asked} waits in no line"
         return self._freeable.is_in_bounds(ledger, line, self._wakes, self._over)
+
+    def _is_closed_to(self, ledger: Ledger, asked: Line | str, at: float) -> bool:
+        """Whether jobs of a queue go in turn, and one that goes before who was told a moment will still wait then."""
+        if ledger.policy.backfill.overtake != "none":
+            return False
+        job = asked if isinstance(asked, str) else ledger.lines[asked][0].job
+        waiting = ledger.lines.in_queue(ledger.jobs[job].queue)
+        ahead = takewhile(lambda each: each.position.job != job, waiting)
+        states = (ledger.jobs[each.position.job] for each in ahead)
+        return any(
+            state.job not in ledger.claims
+            and eligible(ledger, state, at)
+            and self.may_ever_start(ledger, state)
+            for state in states
+        )
 
     # ----- whom a walk looks at
 

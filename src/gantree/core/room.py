@@ -37,7 +37,7 @@ from gantree.core.lifecycle import save_then_stop, start
 from gantree.core.rights import claims_overtaken, no_right, stoppable_at
 from gantree.core.scaling import stands_on_cordoned
 from gantree.core.state import JobState
-from gantree.core.wanted import Prospects, Wanted, borrowers_for, on_reserved, whom_to_ask
+from gantree.core.wanted import Prospects, Wanted, borrowers_for, is_on_reserved, whom_to_ask
 from gantree.core.ways import as_it_runs
 from gantree.model.facts import ClaimDropped, GangMoving, GangPreempted, RoomClaimed
 from gantree.model.phases import StopCause
@@ -231,14 +231,13 @@ def _shrink(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> boo
 def _elastic(ledger: Ledger, wanted: Wanted, later: Occupancy, now: float) -> Iterator[ElasticGang]:
     """Gangs that may give members back for this one, each down to the size that it keeps against it."""
     reclaimed = borrowers_for(ledger, wanted)
-    on_room_of_others = on_reserved(ledger, later) if ledger.bookings else frozenset()
     for other in ledger.holding.values():
         elastic = other.spec.elastic
         if elastic is None or other.leaving or other.moving is not None or other.placement is None:
             continue
         if not other.spec.preemptible:
             continue
-        if other.job in on_room_of_others or stands_on_cordoned(ledger, other):
+        if is_on_reserved(later, other) or stands_on_cordoned(ledger, other):
             continue  # it would start anew there
         superior = other.job in reclaimed or not no_right(ledger, wanted.state, other, now)[0]
         gang = as_it_runs(ledger, other)

@@ -238,15 +238,10 @@ def _room_without(ledger: Ledger, passed: Sequence[str], overruled: Sequence[str
     return later
 
 
-def on_reserved(ledger: Ledger, later: Occupancy) -> frozenset[str]:
-    """The gangs of which a start that is reserved needs something: what they lack in this room to come."""
-    return frozenset(
-        job
-        for job, state in ledger.holding.items()
-        if not state.leaving
-        and state.placement is not None
-        and set(later.owners.get(job, ())) != set(state.placement.members)
-    )
+def is_on_reserved(later: Occupancy, state: JobState) -> bool:
+    """Whether a start that is reserved needs something of what a gang holds: it lacks that in this room to come."""
+    assert state.placement is not None, f"{state.job} holds no place"
+    return set(later.owners.get(state.job, ())) != set(state.placement.members)
 
 
 def _beside(ledger: Ledger, jobs: Iterable[str]) -> Iterator[str]:
