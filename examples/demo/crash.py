@@ -130,6 +130,8 @@ def main() -> int:
     parser.add_argument("--at", metavar="FACT")
     parser.add_argument("--processes", type=int, default=PROCESSES)
     options = parser.parse_args()
+    if options.processes != PROCESSES and not options.at:
+        parser.error("--processes is for one round: say --at FACT too")
     if options.at:
         problems = play_round(at(options.at), options.processes)
         print(f"killed at {options.at}: {outcome(problems)}")

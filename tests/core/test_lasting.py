@@ -6,15 +6,19 @@ from typing import Any, Literal
 
 import pytest
 
+from gantree.core.coming_back import coming_back
 from gantree.core.explain import why
 from gantree.core.lasting import without_spoilt
 from gantree.core.room import MOST_PLANS
+from gantree.model.events import HoldRequested
 from gantree.model.facts import GangPlaced, GangPreempted
 from gantree.model.jobs import Job, Spread, TopologyWish
+from gantree.model.phases import Phase
 from gantree.planning.preempt import Victim
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.lives import Life
+from gantree.testing.stage import Stage
 
 By = Literal["priority", "order"]
 
@@ -135,3 +139,42 @@ def test_where_others_leave_what_another_is_owed_not_every_victim_is_tried(
     life.quiet()
     assert not stops(life)
     assert life.stage.phases()["owed"] == "running"
+
+
+def those_back(stage: Stage) -> list[str]:
+    """Which of those who leave wait again when they have left."""
+    ledger = stage.scheduler.ledger
+    back = coming_back(ledger, list(ledger.leaving), "", stage.now, lambda state: True)
+    return [state.job for state in back]
+
+
+def test_who_is_held_while_it_leaves_does_not_come_back() -> None:
+    stage = Stage(cluster(leaves=1, nodes=1))
+    stage.submit(job("low", gpus=8))
+    stage.started("low")
+    stage.submit(job("high", gpus=8, priority="serving"))
+    assert those_back(stage) == ["low"]
+    stage.tell(HoldRequested, job="low")
+    assert those_back(stage) == []
+
+
+def test_who_will_rest_from_being_cut_short_does_not_come_back_at_once() -> None:
+    """It is stopped at once wherever it begins: after the third time it rests."""
+    stage = Stage(cluster(leaves=1, nodes=3))
+    stage.submit(job("low", gpus=8))
+    stage.started("low")
+    for name in ("fills1", "fills2"):
+        stage.submit(job(name, gpus=8, priority="serving"))
+        stage.started(name)
+    rests = []
+    for number in range(3):
+        stage.submit(job(f"high{number}", gpus=8, priority="serving"))
+        assert stage.phase("low") is Phase.STOPPING
+        rests.append(those_back(stage) == [])
+        stage.ended("low", 143)
+        stage.started(f"high{number}")
+        if number < 2:
+            stage.ended(f"fills{number + 1}")
+            stage.started("low")
+    assert rests == [False, False, True]
+    assert stage.state("low").not_before > stage.now
