@@ -67,6 +67,11 @@ fault-test: $(VENV)/.ready  ## gantree on Kubernetes among forced failures, abou
 	GANTREE_KUBERNETES_SEEDS=$(or $(STORIES),25) GANTREE_KUBERNETES_FIRST_SEED=$(or $(FIRST),1000) \
 	  $(PY) -m pytest -o faulthandler_timeout=0 -n $(WORKERS) tests/executors/kubernetes/test_faults.py
 
+.PHONY: sameness
+sameness: $(VENV)/.ready  ## A digest of all decisions, compared with the newest in benchmarks/results; DATA=directory of traces
+	$(PY) benchmarks/sameness.py --against $$(ls benchmarks/results/sameness-*.txt | tail -1) \
+	  $(if $(DATA),--philly $(DATA)/philly_pollux/philly_jobs.csv.gz --topo $(DATA)/lingjun2023_topo/topo.csv.gz)
+
 .PHONY: demo
 demo: $(VENV)/.ready  ## A gang trains, yields to an urgent job, resumes; checks itself
 	$(PY) examples/demo/demo.py

@@ -12,59 +12,11 @@ import pytest
 
 from gantree.model.events import Event, HoldRequested, PriorityRequested
 from gantree.model.phases import Phase
-from gantree.policy.rules import Backfill, Boost, Policy, Preemption, QueueRule, TimeSharing
 from gantree.testing.examples import examples
-from gantree.testing.random_lives import POLICIES, WAYS, A, B, Lives
+from gantree.testing.random_lives import EVERY_KIND, WAYS, Lives
 
 PRIORITIES = ("research", "batch", "production", "serving", 150, 350)
 LEAVING = (Phase.SAVING, Phase.STOPPING)
-
-MODELS = (
-    QueueRule("a", weight=2, cohort="x", lend={"gpus": 6}, guarantee={f"gpus/{A}": 8}),
-    QueueRule("a/c", guarantee={f"gpus/{A}": 4}, limit={"gpus": 12}),
-    QueueRule("a/d", guarantee={"gpus": 3}, user_limit={"gpus": 4}),
-    QueueRule("b", cohort="x", guarantee={f"gpus/{B}": 4}, most_running_per_user=1),
-    QueueRule("e", most_waiting=6),
-)
-CELLS = (
-    QueueRule("a"),
-    QueueRule("a/c", cells=(("node", 1),), limit={"gpus": 10}),
-    QueueRule("a/d", guarantee={"gpus": 3}),
-    QueueRule("b", cells=(("leaf", 1),), user_limit={"gpus": 6}),
-    QueueRule("e", guarantee={"gpus": 2}),
-)
-IN_TURN = Backfill("none")
-MIXED = {
-    "turn users": Policy(queues=MODELS, share_users=True, backfill=IN_TURN),
-    "turn users cells": Policy(queues=CELLS, share_users=True, backfill=IN_TURN, half_life_s=60.0),
-    "cells quotas": Policy(
-        queues=CELLS, share_users=True, half_life_s=60.0, backfill=Backfill("promised", 3, 0.5)
-    ),
-    "models": Policy(
-        queues=MODELS,
-        share_users=True,
-        boosts=(Boost(150, 60.0, queue="b"), Boost(-150, 200.0, user="ann")),
-    ),
-    "models order": Policy(
-        queues=MODELS,
-        order=("priority", "attained", "share", "arrival"),
-        attained_levels=(100.0, 1000.0),
-        preemption=Preemption("order"),
-        share_users=True,
-    ),
-    "moves cells": Policy(queues=CELLS, defragment="apply", evictions_per_day=2, min_run_s=20.0),
-    "any": Policy(
-        queues=MODELS,
-        backfill=Backfill("any"),
-        preemption=Preemption(gain=0.5),
-        order=("priority", "remaining_service", "arrival"),
-    ),
-    "turns quotas": Policy(
-        queues=MODELS, time_sharing=TimeSharing(("research", "batch"), 15.0), grace_s=5.0
-    ),
-}
-"""Quotas of models, cells, users and turns at once, beside the policies that have one of these each."""
-EVERY_KIND = POLICIES | MIXED
 
 STEPS = 50
 SEEDS = (
