@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.core.invariants import check
+from gantree.core.ledger.invariants import check
 from gantree.core.scheduler import Scheduler
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import Unreachable

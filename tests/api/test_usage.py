@@ -18,7 +18,7 @@ from gantree.api.access import EVERYTHING, Caller
 from gantree.api.client import Client
 from gantree.api.usage_view import HOUR_S, usage
 from gantree.control.reading import Moment, Reading
-from gantree.core.usage import DAY_S
+from gantree.core.ledger.usage import DAY_S
 from gantree.model.access import grant_of
 from gantree.model.errors import BadFields
 from gantree.testing.builders import cluster, job

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gantree.core.explain import why
+from gantree.core.explain.explain import why
 from gantree.formats import read_cluster, read_job
 from gantree.testing.stage import Stage
 

@@ -16,8 +16,8 @@ from gantree.control.figures import (
     figures_of,
 )
 from gantree.control.gates import Gates
-from gantree.core.explain import gate_now, why
-from gantree.core.ledger import Ledger
+from gantree.core.explain.explain import gate_now, why
+from gantree.core.ledger.ledger import Ledger
 from gantree.model.events import HoldRequested, NodeLost
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy, QueueRule

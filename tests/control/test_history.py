@@ -10,9 +10,9 @@ from gantree.api.permissions import Need, job_for
 from gantree.control import history
 from gantree.control.history import History, Keep
 from gantree.control.reading import Moment, Reading
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.core.scheduler import Scheduler
-from gantree.core.state import JobState
 from gantree.journal.contract import Snapshot
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.access import grant_of

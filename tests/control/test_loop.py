@@ -18,7 +18,7 @@ from gantree.control.gathering import Gathering
 from gantree.control.loop import POLL_S, Changes, Loop, wait_until_set
 from gantree.control.submission import Receipt
 from gantree.control.submissions import HandIn
-from gantree.core.state import JobState
+from gantree.core.ledger.state import JobState
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import GantreeError, JournalError
 from gantree.model.events import GangEnded, GangStarted

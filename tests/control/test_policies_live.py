@@ -10,7 +10,7 @@ import pytest
 from gantree.control.controller import Controller
 from gantree.control.policies import tried, version_of
 from gantree.control.policy_text import PolicyText
-from gantree.core.invariants import check
+from gantree.core.ledger.invariants import check
 from gantree.executors.inventory import Status
 from gantree.formats import read_policy
 from gantree.journal.sqlite import SqliteJournal

@@ -7,7 +7,7 @@ import pytest
 
 from gantree.control.controller import Controller
 from gantree.control.recovery import EXIT_CODE_UNKNOWN
-from gantree.core.invariants import check
+from gantree.core.ledger.invariants import check
 from gantree.executors.inventory import Status
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster

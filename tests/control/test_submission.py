@@ -20,7 +20,7 @@ from gantree.control.submission import (
     with_predecessors,
 )
 from gantree.control.submissions import HandIn, Key
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.events import JobSubmitted

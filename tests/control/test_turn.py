@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.control.controller import Controller
-from gantree.core.invariants import check
+from gantree.core.ledger.invariants import check
 from gantree.core.scheduler import Scheduler
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError

@@ -16,7 +16,7 @@ from gantree.control.following import Follower
 from gantree.control.policy_text import PolicyText
 from gantree.control.snapshots import Snapshots
 from gantree.control.warming import Warm
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.core.snapshot import LedgerSnapshot, snapshot_of
 from gantree.journal.contract import RecordedFact, Snapshot

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.core.scheduler import Scheduler
-from gantree.core.state import JobState
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.events import ClusterObserved, GangEnded, JobSubmitted
 from gantree.model.facts import GangPreempted

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.core.awake import Awake
-from gantree.core.right_behind import RightBehind
+from gantree.core.cycle.awake import Awake
+from gantree.core.cycle.right_behind import RightBehind
 from gantree.core.scheduler import Decision, Scheduler
 from gantree.model.events import Event, JobSubmitted
 from gantree.placement import one_node, search, wish

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.core.alternatives import Alternative, Change, Stopped, alternatives, changed
-from gantree.core.invariants import check
-from gantree.core.shadow import shadow_of
+from gantree.core.ledger.invariants import check
+from gantree.core.ledger.ledger_copy import shadow_of
 from gantree.model.cluster import Cluster, Node
 from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.events import CancelRequested, JobSubmitted

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.explain import why
+from gantree.core.explain.explain import why
 from gantree.formats.jobs import read_job
 from gantree.model.events import HoldRequested, ReleaseRequested
 from gantree.model.jobs import Job, Restarts

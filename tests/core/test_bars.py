@@ -1,6 +1,6 @@
 """Bars: a waiting job goes where whoever runs the cluster wants it for now, and nothing else of it changes."""
 
-from gantree.core.explain import why
+from gantree.core.explain.explain import why
 from gantree.model.bars import bars_of, unbarred
 from gantree.model.events import BarsRequested
 from gantree.model.facts import JobBarred

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gantree.core.behind import Ranks
-from gantree.core.rights import SETTLED_S, no_right, overtaken_at
-from gantree.core.state import JobState
+from gantree.core.cycle.behind import Ranks
+from gantree.core.ledger.state import JobState
+from gantree.core.queue.preemption_rules import SETTLED_S, no_right, overtaken_at
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.policy.rules import Backfill, OrderKey, Policy, Preemption, QueueRule

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gantree.core.explain import why
+from gantree.core.explain.explain import why
 from gantree.model.events import (
     GangEnded,
     HoldRequested,

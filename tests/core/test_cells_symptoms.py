@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pytest
 
-from gantree.core.explain import when, why
+from gantree.core.explain.explain import when, why
 from gantree.core.scheduler import Scheduler
 from gantree.model.cluster import Cluster
 from gantree.model.events import ClusterObserved, JobSubmitted, NodeLost, TimePassed

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.core.claimants import Claimants
+from gantree.core.ledger.claims_by_node import Claimants
 from gantree.model.placements import Domain, MemberPlacement, Placement, Predicted
 from gantree.testing.examples import examples
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.explain import why
+from gantree.core.explain.explain import why
 from gantree.model.events import GangStartFailed
 from gantree.model.facts import GangMoving, GangPlaced, GangPreempted
 from gantree.model.jobs import Checkpoint

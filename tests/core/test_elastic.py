@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.explain import why
-from gantree.core.growth import SETTLED_S
+from gantree.core.cycle.growth import SETTLED_S
+from gantree.core.explain.explain import why
 from gantree.model.events import NodeLost, RankExited
 from gantree.model.facts import ClaimDropped, GangMoving, GangPreempted
 from gantree.model.jobs import Checkpoint, Elastic, Job

@@ -7,7 +7,7 @@ from hypothesis import Phase as Stages
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from gantree.core.growth import SETTLED_S
+from gantree.core.cycle.growth import SETTLED_S
 from gantree.model.events import DefragmentRequested, NodeLost, NodeReturned
 from gantree.model.facts import Fact, GangMoving, GangPreempted, JobRequeued
 from gantree.model.jobs import Checkpoint, Elastic, Job

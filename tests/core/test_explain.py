@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.explain import when, why
-from gantree.core.starts import Start
+from gantree.core.explain.explain import when, why
+from gantree.core.reservations.start_estimates import Start
 from gantree.model.errors import NotFound
 from gantree.model.jobs import Checkpoint
 from gantree.model.phases import Phase

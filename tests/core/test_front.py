@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from gantree.core.fronts import FRONT, Fronts
-from gantree.core.rights import harm_of
+from gantree.core.cycle.fronts import FRONT, Fronts
+from gantree.core.queue.preemption_rules import harm_of
 from gantree.model.events import HoldRequested, PriorityRequested
 from gantree.model.jobs import Checkpoint
 from gantree.model.phases import Phase

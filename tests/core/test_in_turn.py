@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.core.explain import when, why
+from gantree.core.explain.explain import when, why
 from gantree.model.facts import GangPlaced, GangPreempted
 from gantree.model.phases import Phase
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule

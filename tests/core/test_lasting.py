@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 import pytest
 
-from gantree.core.coming_back import coming_back
-from gantree.core.explain import why
-from gantree.core.lasting import without_spoilt
-from gantree.core.room import MOST_PLANS
+from gantree.core.explain.explain import why
+from gantree.core.preemption.coming_back import coming_back
+from gantree.core.preemption.free_capacity import MOST_PLANS
+from gantree.core.preemption.lasting import without_spoilt
 from gantree.model.events import HoldRequested
 from gantree.model.facts import GangPlaced, GangPreempted
 from gantree.model.jobs import Job, Spread, TopologyWish
@@ -127,7 +127,7 @@ def test_where_others_leave_what_another_is_owed_not_every_victim_is_tried(
         tried.append(asked[1])
         return without_spoilt(*asked)
 
-    monkeypatch.setattr("gantree.core.room.without_spoilt", told)
+    monkeypatch.setattr("gantree.core.preemption.free_capacity.without_spoilt", told)
     life = life_of(41, 84, 80)
     life.submit(of("a", "high", priority="serving"), *(of("a", f"low{n}") for n in range(20)))
     life.submit(of("b", "ends", 20, priority="serving"), leaves_s=10.0)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.moves import defragmentation_plan
+from gantree.core.cycle.moves import defragmentation_plan
 from gantree.model.errors import NotFound
 from gantree.model.events import CancelRequested, DefragmentRequested, NodeLost
 from gantree.model.facts import GangMoving, GangPreempted

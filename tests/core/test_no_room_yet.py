@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.draft import Draft
-from gantree.core.no_room_yet import NoRoomYet
-from gantree.core.room import NoRoom, make_room
-from gantree.core.state import JobState
-from gantree.core.wanted import Prospects, Wanted
+from gantree.core.cycle.no_room_yet import NoRoomYet
+from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.state import JobState
+from gantree.core.preemption.candidates import Prospects, Wanted
+from gantree.core.preemption.free_capacity import NoRoom, make_room
 from gantree.model.events import HoldRequested, ReleaseRequested, TimePassed
 from gantree.model.facts import CheckpointRecorded, GangRunning
 from gantree.placement.taste import Taste
@@ -122,7 +122,7 @@ def asked_of(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list
         names.clear()
         return found
 
-    monkeypatch.setattr("gantree.core.cycle.make_room", noted)
+    monkeypatch.setattr("gantree.core.cycle.cycle.make_room", noted)
     return since
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gantree.core.launch import start_order
-from gantree.core.numbering import numbered
+from gantree.core.ledger.state import JobState
+from gantree.core.lifecycle.launch import start_order
+from gantree.core.lifecycle.numbering import numbered
 from gantree.core.scheduler import Scheduler
-from gantree.core.state import JobState
 from gantree.journal.codec import FACT_CODEC, ORDER_CODEC, Encoded
 from gantree.model.facts import GangPlaced
 from gantree.model.jobs import Job, Role, Shape
@@ -117,7 +117,7 @@ def test_the_recorded_map_holds_whatever_would_be_decided_today(
     order = started(stage)
     facts = [FACT_CODEC.decode(FACT_CODEC.encode(fact)) for fact in stage.facts]
     again = Scheduler(Policy())
-    monkeypatch.setattr("gantree.core.numbering.rank_map", None)
+    monkeypatch.setattr("gantree.core.lifecycle.numbering.rank_map", None)
     again.recover(facts)
     assert again.standing_orders() == (order,)
     assert ORDER_CODEC.decode(ORDER_CODEC.encode(order)) == order

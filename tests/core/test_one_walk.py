@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.cycle import Cycle
-from gantree.core.draft import Draft
+from gantree.core.cycle.cycle import Cycle
+from gantree.core.ledger.decision_builder import Draft
 from gantree.core.scheduler import Scheduler
 from gantree.model.events import ClusterObserved, Event, JobSubmitted
 from gantree.model.facts import RoomClaimed

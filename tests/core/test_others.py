@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.core.explain import why
-from gantree.core.invariants import check
+from gantree.core.explain.explain import why
+from gantree.core.ledger.invariants import check
 from gantree.core.snapshot import restored, snapshot_of
 from gantree.model.cluster import Node
 from gantree.model.events import ClusterObserved, HoldRequested, OthersHold, ReleaseRequested

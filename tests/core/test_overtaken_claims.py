@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.draft import Draft
-from gantree.core.state import JobState
+from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.state import JobState
 from gantree.model.cluster import Cluster, Node
 from gantree.model.events import GangEnded, HoldRequested, JobSubmitted, PriorityRequested
 from gantree.model.facts import GangPlaced, GangPreempted
@@ -152,7 +152,7 @@ def test_nobody_is_looked_for_a_place_before_the_claimed_room_is_free(
         asked.append(state.job)
         return False
 
-    monkeypatch.setattr("gantree.core.settling._might_start", looks)
+    monkeypatch.setattr("gantree.core.cycle.claim_admission._might_start", looks)
     stage = claimed()
     large = [job(f"large{number}", 2, 4, priority="serving") for number in range(6)]
     stage.submit(*large[:3])

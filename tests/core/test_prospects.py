@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core import wanted as module
-from gantree.core.ledger import Ledger
-from gantree.core.wanted import Asked, Prospects, Wanted, whom_to_ask
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.preemption import candidates as module
+from gantree.core.preemption.candidates import Asked, Prospects, Wanted, whom_to_ask
 from gantree.policy.admission import Admission
 from gantree.policy.rules import Backfill, Policy, QueueRule
 from gantree.testing.builders import cluster, job

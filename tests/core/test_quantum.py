@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.core.quantum import Change, Gpu, Sharer, next_end, next_turns
+from gantree.core.lifecycle.time_quantum import Change, Gpu, Sharer, next_end, next_turns
 from gantree.testing.examples import examples
 
 QUANTUM_S = 60.0

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.explain import why
+from gantree.core.explain.explain import why
 from gantree.core.scheduler import Scheduler
 from gantree.model.errors import BadInput
 from gantree.model.events import JobSubmitted, TimePassed

@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
-from gantree.core.waiting import eligible, in_order
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.core.queue.eligibility import eligible, in_order
 from gantree.model.cluster import Cluster, Node
 from gantree.model.facts import Fact, GangPlaced, GangPreempted
 from gantree.model.jobs import Checkpoint, Elastic, Job, Role, Shape

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, assume, event, example, given, settings
 from hypothesis import Phase as Stages
 from hypothesis import strategies as st
 
-from gantree.core.explain import Explanation, when, why
-from gantree.core.ledger import Ledger
+from gantree.core.explain.explain import Explanation, when, why
+from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import Cluster, Node
 from gantree.model.events import NodeLost
 from gantree.model.jobs import Job

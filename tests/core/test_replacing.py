@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.explain import why
+from gantree.core.explain.explain import why
 from gantree.core.snapshot import restored, snapshot_of
 from gantree.model.events import CordonRequested, MemberLost, MemberStarted, NodeLost, RankExited
 from gantree.model.facts import MemberBack, MemberMissed, MemberReplaced

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import Phase as Stages
 from hypothesis import strategies as st
 
-from gantree.core.bookings import LATE_S
-from gantree.core.explain import when, why
+from gantree.core.explain.explain import when, why
+from gantree.core.reservations.reservations import LATE_S
 from gantree.core.scheduler import Scheduler
 from gantree.model.cluster import Cluster
 from gantree.model.events import (

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.explain import why
-from gantree.core.rest import rest_s
+from gantree.core.explain.explain import why
+from gantree.core.queue.preemption_backoff import rest_s
 from gantree.model.events import ReleaseRequested, SuspendRequested
 from gantree.model.jobs import Restarts
 from gantree.policy.rules import Policy, QueueRule

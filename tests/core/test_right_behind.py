@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.awake import Awake
-from gantree.core.draft import Draft
-from gantree.core.right_behind import RightBehind
+from gantree.core.cycle.awake import Awake
+from gantree.core.cycle.right_behind import RightBehind
+from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.state import JobState
 from gantree.core.scheduler import Decision, Scheduler
-from gantree.core.state import JobState
 from gantree.model.events import ClusterObserved, Event, GangEnded, JobSubmitted
 from gantree.model.facts import GangPlaced
 from gantree.model.jobs import Job

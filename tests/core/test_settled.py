@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.awake import Awake
-from gantree.core.draft import Draft
-from gantree.core.fronts import FRONT
+from gantree.core.cycle.awake import Awake
+from gantree.core.cycle.fronts import FRONT
+from gantree.core.ledger.decision_builder import Draft
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.events import CordonRequested, HoldRequested, NodeLost, SuspendRequested
 from gantree.model.facts import AttemptEnded, GangPlaced
@@ -28,7 +28,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
             super().begin(draft)
             told.append(self.sleeps)
 
-    monkeypatch.setattr("gantree.core.cycle.Awake", Tells)
+    monkeypatch.setattr("gantree.core.cycle.cycle.Awake", Tells)
     yield told
 
 

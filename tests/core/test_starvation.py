@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.explain import when, why
+from gantree.core.explain.explain import when, why
 from gantree.model.events import CordonRequested
 from gantree.model.facts import GangPlaced, GangPreempted
 from gantree.model.jobs import Job, TopologyWish

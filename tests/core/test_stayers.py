@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from gantree.core.ledger import Ledger
+from gantree.core.cycle.stayers import Stayers
+from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
-from gantree.core.stayers import Stayers
 from gantree.model.events import (
     ClusterObserved,
     GangEnded,

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import Phase as Stages
 from hypothesis import strategies as st
 
-from gantree.core.explain import why
+from gantree.core.explain.explain import why
 from gantree.model.facts import (
     AttemptEnded,
     ClaimDropped,

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gantree.core.state import JobState
-from gantree.core.turns import shared_gpus
+from gantree.core.ledger.state import JobState
+from gantree.core.lifecycle.time_slicing import shared_gpus
 from gantree.model.events import ReleaseRequested
 from gantree.model.facts import Fact, GangResumed, GangSuspended
 from gantree.model.jobs import Checkpoint, Job, Role, Shape

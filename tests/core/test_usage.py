@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.usage import DAY_S, NO_MODEL, Account, Used, life_of, usage_at
 from gantree.core.snapshot import restored, snapshot_of
-from gantree.core.usage import DAY_S, NO_MODEL, Account, Used, life_of, usage_at
 from gantree.model.events import HoldRequested, ReleaseRequested
 from gantree.model.facts import (
     AttemptEnded,

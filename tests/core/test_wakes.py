@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gantree.core.awake import Awake
-from gantree.core.draft import Draft
-from gantree.core.freeable import Freeable
-from gantree.core.holds import Passing, passed_by
-from gantree.core.ledger import Ledger
+from gantree.core.cycle.awake import Awake
+from gantree.core.cycle.freeable import Freeable
+from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import BOOKING, JobState
+from gantree.core.queue.fit_bound import Wakes
+from gantree.core.queue.held_capacity import Passing, passed_by
 from gantree.core.scheduler import Scheduler
-from gantree.core.state import BOOKING, JobState
-from gantree.core.wakes import Wakes
 from gantree.model.events import (
     ClusterObserved,
     Event,
@@ -54,7 +54,7 @@ COHORT = (
 def few_are_asked_as_many_are() -> Iterator[None]:
     """The lives here are short: bounds for all queues at once are asked of every front."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gantree.core.awake.FEW", 0)
+        patch.setattr("gantree.core.cycle.awake.FEW", 0)
         yield
 
 

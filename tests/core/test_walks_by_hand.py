@@ -10,7 +10,7 @@ from hypothesis import Phase as Stages
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from gantree.core.explain import why
+from gantree.core.explain.explain import why
 from gantree.model.events import (
     CordonRequested,
     HoldRequested,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gantree.core.explain import why
+from gantree.core.explain.explain import why
 from gantree.core.snapshot import restored, snapshot_of
 from gantree.model.events import TimePassed
 from gantree.model.facts import GangWarned, StopDecided

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gantree.core.alternatives import alternatives
-from gantree.core.explain import when, why
-from gantree.core.growth import SETTLED_S
+from gantree.core.cycle.growth import SETTLED_S
+from gantree.core.explain.explain import when, why
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.jobs import Checkpoint, Elastic, Job, Role, Shape, Transformer
 from gantree.model.phases import Phase

@@ -8,7 +8,7 @@ from zlib import compress, decompress
 import pytest
 from pydantic_core import from_json, to_json
 
-from gantree.core.invariants import check
+from gantree.core.ledger.invariants import check
 from gantree.core.scheduler import Scheduler
 from gantree.core.snapshot import restored, snapshot_of
 from gantree.journal import snapshots

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gantree.core.growth import SETTLED_S
+from gantree.core.cycle.growth import SETTLED_S
 from gantree.formats.traces import TraceJob
 from gantree.policy.rules import Policy
 from gantree.sim.run import simulate

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.core.invariants import check
+from gantree.core.ledger.invariants import check
 from gantree.formats.traces import read_trace
 from gantree.policy.rules import Policy
 from gantree.sim.cluster import Overheads

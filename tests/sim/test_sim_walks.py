@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.core.invariants import check
+from gantree.core.ledger.invariants import check
 from gantree.formats.traces import TraceJob
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy, Preemption

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.model.facts import Fact
 from gantree.testing.builders import cluster, job
 from gantree.testing.examples import examples

@@ -11,8 +11,8 @@ import pytest
 from gantree.api.access import EVERYTHING, Caller
 from gantree.api.permissions import sees, sight_of_jobs
 from gantree.control.reading import Reading
-from gantree.core.state import JobState
-from gantree.core.waiting import how_many_ahead, in_order
+from gantree.core.ledger.state import JobState
+from gantree.core.queue.eligibility import how_many_ahead, in_order
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.access import grant_of
 from gantree.model.phases import HOLDING, Phase

@@ -16,7 +16,7 @@ from gantree.control.controller import FindSite
 from gantree.control.gpu_ids import gpu_ids_of, mig_ids_of
 from gantree.control.ports import Clock, ClusterPort, Emit, MakeCluster
 from gantree.control.versions import policy_version, versions_of
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.executors.kubernetes.settings import EXTRA, KubernetesSettings
 from gantree.executors.local import LocalCluster
 from gantree.executors.unix_users import RunAs

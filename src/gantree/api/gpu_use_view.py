@@ -10,7 +10,7 @@ from typing import Any
 from gantree.api.access import Caller
 from gantree.api.permissions import sees
 from gantree.control.reading import Reading
-from gantree.core.state import JobState
+from gantree.core.ledger.state import JobState
 from gantree.telemetry.gpu_use import GpuUse, UseOfGpu
 
 Json = dict[str, Any]

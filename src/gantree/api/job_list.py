@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any
 
 from gantree.api.views import job_row, rejected_row
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.model.errors import BadFields, Problem
 from gantree.model.phases import Phase
 

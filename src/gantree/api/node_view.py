@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.model.errors import NotFound
 from gantree.topology.conditions import sound_nodes
 

@@ -18,8 +18,8 @@ from starlette.requests import HTTPConnection
 
 from gantree.api.access import Caller, WhoAsks
 from gantree.control.submissions import submission
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.journal.contract import Journal
 from gantree.model.access import Power, is_within
 from gantree.model.errors import Forbidden, NotFound

@@ -19,7 +19,7 @@ from gantree.control.policies import tried, version_of
 from gantree.control.policy_text import PolicyText
 from gantree.control.reading import Reading
 from gantree.core.alternatives import Change, alternatives
-from gantree.core.explain import why
+from gantree.core.explain.explain import why
 from gantree.model.errors import NotFound
 from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.placement.sizes import sizes_of

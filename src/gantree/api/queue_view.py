@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any
 
-from gantree.core.accounts import Accounts
-from gantree.core.homes import lost_cells
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
+from gantree.core.cycle.cell_scheduling import lost_cells
+from gantree.core.ledger.accounts import Accounts
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.policy.cells import Cell, cells_of
 from gantree.policy.queues import ROOT
 from gantree.policy.rules import QueueRule

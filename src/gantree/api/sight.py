@@ -8,8 +8,8 @@ from typing import Any
 
 from gantree.api.access import Caller
 from gantree.api.permissions import ANOTHER, Need, has, sees, sees_queue, told_to
-from gantree.core.bookings import job_of
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.reservations.reservations import job_of
 from gantree.executors.redaction import REDACTED, redacted_command
 
 Json = dict[str, Any]

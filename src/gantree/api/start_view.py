@@ -4,11 +4,11 @@ from math import isfinite
 from typing import Any
 
 from gantree.core.alternatives import Alternative, is_beyond_forecast
-from gantree.core.bookings import job_of, running
-from gantree.core.explain import when, why
-from gantree.core.ledger import Ledger
-from gantree.core.moves import Defragmentation
-from gantree.core.starts import Start
+from gantree.core.cycle.moves import Defragmentation
+from gantree.core.explain.explain import when, why
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.reservations.reservations import job_of, running
+from gantree.core.reservations.start_estimates import Start
 from gantree.formats.refusals import refusal_json
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement

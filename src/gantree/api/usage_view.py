@@ -1,7 +1,7 @@
 """Who used what: GPU-hours held and wasted, hours waited, dollars, as plain JSON values. No HTTP here.
 
-The amounts are those of the ledger's account (`core.usage`), which counts by days of UTC. A caller is told of the jobs
-that he may see, and their sum.
+The amounts are those of the ledger's account (`core.ledger.usage`), which counts by days of UTC. A caller is told of
+the jobs that he may see, and their sum.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,8 +11,8 @@ from typing import Any, Literal
 from gantree.api.access import Caller
 from gantree.api.permissions import Need, has, sees
 from gantree.control.reading import Reading
-from gantree.core.state import JobState
-from gantree.core.usage import DAY_S, NOTHING, Account, Used, life_of, usage_at
+from gantree.core.ledger.state import JobState
+from gantree.core.ledger.usage import DAY_S, NOTHING, Account, Used, life_of, usage_at
 from gantree.topology.prices import LIST_PRICES
 
 By = Literal["user", "queue", "model", "job"]

@@ -5,10 +5,10 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from gantree.api.start_view import start_json
-from gantree.core.explain import Explanation
-from gantree.core.ledger import Ledger
-from gantree.core.starts import told_start
-from gantree.core.state import JobState
+from gantree.core.explain.explain import Explanation
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.core.reservations.start_estimates import told_start
 from gantree.formats.refusals import refusal_json
 from gantree.journal.contract import RecordedFact
 from gantree.model.phases import HOLDING, Phase

@@ -32,9 +32,9 @@ from gantree.control.tracing import Causes
 from gantree.control.turn import Turns
 from gantree.control.turn_watch import TurnWatch
 from gantree.control.warming import ReadAhead, read_ahead
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.core.scheduler import Scheduler
-from gantree.core.state import JobState
 from gantree.formats.policy_places import NOWHERE, PolicyPlaces
 from gantree.journal.contract import Journal
 from gantree.model.cluster import Cluster

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gantree.core.ledger import Ledger
-from gantree.core.state import BOOKING, CLAIM, JobState
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import BOOKING, CLAIM, JobState
 from gantree.model.placements import MemberPlacement
 from gantree.policy.queues import QueueTree
 from gantree.topology.fabric import Fabric, IntArray

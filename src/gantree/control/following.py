@@ -14,7 +14,7 @@ from gantree.control.garbage import take_back, without_collecting
 from gantree.control.policies import OnRecord
 from gantree.control.reading import Moment, Reading
 from gantree.control.snapshots import newest_restored
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.formats.policies import read_policy
 from gantree.journal.contract import Journal, RecordedFact

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from gantree.core.explain import gate_now
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
-from gantree.core.waiting import eligible
+from gantree.core.explain.explain import gate_now
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.core.queue.eligibility import eligible
 from gantree.model.verdicts import Gate
 from gantree.policy.order import Line
 
@@ -79,7 +79,7 @@ class Gates:
 
 
 def _eligible(ledger: Ledger, line: Line, now: float) -> list[JobState]:
-    """Those of a line who wait for nothing but their turn, room and quota, as `core.waiting.eligible` has it."""
+    """Those of a line who wait for their turn, room and quota alone, as `core.queue.eligibility.eligible` has it."""
     states = [ledger.jobs[position.job] for position in ledger.lines[line]]
     claims = ledger.claims
     return [

@@ -17,7 +17,7 @@ than MOST_SHARE of the nodes are called unwell, and the log says so.
 import logging
 from collections.abc import Iterable, Mapping
 
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.model.events import HealthObserved
 from gantree.telemetry.dcgm_health import GpuWatch, SignsOfGpu, has_xid
 

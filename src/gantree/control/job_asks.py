@@ -1,8 +1,8 @@
 """What may be asked of jobs: which sizes a gang can have, which priorities there are. Nothing is changed here."""
 
-from gantree.core.ledger import Ledger
-from gantree.core.scaling import place_at_size, stands_on_cordoned
-from gantree.core.state import JobState
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.core.queue.scaling import place_at_size, stands_on_cordoned
 from gantree.formats.job_form import MAX_PRIORITY
 from gantree.model.errors import BadInput, Conflict, GantreeError
 from gantree.model.phases import Phase, StopCause

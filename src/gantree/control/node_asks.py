@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from gantree.control.ports import Clock
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import MARKET_LABEL
 from gantree.model.errors import BadInput, NotFound
 from gantree.model.events import CordonRequested, Event, LabelRequested, UncordonRequested

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from gantree.control.figures import figures_of
 from gantree.control.gates import Gates
 from gantree.control.metrics import Metrics, Seen
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.journal.contract import Journal
 
 FRESH_S = 5.0

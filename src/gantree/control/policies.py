@@ -15,7 +15,7 @@ from gantree.control.policy_fit import check_fit
 from gantree.control.policy_text import PolicyText
 from gantree.control.ports import Clock
 from gantree.control.reading import Reading
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.formats.policies import read_policy
 from gantree.formats.policy_places import PolicyPlaces, places_of

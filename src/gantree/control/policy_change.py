@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from gantree.control.policy_fit import jobs_without_queue, limits_of_nothing
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.model.events import Event
 from gantree.model.facts import (

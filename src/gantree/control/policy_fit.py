@@ -12,8 +12,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from gantree.control.models_here import models_here, no_node_has
-from gantree.core.accounts import capacity_of
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.accounts import capacity_of
+from gantree.core.ledger.ledger import Ledger
 from gantree.formats.policy_places import NOWHERE, PolicyPlaces
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput

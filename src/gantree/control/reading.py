@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from gantree.control.submission import job_of
 from gantree.control.submissions import submission
-from gantree.core.ledger import Ledger
-from gantree.core.moves import Defragmentation, defragmentation_plan
+from gantree.core.cycle.moves import Defragmentation, defragmentation_plan
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.core.scheduler import Scheduler
-from gantree.core.state import JobState
 from gantree.journal.contract import Journal
 from gantree.model.errors import Conflict, NotFound, Unreachable
 from gantree.model.events import JobSubmitted

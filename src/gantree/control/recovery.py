@@ -4,8 +4,8 @@ The difference between the inventory of the cluster and the ledger becomes event
 follows. The other way round, what the ledger wants of the cluster is said again as standing orders.
 """
 
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.executors.inventory import Inventory
 from gantree.journal.contract import Journal
 from gantree.model.cluster import Cluster

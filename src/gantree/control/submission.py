@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.formats.job_form import MAX_PRIORITY
 from gantree.model.errors import BadFields, BadInput, Unsupported
 from gantree.model.jobs import Job, Role

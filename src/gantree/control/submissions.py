@@ -24,8 +24,8 @@ from gantree.control.submission import (
     overridden,
     with_predecessors,
 )
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.journal.contract import Journal
 from gantree.model.errors import BadInput, Conflict, GantreeError
 from gantree.model.events import Event, JobSubmitted, SubmissionTaken

@@ -1,10 +1,9 @@
 """What would become of a job if it asked for something else: when and where it would start, and who would be stopped.
 
-The answer is what the scheduler itself would decide, on a copy of the ledger (`core.shadow`) in which the job asks for
-the other thing from the start and keeps its place in the order of arrival; starts that were told to others behind its
-own reservation are told anew. Nothing is recorded, nothing is ordered.
-What waits for no room is left aside: a hold, a backoff, jobs that it comes after. A job that runs is asked as if it
-stopped now and waited again.
+The answer is what the scheduler itself would decide, on a copy of the ledger (`core.ledger.ledger_copy`) in which the
+job asks for the other thing from the start and keeps its place in the order of arrival; starts that were told to others
+behind its own reservation are told anew. Nothing is recorded, nothing is ordered. What waits for no room is left aside:
+a hold, a backoff, jobs that it comes after. A job that runs is asked as if it stopped now and waited again.
 
 How long the run takes at another place, size or model follows from predicted steps where the job tells its traffic;
 else it is in inverse proportion to its members and to the speeds that it tells of models, with a part of the time that
@@ -15,14 +14,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from gantree.core.bookings import reserved
-from gantree.core.explain import why
-from gantree.core.ledger import Ledger
+from gantree.core.explain.explain import why
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.ledger_copy import shadow_of
+from gantree.core.ledger.state import JobState
+from gantree.core.queue.job_variants import open_ways
+from gantree.core.reservations.reservations import reserved
+from gantree.core.reservations.start_estimates import Start, domain_in_words, told_start
 from gantree.core.scheduler import Scheduler
-from gantree.core.shadow import shadow_of
-from gantree.core.starts import Start, domain_in_words, told_start
-from gantree.core.state import JobState
-from gantree.core.ways import open_ways
 from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.events import TimePassed
 from gantree.model.facts import (

@@ -7,14 +7,14 @@ randomness, no files. Two drivers use it alike: the simulator's heap and `contro
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gantree.core.cycle import Cycle
-from gantree.core.draft import Draft
-from gantree.core.launch import standing_orders
-from gantree.core.ledger import Ledger
-from gantree.core.lifecycle import time_is_up
-from gantree.core.reactions import react
-from gantree.core.timers import Timers
-from gantree.core.turns import Turns
+from gantree.core.cycle.cycle import Cycle
+from gantree.core.events.reactions import react
+from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.lifecycle.launch import standing_orders
+from gantree.core.lifecycle.lifecycle import time_is_up
+from gantree.core.lifecycle.time_slicing import Turns
+from gantree.core.lifecycle.timers import Timers
 from gantree.model.cluster import Cluster
 from gantree.model.events import Event
 from gantree.model.facts import Fact

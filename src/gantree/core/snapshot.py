@@ -17,11 +17,11 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Any, ClassVar
 
-from gantree.core.ledger import Ledger, key_of
-from gantree.core.ledger_site import Cordon, Illness, Labels, Site
+from gantree.core.ledger.apply_site import Cordon, Illness, Labels, Site
+from gantree.core.ledger.ledger import Ledger, key_of
+from gantree.core.ledger.state import Booking, Claim, JobState
+from gantree.core.ledger.usage import Account, UsageBook, Used, gpus_of_model
 from gantree.core.scheduler import Scheduler
-from gantree.core.state import Booking, Claim, JobState
-from gantree.core.usage import Account, UsageBook, Used, gpus_of_model
 from gantree.model.cluster import Cluster
 from gantree.model.facts import PolicyAdopted
 from gantree.model.phases import HOLDING, Phase

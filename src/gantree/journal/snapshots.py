@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from gantree.core.ledger.state import JobState
 from gantree.core.snapshot import (
     TOLD,
     Books,
@@ -25,7 +26,6 @@ from gantree.core.snapshot import (
     KeptLine,
     LedgerSnapshot,
 )
-from gantree.core.state import JobState
 from gantree.journal.codec import as_dict, why_damaged
 from gantree.journal.columns import Packed, pack, pack_columns, unpack, unpack_columns
 from gantree.model.errors import BadInput, JournalError

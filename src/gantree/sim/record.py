@@ -6,7 +6,7 @@ Everything comes from recorded facts; the ledger is asked only for counts that i
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.model.facts import AttemptEnded, Fact, GangPlaced, JobEnded
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement

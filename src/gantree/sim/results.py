@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from math import fsum
 from typing import Any
 
-from gantree.core.explain import why
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
+from gantree.core.explain.explain import why
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.formats.traces import TraceJob
 from gantree.model.phases import ENDED, Phase
 from gantree.model.placements import FABRIC_TIER, Placement

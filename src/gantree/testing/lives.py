@@ -10,7 +10,7 @@ lets nothing happen but the ends of what was told to stop, so what goes on then 
 
 from math import inf
 
-from gantree.core.state import JobState
+from gantree.core.ledger.state import JobState
 from gantree.model.cluster import Cluster
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase

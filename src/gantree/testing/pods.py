@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gantree.control.controller import Controller
-from gantree.core.invariants import check
+from gantree.core.ledger.invariants import check
 from gantree.executors.kubernetes.cluster import KubernetesCluster
 from gantree.executors.kubernetes.opening import Opened
 from gantree.executors.kubernetes.reach import Reach

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from gantree.core.accounts import Accounts
-from gantree.core.claimants import Claimants
-from gantree.core.ledger import Ledger
-from gantree.core.quota_to_come import QuotaToCome
-from gantree.core.state import JobState
+from gantree.core.ledger.accounts import Accounts
+from gantree.core.ledger.claims_by_node import Claimants
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.projected_quota import QuotaToCome
+from gantree.core.ledger.state import JobState
 from gantree.model.phases import Phase
 from gantree.policy.borrowing import Borrowing, Holding
 from gantree.policy.order import Lines

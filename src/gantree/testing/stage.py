@@ -11,9 +11,9 @@ After each step the recorded facts are folded into a second ledger, which must e
 from collections.abc import Sequence
 from typing import Any
 
-from gantree.core.invariants import check
+from gantree.core.ledger.invariants import check
+from gantree.core.ledger.state import JobState
 from gantree.core.scheduler import Decision, Scheduler
-from gantree.core.state import JobState
 from gantree.model.cluster import Cluster
 from gantree.model.events import (
     CancelRequested,

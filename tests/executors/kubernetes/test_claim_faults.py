@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.core.invariants import check
+from gantree.core.ledger.invariants import check
 from gantree.testing.devices import GPU, NIC, DeviceStage, request
 from gantree.testing.kubernetes.faults import Fault
 from gantree.testing.kubernetes.statuses import Json

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import yaml
 
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.executors.kubernetes.channels import (
     CHANNEL_CONFIG,
     domains_in,

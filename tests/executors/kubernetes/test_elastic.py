@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gantree.core.invariants import check
+from gantree.core.ledger.invariants import check
 from gantree.executors.kubernetes import elastic, gangjobs
 from gantree.formats.policies import PRESETS
 from gantree.testing.kubernetes.faults import Fault

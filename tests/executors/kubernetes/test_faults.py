@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from gantree.core.invariants import check
+from gantree.core.ledger.invariants import check
 from gantree.executors.kubernetes.dialects import REPLACE_WITHIN
 from gantree.formats.policies import PRESETS
 from gantree.model.phases import ENDED

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gantree.core.state import JobState
+from gantree.core.ledger.state import JobState
 from gantree.model.phases import Phase
 from gantree.testing.devices import GPU, DeviceStage, request
 from gantree.testing.pods import PodStage

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.executors.kubernetes import link as link_module
 from gantree.executors.kubernetes import nodes, reception
 from gantree.executors.kubernetes.client import Client, Gone, Listed, Resource

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gantree.core.state import JobState
+from gantree.core.ledger.state import JobState
 from gantree.executors.kubernetes.dialects import terms_of_group, terms_of_pod
 from gantree.executors.kubernetes.gangs import gang_of, job_of
 from gantree.executors.kubernetes.keys import key_alone

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.executors.kubernetes.nodes import Nodes
 from gantree.executors.kubernetes.objects import Metadata, Node, NodeStatus, Wiring
 from gantree.executors.kubernetes.site import site_of

@@ -27,7 +27,7 @@ from gantree.api.lasting import Lasting, LetGo
 from gantree.api.permissions import Need, check_need, job_for
 from gantree.api.problems import MEDIA_TYPE, problem_of
 from gantree.control.controller import Controller
-from gantree.core.state import JobState
+from gantree.core.ledger.state import JobState
 from gantree.executors.guests import Terminal
 from gantree.model.errors import BadInput, Conflict, GantreeError, TooOften
 from gantree.model.phases import Phase

@@ -37,8 +37,8 @@ REFUSED = frozenset(
 class Seat:
     """One member's place in an attempt, and the pod that has it: its uid, None before there is one.
 
-    life counts its replacements (`core.replacing`); index is where its pod stands among those of its kind, None where
-    it is the only one.
+    life counts its replacements (`core.lifecycle.replacing`); index is where its pod stands among those of its kind,
+    None where it is the only one.
     """
 
     member: int

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.executors.guests import Awaited, Terminal
 from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.allocator import Allocator

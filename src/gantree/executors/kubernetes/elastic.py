@@ -9,8 +9,8 @@ its pods are there, for its place would be let go then: its start waits for them
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.executors.kubernetes.gangjob import elastic_of, index_of, size_written
 from gantree.executors.kubernetes.objects import Pod
 from gantree.executors.kubernetes.shapes import asked_by

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.gangs import gang_of, job_of, processes_of
 from gantree.executors.kubernetes.keys import Key, key_alone

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.executors.kubernetes.client import JSON, MERGE
 from gantree.executors.kubernetes.compute_domains import ComputeDomains
 from gantree.executors.kubernetes.elastic import pods_wanted

@@ -7,7 +7,7 @@ name, so every site must have room for it; what is lost is said by events, and t
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.topology.fabric import Fabric
 from gantree.topology.occupancy import Occupancy

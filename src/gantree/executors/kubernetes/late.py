@@ -9,7 +9,7 @@ gone it holds its room as others do.
 
 import logging
 
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.marks import mark_of
 from gantree.executors.kubernetes.members import AGAIN_S

@@ -7,9 +7,9 @@ failed: then it waits again.
 from collections import deque
 from collections.abc import Callable
 
-from gantree.core.launch import start_order
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.core.lifecycle.launch import start_order
 from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.attempts import Attempt, Seat, happened, index_of

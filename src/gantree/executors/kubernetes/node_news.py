@@ -6,9 +6,9 @@ Said when it changes, from the ledger; what is on record at the start was said b
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from gantree.core.drain import stays_because
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
+from gantree.core.cycle.drain import stays_because
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.executors.kubernetes.client import JSON
 from gantree.executors.kubernetes.link import Link
 from gantree.executors.kubernetes.objects import Pod

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.channels import unmarked
 from gantree.executors.kubernetes.ghosts import with_ghosts

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gantree.core.ledger import Ledger
-from gantree.core.state import Claim
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import Claim
 from gantree.executors.kubernetes.gangs import Gang
 from gantree.executors.kubernetes.objects import Metadata, Pod
 from gantree.executors.kubernetes.wishes import role_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.executors.kubernetes.allocator import Allocator
 from gantree.executors.kubernetes.client import Client
 from gantree.executors.kubernetes.cluster import KubernetesCluster

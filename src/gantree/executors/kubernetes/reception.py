@@ -7,8 +7,8 @@ pods or the site are others, for it must not run where its author did not want i
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.executors.kubernetes.channels import together
 from gantree.executors.kubernetes.elastic import pods_to_wait
 from gantree.executors.kubernetes.gangs import Gang, in_order, job_of

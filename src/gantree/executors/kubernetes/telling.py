@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gantree.core.explain import in_short
-from gantree.core.ledger import Ledger
+from gantree.core.explain.explain import in_short
+from gantree.core.ledger.ledger import Ledger
 from gantree.executors.kubernetes.keys import Key
 from gantree.executors.kubernetes.ports import in_words
 from gantree.model.verdicts import Gate

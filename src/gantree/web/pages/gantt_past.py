@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
 from gantree.journal.contract import Journal
 from gantree.model.facts import (
     AttemptEnded,

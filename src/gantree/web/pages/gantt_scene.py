@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import isfinite
 
 from gantree.control.reading import Reading
-from gantree.core.bookings import job_of, running
-from gantree.core.ledger import Ledger
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.reservations.reservations import job_of, running
 from gantree.web.pages.gantt_past import Attempt, gpus_of_node, past_of
 from gantree.web.pages.sight import MayRead
 

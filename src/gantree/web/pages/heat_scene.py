@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from gantree.api.node_view import state_of_node
-from gantree.core.ledger import Ledger
-from gantree.core.state import BOOKING, CLAIM, JobState
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import BOOKING, CLAIM, JobState
 from gantree.model.phases import HOLDING
 from gantree.model.placements import MemberPlacement
 from gantree.topology.conditions import sound_nodes

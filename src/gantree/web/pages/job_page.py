@@ -17,9 +17,9 @@ from gantree.api.start_view import when_json
 from gantree.control.reading import Reading
 from gantree.control.submissions import submission
 from gantree.core.alternatives import USD_per_hour_of
-from gantree.core.explain import why
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
+from gantree.core.explain.explain import why
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.model.events import JobSubmitted
 from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.text.objections import OBJECTIONS

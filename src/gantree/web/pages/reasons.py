@@ -6,10 +6,10 @@ and span) that wait for nothing but room and quota get one answer, which holds u
 
 import time
 
-from gantree.core.explain import in_short
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
-from gantree.core.waiting import eligible
+from gantree.core.explain.explain import in_short
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.core.queue.eligibility import eligible
 from gantree.model.phases import Phase
 from gantree.policy.order import Line
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from gantree.core.launch import start_order
-from gantree.core.ledger import Ledger
-from gantree.core.state import JobState
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.core.lifecycle.launch import start_order
 from gantree.model.phases import HOLDING
 from gantree.model.placements import MemberPlacement
 from gantree.topology.fabric import Fabric

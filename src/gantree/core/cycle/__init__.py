@@ -1,0 +1,1 @@
+"""One scheduling cycle: who starts, who waits and who gives up room."""

@@ -1,0 +1,217 @@
+"""Claims that are settled: a claimant starts as soon as its room is free, and lets go of what it cannot have any more.
+
+Who claims room was told so by `core.preemption.free_capacity` or `core.cycle.cell_scheduling`. It starts unless its
+queue does not admit it any more.
+
+Since it claimed somebody of a higher priority may have come to wait: who was stopped for it and has that now, or who
+came in the same moment in which the last of its victims left; or its own has fallen. Were it started
+first, it would be stopped again at once. So where one of these has a place now if it takes over claims, the claimant is
+put off until the next walk is over, in which the other one is asked; what that does not take it has. Nobody is put off
+for what else the order reads: what is left to run, or was served, changes by itself, and a gang that was stopped for it
+would have been stopped in vain.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from operator import attrgetter
+
+from gantree.core.cycle.cell_scheduling import Homes
+from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import CLAIM, Claim, JobState
+from gantree.core.lifecycle.lifecycle import start
+from gantree.core.queue.cell_usage import any_cells
+from gantree.core.queue.eligibility import eligible
+from gantree.core.queue.held_capacity import lifted, passed_by
+from gantree.core.queue.job_variants import answers
+from gantree.core.queue.preemption_rules import overruled_by, overrules
+from gantree.core.reservations.selection import CAME
+from gantree.model.facts import ClaimDropped, JobEnded, JobRequeued
+from gantree.model.phases import Phase
+from gantree.model.placements import Placement
+from gantree.placement.search import find, fits
+from gantree.placement.taste import Taste
+from gantree.planning.rightsize import chooses
+from gantree.policy.order import Line
+from gantree.policy.rules import Amounts
+
+
+class Settling:
+    """Settles claims, once for each state in which the room of one may be free or lost."""
+
+    def __init__(self, homes: Homes, taste: Taste) -> None:
+        self._homes = homes
+        self._taste = taste
+        self._settled_at: tuple[object, ...] = ()
+        self._freed_at = (-1, -1)
+        self._lack_quota: dict[str, None] = {}
+        self._put_off: dict[str, None] = {}
+        self._all_were_asked = False
+
+    def begin(self) -> None:
+        """A decision begins: nobody has been asked yet."""
+        self._all_were_asked = False
+
+    def all_were_asked(self) -> bool:
+        """A walk is over; whether claimants were put off until then."""
+        self._all_were_asked = True
+        if not self._put_off:
+            return False
+        self._put_off.clear()
+        self._settled_at = ()
+        return True
+
+    def settle(self, draft: Draft, newer: Sequence[str] = ()) -> None:
+        """Start claimants whose room is free; drop claims whose victims have left in vain: the room is no more, or
+        somebody of a greater right has taken the quota meanwhile.
+
+        newer: those that claimed since the last time.
+        """
+        ledger = draft.ledger
+        looked_at = self._to_look_at(ledger, newer)
+        if not looked_at:
+            return
+        while self._settles_any(draft, looked_at):
+            looked_at = ledger.claims  # whoever starts lets go of what else was held for it
+        self._settled_at, self._freed_at = _unsettled(ledger), ledger.accounts.freed_anywhere()
+
+    def _settles_any(self, draft: Draft, looked_at: Iterable[str]) -> bool:
+        """Look at these claims, in the order of the policy; whether one is none any more."""
+        ledger, facts = draft.ledger, len(draft.facts)
+        waiting = (ledger.jobs[job] for job in looked_at if job in ledger.claims)
+        for state in sorted(waiting, key=attrgetter("position")):
+            if state.phase is Phase.PENDING:
+                self._settle(draft, state)
+        return len(draft.facts) > facts
+
+    def _to_look_at(self, ledger: Ledger, newer: Sequence[str]) -> Collection[str]:
+        """The claimants whose room may be free or lost since the last time, or their quota."""
+        if not ledger.claims:
+            return ()
+        at, claimants = _unsettled(ledger), list[str]()
+        if self._settled_at != at:
+            if not newer or self._settled_at != (*at[:-1], at[-1][: -len(newer)]):
+                return ledger.claims
+            claimants += newer
+        if self._freed_at != ledger.accounts.freed_anywhere():
+            claimants += self._lack_quota
+        return dict.fromkeys(claimants)
+
+    def _settle(self, draft: Draft, state: JobState) -> None:
+        ledger, job, claim = draft.ledger, state.job, draft.ledger.claims[state.job]
+        self._lack_quota.pop(job, None)
+        placement = self._claimed(ledger, state)
+        if placement is not None and self._may_start(ledger, state, placement):
+            if not self._all_were_asked and _is_overtaken(draft, state):
+                self._put_off[job] = None
+                return
+            _drop(draft, job, "its room is free")
+            start(draft, state, placement, at_home=claim.at_home)
+        elif not (ledger.leaving if placement else _awaited(ledger, state, claim)):
+            lost = "the room was lost" if placement is None else "others have its quota"
+            _drop(draft, job, lost)
+        elif placement is not None:
+            self._lack_quota[job] = None
+
+    def _claimed(self, ledger: Ledger, state: JobState) -> Placement | None:
+        """The place of a claimant, if its room is free: the very one where it was decided, else the best."""
+        claim = ledger.claims[state.job]
+        with lifted(ledger, (CLAIM + state.job,)) as rooms:
+            if self._is_exact(ledger, state) or len(claim.placement.members) != state.spec.members:
+                lost = any(not rooms.usable(node) for node in claim.placement.nodes)
+                return None if lost or rooms.missing(claim.placement.members) else claim.placement
+            if not fits(rooms, state.spec):
+                return None
+            return find(rooms, state.spec, self._taste)
+
+    def _is_exact(self, ledger: Ledger, state: JobState) -> bool:
+        """Whether a claimant may have the very place that it claims only: another one might not be admitted."""
+        if state.moving is not None or ledger.claims[state.job].at_home:
+            return True
+        keeps_clear = not state.spec.preemptible and any_cells(ledger)
+        return keeps_clear or chooses(state.spec) or ledger.accounts.rations_models
+
+    def _may_start(self, ledger: Ledger, state: JobState, placement: Placement) -> bool:
+        """Whether nothing but room kept a claimant waiting: some who leave may do so for its quota."""
+        if state.moving is not None or ledger.claims[state.job].at_home:
+            return True
+        return self.admits(ledger, state, placement)
+
+    def admits(
+        self, ledger: Ledger, state: JobState, placement: Placement, admitted: Amounts | None = None
+    ) -> bool:
+        """Whether its queue admits what the place really holds: models are known only now.
+
+        admitted: amounts that it has admitted just now.
+        """
+        held = ledger.accounts.held(placement)
+        if held != admitted and ledger.accounts.admission(state, held).refused:
+            return False
+        return self._homes.spares_cells(ledger, state, placement)
+
+
+def _is_overtaken(draft: Draft, state: JobState) -> bool:
+    """Whether what a job claims gives way to one of a higher priority that waits for nothing but that."""
+    return any(
+        other.priority > state.priority
+        and overrules(draft.ledger, other, state)
+        and _might_start(draft, other)
+        for other in _who_may_go_first(draft, state)
+    )
+
+
+def _who_may_go_first(draft: Draft, state: JobState) -> Iterable[JobState]:
+    """Those who wait and may go before a claimant now though they did not when it claimed, the first of each line: who
+    was stopped for it, who came just now or has waited for a job that ended just now; anybody, if its own priority has
+    changed. Who was stopped for another one has lost to that, whatever its priority.
+    """
+    ledger = draft.ledger
+    jobs = [*ledger.claims[state.job].victims]
+    for fact in draft.facts:
+        if isinstance(fact, CAME) and not isinstance(fact, JobRequeued):
+            jobs.append(fact.job)
+        elif isinstance(fact, JobEnded):
+            jobs += ledger.dependents.get(fact.job, ())
+    if state.job in jobs:
+        jobs += [each.job for line in ledger.lines for each in ledger.lines[line]]
+    firsts: dict[Line, JobState] = {}
+    for job in dict.fromkeys(jobs):
+        other = ledger.jobs.get(job)  # some are forgotten
+        if other is None or other.phase is not Phase.PENDING or other.line is None:
+            continue
+        if not eligible(ledger, other, draft.now):
+            continue
+        if other.line not in firsts or other.position < firsts[other.line].position:
+            firsts[other.line] = other
+    return firsts.values()
+
+
+def _might_start(draft: Draft, state: JobState) -> bool:
+    """Whether a waiting job has a place if it takes over what is claimed for those that go after it."""
+    ledger = draft.ledger
+    owners = [CLAIM + job for job in overruled_by(ledger, state)]
+    with lifted(ledger, (*owners, *passed_by(ledger, state, draft.now))) as rooms:
+        ways = answers(ledger, state)
+        return any(not admission.refused and fits(rooms, way) for way, admission in ways)
+
+
+def _drop(draft: Draft, job: str, reason: str) -> None:
+    draft.record(ClaimDropped(at=draft.now, job=job, reason=reason))
+
+
+def _awaited(ledger: Ledger, state: JobState, claim: Claim) -> list[str]:
+    """Who leaves the room of a claim; for a gang that moves also those of whom its claim does not tell."""
+    leaving = [job for job in claim.victims if job in ledger.leaving]
+    if leaving or state.moving is None:
+        return leaving
+    nodes = claim.placement.nodes.keys()
+    return [
+        job
+        for job, other in ledger.leaving.items()
+        if other.placement is not None and not other.placement.nodes.keys().isdisjoint(nodes)
+    ]
+
+
+def _unsettled(ledger: Ledger) -> tuple[int, tuple[int, int], tuple[str, ...]]:
+    """What is different whenever the room of a claim may be free, or lost, that was not before."""
+    out_of_use = (len(ledger.unusable), ledger.site.version)
+    return ledger.room_version, out_of_use, tuple(ledger.claims)

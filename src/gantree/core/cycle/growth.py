@@ -1,0 +1,135 @@
+"""Elastic gangs grow into room that nobody waits for, where that pays.
+
+A gang grows by starting anew with more members: it saves, stops, and goes on at a place that contains its old one. So
+it is asked only when it has run for a while since it last changed, and only where the goodput it wins as long as it is
+expected to keep the room is more than what the new start costs. It gives members back as soon as somebody needs them
+(`core.preemption.free_capacity`); one that is never stopped for another could not, and does not grow. A gang whose end
+somebody was told a start by does not grow: its next attempt would end later. One that is at home in its queue's cells
+does not either: larger, it would be a guest.
+
+What was found not to pay is not asked again before room, its checkpoint, or the starts that others were told have
+changed: time alone only makes growing dearer, once a gang has settled. That memory may be forgotten at any time.
+"""
+
+from collections.abc import Hashable
+from math import inf
+
+from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.core.preemption.free_capacity import move
+from gantree.core.queue.job_variants import as_it_runs
+from gantree.core.queue.scaling import stands_on_cordoned
+from gantree.model.jobs import Job
+from gantree.model.phases import Phase, StopCause
+from gantree.placement.elastic import resized, sizes_of
+from gantree.placement.taste import Taste
+from gantree.planning.grow import plan_growth
+
+HORIZON_S = 3600.0
+"""Seconds for which idle room is expected to stay idle. An assumption; a gang that is told sooner loses one start."""
+SETTLED_S = 600.0
+"""Seconds that a gang has run before it grows: room that has just become free is often wanted a moment later."""
+
+
+class Growth:
+    """Lets gangs grow; _refused is what was known when a gang was last asked in vain."""
+
+    def __init__(self, taste: Taste) -> None:
+        self._taste = taste
+        self._refused: dict[str, Hashable] = {}
+
+    def grow(self, draft: Draft) -> None:
+        """Let gangs grow, those that came first before others."""
+        ledger = draft.ledger
+        if not ledger.policy.elastic or not ledger.accounts.elastic:
+            self._refused.clear()
+            return
+        awaited = frozenset(
+            job for booking in ledger.bookings.values() for job in booking.waits_for
+        )
+        for job in list(ledger.accounts.elastic):
+            state = ledger.jobs[job]
+            stays = job in awaited or stands_on_cordoned(ledger, state)
+            if may_grow_at(state) <= draft.now and not stays:
+                self._ask(draft, state)
+
+    def wake_at(self, ledger: Ledger, now: float) -> float:
+        """The next moment, in seconds, at which a gang has settled and may grow; inf if there is none."""
+        if not ledger.policy.elastic:
+            return inf
+        moments = (may_grow_at(ledger.jobs[job]) for job in ledger.accounts.elastic)
+        return min((moment for moment in moments if moment > now), default=inf)
+
+    def _ask(self, draft: Draft, state: JobState) -> None:
+        ledger = draft.ledger
+        told = tuple((job, booking.starts_at) for job, booking in ledger.bookings.items())
+        known = (ledger.room_version, state.attempt, state.checkpoint_at, told)
+        if self._refused.get(state.job) == known:
+            return
+        if _grow(draft, state, self._taste):
+            self._refused.pop(state.job, None)
+        else:
+            self._refused[state.job] = known
+
+
+def may_grow_at(state: JobState) -> float:
+    """The moment from which on a gang may grow, in seconds; inf while it may not at all."""
+    elastic, placement = state.spec.elastic, state.placement
+    if elastic is None or placement is None or state.phase is not Phase.RUNNING:
+        return inf
+    if not state.spec.preemptible or state.moving is not None or state.at_home:
+        return inf
+    if len(placement.members) >= _largest(state):
+        return inf
+    assert state.running_at is not None
+    return state.running_at + SETTLED_S
+
+
+def _largest(state: JobState) -> int:
+    """The most members that a gang may grow to: as it is written, or as somebody said."""
+    elastic = state.spec.elastic
+    assert elastic is not None, f"{state.job} is not elastic"
+    return state.spec.members if state.scaled else elastic.max
+
+
+def _grow(draft: Draft, state: JobState, taste: Taste) -> bool:
+    ledger, placement = draft.ledger, state.placement
+    assert placement is not None
+    gang = as_it_runs(ledger, state)
+    growth = plan_growth(
+        ledger.rooms(),
+        gang,
+        placement,
+        taste,
+        _most_members(ledger, state, gang),
+        horizon_s=_horizon_s(state, draft.now),
+        restart_gpu_s=state.gpu_s_at_stake(draft.now) + ledger.policy.restart_s * state.gpus,
+    )
+    if growth is None:
+        return False
+    if not ledger.accounts.admits_instead(state, ledger.accounts.held(growth.placement)):
+        return False
+    move(draft, state, growth.placement, StopCause.RESIZED)
+    return True
+
+
+def _most_members(ledger: Ledger, state: JobState, gang: Job) -> int:
+    """The most members that the gang's queue admits, as far as that is known before there is a place."""
+    now, largest = gang.members, _largest(state)
+    for size in reversed(sizes_of(gang)):
+        if size <= now:
+            break
+        if size <= largest and ledger.accounts.admits_instead(
+            state, ledger.accounts.asked_on(state, resized(gang, size))
+        ):
+            return size
+    return now
+
+
+def _horizon_s(state: JobState, now: float) -> float:
+    """Seconds for which the gang is expected to keep what it gets: at its present size, as long as its user says."""
+    if state.spec.expected_s is None:
+        return HORIZON_S
+    left_s = state.spec.expected_s - state.work_s(now)
+    return max(0.0, min(HORIZON_S, left_s * state.spec.gpus / max(1, state.gpus)))

@@ -1,0 +1,109 @@
+"""Moving gangs so that a waiting one fits: the plan for whoever asks, carried out when an operator says so.
+
+The policy says whether plans are made at all ("off"), told when asked for ("plan"), or also applied by the walk itself
+("apply", `core.preemption.free_capacity`). What an operator asked for is planned anew when it is applied: if it no
+longer gains, nothing happens. Everybody who moves saves and stops, and goes on at a place that is held for it; it uses
+up no eviction.
+"""
+
+from dataclasses import dataclass
+
+from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.core.preemption.candidates import Wanted, room_to_come
+from gantree.core.preemption.free_capacity import claim_and_move, defragmentation
+from gantree.core.queue.eligibility import eligible
+from gantree.core.queue.job_variants import answers
+from gantree.model.errors import NotFound
+from gantree.model.phases import Phase
+from gantree.model.placements import Placement
+from gantree.placement.taste import DEFAULT, Taste
+from gantree.planning.defragment import MovePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One gang that would move: from where to where, and what it loses by that, in GPU-seconds."""
+
+    job: str
+    gpus: int
+    source: Placement
+    target: Placement
+    cost_gpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Defragmentation:
+    """Where the waiting gang would go, who moves for it, and the sum, in GPU-seconds: it gains more than it costs.
+
+    proven: no plan costs less.
+    """
+
+    job: str
+    placement: Placement
+    moves: tuple[Moved, ...]
+    cost_gpu_s: float
+    gain_gpu_s: float
+    proven: bool
+
+
+def defragmentation_plan(
+    ledger: Ledger, job: str, now: float, taste: Taste = DEFAULT
+) -> Defragmentation | None:
+    """The moves that would let a waiting job start now; None where there are none that gain, or policy makes no plans.
+
+    Nothing is changed. Raises NotFound for a job that was never taken in.
+    """
+    state = ledger.jobs.get(job)
+    if state is None:
+        raise NotFound(f"there is no job {job}")
+    found = _planned(ledger, state, now, taste)
+    if found is None:
+        return None
+    _, plan = found
+    moves = tuple(
+        _moved(ledger, ledger.jobs[each.owner], each.placement, now) for each in plan.moves
+    )
+    return Defragmentation(
+        job, plan.placement, moves, plan.cost_gpu_s, plan.gain_gpu_s, plan.proven
+    )
+
+
+def move_as_requested(draft: Draft, taste: Taste) -> bool:
+    """Carry out the plans that operators asked for in this batch, where they still gain; whether anything was."""
+    asked, draft.moves_for = draft.moves_for, []
+    carried_out = False
+    for job in asked:
+        found = _planned(draft.ledger, draft.ledger.jobs[job], draft.now, taste)
+        if found is not None:
+            carried_out = claim_and_move(draft, *found) or carried_out
+    return carried_out
+
+
+def _planned(
+    ledger: Ledger, state: JobState, now: float, taste: Taste
+) -> tuple[Wanted, MovePlan] | None:
+    """The first way of a waiting job for which moves gain, as it asks for room, with the plan."""
+    if (
+        ledger.policy.defragment == "off"
+        or ledger.occupancy is None
+        or state.phase is not Phase.PENDING
+    ):
+        return None
+    if not eligible(ledger, state, now):
+        return None
+    later = room_to_come(ledger, state)
+    for way, admission in answers(ledger, state, to_come=True):
+        if not admission.refused:
+            wanted = Wanted(state, way, admission)
+            plan = defragmentation(ledger, wanted, later, now, taste)
+            if plan is not None:
+                return wanted, plan
+    return None
+
+
+def _moved(ledger: Ledger, state: JobState, target: Placement, now: float) -> Moved:
+    assert state.placement is not None, f"{state.job} holds no place"
+    cost_gpu_s = state.gpu_s_at_stake(now) + ledger.policy.restart_s * state.gpus
+    return Moved(state.job, state.gpus, state.placement, target, cost_gpu_s)

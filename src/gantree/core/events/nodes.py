@@ -1,0 +1,174 @@
+"""What becomes of the cluster and its nodes: read anew, lost, back, cordoned, unwell, labelled.
+
+A node that is *lost* takes what ran there with it. One that is *cordoned* does not: what runs there stays, and nothing
+new starts there, not even a gang that stood there before; where it is to be *drained*, `core.cycle.drain` sends them
+away. One that is *unwell* is cordoned by whoever watches it, until he says that it is well or an operator uncordons it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from gantree.core.events.operator_requests import withdraw
+from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.core.lifecycle.lifecycle import end_job, stop, unreadable
+from gantree.core.lifecycle.replacing import can_live_without, members_on, miss
+from gantree.model.events import (
+    ClusterObserved,
+    CordonRequested,
+    Event,
+    HealthObserved,
+    LabelRequested,
+    NodeLost,
+    NodeReturned,
+    OthersHold,
+    UncordonRequested,
+)
+from gantree.model.facts import (
+    ClaimDropped,
+    FabricDefined,
+    NodeCordoned,
+    NodeHealthNoted,
+    NodeLabelled,
+    NodeMarked,
+    NodeUncordoned,
+    ReservationDropped,
+    RoomOfOthers,
+)
+from gantree.model.phases import Phase, StopCause
+from gantree.policy.rules import Policy
+
+
+def _cluster_observed(draft: Draft, event: ClusterObserved, policy: Policy) -> None:
+    if draft.ledger.site.described == event.cluster:
+        return
+    for job in list(draft.ledger.claims):
+        draft.record(ClaimDropped(at=draft.now, job=job, reason="the cluster has changed"))
+    for job in list(draft.ledger.bookings):
+        draft.record(ReservationDropped(at=draft.now, job=job, reason="the cluster has changed"))
+    draft.record(FabricDefined(at=draft.now, cluster=event.cluster))
+    for state in list(draft.ledger.jobs.values()):
+        if state.phase is Phase.PENDING and (problem := unreadable(draft, state.spec)):
+            end_job(draft, state, Phase.FAILED, None, f"the cluster has changed: {problem}")
+
+
+def _node_lost(draft: Draft, event: NodeLost, policy: Policy) -> None:
+    if event.node in draft.ledger.unusable or not known(draft.ledger, event.node):
+        return
+    draft.record(NodeMarked(at=draft.now, node=event.node, usable=False, reason=event.reason))
+    for state in list(draft.ledger.holding.values()):
+        assert state.placement is not None
+        there = any(member.node == event.node for member in state.placement.members)
+        if there and state.phase is not Phase.STOPPING:
+            _lose(draft, state, event.node, policy)
+
+
+def _lose(draft: Draft, state: JobState, node: str, policy: Policy) -> None:
+    """A gang goes on without those of its members that were on a node, if it can."""
+    reason, lost = f"node {node} was lost", members_on(state, node)
+    if all(can_live_without(state, member, StopCause.MEMBER_LOST) for member in lost):
+        for member in lost:
+            miss(draft, state, member, StopCause.MEMBER_LOST, reason)
+    else:
+        stop(draft, state, StopCause.MEMBER_LOST, policy, reason)
+
+
+def _node_returned(draft: Draft, event: NodeReturned, policy: Policy) -> None:
+    if event.node in draft.ledger.unusable and known(draft.ledger, event.node):
+        draft.record(NodeMarked(at=draft.now, node=event.node, usable=True))
+
+
+def known(ledger: Ledger, node: str) -> bool:
+    """Whether the cluster has a node of this name."""
+    return ledger.fabric is not None and node in ledger.fabric.index_of_node
+
+
+def _cordon_requested(draft: Draft, event: CordonRequested, policy: Policy) -> None:
+    """What was promised there is promised no more; to say the same again changes nothing."""
+    if not known(draft.ledger, event.node):
+        return
+    before = draft.ledger.site.asked.get(event.node)
+    asked = (event.reason, event.drain, event.deadline_at)
+    if before is not None and (before.reason, before.drain, before.deadline_at) == asked:
+        return
+    for job in _promised_on(draft.ledger, event.node):
+        withdraw(draft, job, f"node {event.node} is cordoned")
+    draft.record(
+        NodeCordoned(
+            at=draft.now,
+            node=event.node,
+            reason=event.reason,
+            drain=event.drain,
+            deadline_at=event.deadline_at,
+        )
+    )
+
+
+def _promised_on(ledger: Ledger, node: str) -> list[str]:
+    """Jobs for which room on a node is held."""
+    claimed = [job for job, claim in ledger.claims.items() if node in claim.placement.nodes]
+    booked = [job for job, booking in ledger.bookings.items() if node in booking.placement.nodes]
+    return list(dict.fromkeys((*claimed, *booked)))
+
+
+def _uncordon_requested(draft: Draft, event: UncordonRequested, policy: Policy) -> None:
+    site = draft.ledger.site
+    if event.node in site.asked:
+        draft.record(NodeUncordoned(at=draft.now, node=event.node))
+    for source, illness in list(site.unwell.get(event.node, {}).items()):
+        if event.forgives and not illness.forgiven:
+            draft.record(
+                NodeHealthNoted(
+                    at=draft.now,
+                    node=event.node,
+                    source=source,
+                    reason=illness.reason,
+                    forgiven=True,
+                )
+            )
+
+
+def _health_observed(draft: Draft, event: HealthObserved, policy: Policy) -> None:
+    """What was promised on a node that is unwell is promised no more; to say the same again changes nothing."""
+    ledger, node = draft.ledger, event.node
+    before = ledger.site.unwell.get(node, {}).get(event.source)
+    if event.reason == ("" if before is None else before.reason):
+        return
+    if event.reason and not known(ledger, node):
+        return
+    for job in _promised_on(ledger, node) if event.reason else ():
+        withdraw(draft, job, f"node {node} is unwell")
+    draft.record(NodeHealthNoted(at=draft.now, node=node, source=event.source, reason=event.reason))
+
+
+def _label_requested(draft: Draft, event: LabelRequested, policy: Policy) -> None:
+    """What was promised on the node to who asks for labels is promised no more."""
+    ledger = draft.ledger
+    if ledger.fabric is None or not known(ledger, event.node):
+        return
+    now = dict(ledger.fabric.nodes[ledger.fabric.index_of_node[event.node]].labels)
+    changed = [(key, value) for key, value in event.labels if now.get(key) != value]
+    for job in _promised_on(ledger, event.node) if changed else ():
+        if any(role.shape.labels for role in ledger.jobs[job].spec.roles):
+            withdraw(draft, job, f"the labels of node {event.node} have changed")
+    for key, value in changed:
+        draft.record(NodeLabelled(at=draft.now, node=event.node, key=key, value=value))
+
+
+def _others_hold(draft: Draft, event: OthersHold, policy: Policy) -> None:
+    """Nobody is asked: they hold it already."""
+    if draft.ledger.site.others.get(event.holder, ()) != event.members:
+        draft.record(RoomOfOthers(at=draft.now, holder=event.holder, members=event.members))
+
+
+REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {
+    ClusterObserved: _cluster_observed,
+    NodeLost: _node_lost,
+    NodeReturned: _node_returned,
+    CordonRequested: _cordon_requested,
+    UncordonRequested: _uncordon_requested,
+    LabelRequested: _label_requested,
+    HealthObserved: _health_observed,
+    OthersHold: _others_hold,
+}

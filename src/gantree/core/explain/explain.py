@@ -1,0 +1,489 @@
+"""Why a job is where it is: the first gate that says no, in numbers and in one sentence; and when it will start.
+
+Computed when somebody asks, from the state as it is, by the same searches that decide. Nothing of it is recorded.
+A site's taste is not asked: it decides where a gang goes, never whether it fits.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from gantree.core.cycle.cell_scheduling import lost_cells, never_at_home, refused_at_home
+from gantree.core.explain.nodes import cordoned_for, staying_on
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.core.lifecycle.replacing import missing_in_words
+from gantree.core.preemption.candidates import Prospects, Wanted, room_to_come, whom_to_ask
+from gantree.core.preemption.lasting import Spoiler, spoilers_of
+from gantree.core.queue.cell_usage import only_at_home
+from gantree.core.queue.eligibility import ahead_of, eligible, how_many_ahead
+from gantree.core.queue.held_capacity import lifted, outranks, passed_by
+from gantree.core.queue.job_variants import answers, no_way, open_ways
+from gantree.core.queue.preemption_rules import MIN_RUN, stoppable_at
+from gantree.core.reservations.reservations import reserved
+from gantree.core.reservations.start_estimates import Start, domain_in_words, told_start
+from gantree.model.errors import NotFound
+from gantree.model.jobs import Job
+from gantree.model.phases import ENDED, Phase, StopCause
+from gantree.model.placements import Placement
+from gantree.model.verdicts import Gate, Refused, Shortage
+from gantree.placement.elastic import placed_elastically
+from gantree.placement.search import fits, place
+from gantree.placement.taste import DEFAULT
+from gantree.planning.preempt import Plan, Victim, plan_preemption, why_not
+from gantree.policy.admission import Admission
+from gantree.text.words import plural
+from gantree.topology.occupancy import Occupancy
+
+AHEAD_SHOWN = 10
+"""How many of the jobs that go first are named."""
+NODES_SHOWN = 3
+"""How many of the nodes that are out of use are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What to tell about one job. ahead names the first jobs that go before it in the queue.
+
+    in_the_way are the jobs that would have to end for it to start, with what forbids to stop them for it.
+    """
+
+    job: str
+    phase: Phase
+    sentence: str
+    refused: Refused | None = None
+    ahead: tuple[str, ...] = ()
+    ahead_count: int = 0
+    start: Start | None = None
+    in_the_way: tuple[tuple[str, str], ...] = ()
+
+
+def why(ledger: Ledger, job: str, now: float) -> Explanation:
+    """Explain one job at a moment in seconds. Raises NotFound for a job that was never handed in."""
+    if job in ledger.rejected:
+        return Explanation(job, Phase.FAILED, f"Rejected: {ledger.rejected[job]}.")
+    state = ledger.jobs.get(job)
+    if state is None:
+        raise NotFound(f"there is no job {job}")
+    if state.phase is not Phase.PENDING:
+        return Explanation(job, state.phase, _present(state) + staying_on(ledger, state, now))
+    sentence, refused = _waits_for_other_than_room(ledger, state, now), None
+    sentence = sentence or _in_turn(ledger, state, now)
+    in_the_way: tuple[tuple[str, str], ...] = ()
+    if not sentence:
+        refused, in_the_way = _refusal(ledger, state, now)
+        sentence = refused.sentence if refused else "Waiting: fits, and starts with the next turn."
+        if refused:
+            refused = as_barred(state, refused)
+            sentence = refused.sentence
+            sentence += _lost_cells(ledger, state.spec.queue) + cordoned_for(ledger, state)
+    first = tuple(islice(ahead_of(ledger, state, now), AHEAD_SHOWN))
+    count, start = how_many_ahead(ledger, state, now), told_start(ledger, state)
+    return Explanation(job, state.phase, sentence, refused, first, count, start, in_the_way)
+
+
+def in_short(ledger: Ledger, state: JobState, now: float) -> tuple[str, Gate | None]:
+    """The sentence and the gate of `why`, without what makes `why` dear: who goes first, who is in the way, till when.
+
+    Jobs of one line that wait for nothing but room and quota (`waiting.eligible`) have it in common.
+    """
+    if state.phase is not Phase.PENDING:
+        return _present(state) + staying_on(ledger, state, now), None
+    other = _waits_for_other_than_room(ledger, state, now)
+    no = None if other else _first_no(ledger, state, now)
+    if no is not None:
+        return as_barred(state, no.refused).sentence, no.refused.gate
+    if other or ledger.policy.backfill.overtake != "none":
+        return other or "Waiting: fits, and starts with the next turn.", None
+    return "Waiting: comes after others of its queue, where nobody is overtaken.", None
+
+
+def as_barred(state: JobState, refused: Refused) -> Refused:
+    """A refusal of a job that may not be everywhere for now: never is too much to say, and why belongs to it."""
+    if not state.barred_for:
+        return refused
+    sentence = refused.sentence.replace("Never fits: ", "Waiting: ", 1)
+    return replace(
+        refused, never=False, sentence=f"{sentence} Not everywhere will do: {state.barred_for}."
+    )
+
+
+def gate_now(ledger: Ledger, state: JobState, now: float) -> Gate | None:
+    """The gate that refuses a job, as `why` tells it, without what makes `why` dear: who is in the way, and till when.
+
+    None where it waits for something other than room or quota, or would start.
+    """
+    if state.phase is not Phase.PENDING or _waits_for_other_than_room(ledger, state, now):
+        return None
+    no = _first_no(ledger, state, now)
+    if no is None or no.admission is None or no.admission.refused or no.refused.never:
+        return None if no is None else no.refused.gate
+    if _held_for_others(ledger, state):
+        return Gate.RESERVATION
+    if _would_be_stopped(ledger, state) and _in_the_way(ledger, state, no.admission, now):
+        return Gate.HARM
+    return no.refused.gate
+
+
+def when(ledger: Ledger, job: str, now: float) -> Start | None:
+    """When a waiting job starts: as it was told, else as far as can be said; None where nobody can say.
+
+    Raises NotFound for a job that was never taken in.
+    """
+    state = ledger.jobs.get(job)
+    if state is None:
+        raise NotFound(f"there is no job {job}")
+    if state.phase is not Phase.PENDING or ledger.occupancy is None:
+        return None
+    told = told_start(ledger, state)
+    if told is not None:
+        return told
+    if only_at_home(ledger, state) or _comes_after(
+        ledger, state
+    ):  # it waits for others than those who run elsewhere
+        return None
+    if _never_starts(ledger, state) or _in_turn(ledger, state, now):
+        return None
+    found = reserved(ledger, state, now, DEFAULT, can_promise=False)
+    if found is None:
+        return None
+    return Start(
+        found.starts_at, False, found.waits_for, False, domain=domain_in_words(found.placement)
+    )
+
+
+def _never_starts(ledger: Ledger, state: JobState) -> bool:
+    """Whether a waiting job starts in none of its ways, whoever ends."""
+    if only_at_home(ledger, state):
+        limits = ledger.accounts.limits(state, ledger.accounts.asked(state))
+        return limits.never or never_at_home(ledger, state)
+    if no_way(ledger, state.spec) is not None:
+        return True
+    for way, admission in answers(ledger, state):
+        verdict = None if admission.never else _verdict(ledger, state, ledger.rooms(), way)
+        if not admission.never and (verdict is None or not verdict.never):
+            return False
+    return True
+
+
+def _present(state: JobState) -> str:
+    """One sentence on a job that does not wait."""
+    if state.phase in ENDED:
+        code = "" if state.exit_code is None else f" (exit code {state.exit_code})"
+        return f"Ended: {state.phase}{code}: {state.reason}."
+    assert state.placement is not None
+    domain, nodes = state.placement.domain, state.placement.gpus_of_node()
+    where = f"{domain.tier} {domain.name}".strip()
+    on = f"on {plural(len(nodes), 'node')} in one {where}"
+    held = f"Holds {_what_is_held(state.placement)} {on}, attempt {state.attempt}"
+    if state.phase is Phase.SAVING:
+        return f"{held}; was asked to save a checkpoint{_for_whom(state)} and will then stop."
+    if state.phase is Phase.STOPPING:
+        return f"{held}; is being stopped ({state.stop_cause}){_for_whom(state)}."
+    if state.suspended:
+        return f"{held}; suspended: it is another job's turn on the GPUs that they share."
+    if state.warned:
+        return f"{held}; {state.phase}, and was told by a signal that its time limit is near."
+    return f"{held}; {state.phase}.{missing_in_words(state)}"
+
+
+def _what_is_held(placement: Placement) -> str:
+    """GPUs that a gang holds, and parts of GPUs, in words."""
+    members = placement.members
+    whole = sum(len(member.gpus) for member in members)
+    parts = Counter(f"{member.share.compute:g} of a GPU" for member in members if member.share)
+    parts.update(f"an instance {part.profile}" for member in members for part in member.mig)
+    found = [plural(whole, "GPU")] if whole or not parts else []
+    found += [part if times == 1 else f"{times} times {part}" for part, times in parts.items()]
+    return " and ".join(found)
+
+
+def _for_whom(state: JobState) -> str:
+    return f" to make room for {state.preempted_by}" if state.preempted_by else ""
+
+
+def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> str:
+    """The sentence for a job that room alone would not start; empty otherwise."""
+    if state.held:
+        return f"Waiting: {_held(state)}."
+    before = _comes_after(ledger, state)
+    if before is not None:
+        return f"Waiting: comes after {before.job}, which is {before.phase}."
+    if state.not_before > now:
+        return f"Waiting: starts again in {state.not_before - now:.0f} s ({_why_it_rests(state)})."
+    if state.job in ledger.claims:
+        leaving = [job for job in ledger.claims[state.job].victims if job in ledger.holding]
+        are = "is" if len(leaving) == 1 else "are"
+        return f"Waiting: its room is held, and {', '.join(leaving)} {are} leaving it."
+    if ledger.occupancy is None:
+        return "Waiting: no cluster is known yet."
+    return ""
+
+
+def _comes_after(ledger: Ledger, state: JobState) -> JobState | None:
+    """The first job that must have ended well before it; None where all have."""
+    before = (ledger.jobs[name] for name in state.spec.after)
+    return next((each for each in before if each.phase is not Phase.SUCCEEDED), None)
+
+
+def _why_it_rests(state: JobState) -> str:
+    if state.cut_short:
+        return f"preempted {state.cut_short} times in a row, sooner than a new start takes"
+    return f"{state.reason}; failure {state.failures}"
+
+
+def _held(state: JobState) -> str:
+    """For what, or by whom; suspended, if it ran before it was."""
+    how = "suspended" if state.stop_cause is StopCause.SUSPENDED else "held"
+    return state.held_for or f"{how} by hand; `gantree release {state.job}` lets it go"
+
+
+def _in_turn(ledger: Ledger, state: JobState, now: float) -> str:
+    """The sentence for a job behind another one of a queue whose jobs go in turn; "" for others."""
+    if ledger.policy.backfill.overtake != "none":
+        return ""
+    queue_of = ledger.accounts.tree.queue
+    mine = [node for node in ledger.lines.queues if queue_of[node] == state.spec.queue]
+    for job in ahead_of(ledger, state, now, mine):
+        other = ledger.jobs[job]
+        if eligible(ledger, other, now) and not _never_starts(ledger, other):
+            return f"Waiting: comes after {job} in its queue, where nobody is overtaken."
+    return ""
+
+
+def _lost_cells(ledger: Ledger, queue: str) -> str:
+    """A further sentence for a job whose queue owns cells that have no place now; "" for others."""
+    cells = [f"{cell.tier} {cell.number + 1}" for cell in lost_cells(ledger) if cell.queue == queue]
+    if not cells:
+        return ""
+    nodes = list(dict.fromkeys([*ledger.unusable, *ledger.site.cordoned]))
+    more = f" and {len(nodes) - NODES_SHOWN} more" if len(nodes) > NODES_SHOWN else ""
+    because = "jobs that may not be stopped are where it could be"
+    if nodes:
+        because = f"out of use: {', '.join(nodes[:NODES_SHOWN])}{more}"
+    has = "cell {} has" if len(cells) == 1 else "cells {} have"
+    return f" Its queue's {has.format(', '.join(cells))} no place now ({because})."
+
+
+@dataclass(frozen=True, slots=True)
+class _No:
+    """The first no. admission is the queue's word, a no or a yes; None where nobody could make way for the gang."""
+
+    refused: Refused
+    admission: Admission | None = None
+
+
+def _first_no(ledger: Ledger, state: JobState, now: float) -> _No | None:
+    """What says no to a gang, before anybody is looked for who might make way; None if it would start."""
+    if only_at_home(ledger, state):
+        limits = ledger.accounts.limits(state, ledger.accounts.asked(state))
+        if limits.refused:
+            return _No(_refused_by_queue(limits))
+        refused = refused_at_home(ledger, state, now)
+        return None if refused is None else _No(refused)
+    closed = no_way(ledger, state.spec)
+    if closed is not None:
+        return _No(closed)
+    ways = answers(ledger, state)
+    admitted = [each for each in ways if not each[1].refused]
+    if not admitted:
+        no = next((said for _, said in ways if not said.never), ways[0][1])
+        never = None if no.never else _never_fits(ledger, state, [way for way, _ in ways])
+        return _No(_refused_by_queue(no), no) if never is None else _No(never)
+    with lifted(ledger, passed_by(ledger, state, now)) as rooms:
+        verdicts = [_verdict(ledger, state, rooms, way) for way, _ in admitted]
+    if None in verdicts:
+        return None
+    (_, admission), verdict = admitted[0], verdicts[0]
+    assert verdict is not None
+    return _No(verdict, admission)
+
+
+def _refusal(
+    ledger: Ledger, state: JobState, now: float
+) -> tuple[Refused | None, tuple[tuple[str, str], ...]]:
+    """The verdict on the gang now, None if it would start; and who would have to end for it."""
+    no = _first_no(ledger, state, now)
+    if no is None:
+        return None, ()
+    if no.admission is None:
+        return no.refused, ()
+    if no.admission.refused:
+        refused, in_the_way = _beyond_quota(ledger, state, no.admission, now)
+    else:
+        refused, in_the_way = _beyond_room(ledger, state, no.admission, no.refused, now)
+    in_vain = "" if in_the_way or refused.never else _in_vain(ledger, state, no.admission, now)
+    return replace(refused, sentence=f"{refused.sentence}{in_vain}"), in_the_way
+
+
+def _beyond_quota(
+    ledger: Ledger, state: JobState, admission: Admission, now: float
+) -> tuple[Refused, tuple[tuple[str, str], ...]]:
+    """The verdict on a gang that its queue refuses; and who would make way for it but for a minimum run time."""
+    refused = _refused_by_queue(admission)
+    young = () if admission.never else _too_young(ledger, state, admission, now)
+    if not young:
+        return refused, ()
+    wait_s = max(stoppable_at(ledger.jobs[job], ledger.policy) for job in young) - now
+    may = f"{', '.join(young)} may be stopped for it in {wait_s:.0f} s, after the minimum run time"
+    told = replace(refused, sentence=f"{refused.sentence} {may}.")
+    return told, tuple((job, MIN_RUN) for job in young)
+
+
+def _too_young(
+    ledger: Ledger, state: JobState, admission: Admission, now: float
+) -> tuple[str, ...]:
+    """Those whom only a minimum run time protects, as many as must end for the gang's queue to admit it and for it to
+    have room.
+
+    Who has the least of it left comes first; () where it would not start all the same.
+    """
+    accounts = ledger.accounts
+    asked = whom_to_ask(ledger, Wanted(state, state.spec, admission), now, everybody=True)
+    gone = [victim.owner for victim in asked.victims]
+    young = [each.victim.owner for each in asked.forbidden if each.because == MIN_RUN]
+    young.sort(key=lambda job: stoppable_at(ledger.jobs[job], ledger.policy))
+    for count in range(len(young) + 1):
+        without = [*gone, *young[:count]]
+        if accounts.admission_to_come(state, accounts.asked(state), without).refused:
+            continue
+        if fits(_room_without(ledger, state, without), state.spec):
+            return tuple(young[:count])
+    return ()
+
+
+def _room_without(ledger: Ledger, state: JobState, owners: Iterable[str]) -> Occupancy:
+    """The room to come for a gang, if these were gone, too."""
+    room = room_to_come(ledger, state).copy()
+    for owner in owners:
+        room.give_back(owner)
+    return room
+
+
+def _beyond_room(
+    ledger: Ledger, state: JobState, admission: Admission, verdict: Refused, now: float
+) -> tuple[Refused, tuple[tuple[str, str], ...]]:
+    """The verdict on a gang that has no room, where others hold it: for whom, or by what right; and who would end."""
+    if verdict.never:
+        return verdict, ()
+    held = _held_for_others(ledger, state)
+    if held:
+        return replace(verdict, gate=Gate.RESERVATION, sentence=held), ()
+    in_the_way = _in_the_way(ledger, state, admission, now)
+    if in_the_way and _would_be_stopped(ledger, state):
+        (job, because), *more = in_the_way
+        others = f" and {len(more)} more" if more else ""
+        sentence = f"{verdict.sentence} It may not stop {job}{others} ({because})."
+        return replace(verdict, gate=Gate.HARM, sentence=sentence), in_the_way
+    return verdict, in_the_way
+
+
+def _verdict(ledger: Ledger, state: JobState, rooms: Occupancy, way: Job) -> Refused | None:
+    """Why a job does not start in one of its ways, at its smallest size; None where it would."""
+    elastic = way.elastic is not None and ledger.policy.elastic
+    found = placed_elastically(rooms, way)[1] if elastic else place(rooms, way)
+    if isinstance(found, Refused):
+        return found
+    admission = ledger.accounts.admission(state, ledger.accounts.held(found))
+    return _refused_by_queue(admission) if admission.refused else None
+
+
+def _never_fits(ledger: Ledger, state: JobState, ways: Iterable[Job]) -> Refused | None:
+    """Why the empty cluster would hold a job in none of these ways; None where it would in one."""
+    verdicts = [_verdict(ledger, state, ledger.rooms(), way) for way in ways]
+    found = [verdict for verdict in verdicts if verdict is not None and verdict.never]
+    return found[0] if len(found) == len(verdicts) else None
+
+
+def _refused_by_queue(admission: Admission) -> Refused:
+    """A refusal by limit or quota, in words and numbers."""
+    assert admission.gate is not None, "a refusal without a gate"
+    back = "; what others borrow of it is on its way back" if admission.reclaim else ""
+    return Refused(
+        admission.gate,
+        f"Waiting: {admission.words}{back}.",
+        never=admission.never,
+        short_by=Shortage(admission.resource, admission.short_by),
+        wakes_on=(admission.resource,),
+    )
+
+
+def _held_for_others(ledger: Ledger, state: JobState) -> str:
+    """The sentence for a gang that would fit if no room were held for others; "" otherwise."""
+    owners = [owner for owner, _ in ledger.held_places()]
+    if not owners:
+        return ""
+    unheld = ledger.rooms().copy()
+    for owner in owners:
+        unheld.give_back(owner)
+    if not any(fits(unheld, way) for way in open_ways(ledger, state.spec)):
+        return ""
+    claims = ", ".join(job for job in ledger.claims if job != state.job)
+    if claims:
+        return f"Waiting: it would fit, but the room is held for {claims}, which goes first."
+    told = ", ".join(job for job in ledger.bookings if job != state.job)
+    return f"Waiting: it would fit, but it would not be gone before the start that {told} was told."
+
+
+def _in_the_way(
+    ledger: Ledger, state: JobState, admission: Admission, now: float
+) -> tuple[tuple[str, str], ...]:
+    """Who would have to end for the gang, as few as can be, and why each may not be stopped for it."""
+    wanted = Wanted(state, state.spec, admission)
+    asked = whom_to_ask(ledger, wanted, now, everybody=True)
+    forbidden = why_not(room_to_come(ledger, state), state.spec, asked.victims, asked.forbidden)
+    return tuple((each.victim.owner, each.because) for each in forbidden)
+
+
+def _in_vain(ledger: Ledger, state: JobState, admission: Admission, now: float) -> str:
+    """A further sentence for a gang that could claim room, of others that leave or could be stopped, and does not as it
+    would have nothing of it, or would not stay; "" else.
+    """
+    wanted, later = Wanted(state, state.spec, admission), room_to_come(ledger, state)
+    victims = whom_to_ask(ledger, wanted, now).victims
+    plan = plan_preemption(later, state.spec, victims) if victims or ledger.leaving else None
+    if plan is not None:
+        spoilers = spoilers_of(ledger, wanted, plan, later, Prospects(), now)
+        because = _spoilt(ledger, spoilers[0]) if spoilers else ""
+    else:
+        plan, because = _plan_on_promised(ledger, state, victims)
+    if plan is None or not because:
+        return ""
+    stopped = ", ".join(victim.owner for victim in plan.victims)
+    to_claim = f"stop {stopped}" if stopped else "claim what others leave"
+    return f" To {to_claim} would be in vain: {because}."
+
+
+def _spoilt(ledger: Ledger, first: Spoiler) -> str:
+    """Why a gang would not stay."""
+    job = first.state.job
+    if first.is_owed:
+        return f"{job} is owed that room, and would stop it in turn"
+    if job in ledger.leaving:
+        return f"{job}, which waits again when it has left, goes first and would take that room"
+    return f"{job}, which may not stop them all, goes first and would take that room"
+
+
+def _plan_on_promised(
+    ledger: Ledger, state: JobState, victims: Sequence[Victim]
+) -> tuple[Plan | None, str]:
+    """Whom a gang could stop if no start were reserved there, and for whom one is."""
+    if not victims or not ledger.bookings:
+        return None, ""
+    plan = plan_preemption(room_to_come(ledger, state, puts_off=True), state.spec, victims)
+    if plan is None:
+        return None, ""
+    nodes = plan.placement.nodes.keys()
+    told = [
+        job
+        for job, booking in ledger.bookings.items()
+        if not outranks(ledger, state, job) and not nodes.isdisjoint(booking.placement.nodes)
+    ]
+    return plan, f"{', '.join(told)} was told a start on that room" if told else ""
+
+
+def _would_be_stopped(ledger: Ledger, state: JobState) -> bool:
+    """Whether policy lets this job stop anybody at all, so that a refusal to is worth telling."""
+    by = ledger.policy.preemption.by
+    return by == "order" or (by == "priority" and ledger.lowest_priority() < state.priority)

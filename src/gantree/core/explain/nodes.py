@@ -1,0 +1,68 @@
+"""What cordoned nodes have to do with a job, in words: with one that waits, and with one that stands on them."""
+
+from collections.abc import Iterable
+
+from gantree.core.cycle.drain import stays_because, what_is_wrong
+from gantree.core.ledger.apply_site import Cordon
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.model.phases import ENDED
+from gantree.model.placements import Placement
+
+NODES_SHOWN = 4
+
+
+def cordoned_for(ledger: Ledger, state: JobState) -> str:
+    """A further sentence on cordoned nodes that would admit a job that waits; "" where there are none."""
+    rooms = ledger.occupancy
+    if rooms is None:
+        return ""
+    fabric, shapes = rooms.fabric, [role.shape for role in state.spec.roles]
+    admitting = [
+        node
+        for node in ledger.site.cordoned
+        if (index := fabric.index_of_node.get(node)) is not None
+        and any(fabric.nodes_with(shape.labels, shape.models)[index] for shape in shapes)
+    ]
+    if not admitting:
+        return ""
+    told = ", ".join(_with_reason(node, ledger.site.cordoned[node]) for node in shown(admitting))
+    more = len(admitting) - NODES_SHOWN
+    rest = f" and {more} more" if more > 0 else ""
+    return f" {'Node' if len(admitting) == 1 else 'Nodes'} not counted, as cordoned: {told}{rest}."
+
+
+def _with_reason(node: str, cordon: Cordon) -> str:
+    return f"{node} ({cordon.reason})" if cordon.reason else node
+
+
+def shown(nodes: Iterable[str]) -> list[str]:
+    """The first of some nodes, as many as a sentence holds."""
+    return list(nodes)[:NODES_SHOWN]
+
+
+def staying_on(ledger: Ledger, state: JobState, now: float) -> str:
+    """Further sentences on a job that holds something on cordoned nodes; "" for others."""
+    placement = state.placement
+    if placement is None or state.phase in ENDED or state.leaving:
+        return ""
+    wrong = what_is_wrong(ledger, state)
+    return _on_unwell(ledger, state, wrong, now) + _on_drained(ledger, state, placement)
+
+
+def _on_unwell(ledger: Ledger, state: JobState, wrong: str, now: float) -> str:
+    if not wrong:
+        return ""
+    stays = stays_because(ledger, state, now)
+    then = f"it stays, for {stays}" if stays else "it leaves when it has a place elsewhere"
+    return f" It may fail ({wrong}); {then}."
+
+
+def _on_drained(ledger: Ledger, state: JobState, placement: Placement) -> str:
+    draining = [n for n in placement.nodes if (c := ledger.site.cordoned.get(n)) and c.drain]
+    if not draining:
+        return ""
+    named = ", ".join(shown(draining))
+    if not state.spec.preemptible:
+        return f" Being drained: {named}; it is never stopped for another, so it is waited for."
+    return f" Being drained: {named}; it leaves when it has a place elsewhere, at the deadline at the latest."

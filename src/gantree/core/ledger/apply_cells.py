@@ -1,0 +1,25 @@
+"""What facts about cells mean to a ledger: where each is bound, and whose gang runs in one of its queue's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gantree.model.facts import CellBound, CellReleased, GangAtHome
+
+if TYPE_CHECKING:
+    from gantree.core.ledger.ledger import Ledger
+
+
+def cell_bound(ledger: Ledger, fact: CellBound) -> None:
+    """A queue has a domain for one of its cells."""
+    ledger.bound[fact.queue, fact.tier, fact.number] = fact.domain
+
+
+def cell_released(ledger: Ledger, fact: CellReleased) -> None:
+    """Nothing runs in a cell any more, and it may be bound to another domain."""
+    del ledger.bound[fact.queue, fact.tier, fact.number]
+
+
+def gang_at_home(ledger: Ledger, fact: GangAtHome) -> None:
+    """A gang runs in a cell of its queue from now on."""
+    ledger.jobs[fact.job].at_home = True

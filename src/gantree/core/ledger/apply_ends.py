@@ -1,0 +1,113 @@
+"""What the end of an attempt does to a ledger: whose room is free then, and for whom that is news.
+
+Who asks for room to be made counts all who leave as gone, with their quotas, from the moment they are told to. So when
+one of them has left nobody can be given room who could not before (`Ledger.holders_version` stays). And where all that
+it held is held at once for those who have claimed it, nobody finds a place either who found none (`free_version`
+stays): only these, and who waited for its quota, may start (`room_version` grows). Where 17 gangs are stopped for one,
+all who wait are asked when the first of them is told to leave, and not 17 times more.
+
+Not so where queues own cells, or nodes are kept as spares: there it changes more than what is free on its own nodes.
+Nor where a start is estimated, or what a queue is owed is claimed: who is owed what the gang used, now that it is gone,
+may pass that start, or take that claim over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gantree.core.ledger.apply_adopted import others_first
+from gantree.core.ledger.apply_members import forget_members
+from gantree.core.ledger.state import CLAIM, NOWHERE, JobState
+from gantree.model.facts import AttemptEnded, JobEnded, JobRequeued
+from gantree.model.phases import ENDED, Phase, StopCause
+from gantree.model.placements import Placement
+from gantree.topology.node_room import NodeRoom
+
+if TYPE_CHECKING:
+    from gantree.core.ledger.ledger import Ledger
+
+
+def attempt_ended(ledger: Ledger, fact: AttemptEnded) -> None:
+    """Nothing of an attempt is left."""
+    state = ledger.jobs[fact.job]
+    count_run(state, fact.at, fact.gpu_s_lost)
+    assert state.placement is not None
+    _leaves(ledger, state, state.placement, fact.at)
+    state.exit_code = fact.exit_code
+    state.gpu_s_lost += fact.gpu_s_lost
+    state.running_at, state.suspended = None, False
+    forget_members(ledger, state)
+
+
+def count_run(state: JobState, at: float, gpu_s_lost: float) -> None:
+    """Count what an attempt that ends was served, and what of its work is kept."""
+    ran_s, gpus = state.ran_s(at), state.gpus
+    state.attained_gpu_s += ran_s * gpus
+    lost_s = gpu_s_lost / gpus if gpus else 0.0
+    state.done_s += max(0.0, ran_s - lost_s) * (gpus or 1) / (state.spec.gpus or 1)
+
+
+def _leaves(ledger: Ledger, state: JobState, place: Placement, at: float) -> None:
+    """Its room is free, for those who hold it otherwise and who have claimed it before anybody else."""
+    was_to_come = state.leaving and state.moving is None and not ledger.is_entangled
+    may_be_claimed = was_to_come and bool(ledger.claims)
+    before = _room_on(ledger, place) if may_be_claimed else []
+    ledger.rooms().give_back(state.job)
+    ledger.accounts.stop(state, at)
+    others_first(ledger, place.nodes)
+    if may_be_claimed:  # what is reserved some may use, and who was told a start
+        ledger.hold(place.nodes, {CLAIM + job for job in ledger.claims})
+    after = _room_on(ledger, place) if may_be_claimed else []
+    ledger.hold(place.nodes)
+    has_more = any(now.has_more_than(then) for now, then in zip(after, before, strict=True))
+    to_come = not was_to_come or _may_be_due_now(ledger, state)
+    ledger.more_room(is_free=has_more or not may_be_claimed, to_come=to_come)
+
+
+def _may_be_due_now(ledger: Ledger, gone: JobState) -> bool:
+    """Whether who waits may be owed what a gang of its queue used, and so have room that is kept for an estimate, or
+    that another one claims as it is owed it.
+    """
+    accounts, jobs = ledger.accounts, ledger.jobs
+    if not accounts.quota.has_idle_guarantee(gone.queue):
+        return False
+    if any(not booking.promised for booking in ledger.bookings.values()):
+        return True
+    return any(accounts.claims_its_due(jobs[job]) for job in ledger.claims)
+
+
+def _room_on(ledger: Ledger, place: Placement) -> list[NodeRoom]:
+    """What is free on the nodes of a place that may be used."""
+    rooms = ledger.rooms()
+    return [
+        rooms.room_of_node(rooms.fabric.index_of_node[node])
+        for node in place.nodes
+        if rooms.usable(node)
+    ]
+
+
+def job_requeued(ledger: Ledger, fact: JobRequeued) -> None:
+    """A job waits again."""
+    state = ledger.jobs[fact.job]
+    ledger.move(state, Phase.PENDING, fact.at)
+    state.placement, state.at_home = None, False
+    if fact.cause is StopCause.RESIZED:
+        state.resized_at = fact.at
+    state.not_before, state.failures = fact.not_before, fact.failures
+    state.cut_short, state.cut_short_for = fact.cut_short, fact.cut_short_for
+    if fact.not_before > fact.at:
+        ledger.resting[fact.job] = fact.not_before
+    state.reason = f"requeued: {fact.cause}"
+
+
+def job_ended(ledger: Ledger, fact: JobEnded) -> None:
+    """A job will never run again."""
+    assert fact.outcome in ENDED, f"{fact.job}: {fact.outcome} is no end"
+    state = ledger.jobs[fact.job]
+    ledger.move(state, fact.outcome, fact.at)
+    state.ended_at, state.exit_code, state.reason = fact.at, fact.exit_code, fact.reason
+    state.line, state.position = None, NOWHERE
+    ledger.ended.append(state)
+    ledger.accounts.learn(state)
+    for job in ledger.dependents.get(fact.job, ()):
+        ledger.lines.touch(ledger.jobs[job].queue)

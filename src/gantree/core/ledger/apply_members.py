@@ -1,0 +1,64 @@
+"""What facts about single members of a gang that runs do to a ledger: one is lost, has another place, is back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gantree.core.ledger.apply_adopted import others_first
+from gantree.core.ledger.apply_room import take_place
+from gantree.core.ledger.state import Gap, JobState
+from gantree.model.facts import MemberBack, MemberMissed, MemberReplaced
+from gantree.placement.replaced import with_member
+
+if TYPE_CHECKING:
+    from gantree.core.ledger.ledger import Ledger
+
+
+def member_missed(ledger: Ledger, fact: MemberMissed) -> None:
+    """A gang goes on without one of its members for a while; its place stays its own."""
+    state = ledger.jobs[fact.job]
+    _with_gap(ledger, state, Gap(fact.member, fact.deadline_at, fact.reason))
+    if fact.blamed:
+        state.failures += 1
+
+
+def member_replaced(ledger: Ledger, fact: MemberReplaced) -> None:
+    """A member that is missing has another place, or its old one again; what it held before is free."""
+    state = ledger.jobs[fact.job]
+    before = state.placement
+    assert before is not None, f"{fact.job} holds no place"
+    after = replace(with_member(before, fact.place), domain=fact.domain)
+    ledger.rooms().give_back(fact.job)
+    take_place(ledger, fact.job, after)
+    state.placement = after
+    state.lives = (*(each for each in state.lives if each[0] != fact.member), (fact.member, fact.life))  # fmt: skip
+    gap = state.gap(fact.member)
+    assert gap is not None, f"member {fact.member} of {fact.job} is not missing"
+    _with_gap(ledger, state, replace(gap, placed=True))
+    left = before.nodes.keys() - after.nodes.keys()
+    others_first(ledger, before.nodes)
+    ledger.hold(before.nodes)
+    ledger.placings += 1
+    if left:
+        ledger.more_room()
+
+
+def member_back(ledger: Ledger, fact: MemberBack) -> None:
+    """A member runs again in its new place."""
+    state = ledger.jobs[fact.job]
+    state.missing = tuple(gap for gap in state.missing if gap.member != fact.member)
+    if not state.missing:
+        ledger.gapped.pop(fact.job, None)
+
+
+def forget_members(ledger: Ledger, state: JobState) -> None:
+    """An attempt is over, and with it who of it was missing."""
+    state.missing, state.lives = (), ()
+    ledger.gapped.pop(state.job, None)
+
+
+def _with_gap(ledger: Ledger, state: JobState, gap: Gap) -> None:
+    others = tuple(each for each in state.missing if each.member != gap.member)
+    state.missing = (*others, gap)
+    ledger.gapped[state.job] = state

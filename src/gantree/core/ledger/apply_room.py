@@ -1,0 +1,160 @@
+"""What it means to a ledger that room is held for gangs that are not placed: claims and bookings, and their ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gantree.core.ledger.state import BOOKING, CLAIM, Booking, Claim
+from gantree.model.facts import (
+    ClaimDropped,
+    GangMoving,
+    ReservationDropped,
+    ReservationMade,
+    RoomClaimed,
+)
+from gantree.model.placements import Placement
+
+if TYPE_CHECKING:
+    from gantree.core.ledger.ledger import Ledger
+
+
+def take_place(ledger: Ledger, job: str, placement: Placement) -> None:
+    """A gang takes its place, also where room that it may use is held for others: they hold what is left of theirs."""
+    _opens_spares(ledger, placement)
+    rooms = ledger.rooms()
+    if _shares_with_held(ledger, placement):
+        given_way = [owner for owner, _ in ledger.held_places()]
+        ledger.let_go(given_way)
+    else:
+        given_way = _gives_way(ledger, placement)
+    rooms.take(job, placement.members)
+    if given_way:
+        ledger.hold(owners=frozenset(given_way))
+
+
+def _opens_spares(ledger: Ledger, placement: Placement) -> None:
+    """Room is about to be taken or held: where a node is begun that was kept as a spare, its rest is free to others.
+
+    So it is, for those who may pass what is held there or stop who is, where nothing but that kept it from being one.
+    """
+    if ledger.rooms().keeps_spares and any(_may_be_spare(ledger, node) for node in placement.nodes):
+        ledger.more_room()
+
+
+def _may_be_spare(ledger: Ledger, node: str) -> bool:
+    """Whether a node is kept as a spare, or would be for somebody: once those are gone who might leave it."""
+    rooms = ledger.rooms()
+    index, holders = rooms.fabric.index_of_node[node], rooms.holders(node)
+    if not holders:
+        return bool(rooms.held_back_node[index])
+    return rooms.may_be_spare(index) and all(_might_leave(ledger, owner) for owner in holders)
+
+
+def _might_leave(ledger: Ledger, owner: str) -> bool:
+    """Whether room is held for a gang that stands elsewhere or nowhere, or by one that leaves or might be stopped."""
+    if owner.startswith((CLAIM, BOOKING)):
+        return True
+    state = ledger.holding.get(owner)
+    return state is not None and (state.leaving or state.spec.preemptible)
+
+
+def _gives_way(ledger: Ledger, placement: Placement) -> list[str]:
+    """Let the last of those for whom room is held go until a place is free; whom.
+
+    Those before them hold what they would hold if all let go: room is given to the first of them first.
+    """
+    rooms = ledger.rooms()
+    if not (ledger.bookings or ledger.claims) or not rooms.missing(placement.members):
+        return []
+    held, gone = [owner for owner, _ in ledger.held_places()], 0
+    while gone < len(held) and rooms.missing(placement.members):
+        more = max(1, gone)
+        ledger.let_go(held[max(0, len(held) - gone - more) : len(held) - gone])
+        gone = min(len(held), gone + more)
+    return held[len(held) - gone :]
+
+
+def _shares_with_held(ledger: Ledger, placement: Placement) -> bool:
+    """Whether parts of GPUs are taken where room is held for others, who may keep the rest of these."""
+    if not (ledger.claims or ledger.bookings) or not any(m.parts for m in placement.members):
+        return False
+    nodes = placement.nodes
+    return any(not nodes.keys().isdisjoint(held.nodes) for _, held in ledger.held_places())
+
+
+def _claim(ledger: Ledger, job: str, claim: Claim) -> None:
+    """A claim goes before bookings: what they hold of its room becomes its. Older claims hold what they can already."""
+    _opens_spares(ledger, claim.placement)
+    ledger.set_claim(job, claim)
+    ledger.lines.touch(ledger.jobs[job].queue)
+    ledger.accounts.claim(ledger.jobs[job], claim.placement, at_home=claim.at_home)
+    bookings = [BOOKING + each for each in ledger.bookings]
+    ledger.let_go(bookings)
+    ledger.hold(owners=(CLAIM + job, *bookings))
+
+
+def room_claimed(ledger: Ledger, fact: RoomClaimed) -> None:
+    """Room is to come free for a gang that stands nowhere yet."""
+    _claim(ledger, fact.job, Claim(fact.placement, fact.victims, fact.at_home))
+
+
+def claim_dropped(ledger: Ledger, fact: ClaimDropped) -> None:
+    """Nothing is held for it any more; what it held goes to those that come after."""
+    claim = ledger.end_claim(fact.job)
+    ledger.lines.touch(ledger.jobs[fact.job].queue)
+    ledger.accounts.drop_claim(fact.job)
+    ledger.jobs[fact.job].moving = None
+    ledger.let_go([CLAIM + fact.job])
+    ledger.hold(claim.placement.nodes)
+    ledger.more_room()
+
+
+def gang_moving(ledger: Ledger, fact: GangMoving) -> None:
+    """A gang that stands elsewhere is to go on there."""
+    state = ledger.jobs[fact.job]
+    state.moving, state.preempted_by = fact.cause, fact.by or None
+    if fact.flees:
+        state.fled_at = (*state.fled_at, fact.at)
+    _claim(ledger, fact.job, Claim(fact.placement, (fact.job,), fact.at_home))
+
+
+def reservation_made(ledger: Ledger, fact: ReservationMade) -> None:
+    """A gang is to start there at a moment. What it was told before is void; those who wait for it come after it."""
+    _opens_spares(ledger, fact.placement)
+    nodes, behind = set(fact.placement.nodes), behind_in_row(ledger, fact.job)
+    if fact.job in ledger.bookings:
+        ledger.let_go([BOOKING + job for job in (fact.job, *behind)])
+        nodes |= ledger.bookings.pop(fact.job).placement.nodes.keys()
+        ledger.more_room()
+    ledger.bookings[fact.job] = Booking(
+        fact.starts_at, fact.promised, fact.placement, fact.waits_for, fact.slips, fact.at
+    )
+    for job in behind:
+        ledger.bookings[job] = ledger.bookings.pop(job)
+        nodes |= ledger.bookings[job].placement.nodes.keys()
+    ledger.hold(nodes)
+
+
+def behind_in_row(ledger: Ledger, job: str) -> list[str]:
+    """Those who were told a start at which a job that was told one will have left: if it leaves earlier, so much the
+    better. Who has a claim is not among them, nor who was promised a start where that job has no limit.
+    """
+    booking, line = ledger.bookings.get(job), ledger.jobs[job].line
+    if booking is None or line is None:
+        return []
+    ends_at = booking.starts_at + line.span_s
+    return [
+        other
+        for other, told in ledger.bookings.items()
+        if told.starts_at >= ends_at
+        and (line.enforced or not told.promised)
+        and other not in ledger.claims
+    ]
+
+
+def reservation_dropped(ledger: Ledger, fact: ReservationDropped) -> None:
+    """What a booking held goes to those that come after."""
+    booking = ledger.bookings.pop(fact.job)
+    ledger.let_go([BOOKING + fact.job])
+    ledger.hold(booking.placement.nodes)
+    ledger.more_room()

@@ -1,0 +1,225 @@
+"""What the ledger knows of one job, of room that is held for it, and of a start that it was told.
+
+Only `core.ledger.ledger` writes here, by applying facts; everybody reads.
+"""
+
+from dataclasses import dataclass
+from math import inf
+
+from gantree.model.jobs import Job
+from gantree.model.phases import HOLDING, Phase, StopCause
+from gantree.model.placements import Placement
+from gantree.placement.sizes import resized
+from gantree.policy.order import Line, Merits, Position
+
+NOWHERE = Position((), 0, "")
+CLAIM = "claim:"
+"""Prefix of the owner under which room is held for a gang that is not placed yet."""
+BOOKING = "reserve:"
+"""Prefix of the owner under which a reservation holds what is free of its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A member of a running gang, by its number in it, that is missing: until when, and why. placed: it has a place."""
+
+    member: int
+    deadline_at: float
+    reason: str
+    placed: bool = False
+
+
+@dataclass(slots=True)
+class JobState:
+    """All that is known of one job. Times are seconds of `Event.observed_at`; None: not yet.
+
+    queue is its node of the queue tree. line and position are where it stands while it waits, made anew each time it
+    begins to. placed_at, running_at, checkpoint_at, stop_*, request and answered belong to the current attempt;
+    held_for is what a held job waits for, "" for a user's word; barred_for why it may not be everywhere for now.
+    fled_at: when it left nodes that were unwell. missing are members of the attempt that are being replaced, lives the
+    numbers of those that were, each with how often (`core.lifecycle.replacing`). held_gpus counts GPUs that it holds
+    whole, touched_gpus those that it holds whole or in part (1 where none: it may hold something else). checkpoint_step
+    is the newest over all attempts. attained_gpu_s and done_s are of attempts that are over: GPU-seconds that it was
+    served, and seconds of its run (at the size it was written with) whose work was kept. cut_short counts attempts, for
+    jobs cut_short_for, as `facts.JobRequeued` says. moving says why the attempt will go on at the place that is held
+    for it. at_home: it runs in a cell of its queue. warned: the attempt got its signal before its time limit. found:
+    the attempt was started by somebody of whom there is no record. scaled: somebody has said how many members it is to
+    have. turns counts turns on a shared GPU; suspended: it is not its own. What it has used until metered_at is in the
+    accounts (`core.ledger.usage`): spent is (GPU model, GPU-seconds held, GPU- seconds wasted), waited_s what it
+    waited; gpus_of_model is what it holds, parts of GPUs as parts.
+    """
+
+    job: str
+    spec: Job
+    priority: int
+    seq: int
+    signature: int
+    submitted_at: float
+    queue: int = 0
+    line: Line | None = None
+    position: Position = NOWHERE
+    phase: Phase = Phase.PENDING
+    held: bool = False
+    held_for: str = ""
+    barred_for: str = ""
+    attempt: int = 0
+    placement: Placement | None = None
+    held_gpus: int = 0
+    touched_gpus: int = 0
+    placed_at: float | None = None
+    running_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    checkpoint_step: int | None = None
+    checkpoint_at: float | None = None
+    request: str | None = None
+    answered: bool = False
+    deadline_at: float | None = None
+    stop_cause: StopCause | None = None
+    stop_decided_at: float | None = None
+    stop_grace_s: float = 0.0
+    preempted_by: str | None = None
+    moving: StopCause | None = None
+    at_home: bool = False
+    found: bool = False
+    not_before: float = 0.0
+    failures: int = 0
+    cut_short: int = 0
+    cut_short_for: tuple[str, ...] = ()
+    preempted_at: tuple[float, ...] = ()
+    fled_at: tuple[float, ...] = ()
+    resized_at: float | None = None
+    scaled: bool = False
+    gpu_s_lost: float = 0.0
+    attained_gpu_s: float = 0.0
+    done_s: float = 0.0
+    suspended: bool = False
+    turn_ends_at: float | None = None
+    turns: int = 0
+    turned_at: float | None = None
+    suspended_s: float = 0.0
+    warned: bool = False
+    metered_at: float | None = None
+    gpus_of_model: tuple[tuple[str, float], ...] = ()
+    spent: tuple[tuple[str, float, float], ...] = ()
+    waited_s: float = 0.0
+    missing: tuple[Gap, ...] = ()
+    lives: tuple[tuple[int, int], ...] = ()
+    exit_code: int | None = None
+    reason: str = ""
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the attempt has been asked to save or to stop."""
+        return self.phase in (Phase.SAVING, Phase.STOPPING)
+
+    @property
+    def preemptions(self) -> int:
+        """How often the job was preempted so far."""
+        return len(self.preempted_at)
+
+    def gap(self, member: int) -> Gap | None:
+        """What is known of a member of the attempt that is missing; None for one that is there."""
+        return next((gap for gap in self.missing if gap.member == member), None)
+
+    def life_of(self, member: int) -> int:
+        """How often a member of the attempt was replaced."""
+        return dict(self.lives).get(member, 0)
+
+    @property
+    def present(self) -> Job:
+        """The job at the size that it runs at; as it is written while it holds no place."""
+        if self.placement is None or self.phase not in HOLDING:
+            return self.spec
+        return self.at_size(len(self.placement.members))
+
+    def at_size(self, members: int) -> Job:
+        """The job with so many members; as it is written where it has several roles."""
+        return self.spec if len(self.spec.roles) != 1 else resized(self.spec, members)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that it holds, or that it is written with."""
+        if self.placement is None or self.phase not in HOLDING:
+            return self.spec.gpus
+        return self.held_gpus
+
+    def at_stake_s(self, now: float) -> float:
+        """Seconds whose work would be lost if the attempt stopped now."""
+        if self.running_at is None:
+            return 0.0
+        since = self.running_at if self.checkpoint_at is None else self.checkpoint_at
+        return max(0.0, now - since)
+
+    def gpu_s_at_stake(self, now: float) -> float:
+        """GPU-seconds of work that would be lost if the attempt stopped now."""
+        return self.at_stake_s(now) * self.gpus
+
+    def ran_s(self, now: float) -> float:
+        """Seconds for which the current attempt has run, without those for which it was suspended."""
+        if self.running_at is None:
+            return 0.0
+        resting_s = now - self.turned_at if self.suspended and self.turned_at is not None else 0.0
+        return max(0.0, now - self.running_at - self.suspended_s - resting_s)
+
+    def work_s(self, now: float) -> float:
+        """Seconds of its run, at the size it was written with, that are done at a moment, kept or not."""
+        whole = self.spec.gpus or 1
+        return self.done_s + self.ran_s(now) * (self.gpus or 1) / whole
+
+    def merits(self, now: float) -> Merits:
+        """What the order reads of it at a moment."""
+        spec = self.spec
+        return Merits(
+            priority=self.priority,
+            seq=self.seq,
+            submitted_at=self.submitted_at,
+            gpus=spec.gpus,
+            attained_gpu_s=self.attained_gpu_s + self.ran_s(now) * self.gpus,
+            done_s=self.work_s(now),
+            expected_s=spec.time_limit_s if spec.expected_s is None else spec.expected_s,
+        )
+
+    @property
+    def limit_at(self) -> float | None:
+        """When the time limit of the attempt ends; None where it has none, does not run, or its time stands still."""
+        limit_s = self.spec.time_limit_s
+        if limit_s is None or self.running_at is None or self.suspended:
+            return None
+        return self.running_at + self.suspended_s + limit_s
+
+    def ends_at(self, grace_s: float) -> float:
+        """The latest moment at which the attempt is gone, by what is enforced; inf where nothing is."""
+        if self.phase is Phase.STOPPING:
+            assert self.stop_decided_at is not None
+            return self.stop_decided_at + self.stop_grace_s
+        if self.phase is Phase.SAVING:
+            assert self.deadline_at is not None
+            return self.deadline_at + grace_s
+        limit_s, since = self.spec.time_limit_s, self.running_at
+        if (
+            limit_s is None or self.turns
+        ):  # a gang that takes turns runs longer, by as much as it rests
+            return inf
+        return (self.placed_at or 0.0 if since is None else since) + limit_s + grace_s
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Room held for a gang while victims (job ids) leave it. at_home: it is in a cell of the gang's queue."""
+
+    placement: Placement
+    victims: tuple[str, ...]
+    at_home: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """A start that a waiting gang was told, as `facts.ReservationMade` says."""
+
+    starts_at: float
+    promised: bool
+    placement: Placement
+    waits_for: tuple[str, ...]
+    slips: int
+    made_at: float

@@ -1,0 +1,171 @@
+"""What jobs have used: GPU-seconds held and wasted, seconds waited, by day, queue, user and GPU model.
+
+The ledger keeps the account (`UsageBook`), fed by facts alone: `meter` is called with each fact that changes what a job
+uses, before it is applied, and books what the job has used since the last one. So the account outlives the facts that
+it came from, and the jobs. `usage_at` adds what jobs use since, up to a moment.
+
+Held is a GPU from `GangPlaced` to `AttemptEnded`, a part of a GPU as that part (as quotas count), but not while its
+gang is suspended in turns. Wasted is what of it must be done again: work since the last checkpoint of an attempt that
+was stopped or failed. Waiting is a job that is pending and not held back by somebody. Days are those of UTC.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from gantree.core.ledger.state import JobState
+from gantree.model.facts import (
+    AttemptEnded,
+    Fact,
+    GangPlaced,
+    GangResumed,
+    GangSuspended,
+    JobEnded,
+    JobHeld,
+    JobReleased,
+    JobRequeued,
+)
+from gantree.model.phases import HOLDING, Phase
+from gantree.policy.amounts import MODEL
+from gantree.policy.rules import Amounts
+
+if TYPE_CHECKING:
+    from gantree.core.ledger.ledger import Ledger
+
+DAY_S = 86_400.0
+NO_MODEL = ""
+"""The model of GPUs whose model nobody knows, and of waiting, which is for no model yet."""
+
+AMOUNTS_KEPT = 1024
+"""Amounts of which it is remembered how many GPUs of each model they are."""
+METERED: frozenset[type[Fact]] = frozenset(
+    {GangPlaced, GangSuspended, GangResumed, AttemptEnded, JobRequeued, JobEnded, JobHeld, JobReleased}
+)  # fmt: skip
+"""Facts after which a job uses something else than before."""
+
+
+class Account(NamedTuple):
+    """Whose usage, of which day (counted from 1970) and of which GPU model."""
+
+    day: int
+    queue: str
+    user: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """An amount of usage."""
+
+    held_gpu_s: float = 0.0
+    wasted_gpu_s: float = 0.0
+    waited_s: float = 0.0
+
+    def __add__(self, other: "Used") -> "Used":
+        return Used(
+            self.held_gpu_s + other.held_gpu_s,
+            self.wasted_gpu_s + other.wasted_gpu_s,
+            self.waited_s + other.waited_s,
+        )
+
+
+NOTHING = Used()
+
+
+@dataclass(slots=True)
+class UsageBook:
+    """The account. Only `core.ledger.ledger` writes here."""
+
+    used_of: dict[Account, Used] = field(default_factory=dict)
+
+    def add(self, account: Account, used: Used) -> None:
+        """Book an amount."""
+        self.used_of[account] = self.used_of.get(account, NOTHING) + used
+
+
+def meter(ledger: "Ledger", fact: Fact) -> None:
+    """Book what the job of a metered fact has used until now; the fact is not applied yet."""
+    state = ledger.jobs[fact.job]  # type: ignore[attr-defined]  # METERED are facts about jobs
+    for account, used in _since_metered(state, fact.at):
+        _book(ledger.usage, state, account, used)
+    if isinstance(fact, AttemptEnded):
+        wasted_s = min(fact.lost_s, state.ran_s(fact.at))
+        for model, gpus in state.gpus_of_model if wasted_s else ():
+            account = Account(_day(fact.at), state.spec.queue, state.spec.user, model)
+            _book(ledger.usage, state, account, Used(wasted_gpu_s=wasted_s * gpus))
+    state.metered_at = fact.at
+
+
+def _book(book: UsageBook, state: JobState, account: Account, used: Used) -> None:
+    book.add(account, used)
+    state.waited_s += used.waited_s
+    if used.held_gpu_s or used.wasted_gpu_s:
+        spent = {model: (held, wasted) for model, held, wasted in state.spent}
+        held, wasted = spent.get(account.model, (0.0, 0.0))
+        spent[account.model] = held + used.held_gpu_s, wasted + used.wasted_gpu_s
+        state.spent = tuple((model, *amounts) for model, amounts in spent.items())
+
+
+def _since_metered(state: JobState, until: float) -> Iterator[tuple[Account, Used]]:
+    """What a job has used since it was last metered."""
+    queue, user = state.spec.queue, state.spec.user
+    if state.metered_at is None:
+        return
+    if state.phase is Phase.PENDING and not state.held:
+        for day, seconds in _days(state.metered_at, until):
+            yield Account(day, queue, user, NO_MODEL), Used(waited_s=seconds)
+    elif state.phase in HOLDING and not state.suspended:
+        for day, seconds in _days(state.metered_at, until):
+            for model, gpus in state.gpus_of_model:
+                yield Account(day, queue, user, model), Used(held_gpu_s=gpus * seconds)
+
+
+def _days(since: float, until: float) -> Iterator[tuple[int, float]]:
+    """The days of a span of time, with the seconds of each."""
+    while since < until:
+        day = _day(since)
+        end = min(until, (day + 1) * DAY_S)
+        yield day, end - since
+        since = end
+
+
+def _day(at: float) -> int:
+    return int(at // DAY_S)
+
+
+def gpus_of_model(held: Amounts) -> tuple[tuple[str, float], ...]:
+    """GPUs by model of what a gang holds, parts as parts; those of no known model last."""
+    return _gpus_of_model(tuple(held.items()))
+
+
+@lru_cache(AMOUNTS_KEPT)
+def _gpus_of_model(held: tuple[tuple[str, float], ...]) -> tuple[tuple[str, float], ...]:
+    of_models = [
+        (resource.removeprefix(MODEL), amount)
+        for resource, amount in held
+        if resource.startswith(MODEL)
+    ]
+    rest = dict(held).get("gpus", 0.0) - sum(amount for _, amount in of_models)
+    return (*of_models, (NO_MODEL, rest)) if rest > 1e-9 else tuple(of_models)
+
+
+def usage_at(ledger: "Ledger", now: float) -> dict[Account, Used]:
+    """The account up to a moment, with what jobs use that have not ended."""
+    book = UsageBook(dict(ledger.usage.used_of))
+    for state in ledger.jobs.values():
+        if state.ended_at is None:
+            for account, used in _since_metered(state, now):
+                book.add(account, used)
+    return book.used_of
+
+
+def life_of(state: JobState, now: float) -> dict[str, Used]:
+    """What a job has used in its whole life up to a moment, by GPU model; waiting is under no model."""
+    used = {model: Used(held, wasted) for model, held, wasted in state.spent}
+    if state.waited_s:
+        used[NO_MODEL] = used.get(NO_MODEL, NOTHING) + Used(waited_s=state.waited_s)
+    if state.ended_at is None:
+        for account, more in _since_metered(state, now):
+            used[account.model] = used.get(account.model, NOTHING) + more
+    return used

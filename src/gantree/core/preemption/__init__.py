@@ -1,0 +1,1 @@
+"""Room that running gangs give up: for whom, and whose."""

@@ -1,0 +1,253 @@
+"""Who could give up room for a gang that wants it, by what right, and what would be free when they have left.
+
+What is done with that, from least harm to most, is `core.preemption.free_capacity`; the rights themselves are in
+`core.queue.preemption_rules`.
+"""
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import inf
+
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import BOOKING, CLAIM, JobState
+from gantree.core.queue.held_capacity import outranks
+from gantree.core.queue.preemption_rules import (
+    borrowers,
+    harm_of,
+    objection,
+    overruled_by,
+    standing,
+)
+from gantree.model.jobs import Job
+from gantree.planning.preempt import Forbidden, Victim
+from gantree.policy.admission import Admission
+from gantree.topology.occupancy import Occupancy
+
+MOST_ROOMS = 4
+"""Rooms to come that are kept; more than so many classes of jobs, to which others give way, seldom ask in turns."""
+BORROWS, OWED = 0.0, 1.0
+"""By what right a gang stays, first of all: above what its queue is guaranteed, or within it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A gang that does not fit, as it asks for room in one of its ways, and what its queue says to that."""
+
+    state: JobState
+    spec: Job
+    admission: Admission
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who may be stopped for a gang, who not and why, and when the next one may be (None: no such moment)."""
+
+    victims: tuple[Victim, ...]
+    forbidden: tuple[Forbidden, ...]
+    later: float | None
+
+
+def whom_to_ask(ledger: Ledger, wanted: Wanted, now: float, *, everybody: bool = False) -> Asked:
+    """The gangs that may be stopped for this one; where everybody, also all others, and why each may not."""
+    victims, forbidden, later = [], [], inf
+    reclaimed = borrowers_for(ledger, wanted)
+    gangs = ledger.holding.values() if everybody else _in_question(ledger, wanted, reclaimed)
+    for other in gangs:
+        if other.leaving or other.moving is not None or other.job == wanted.state.job:
+            continue
+        if not everybody and not _concerns(ledger, wanted, other, reclaimed):
+            continue
+        because, moment = _objection(ledger, wanted, other, reclaimed, now)
+        if not because:
+            victims.append(_victim(ledger, wanted, other, reclaimed, now))
+        elif everybody:
+            victim = _victim(ledger, wanted, other, reclaimed, now)
+            forbidden.append(Forbidden(victim, because))
+        later = min(later, moment) if because else later
+    return Asked(tuple(victims), tuple(forbidden), None if later == inf else later)
+
+
+def borrowers_for(ledger: Ledger, wanted: Wanted) -> Mapping[str, JobState]:
+    """Jobs that run on what the gang's queue is guaranteed."""
+    if not wanted.admission.takes_back or not ledger.accounts.is_guaranteed(wanted.state.queue):
+        return {}
+    return {job: ledger.jobs[job] for job in borrowers(ledger, wanted.state.queue)}
+
+
+def _in_question(
+    ledger: Ledger, wanted: Wanted, reclaimed: Mapping[str, JobState]
+) -> Iterable[JobState]:
+    """Gangs of which none is left out that might ever be stopped for this one."""
+    if ledger.policy.preemption.across:
+        return ledger.holding.values()
+    return {**ledger.holding_in(wanted.state.queue), **reclaimed}.values()
+
+
+def _concerns(ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: Container[str]) -> bool:
+    """Whether a gang might ever be stopped for this one, as far as that is quickly told."""
+    rules, state = ledger.policy.preemption, wanted.state
+    if other.job in reclaimed or rules.by == "order":
+        return True
+    if rules.by == "none":
+        return False
+    alike = other.priority == state.priority and other.queue == state.queue
+    return other.priority < state.priority or (alike and rules.gain > 0)
+
+
+def _objection(
+    ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: Container[str], now: float
+) -> tuple[str, float]:
+    """Why a gang may not be stopped ("" if it may), and from when on it may be (inf: never)."""
+    if not other.spec.preemptible:
+        return "non-preemptible", inf
+    if other.job in reclaimed:
+        return "", now
+    return objection(ledger, wanted.state, other, now)
+
+
+def _victim(
+    ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: Container[str], now: float
+) -> Victim:
+    owed = BORROWS if other.job in reclaimed else OWED * ledger.accounts.is_owed(other)
+    if ledger.policy.preemption.by == "order":
+        right: tuple[float, ...] = (owed, *(-number for number in standing(ledger, other, now)))
+    else:
+        right = (owed, other.priority)
+    harm_gpu_s = harm_of(ledger, other, now)
+    return Victim(other.job, other.priority, harm_gpu_s, other.seq, right)
+
+
+def room_to_come(ledger: Ledger, state: JobState, *, puts_off: bool = False) -> Occupancy:
+    """The occupancy when everyone who leaves has left, with the claims whole that do not give way to the job.
+
+    The other claims do not count: they were made before it arrived. What it may pass itself is free. Where a start is
+    reserved that it may not put off, nothing ever is: whoever stands there holds no more than the rest of its place.
+    puts_off: as if it might put off all of them.
+    """
+    passed, overruled = giving_way(ledger, state)
+    return _room_without(ledger, tuple(ledger.bookings) if puts_off else passed, overruled)
+
+
+@dataclass(slots=True)
+class _Later:
+    """Some room to come: at says what must have stayed since; claims and leaving, who was counted."""
+
+    at: tuple[object, ...]
+    room: Occupancy
+    applied: int
+    claims: tuple[str, ...]
+    leaving: int
+    all_whole: bool
+
+
+class RoomToCome:
+    """`room_to_come`, kept for whoever asks next, by what gives way to it, until more is decided than new claims.
+
+    It follows these: where all older claims are whole, and nothing is reserved, more who leave and one more claim
+    change nothing else.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[tuple[str, ...], tuple[str, ...]], _Later] = {}
+
+    def of(self, ledger: Ledger, state: JobState) -> Occupancy:
+        """The occupancy for a job, until more is decided. It is others' too: do not change it."""
+        passed, overruled = giving_way(ledger, state)
+        at = _but_for_claims(ledger)
+        later = self._kept.pop((passed, overruled), None)
+        if later is None or later.at != at or not self._follows(ledger, later):
+            claims, room = tuple(ledger.claims), _room_without(ledger, passed, overruled)
+            is_whole = all(_is_whole(ledger, room, job) for job in claims)
+            later = _Later(at, room, ledger.applied, claims, len(ledger.leaving), is_whole)
+        if len(self._kept) >= MOST_ROOMS:
+            del self._kept[next(iter(self._kept))]
+        self._kept[passed, overruled] = later
+        return later.room
+
+    def _follows(self, ledger: Ledger, later: _Later) -> bool:
+        """Count those who have claimed or begun to leave since; False where that is not all it takes."""
+        if later.applied == ledger.applied:
+            return True
+        claims, known = tuple(ledger.claims), len(later.claims)
+        if ledger.bookings or not later.all_whole or claims[:known] != later.claims:
+            return False
+        for owner in islice(ledger.leaving, later.leaving, None):
+            later.room.give_back(owner)
+        for job in claims[known:]:
+            later.room.take_free(CLAIM + job, ledger.claims[job].placement.members)
+        later.applied, later.claims, later.leaving = ledger.applied, claims, len(ledger.leaving)
+        later.all_whole = all(_is_whole(ledger, later.room, job) for job in claims[known:])
+        return later.all_whole
+
+
+class Prospects:
+    """What waiting gangs ask of one moment again and again, kept for whoever asks next."""
+
+    def __init__(self) -> None:
+        self.room_to_come = RoomToCome()
+        self._at: tuple[object, ...] = ()
+        self._victims: dict[tuple[str, bool], frozenset[str]] = {}
+
+    def victims(self, ledger: Ledger, wanted: Wanted, now: float) -> frozenset[str]:
+        """The gangs that may be stopped for a waiting one (`whom_to_ask`), until time passes or more is decided."""
+        if self._at != (ledger.applied, now):
+            self._at = (ledger.applied, now)
+            self._victims.clear()
+        asks = wanted.state.job, wanted.admission.takes_back
+        if asks not in self._victims:
+            asked = whom_to_ask(ledger, wanted, now).victims
+            self._victims[asks] = frozenset(victim.owner for victim in asked)
+        return self._victims[asks]
+
+
+def _but_for_claims(ledger: Ledger) -> tuple[object, ...]:
+    """What is different whenever room was taken, freed or lost; claims, and who leaves for them, aside."""
+    out_of_use = len(ledger.unusable), ledger.site.version
+    return ledger.room_version, ledger.placings, out_of_use, tuple(ledger.site.others)
+
+
+def _is_whole(ledger: Ledger, room: Occupancy, job: str) -> bool:
+    """Whether a claim holds all of its place there."""
+    return set(room.owners.get(CLAIM + job, ())) == set(ledger.claims[job].placement.members)
+
+
+def giving_way(ledger: Ledger, state: JobState) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The jobs whose reserved starts, and those whose claims, give way to a waiting one."""
+    passed = (job for job in ledger.bookings if outranks(ledger, state, job))
+    return tuple(passed), overruled_by(ledger, state)
+
+
+def _room_without(ledger: Ledger, passed: Sequence[str], overruled: Sequence[str]) -> Occupancy:
+    """The occupancy without those who leave, these reserved starts and these claims; all other claims are whole."""
+    later = ledger.rooms().copy()
+    claims = (CLAIM + job for job in ledger.claims)
+    for owner in (*ledger.leaving, *claims, *(BOOKING + job for job in passed)):
+        later.give_back(owner)
+    without = frozenset(overruled)
+    for job, claim in ledger.claims.items():
+        if job not in without:
+            later.take_free(CLAIM + job, claim.placement.members)
+    stay = {job: booking for job, booking in ledger.bookings.items() if job not in passed}
+    there = {owner: later.owners[owner] for owner in _beside(ledger, stay) if owner in later.owners}
+    for owner in there:
+        later.give_back(owner)
+    for job, booking in stay.items():
+        later.take_free(BOOKING + job, booking.placement.members)
+    for owner, members in there.items():
+        later.take_free(owner, members)
+    return later
+
+
+def is_on_reserved(later: Occupancy, state: JobState) -> bool:
+    """Whether a start that is reserved needs something of what a gang holds: it lacks that in this room to come."""
+    assert state.placement is not None, f"{state.job} holds no place"
+    return set(later.owners.get(state.job, ())) != set(state.placement.members)
+
+
+def _beside(ledger: Ledger, jobs: Iterable[str]) -> Iterator[str]:
+    """The gangs that hold anything on nodes where starts of these jobs are reserved, be it what these need or not."""
+    rooms = ledger.rooms()
+    nodes = dict.fromkeys(node for job in jobs for node in ledger.bookings[job].placement.nodes)
+    there = dict.fromkeys(owner for node in nodes for owner in rooms.holders(node))
+    return (owner for owner in there if owner in ledger.holding)

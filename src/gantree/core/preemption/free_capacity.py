@@ -1,0 +1,432 @@
+"""Making room for a gang that does not fit: who must give some up, and the claim that holds it meanwhile.
+
+From least harm to most, as the first that suffices:
+
+    shrink        elastic gangs give members back, above the size they were written with for anybody, below it for those
+                  that may stop them
+    defragment    gangs move to places of their own, where the policy applies such plans and the sum gains
+    reclaim       gangs that run on what another queue is guaranteed, for a gang that is within its queue's guarantee
+    preempt       gangs that the waiting one may stop by priority or by order
+
+The last two are one plan, in which those that are reclaimed count as of less right. Nobody is asked before a proof
+that the gang then fits and its queue admits it, and that at its very place. Room that is given up is held for its
+claimant from the moment it is free (`Ledger.hold`), so nothing slips in between. Room that somebody leaves anyway can
+be claimed too: otherwise a job further down the queue would take what is free now, and be preempted for it a moment
+later. Room of a promised start is nobody's to claim but its own gang's.
+
+A gang that can never be told to leave takes nothing that cells of queues need (`core.queue.cell_usage`): where the plan
+would, it gets a place on nodes of which no cell needs anything, or waits. Where its own queue owns cells it runs in
+these only (`core.cycle.cell_scheduling`), and nobody is asked.
+
+Which victims do least harm is `planning.preempt`; who may be asked at all is `core.preemption.candidates`, and whose
+claims give way to whom, `core.queue.preemption_rules`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.core.lifecycle.lifecycle import save_then_stop, start
+from gantree.core.preemption.candidates import (
+    Prospects,
+    Wanted,
+    borrowers_for,
+    is_on_reserved,
+    whom_to_ask,
+)
+from gantree.core.preemption.lasting import spoilers_of, without_spoilt
+from gantree.core.queue.cell_usage import any_cells, book_of, only_at_home, seen, spares_cells
+from gantree.core.queue.held_capacity import lifted, passed_by
+from gantree.core.queue.job_variants import as_it_runs
+from gantree.core.queue.preemption_rules import claims_overtaken, no_right, stoppable_at
+from gantree.core.queue.scaling import stands_on_cordoned
+from gantree.model.facts import ClaimDropped, GangMoving, GangPreempted, RoomClaimed
+from gantree.model.phases import StopCause
+from gantree.model.placements import Placement
+from gantree.placement.search import find
+from gantree.placement.taste import Taste
+from gantree.planning.cells import preferred_for_guests
+from gantree.planning.defragment import Movable, MovePlan, plan_defragment
+from gantree.planning.preempt import Plan, Victim, plan_preemption
+from gantree.planning.preempt_trial import Admits
+from gantree.planning.shrink import ElasticGang, plan_shrink
+from gantree.topology.occupancy import Occupancy
+
+ASK_AGAIN_S, ASK_AGAIN_SHARE = 60.0, 0.125
+"""Moves that do not gain yet are planned again after so many seconds, or so much of the wait so far, at the soonest."""
+MOST_PLANS = 8
+"""Plans that are tried for a gang that would not stay: where others leave room too, each may name another victim."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """Nobody makes room for a gang now. later is the next moment, in seconds, at which one more gang may be stopped, or
+    moving some may gain; None: no such moment. firm: no event changes that but what frees room or lets more be freed.
+    over: its queue would not admit it if all were gone who may be stopped for it, those among them that run on what the
+    queue is guaranteed; claims of others and who is told to leave for them only take from that.
+    """
+
+    later: float | None = None
+    firm: bool = True
+    over: bool = False
+
+
+def make_room(draft: Draft, wanted: Wanted, taste: Taste, prospects: Prospects) -> NoRoom | None:
+    """Claim room for a gang and ask those who hold it to give it up; start at once where nobody must be asked.
+
+    Returns None where that was possible.
+    """
+    ledger, moves_at = draft.ledger, inf
+    if only_at_home(ledger, wanted.state):
+        return NoRoom()
+    later = prospects.room_to_come.of(ledger, wanted.state)
+    if _admitted(wanted):
+        if _shrink(draft, wanted, later, taste):
+            return None
+        moves_at = _move(draft, wanted, later, taste)
+        if moves_at <= draft.now:
+            return None
+    return _stop_others(draft, wanted, later, prospects, moves_at, taste)
+
+
+def _stop_others(
+    draft: Draft,
+    wanted: Wanted,
+    later: Occupancy,
+    prospects: Prospects,
+    moves_at: float,
+    taste: Taste,
+) -> NoRoom | None:
+    """Stop gangs for one, and claim their room; moves_at is when moving some may gain."""
+    ledger = draft.ledger
+    asked = whom_to_ask(ledger, wanted, draft.now)
+    plan, was_in_vain = _lasting(draft, wanted, later, asked.victims, prospects, taste)
+    if plan is None:  # who spoils it may go for many a cause
+        moment = min(inf if asked.later is None else asked.later, moves_at)
+        over = not was_in_vain and _is_over(ledger, wanted, asked.victims)
+        return NoRoom(None if moment == inf else moment, firm=not was_in_vain, over=over)
+    if not _is_in_time(draft, wanted, plan.placement, [victim.owner for victim in plan.victims]):
+        anyway = leaving_there(ledger, plan.placement)  # they may do so sooner
+        return NoRoom(ledger.bookings[wanted.state.job].starts_at, firm=not anyway)
+    _stop_for(draft, wanted, plan, taste)
+    return None
+
+
+def _lasting(
+    draft: Draft,
+    wanted: Wanted,
+    later: Occupancy,
+    victims: Sequence[Victim],
+    prospects: Prospects,
+    taste: Taste,
+) -> tuple[Plan | None, bool]:
+    """Whom to stop so that the gang stays, None where that is nobody; and whether somebody would be stopped in vain."""
+    ledger, now, was_in_vain = draft.ledger, draft.now, False
+    for _ in range(MOST_PLANS):
+        plan = _planned(ledger, wanted, later, victims, taste)
+        if plan is None:
+            return None, was_in_vain
+        spoilers = spoilers_of(ledger, wanted, plan, later, prospects, now)
+        if not spoilers:
+            return plan, was_in_vain
+        if not plan.victims:
+            return None, True
+        victims, was_in_vain = without_spoilt(ledger, victims, plan, spoilers, now), True
+    return None, True
+
+
+def _planned(
+    ledger: Ledger, wanted: Wanted, later: Occupancy, victims: Sequence[Victim], taste: Taste
+) -> Plan | None:
+    """Whom to stop, such that the gang is admitted at its place; where it breaks up what cells need, another place."""
+    admits = _admits(ledger, wanted)
+    plan = plan_preemption(later, wanted.spec, victims, taste, admits)
+    if plan is None or _admitted_with(ledger, wanted, plan):
+        return plan
+    if wanted.state.spec.preemptible or not any_cells(ledger):
+        return None
+    plan = plan_preemption(_off_cells(ledger, later), wanted.spec, victims, taste, admits)
+    return plan if plan is not None and _admitted_with(ledger, wanted, plan) else None
+
+
+def _off_cells(ledger: Ledger, later: Occupancy) -> Occupancy:
+    """The same room, in which nodes that a cell needs something of are out of use."""
+    left, fabric = later.copy(), later.fabric
+    open_to_all = preferred_for_guests(seen(ledger, book_of(ledger), 0.0))
+    for node in np.flatnonzero(~open_to_all & left.usable_node).tolist():
+        left.mark(fabric.nodes[node].name, usable=False, same_spares=True)
+    return left
+
+
+def _admitted_with(ledger: Ledger, wanted: Wanted, plan: Plan) -> bool:
+    gone = [victim.owner for victim in plan.victims]
+    return _admitted_at(ledger, wanted, plan.placement, gone)
+
+
+def _admitted_at(
+    ledger: Ledger, wanted: Wanted, placement: Placement, gone: Sequence[str] = ()
+) -> bool:
+    """Whether a gang may claim a place that these owners leave: what it really holds is known only now."""
+    accounts, state = ledger.accounts, wanted.state
+    admission = accounts.admission_to_come(state, accounts.held(placement), gone)
+    return not admission.refused and spares_cells(ledger, state, placement)
+
+
+def _may_start_at(ledger: Ledger, wanted: Wanted, placement: Placement) -> bool:
+    """Whether a gang may hold a place at once."""
+    accounts, state = ledger.accounts, wanted.state
+    admission = accounts.admission(state, accounts.held(placement))
+    return not admission.refused and spares_cells(ledger, state, placement)
+
+
+def _is_in_time(draft: Draft, wanted: Wanted, placement: Placement, owners: Sequence[str]) -> bool:
+    """Whether the room is free before the start that the gang was promised, however long it takes those to leave."""
+    ledger = draft.ledger
+    booking, grace_s = ledger.bookings.get(wanted.state.job), ledger.policy.grace_s
+    if booking is None or not booking.promised or booking.starts_at <= draft.now:
+        return True
+    latest = [ledger.jobs[job].ends_at(grace_s) for job in leaving_there(ledger, placement)]
+    for owner in owners:
+        saves = ledger.jobs[owner].spec.checkpoint
+        latest.append(draft.now + grace_s + (saves.grace_s if saves else 0.0))
+    return max(latest, default=0.0) <= booking.starts_at
+
+
+def _admitted(wanted: Wanted) -> bool:
+    return wanted.admission.state != "refused"
+
+
+def _admits(ledger: Ledger, wanted: Wanted) -> Admits | None:
+    """Whether the gang's queue lets it claim room when these owners are gone; None where it does anyway."""
+    if _admitted(wanted):
+        return None
+    accounts, state = ledger.accounts, wanted.state
+    amounts = accounts.asked_on(state, wanted.spec)
+    return lambda owners: not accounts.admission_to_come(state, amounts, owners).refused
+
+
+def _is_over(ledger: Ledger, wanted: Wanted, victims: Sequence[Victim]) -> bool:
+    """Whether the gang's queue says no with all of these gone, of whom are all that borrow its guarantee."""
+    if _admitted(wanted) or not wanted.admission.takes_back:
+        return False
+    accounts, gone = ledger.accounts, [victim.owner for victim in victims]
+    amounts = accounts.asked_on(wanted.state, wanted.spec)
+    return accounts.admission_to_come(wanted.state, amounts, gone).refused
+
+
+def _shrink(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> bool:
+    """Let elastic gangs give members back, if that is enough."""
+    ledger, policy = draft.ledger, draft.ledger.policy
+    gangs = list(_elastic(ledger, wanted, later, draft.now)) if policy.elastic else []
+    plan = plan_shrink(later, wanted.spec, gangs, taste) if gangs else None
+    if plan is None or not plan.shrunk or not _admitted_at(ledger, wanted, plan.placement):
+        return False
+    if not _is_in_time(draft, wanted, plan.placement, [each.owner for each in plan.shrunk]):
+        return False
+    _claim(draft, wanted, plan.placement, tuple(each.owner for each in plan.shrunk))
+    for each in plan.shrunk:
+        move(draft, ledger.jobs[each.owner], each.placement, StopCause.RESIZED, wanted.state.job)
+    return True
+
+
+def _elastic(ledger: Ledger, wanted: Wanted, later: Occupancy, now: float) -> Iterator[ElasticGang]:
+    """Gangs that may give members back for this one, each down to the size that it keeps against it."""
+    reclaimed = borrowers_for(ledger, wanted)
+    for other in ledger.holding.values():
+        elastic = other.spec.elastic
+        if elastic is None or other.leaving or other.moving is not None or other.placement is None:
+            continue
+        if not other.spec.preemptible:
+            continue
+        if is_on_reserved(later, other) or stands_on_cordoned(ledger, other):
+            continue  # it would start anew there
+        superior = other.job in reclaimed or not no_right(ledger, wanted.state, other, now)[0]
+        gang = as_it_runs(ledger, other)
+        fewest = elastic.min if gang.elastic is None else gang.elastic.min
+        least = fewest if superior else max(fewest, other.spec.members)
+        if len(other.placement.members) > least:
+            restart_gpu_s = other.gpu_s_at_stake(now) + ledger.policy.restart_s * other.gpus
+            right = (float(superior), other.priority)
+            yield ElasticGang(other.job, gang, other.placement, right, restart_gpu_s, least)
+
+
+def _move(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> float:
+    """Move gangs to places of their own, where the policy says so and the sum gains.
+
+    Returns from when on that gains, as far as can be said now: the present moment where they move.
+    """
+    ledger, now = draft.ledger, draft.now
+    if ledger.policy.defragment != "apply":
+        return inf
+    plan = defragmentation(ledger, wanted, later, now, taste)
+    if plan is not None:
+        return now if claim_and_move(draft, wanted, plan) else inf
+    if wanted.state.job in ledger.bookings:  # the nearer its start, the less there is to gain
+        return inf
+    plan = _moves(ledger, wanted, later, now, taste, inf)
+    if plan is None:
+        return inf
+    worth_s = plan.cost_gpu_s / max(1, wanted.spec.gpus)
+    again_s = max(ASK_AGAIN_S, (now - wanted.state.submitted_at) * ASK_AGAIN_SHARE)
+    return max(wanted.state.submitted_at + worth_s, now + again_s)
+
+
+def claim_and_move(draft: Draft, wanted: Wanted, plan: MovePlan) -> bool:
+    """The wanted gang claims its place, everybody who moves gets one of its own.
+
+    False where that would be too late, or its queue does not admit it there.
+    """
+    if not _admitted_at(draft.ledger, wanted, plan.placement):
+        return False
+    if not _is_in_time(draft, wanted, plan.placement, [each.owner for each in plan.moves]):
+        return False
+    _claim(draft, wanted, plan.placement, tuple(each.owner for each in plan.moves))
+    for each in plan.moves:
+        other = draft.ledger.jobs[each.owner]
+        move(draft, other, each.placement, StopCause.MOVED, wanted.state.job)
+    return True
+
+
+def defragmentation(
+    ledger: Ledger, wanted: Wanted, later: Occupancy, now: float, taste: Taste
+) -> MovePlan | None:
+    """The plan that moves gangs for a waiting one, or None where none gains.
+
+    It gains the time until the start that it was told; else as long as it has waited already, for want of better.
+    """
+    booking = ledger.bookings.get(wanted.state.job)
+    waits_s = (booking.starts_at - now) if booking else now - wanted.state.submitted_at
+    gain_gpu_s = max(0.0, waits_s) * max(1, wanted.spec.gpus)
+    return _moves(ledger, wanted, later, now, taste, gain_gpu_s)
+
+
+def _moves(
+    ledger: Ledger, wanted: Wanted, later: Occupancy, now: float, taste: Taste, gain_gpu_s: float
+) -> MovePlan | None:
+    if only_at_home(ledger, wanted.state):
+        return None
+    movable = [
+        Movable(
+            other.job,
+            as_it_runs(ledger, other),
+            other.gpu_s_at_stake(now) + ledger.policy.restart_s * other.gpus,
+        )
+        for other in ledger.holding.values()
+        if other.running_at is not None
+        and not other.leaving
+        and other.moving is None
+        and not other.at_home
+        and other.spec.preemptible
+        and stoppable_at(other, ledger.policy) <= now
+    ]
+    plan = plan_defragment(
+        later,
+        wanted.spec,
+        movable,
+        taste,
+        gain_gpu_s=gain_gpu_s,
+        exact_s=ledger.policy.exact_s,
+    )
+    return plan if plan is not None and plan.moves else None  # nobody need move: it is no plan
+
+
+def move(
+    draft: Draft,
+    state: JobState,
+    placement: Placement,
+    cause: StopCause,
+    by: str = "",
+    *,
+    at_home: bool = False,
+    flees: str = "",
+) -> None:
+    """Let a gang go on at another place of its own: that is held for it, and it saves and stops.
+
+    at_home: in a cell of its queue; one that is there and changes its size stays there. flees: what is wrong where it
+    is, if that is why.
+    """
+    draft.record(
+        GangMoving(
+            at=draft.now,
+            job=state.job,
+            attempt=state.attempt,
+            placement=placement,
+            cause=cause,
+            by=by,
+            at_home=at_home or (state.at_home and cause is StopCause.RESIZED),
+            flees=flees,
+        )
+    )
+    save_then_stop(draft, state, cause, draft.ledger.policy)
+
+
+def _stop_for(draft: Draft, wanted: Wanted, plan: Plan, taste: Taste) -> None:
+    """Claim the room and ask its holders to leave; start at once if only claims of others were in the way."""
+    ledger, state = draft.ledger, wanted.state
+    _drop_later_claims(draft, state, plan.placement)
+    if not plan.victims:
+        with lifted(ledger, passed_by(ledger, state, draft.now)):
+            placement = _free_place(ledger, wanted, plan, taste)
+            if placement is not None:
+                start(draft, state, placement)
+                return
+    victims = tuple(victim.owner for victim in plan.victims)
+    reclaimed = borrowers_for(ledger, wanted)
+    _claim(draft, wanted, plan.placement, victims)
+    by_order = ledger.policy.preemption.by == "order"
+    for owner in victims:
+        other = ledger.jobs[owner]
+        cause = "reclaim" if owner in reclaimed else "order" if by_order else "priority"
+        draft.record(
+            GangPreempted(at=draft.now, job=owner, attempt=other.attempt, by=state.job, cause=cause)
+        )
+        save_then_stop(draft, other, StopCause.PREEMPTED, ledger.policy)
+
+
+def _free_place(ledger: Ledger, wanted: Wanted, plan: Plan, taste: Taste) -> Placement | None:
+    """A place that is free now and at which the gang is admitted: the best, else the planned one."""
+    rooms = ledger.rooms()
+    placement = find(rooms, wanted.spec, taste)
+    if placement is not None and _may_start_at(ledger, wanted, placement):
+        return placement
+    if rooms.missing(plan.placement.members):
+        return None
+    return plan.placement if _may_start_at(ledger, wanted, plan.placement) else None
+
+
+def _claim(draft: Draft, wanted: Wanted, placement: Placement, victims: Sequence[str]) -> None:
+    """Record the claim, on those who are asked and on those who leave the place anyway."""
+    ledger = draft.ledger
+    _drop_later_claims(draft, wanted.state, placement)
+    leaving = leaving_there(ledger, placement)
+    draft.record(
+        RoomClaimed(
+            at=draft.now,
+            job=wanted.state.job,
+            placement=placement,
+            victims=(*victims, *leaving),
+        )
+    )
+
+
+def _drop_later_claims(draft: Draft, state: JobState, placement: Placement) -> None:
+    """Let go of room that is held, on nodes of the place, for gangs whose claims give way to this one."""
+    for job in claims_overtaken(draft.ledger, state, placement):
+        draft.record(ClaimDropped(at=draft.now, job=job, reason=f"{state.job} goes first"))
+
+
+def leaving_there(ledger: Ledger, placement: Placement) -> tuple[str, ...]:
+    """Jobs that leave and hold something on a node of the place, in the order in which they took theirs."""
+    nodes = placement.nodes
+    there = {
+        state.job
+        for state in ledger.leaving.values()
+        if state.placement is not None
+        and any(member.node in nodes for member in state.placement.members)
+    }
+    return tuple(job for job in ledger.holding if job in there) if there else ()

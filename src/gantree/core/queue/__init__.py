@@ -1,0 +1,1 @@
+"""Who is eligible to start, and how urgent that is."""

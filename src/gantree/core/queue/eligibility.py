@@ -1,0 +1,68 @@
+"""Who waits, in which order, and for what other than room."""
+
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
+
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.model.phases import Phase
+from gantree.policy.ahead import count_ahead
+from gantree.policy.order import Standing
+from gantree.policy.walk import Admits, Ask, IsClosed, Share, Walk
+
+
+def in_order(
+    ledger: Ledger,
+    now: float,
+    ask: Ask | None = None,
+    *,
+    queues: Iterable[int] | None = None,
+    admits: Admits | None = None,
+    is_closed: IsClosed | None = None,
+) -> Walk:
+    """The waiting jobs, or those of some queues, in the order of the policy at a moment."""
+    return Walk(
+        ledger.lines,
+        ask or (lambda line, position: True),
+        ledger.accounts.tree.parent,
+        *_shares(ledger, now),
+        queues=queues,
+        admits=admits,
+        is_closed=is_closed,
+    )
+
+
+def _shares(ledger: Ledger, now: float) -> tuple[Share | None, int]:
+    """What decides between queues at a moment, None where nothing does, and how many numbers of a key come before."""
+    accounts = ledger.accounts
+    before = accounts.order.before_share
+    if before is None:
+        return None, 0
+    return lambda queue: accounts.shares.share(queue, now), before
+
+
+def eligible(ledger: Ledger, state: JobState, now: float, *, at_home: bool = False) -> bool:
+    """Whether a waiting job waits for nothing but its turn and room. A claimant has its room.
+
+    at_home: in a cell of its own queue, where nobody cuts its attempts short; so it need not rest from that first.
+    """
+    if state.held or state.job in ledger.claims:
+        return False
+    if state.not_before > now and not (at_home and state.cut_short):
+        return False
+    return all(ledger.jobs[name].phase is Phase.SUCCEEDED for name in state.spec.after)
+
+
+def ahead_of(
+    ledger: Ledger, state: JobState, now: float, queues: Iterable[int] | None = None
+) -> Iterator[str]:
+    """The waiting jobs that the next walk asks before this one, in order; queues: of these alone, its own too."""
+    jobs = (position.job for _, position in in_order(ledger, now, queues=queues))
+    return takewhile(lambda job: job != state.job, jobs)
+
+
+def how_many_ahead(ledger: Ledger, state: JobState, now: float) -> int:
+    """How many these are, of all queues, without going through them."""
+    assert state.line is not None, f"{state.job} does not wait"
+    standing = Standing(state.position, state.line)
+    return count_ahead(ledger.lines, standing, ledger.accounts.tree.parent, *_shares(ledger, now))

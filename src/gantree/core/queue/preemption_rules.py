@@ -1,0 +1,196 @@
+"""By what right one job has another one's room: whom it may stop, from when on, and whose claims give way to it.
+
+The rights of a policy, from the strongest: what a queue is guaranteed, then priority or order (`Preemption.by`), then
+who waited first. Whoever has the lesser right never has the room of the greater one, be it held or only claimed, and
+what is claimed gives way to nobody whom the claimant could stop in turn. So rights only grow along a chain of stops,
+and no two jobs stop each other for ever.
+
+Where every GPU-second counts ("attained" without levels), a gang is stopped for one that was served less only when the
+difference is worth a new start: else two of them would stop each other all the time.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from math import inf
+
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.model.placements import Placement
+from gantree.policy.order import DAY_S, Merits
+from gantree.policy.rules import Amounts, Policy
+
+MIN_RUN = "min_run"
+"""Why a gang may not be stopped that has not run for the minimum time yet."""
+SETTLED_S = 1e-3
+"""Seconds after a crossing at which it is certainly seen, whatever was lost in rounding."""
+
+
+def objection(ledger: Ledger, state: JobState, other: JobState, now: float) -> tuple[str, float]:
+    """Why a gang may not be stopped for a waiting job by priority or order, and from when on it may be.
+
+    ("", now) if it may; the moment is inf where time alone changes nothing.
+    """
+    because, moment = no_right(ledger, state, other, now)
+    if moment == inf:
+        return because, inf
+    stoppable = stoppable_at(other, ledger.policy)
+    if max(moment, stoppable) <= now:
+        return "", now
+    if because:
+        return because, max(moment, stoppable)
+    assert other.placed_at is not None
+    ran_long_enough_at = other.placed_at + ledger.policy.min_run_s
+    return (MIN_RUN if stoppable <= ran_long_enough_at else "budget"), stoppable
+
+
+def no_right(ledger: Ledger, state: JobState, other: JobState, now: float) -> tuple[str, float]:
+    """Why a waiting job has no right to stop another one, and from when on it has; ("", now) if it has now."""
+    rules = ledger.policy.preemption
+    same_queue = state.spec.queue == other.spec.queue
+    if not same_queue and not rules.across:
+        return "another queue", inf
+    if not same_queue and ledger.accounts.is_owed(other):
+        return "guarantee", inf
+    if rules.by == "none":
+        return "policy", inf
+    if rules.by == "order":
+        moment = overtaken_at(ledger, state, other, now)
+        return ("" if moment <= now else "order"), moment
+    because = _no_priority(ledger, state, other, now)
+    return because, inf if because else now
+
+
+def _no_priority(ledger: Ledger, state: JobState, other: JobState, now: float) -> str:
+    if other.priority == state.priority and state.queue == other.queue:
+        return "" if _gains(ledger, state, other, now) else "priority"
+    if other.priority >= state.priority:
+        return "priority"
+    allowed = ledger.policy.preemption.who.get(str(state.spec.priority))
+    return "" if allowed is None or other.spec.priority in allowed else "class"
+
+
+def _gains(ledger: Ledger, state: JobState, other: JobState, now: float) -> bool:
+    """Whether a job of the same queue and priority that goes later has so much more to do that stopping it pays."""
+    gain, mine_s, its_s = (
+        ledger.policy.preemption.gain,
+        state.spec.expected_s,
+        other.spec.expected_s,
+    )
+    if not gain or mine_s is None or its_s is None:
+        return False
+    if state.position.key >= ledger.accounts.order.key(other.merits(now)):
+        return False
+    mine_gpu_s = (mine_s - state.work_s(now)) * state.spec.gpus
+    its_gpu_s = (its_s - other.work_s(now)) * other.spec.gpus
+    return its_gpu_s - mine_gpu_s >= gain * harm_of(ledger, other, now)
+
+
+def borrowers(ledger: Ledger, queue: int) -> Iterator[str]:
+    """The gangs that run on what a queue is guaranteed; who is at home in cells of its own borrows nothing."""
+    for job in ledger.accounts.quota.borrowers(queue):
+        if not ledger.jobs[job].at_home:
+            yield job
+
+
+def harm_of(ledger: Ledger, other: JobState, now: float) -> float:
+    """GPU-seconds that stopping a gang throws away: work since its last checkpoint, and a new start.
+
+    A gang that can be asked to save loses what it takes to save: its grace at most.
+    """
+    lost_gpu_s = other.gpu_s_at_stake(now)
+    if other.spec.checkpoint is not None:
+        lost_gpu_s = min(lost_gpu_s, other.spec.checkpoint.grace_s * other.gpus)
+    return lost_gpu_s + ledger.policy.restart_s * other.gpus
+
+
+def stoppable_at(state: JobState, policy: Policy) -> float:
+    """The moment from which on policy lets the running attempt be preempted, in seconds."""
+    assert state.placed_at is not None
+    ran_long_enough_at = state.placed_at + policy.min_run_s
+    budget = policy.evictions_per_day
+    if budget is None or len(state.preempted_at) < budget:
+        return ran_long_enough_at
+    if budget == 0:
+        return inf
+    return max(ran_long_enough_at, state.preempted_at[-budget] + DAY_S)
+
+
+def overrules(
+    ledger: Ledger, state: JobState, other: JobState, claimed: Amounts | None = None
+) -> bool:
+    """Whether a waiting job may have the room that is claimed for another one: never if that was promised a start.
+
+    claimed: what the other one would claim, by default what it has claimed.
+    """
+    told = ledger.bookings.get(other.job)
+    if told is not None and told.promised:
+        return False
+    return ledger.accounts.overrules(state, other, claimed)
+
+
+def overruled_by(ledger: Ledger, state: JobState) -> tuple[str, ...]:
+    """The jobs whose claims a waiting one may have, as `overrules` says of each."""
+    told = ledger.bookings
+    found = ledger.accounts.giving_way(state)
+    return tuple(job for job in found if job not in told or not told[job].promised)
+
+
+def claims_overtaken(ledger: Ledger, state: JobState, placement: Placement) -> list[str]:
+    """The jobs that lose their claims when a waiting one claims a place: what is held on its nodes and gives way."""
+    nodes, claims = placement.nodes.keys(), ledger.claims
+    overruled = overruled_by(ledger, state)
+    return [job for job in overruled if not nodes.isdisjoint(claims[job].placement.nodes)]
+
+
+# ----- the order, as time goes by
+
+
+def standing(ledger: Ledger, state: JobState, now: float) -> tuple[float, ...]:
+    """Where a gang that holds a place stands in the order: what it is compared with by those who wait."""
+    return ledger.accounts.order.key(_merits(ledger.policy, state, now))
+
+
+def _merits(policy: Policy, state: JobState, now: float) -> Merits:
+    """What the order reads of a running gang; where each second counts, a new start's worth of them is taken off."""
+    merits = state.merits(now)
+    if "attained" not in policy.order or policy.attained_levels:
+        return merits
+    spared_gpu_s = policy.restart_s * state.gpus
+    return replace(merits, attained_gpu_s=max(0.0, merits.attained_gpu_s - spared_gpu_s))
+
+
+def overtaken_at(ledger: Ledger, state: JobState, other: JobState, now: float) -> float:
+    """The moment from which on a waiting job goes before one that holds a place: now, later, or inf.
+
+    Between queues only what comes before "share" is compared: shares are no right to stop anybody.
+    """
+    order = ledger.accounts.order
+    same_queue = state.spec.queue == other.spec.queue
+    compared = None if same_queue else order.before_share
+    mine = state.position.key[:compared]
+    for moment in (now, *_crossings(ledger.policy, state, other, now)):
+        if mine < standing(ledger, other, moment)[:compared]:
+            return moment
+    return inf
+
+
+def _crossings(policy: Policy, state: JobState, other: JobState, now: float) -> list[float]:
+    """Later moments at which a running gang falls back behind a waiting one, or down a level, by being served."""
+    if "attained" not in policy.order:
+        return []
+    levels = policy.attained_levels
+    if not levels:
+        levels = (state.merits(now).attained_gpu_s + policy.restart_s * other.gpus,)
+    return falls(other, levels, now)
+
+
+def falls(other: JobState, levels: Iterable[float], now: float) -> list[float]:
+    """Later moments at which it will be seen that a running gang was served so many GPU-seconds."""
+    if other.running_at is None or other.suspended:
+        return []
+    since = other.running_at + other.suspended_s
+    gpus = max(1, other.gpus)
+    moments = (
+        (level - other.attained_gpu_s) / gpus + since + SETTLED_S for level in sorted(levels)
+    )
+    return [moment for moment in moments if moment > now]

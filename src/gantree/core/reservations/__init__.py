@@ -1,0 +1,1 @@
+"""Starts that are promised: which gangs get one, what they hold, and when they come."""
