@@ -48,9 +48,9 @@ from gantree.sim.rivals.bisection import bisection
 from gantree.sim.rivals.gpu_packing import gpu_packing
 from gantree.sim.rivals.random_fit import random_fit
 from gantree.sim.rivals.units import Units
-from gantree.topology.catalog import machine
-from gantree.topology.fabric import Fabric, IntArray
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric, IntArray
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.occupancy.occupancy import Occupancy
 
 ALPHAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0)
 MACHINE = "hgx-h100"

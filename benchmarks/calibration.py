@@ -18,10 +18,10 @@ from pathlib import Path
 from statistics import median
 
 from gantree.model.cluster import Cluster, Link, Machine, Nic, Node
-from gantree.topology.catalog import machine
-from gantree.topology.cost import GIB, Price, Pricer, Ranks
+from gantree.topology.cost.cost import GIB, Price, Pricer, Ranks
 from gantree.topology.discovery.logs.nccl_tests import parse
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
 
 HERE = Path(__file__).parent
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

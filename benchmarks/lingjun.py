@@ -45,12 +45,12 @@ from gantree.placement.solve import problems
 from gantree.placement.wish import read_wish
 from gantree.sim.rivals.level_counting import level_counting
 from gantree.sim.rivals.random_fit import random_nodes
-from gantree.topology.catalog import machine
 from gantree.topology.discovery.assembly import assembled
 from gantree.topology.discovery.listings.lingjun import parse
 from gantree.topology.discovery.machine_of_node import MachineChoice
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.occupancy.occupancy import Occupancy
 
 MACHINE = "hgx-h100"
 GPUS = 8

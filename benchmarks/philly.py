@@ -24,7 +24,7 @@ from gantree.formats.policies import PRESETS
 from gantree.model.cluster import Cluster, Node
 from gantree.sim.files import write
 from gantree.sim.run import simulate
-from gantree.topology.catalog import machine
+from gantree.topology.hardware.catalog import machine
 
 MACHINE = "dgx-a100"
 GPUS_OF_NODE, NODES_OF_LEAF, LEAVES_OF_SPINE = 8, 13, 8

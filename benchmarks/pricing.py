@@ -21,9 +21,9 @@ import numpy as np
 from gantree.model.cluster import Cluster, Link, Node
 from gantree.model.jobs import Job, Role, Shape, Transformer
 from gantree.model.placements import MemberPlacement
-from gantree.topology.catalog import machine
-from gantree.topology.cost import GIB, Pricer, predict
-from gantree.topology.fabric import Fabric, IntArray
+from gantree.topology.cost.cost import GIB, Pricer, predict
+from gantree.topology.fabric.fabric import Fabric, IntArray
+from gantree.topology.hardware.catalog import machine
 
 RUNS = 7
 REPEATS = 200

@@ -37,9 +37,9 @@ from gantree.placement.solve import solve
 from gantree.placement.taste import DEFAULT, DEFAULT_FRAGMENTATION_WEIGHT, Taste
 from gantree.placement.wish import read_wish
 from gantree.sim.bench.mix import gang
-from gantree.topology.catalog import machine
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.occupancy.occupancy import Occupancy
 
 MOST_NODES = 64
 TREES = (

@@ -11,7 +11,7 @@ from gantree.cli import clusters
 from gantree.formats import read_cluster
 from gantree.model.errors import Unreachable
 from gantree.telemetry.nvml import Detected
-from gantree.topology.catalog import machine
+from gantree.topology.hardware.catalog import machine
 
 Gantree = Callable[..., Any]
 

@@ -16,8 +16,8 @@ from gantree.model.placements import Domain, Placement, Predicted
 from gantree.placement.taste import DEFAULT, Taste, Usual
 from gantree.planning.taste import taste_of
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Gantree = Callable[..., Any]
 Complaints = Callable[[Any, str], list[str]]

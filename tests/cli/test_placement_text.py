@@ -27,7 +27,7 @@ from gantree.model.placements import (
     SharePart,
 )
 from gantree.model.verdicts import Gate, Patch, Refused, Relaxation
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
 
 Complaints = Callable[[Any, str], list[str]]
 FABRIC = Fabric.build(

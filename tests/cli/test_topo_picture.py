@@ -10,10 +10,10 @@ from gantree.cli.topo_picture import picture
 from gantree.formats import read_cluster
 from gantree.model.cluster import Allocation, Cluster, DomainFacts, Machine, NicFacts, Node, Torus
 from gantree.model.placements import MemberPlacement, SharePart
-from gantree.topology.catalog import plain
-from gantree.topology.conditions import Conditions
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.conditions import Conditions
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import plain
+from gantree.topology.occupancy.occupancy import Occupancy
 
 M4, M0 = plain("m4", 4), plain("bare", 0, cpus=8)
 

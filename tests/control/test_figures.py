@@ -24,7 +24,7 @@ from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
-from gantree.topology.masks import gpus_of
+from gantree.topology.hardware.masks import gpus_of
 
 
 class SteadyTime:

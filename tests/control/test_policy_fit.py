@@ -11,7 +11,7 @@ from gantree.model.errors import BadInput
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
 
 SITE = cluster(leaves=2, nodes=2)  # 32 H100
 

@@ -17,8 +17,8 @@ from gantree.model.orders import MemberLaunch, StartGang
 from gantree.model.placements import Placement
 from gantree.placement.search import place
 from gantree.testing.examples import examples
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def site(leaves: int, nodes: int, machine: str = "m4", gpu: str = "H100-80GB") -> Cluster:

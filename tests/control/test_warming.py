@@ -30,7 +30,7 @@ from gantree.testing.random_lives import POLICIES
 from gantree.testing.recorded_lives import Recorded
 from gantree.testing.recording import RecordingCluster
 from gantree.testing.same_ledger import differences
-from gantree.topology.kept import KeptOccupancy
+from gantree.topology.occupancy.occupancy_snapshot import KeptOccupancy
 
 SOON_S = 90.0
 SITE = cluster(leaves=1, nodes=2)

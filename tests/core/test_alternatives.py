@@ -77,7 +77,7 @@ def test_the_price_is_that_of_the_run_at_its_size_and_place(stage: Stage) -> Non
     stage.submit(job("next", members=2, gpus=8, time_limit_s=3600.0))
     as_is, half = ask(stage, "next", (("members", 1),))
     assert as_is.gpu_hours == pytest.approx(16.0)
-    assert as_is.cost_USD == pytest.approx(16 * 6.88)  # AWS, as `topology.prices` has it
+    assert as_is.cost_USD == pytest.approx(16 * 6.88)  # AWS, as `topology.hardware.prices` has it
     assert half.run_s == pytest.approx(3600.0)  # its limit, though half the members need longer
     assert half.gpu_hours == pytest.approx(8.0)
     assert (as_is.cut, half.cut) == (False, True)

@@ -22,8 +22,8 @@ from gantree.placement.search import place
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 SITE = cluster(leaves=2, nodes=2, gpus=2)
 TENSOR_SLOW = (("data", 4), ("tensor", 2))

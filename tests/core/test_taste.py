@@ -10,7 +10,7 @@ from gantree.planning.taste import taste_of
 from gantree.policy.rules import Policy
 from gantree.testing.builders import job, machine
 from gantree.testing.stage import Stage
-from gantree.topology import catalog
+from gantree.topology.hardware import catalog
 
 FOURS = ((Shape(gpus=4), 1.0),)
 """A site to which members of four GPUs come."""

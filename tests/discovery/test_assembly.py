@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import DomainFacts, Machine, Nic, Torus
 from gantree.model.errors import BadInput
-from gantree.topology.catalog import MACHINES
 from gantree.topology.discovery.assembly import Assembled, assembled, without
 from gantree.topology.discovery.fabrics import FabricReading, SeenNic, SeenNode
 from gantree.topology.discovery.machine_of_node import MachineChoice
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import MACHINES
 
 DGX = MACHINES["dgx-h100"]
 BOX = Machine("box", 2, nics=(Nic("mlx5_0", (0,), 0), Nic("mlx5_1", (1,), 1), Nic("mlx5_2")))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gantree.model.errors import BadInput
 from gantree.text.words import WORD_PATTERN
 from gantree.topology.discovery.gpu_names import known_model, model_written
-from gantree.topology.gpu_models import GPU_MODELS
+from gantree.topology.hardware.gpu_models import GPU_MODELS
 
 
 @pytest.mark.parametrize("name", GPU_MODELS)

@@ -16,8 +16,8 @@ from gantree.placement.search import place
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.testing.gangs import QUICK_PYTHON, GangStage, left_over, start_order
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 PLAIN_SITE = cluster(leaves=2, nodes=2, gpus=2)
 SITE = replace(

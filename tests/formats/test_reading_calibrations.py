@@ -14,7 +14,7 @@ from gantree.model.cluster import Link
 from gantree.model.errors import BadFields, GantreeError
 from gantree.model.jobs import COLLECTIVES
 from gantree.testing.examples import examples
-from gantree.topology.calibration import Calibration, MeasuredRow
+from gantree.topology.fabric.calibration import Calibration, MeasuredRow
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "calibration.schema.json"
 TEXT = """\

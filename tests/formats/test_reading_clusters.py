@@ -23,7 +23,7 @@ from gantree.model.cluster import (
 )
 from gantree.model.errors import BadFields, GantreeError
 from gantree.testing.examples import examples
-from gantree.topology.catalog import MACHINES
+from gantree.topology.hardware.catalog import MACHINES
 
 DATA = Path(__file__).parents[1] / "data" / "clusters"
 GOOD = (DATA / "two-leaves.yaml").read_text(encoding="utf-8")

@@ -22,8 +22,8 @@ from gantree.policy.rules import (
     Preemption,
     TimeSharing,
 )
-from gantree.topology.gpu_models import GPU_MODELS
-from gantree.topology.prices import LIST_PRICES
+from gantree.topology.hardware.gpu_models import GPU_MODELS
+from gantree.topology.hardware.prices import LIST_PRICES
 
 EVERYTHING = """\
 preset: gantree

@@ -13,8 +13,8 @@ from gantree.model.placements import MemberPlacement
 from gantree.placement.search import find
 from gantree.placement.taste import DEFAULT, Taste
 from gantree.testing.examples import examples
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 SEEDS = st.integers(0, 2**32 - 1)
 PORT = SOLE + "port-80"

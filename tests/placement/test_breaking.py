@@ -11,8 +11,8 @@ from gantree.placement.mig import MODE_S, NODE_S
 from gantree.placement.search import place
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 THREE = ("3g.40gb", 4)
 

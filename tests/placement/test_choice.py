@@ -10,9 +10,9 @@ from gantree.model.placements import Placement
 from gantree.placement.locality import fetch_s_of_node
 from gantree.placement.search import place
 from gantree.placement.taste import Taste
-from gantree.topology.catalog import machine
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.occupancy.occupancy import Occupancy
 
 MACHINES = {name: machine(name) for name in ("dgx-h100", "dgx-a100")}
 

@@ -22,9 +22,9 @@ from gantree.placement.wish import read_wish
 from gantree.testing.builders import job
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.catalog import machine
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.occupancy.occupancy import Occupancy
 
 pytest.importorskip("ortools", reason="OR-Tools is an extra")
 

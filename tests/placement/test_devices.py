@@ -14,8 +14,8 @@ from gantree.placement.devices import choose_gpus, choose_nics, inner_domains
 from gantree.placement.gpu_sets import Greedy, Inside
 from gantree.testing.examples import examples
 from gantree.testing.gpu_choice import Around, plain_choice, plain_counts, plain_ring
-from gantree.topology.catalog import MACHINES, machine, plain, weakness
-from gantree.topology.masks import mask_of as mask
+from gantree.topology.hardware.catalog import MACHINES, machine, plain, weakness
+from gantree.topology.hardware.masks import mask_of as mask
 
 CLASSES = ("NV1", "NV2", "NV4", "PIX", "PXB", "PHB", "NODE", "SYS", "")
 

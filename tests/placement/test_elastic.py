@@ -38,9 +38,9 @@ from gantree.testing import builders
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.catalog import machine
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.occupancy.occupancy import Occupancy
 
 TIERS = ("row", "rack", "node")
 Counts = tuple[int, ...]

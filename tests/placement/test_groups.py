@@ -19,8 +19,8 @@ from gantree.placement.search import place
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.traffic import ways_of
+from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.traffic.traffic import ways_of
 
 Weights = tuple[tuple[str, float], ...]
 

@@ -21,8 +21,8 @@ from gantree.placement.wish import read_wish
 from gantree.sim.bench.mix import gang, half_full
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import domains_used, problems_of
-from gantree.topology.fabric import Fabric, IntArray
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric, IntArray
+from gantree.topology.occupancy.occupancy import Occupancy
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gantree.placement.least_sums import INFINITE, Costs, least_sum, part_of
 from gantree.testing.examples import examples
-from gantree.topology.fabric import IntArray
+from gantree.topology.fabric.fabric import IntArray
 
 
 def some_costs(rng: Random, roles: int, *, closed: bool) -> Costs:

@@ -15,8 +15,8 @@ from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.search import find
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
-from gantree.topology.fabric import Fabric, Labels
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric, Labels
+from gantree.topology.occupancy.occupancy import Occupancy
 
 LEAVES = "s0/l0: n0 aa.. n1 ....\ns0/l1: n2 .... n3 ....\n"
 

@@ -25,10 +25,10 @@ from gantree.placement.search import place
 from gantree.placement.wish import read_wish
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.mig import TABLES, MigProfile, MigTable, mig_table
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.parts import PLAIN, GpuState, Instance, NodeState, rules_of
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.mig import TABLES, MigProfile, MigTable, mig_table
+from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.occupancy.parts import PLAIN, GpuState, Instance, NodeState, rules_of
 
 GPUS = (
     "A30-24GB",

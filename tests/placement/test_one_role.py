@@ -22,8 +22,8 @@ from gantree.placement.solve import problems, solve
 from gantree.placement.wish import read_wish
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 OUTER = ("hall", "zone", "block", "rack")
 

@@ -19,8 +19,8 @@ from gantree.testing.builders import job
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 pytest.importorskip("ortools", reason="OR-Tools is an extra")
 

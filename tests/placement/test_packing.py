@@ -27,8 +27,8 @@ from gantree.sim.openb.standing import LeastLossOfPods
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 TURNS, MPS = ISOLATIONS
 MODELS = ("A10-24GB", "T4-16GB")

@@ -14,8 +14,8 @@ from gantree.testing import builders
 from gantree.testing.builders import job
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def two_roles(one: int, other: int) -> Job:

@@ -12,8 +12,8 @@ from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate
 from gantree.placement.search import fits, place
 from gantree.testing.placement_checker import domains_used, problems_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 CASES: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "data" / "placement_cases.json").read_text(encoding="utf-8")

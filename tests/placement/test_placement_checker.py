@@ -16,8 +16,8 @@ from gantree.model.placements import (
 )
 from gantree.testing import builders
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 HALF = SharePart(0, 0.5, 40, "time-slicing", alone=True)
 GPUS, MIG, SHARE = Shape(gpus=1), Shape(mig="3g.40gb"), Shape(gpu_share=0.5)

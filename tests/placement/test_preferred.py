@@ -9,9 +9,9 @@ from gantree.placement.search import place
 from gantree.testing import builders
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.catalog import machine
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def gang(members: int, gpus: int = 1, **topology: object) -> Job:

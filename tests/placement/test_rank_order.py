@@ -18,13 +18,13 @@ from gantree.placement.rank_order import RankMap, rank_map
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.catalog import machine
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.prediction import predict
-from gantree.topology.pricing import pricer_of, ranks_of
-from gantree.topology.step import step_time
-from gantree.topology.traffic import groups_of, ways_of
+from gantree.topology.cost.prediction import predict
+from gantree.topology.cost.pricing import pricer_of, ranks_of
+from gantree.topology.cost.step import step_time
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.traffic.traffic import groups_of, ways_of
 
 LINKS = {"spine": Link(20.0, 12.0, 400.0), "leaf": Link(25.0, 6.0, 300.0)}
 MODEL = Transformer(parameters=13e9, layers=40, hidden=5120, sequence=4096, batch=1 << 10)

@@ -24,9 +24,9 @@ from gantree.placement.shares import (
 )
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.parts import PLAIN, NodeState, rules_of
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.occupancy.parts import PLAIN, NodeState, rules_of
 
 TURNS, MPS = ISOLATIONS
 HALF, QUARTER = Shape(gpu_share=0.5), Shape(gpu_share=0.25)

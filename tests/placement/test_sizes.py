@@ -29,9 +29,9 @@ from gantree.testing import builders
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.catalog import machine
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.occupancy.occupancy import Occupancy
 
 LLAMA = Transformer(7e9, 32, 4096, sequence=4096, batch=96)
 DGX = machine("dgx-h100")

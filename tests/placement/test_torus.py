@@ -19,9 +19,9 @@ from gantree.placement.torus_room import chips_free
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.testing.tori import job_on_box, patched, site_of, torus
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.tori import Box, Point, TorusIndex, tori_of
-from gantree.topology.torus_pieces import cell_of, pieces_of
+from gantree.topology.fabric.tori import Box, Point, TorusIndex, tori_of
+from gantree.topology.fabric.torus_pieces import cell_of, pieces_of
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Sides = tuple[int, ...]
 

@@ -13,9 +13,9 @@ from gantree.model.verdicts import Gate, Refused
 from gantree.placement.torus import find_on_torus, fits_on_torus, place_on_torus
 from gantree.testing.placement_checker import problems_of
 from gantree.testing.tori import drawn_torus, job_on_box, patched, pods, site_of, torus
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.tori import tori_of
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.fabric.tori import tori_of
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Sides = tuple[int, ...]
 

@@ -18,8 +18,8 @@ from gantree.placement.relax import relaxed
 from gantree.placement.search import place
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 PAIRS = tuple(
     tuple("X" if a == b else "NV4" if a // 2 == b // 2 else "SYS" for b in range(4))

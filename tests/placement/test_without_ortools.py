@@ -10,8 +10,8 @@ from gantree.placement.optimum_moves import defragmented
 from gantree.placement.problem import Problem
 from gantree.placement.wish import read_wish
 from gantree.testing.builders import cluster, job
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 @pytest.fixture(autouse=True)

@@ -22,8 +22,8 @@ from gantree.planning.cells import (
 from gantree.policy.rules import LOOSE, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.examples import examples
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 LEAVES, NODES, GPUS = 2, 2, 4
 QUEUES = ("a", "b", "c")

@@ -15,8 +15,8 @@ from gantree.planning.defragment import Movable, MovePlan, plan_defragment
 from gantree.testing.builders import cluster, job
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 FACTOR = 4.0
 """The heuristic costs at most so many times what the solver's plan does here (docs/least-harm.md has the mean)."""

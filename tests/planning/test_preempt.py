@@ -12,8 +12,8 @@ from gantree.placement.search import fits, place
 from gantree.planning.preempt import Victim, plan_preemption
 from gantree.testing.builders import cluster, job
 from gantree.testing.examples import examples
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def busy(wishes: Iterable[tuple[int, int]]) -> tuple[Occupancy, list[str]]:

@@ -26,8 +26,8 @@ from gantree.planning.reserve import (
 )
 from gantree.testing.builders import machine
 from gantree.testing.examples import examples
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 NOW = 10.0
 

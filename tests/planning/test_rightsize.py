@@ -16,10 +16,10 @@ from gantree.placement.search import place
 from gantree.planning.rightsize import Option, options, refused
 from gantree.planning.rightsize_offers import stretch
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.footprint import LEANEST, fits, gpu_bytes
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.prices import Market, PriceList, Quote
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.prices import Market, PriceList, Quote
+from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.traffic.footprint import LEANEST, fits, gpu_bytes
 
 HOUR_S, DAY_S = 3600.0, 86400.0
 A, H, T = "A100-80GB", "H100-80GB", "T4-16GB"

@@ -15,8 +15,8 @@ from gantree.planning.shrink import ElasticGang, plan_shrink
 from gantree.testing.builders import cluster, job
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def elastic_job(name: str, members: int, gpus: int, least: int, most: int) -> Job:

@@ -16,7 +16,7 @@ from gantree.telemetry.measuring.binaries import binary, time_with_binaries
 from gantree.telemetry.measuring.measure import calibration_of, measure
 from gantree.telemetry.measuring.plan import gpu_sets
 from gantree.telemetry.measuring.request import Found, Task
-from gantree.topology.catalog import machine
+from gantree.topology.hardware.catalog import machine
 
 PERF = r'''#!{python}
 """Prints the table of an nccl-tests program, on links of 20 us a step and {GBps} GB/s (in-switch: 1.3 times that)."""

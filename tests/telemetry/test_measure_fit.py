@@ -14,7 +14,7 @@ from gantree.telemetry.measuring.fit import (
     predicted_s,
     steps,
 )
-from gantree.topology.calibration import MeasuredRow
+from gantree.topology.fabric.calibration import MeasuredRow
 
 SIZES = tuple(1024 * 4**k for k in range(11))
 

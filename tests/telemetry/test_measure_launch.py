@@ -6,7 +6,7 @@ from gantree.model.errors import BadInput, GantreeError, Unsupported
 from gantree.telemetry.measuring.here import Gpus, Share, share_of
 from gantree.telemetry.measuring.launch import Launch, launch_of
 from gantree.telemetry.measuring.measure import chosen_backend, visible_gpus
-from gantree.topology.catalog import machine
+from gantree.topology.hardware.catalog import machine
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from gantree.telemetry.measuring.plan import (
     gpu_sets,
     processes_of_host,
 )
-from gantree.topology.catalog import machine
+from gantree.topology.hardware.catalog import machine
 
 
 def told(sets: tuple[Together, ...]) -> list[str]:

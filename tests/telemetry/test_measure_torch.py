@@ -20,7 +20,7 @@ from gantree.telemetry.measuring.launch import Launch
 from gantree.telemetry.measuring.measure import calibration_of, measure
 from gantree.telemetry.measuring.plan import processes_of_host
 from gantree.telemetry.measuring.request import Found, Task
-from gantree.topology.calibration import MeasuredRow
+from gantree.topology.fabric.calibration import MeasuredRow
 
 needs_torch = pytest.mark.skipif(
     find_spec("torch") is None, reason="needs PyTorch (the extra torch)"

@@ -7,7 +7,7 @@ import pytest
 from gantree.model.errors import Unreachable
 from gantree.model.placements import MigPart
 from gantree.telemetry.mig import MigReading, instances_of, mig_instances
-from gantree.topology.mig import TABLES
+from gantree.topology.hardware.mig import TABLES
 
 HAS_DRIVER = Path("/dev/nvidiactl").exists()
 

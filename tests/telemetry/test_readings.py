@@ -17,7 +17,7 @@ from gantree.telemetry.readings import (
     port_GBps,
     topology_of,
 )
-from gantree.topology.catalog import machine
+from gantree.topology.hardware.catalog import machine
 
 
 def switch_port(root: str, switch: int, port: int) -> PciPlace:

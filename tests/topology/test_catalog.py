@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadInput
-from gantree.topology.catalog import (
+from gantree.topology.hardware.catalog import (
     MACHINES,
     PATH_CLASSES,
     SELF,
@@ -19,7 +19,7 @@ from gantree.topology.catalog import (
     plain,
     weakness,
 )
-from gantree.topology.gpu_models import GPU_MODELS
+from gantree.topology.hardware.gpu_models import GPU_MODELS
 
 XML = Path(__file__).parents[2] / ".." / "shared" / "data" / "topology"
 

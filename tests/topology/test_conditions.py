@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from gantree.cli.main import app
 from gantree.model.cluster import Cluster, DomainFacts, Machine, Nic, NicFacts, Node
 from gantree.model.errors import BadInput
-from gantree.topology.conditions import Conditions, sound_nodes
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.conditions import Conditions, sound_nodes
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 NICS = (Nic("a", (0,), 0), Nic("b", (1,), 1))
 

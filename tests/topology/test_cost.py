@@ -13,11 +13,11 @@ from gantree.model.jobs import COLLECTIVES, Job, Transformer
 from gantree.model.placements import MemberPlacement
 from gantree.testing.builders import job
 from gantree.testing.examples import examples
-from gantree.topology.calibration import Calibration
-from gantree.topology.catalog import machine
-from gantree.topology.conditions import Conditions
-from gantree.topology.cost import GIB, Pricer, predict, pricer_of, ranks_of
-from gantree.topology.fabric import Fabric
+from gantree.topology.cost.cost import GIB, Pricer, predict, pricer_of, ranks_of
+from gantree.topology.fabric.calibration import Calibration
+from gantree.topology.fabric.conditions import Conditions
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
 
 ALL = tuple(range(8))
 TIERS = ("spine", "leaf", "node")

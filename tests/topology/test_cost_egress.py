@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Machine, Nic
-from gantree.topology.catalog import machine
-from gantree.topology.egress import Ways
-from gantree.topology.masks import mask_of
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.hardware.masks import mask_of
+from gantree.topology.traffic.nic_egress import Ways
 
 H100 = machine("dgx-h100")
 

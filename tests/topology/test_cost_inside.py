@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Link, Machine
-from gantree.topology.catalog import machine
-from gantree.topology.constants import XGMI_SHARE
-from gantree.topology.inside import HOST_MEMORY, UNKNOWN_LINK, Host, closed_way
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.hardware.constants import XGMI_SHARE
+from gantree.topology.hardware.intra_node import HOST_MEMORY, UNKNOWN_LINK, Host, closed_way
 
 
 def full_mesh(gpus: int, link: str, gpu: str) -> Machine:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from gantree.model.cluster import Cluster, DomainFacts, Link, NicFacts, Node
-from gantree.topology.catalog import machine
-from gantree.topology.fabric import Fabric
-from gantree.topology.pricing import Price, Pricer
+from gantree.topology.cost.pricing import Price, Pricer
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
 
 BIG = 64 << 30
 

@@ -11,9 +11,9 @@ from gantree.model.cluster import Cluster, DomainFacts, Link, Machine, Nic, Node
 from gantree.model.errors import BadInput
 from gantree.model.placements import Domain
 from gantree.testing.builders import cluster
-from gantree.topology.catalog import machine
-from gantree.topology.fabric import Fabric
-from gantree.topology.rails import NO_RAIL, rail_of_nic, rails_of
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.fabric.rails import NO_RAIL, rail_of_nic, rails_of
+from gantree.topology.hardware.catalog import machine
 
 M8 = Machine("m", 8)
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Job, Role, Shape, Transformer
-from gantree.topology.footprint import (
+from gantree.topology.hardware.gpu_models import GPU_MODELS
+from gantree.topology.traffic.footprint import (
     GIB,
     LEANEST,
     USUAL,
@@ -20,7 +21,6 @@ from gantree.topology.footprint import (
     memory_of,
     why_not,
 )
-from gantree.topology.gpu_models import GPU_MODELS
 
 GPT3 = Transformer(175e9, layers=96, hidden=12288, sequence=2048, batch=64)
 SMALL = Transformer(7.5e9, layers=32, hidden=4096, sequence=2048, batch=4096, gradient_bytes=2.0)

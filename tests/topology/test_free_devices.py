@@ -9,8 +9,8 @@ from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Gate, Refused
 from gantree.placement.search import place
 from gantree.testing import builders
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 PORT = (("sole/port/80", 1),)
 SHAPE = Shape(gpus=1, devices=PORT)

@@ -7,9 +7,9 @@ from xml.etree.ElementTree import parse
 import pytest
 
 from gantree.topology.discovery.machines.nvidia_names import model_name
-from gantree.topology.gpu_models import GPU_MODELS, gpu_model
-from gantree.topology.link_classes import PATH_CLASSES, link_GBps
-from gantree.topology.mig import TABLES
+from gantree.topology.hardware.gpu_models import GPU_MODELS, gpu_model
+from gantree.topology.hardware.link_classes import PATH_CLASSES, link_GBps
+from gantree.topology.hardware.mig import TABLES
 
 SAMPLES = Path(__file__).parents[2] / ".." / "shared" / "data" / "topology" / "nvidia-smi-xml"
 

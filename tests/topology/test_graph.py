@@ -21,11 +21,11 @@ from gantree.model.cluster import (
 )
 from gantree.model.placements import MemberPlacement
 from gantree.placement.devices import inner_domains
-from gantree.topology.catalog import MACHINES, machine
-from gantree.topology.conditions import Conditions
-from gantree.topology.fabric import Fabric
-from gantree.topology.graph import build_graph
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.conditions import Conditions
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.graph.graph import build_graph
+from gantree.topology.hardware.catalog import MACHINES, machine
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Graph = Any
 LINKS = {"leaf": Link(50, 6, 1600), "spine": Link(25, 12)}

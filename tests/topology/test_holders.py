@@ -2,8 +2,8 @@
 
 from gantree.model.placements import MemberPlacement
 from gantree.testing.builders import cluster
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def holders(occupancy: Occupancy) -> list[str | None]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadInput
-from gantree.topology.mig import TABLES, MigInstance, MigProfile, MigTable, mig_table
+from gantree.topology.hardware.mig import TABLES, MigInstance, MigProfile, MigTable, mig_table
 
 SAMPLES = Path(__file__).parents[2] / ".." / "shared" / "data" / "topology" / "mig"
 needs_samples = pytest.mark.skipif(not SAMPLES.exists(), reason="the MIG samples are not at hand")

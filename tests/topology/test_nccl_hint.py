@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import Machine, Nic
 from gantree.model.errors import BadInput, Unsupported
-from gantree.topology.catalog import MACHINES, machine, plain
 from gantree.topology.discovery.gpus import machine_from
 from gantree.topology.discovery.machines.nccl_xml import parse
-from gantree.topology.gpu_models import gpu_model
-from gantree.topology.link_classes import bonded_links
-from gantree.topology.nccl_hint import fits_all_groups, graph_of, graph_xml
-from gantree.topology.nccl_system import BusIds, system_xml
+from gantree.topology.graph.nccl_hint import fits_all_groups, graph_of, graph_xml
+from gantree.topology.hardware.catalog import MACHINES, machine, plain
+from gantree.topology.hardware.gpu_models import gpu_model
+from gantree.topology.hardware.link_classes import bonded_links
+from gantree.topology.hardware.nccl_system import BusIds, system_xml
 
 TPUS = {name for name in MACHINES if name.startswith("tpu")}
 WITH_GPUS = sorted(name for name, model in MACHINES.items() if model.gpus and name not in TPUS)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import Machine
 from gantree.model.placements import NumaPart
-from gantree.topology.catalog import MACHINES, machine, plain
-from gantree.topology.masks import gpus_of
-from gantree.topology.numa import (
+from gantree.topology.hardware.catalog import MACHINES, machine, plain
+from gantree.topology.hardware.masks import gpus_of
+from gantree.topology.hardware.numa import (
     UNTOLD,
     Amounts,
     NumaUse,

@@ -14,8 +14,8 @@ from gantree.model.placements import MemberPlacement, MigPart, NumaPart, SharePa
 from gantree.placement.slots import SlotShape, slots
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 NICS = (Nic("a", (0, 1)), Nic("b", (2, 3)))
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Cluster, Link, Node
-from gantree.topology.catalog import machine
-from gantree.topology.fabric import Fabric
-from gantree.topology.one_ring import OneRing
-from gantree.topology.paths import each_alone, read_paths
-from gantree.topology.terrain import Terrain
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.traffic.one_ring import OneRing
+from gantree.topology.traffic.paths import each_alone, read_paths
+from gantree.topology.traffic.traffic_index import Terrain
 
 MACHINES = ("dgx-h100", "dgx-a100", "dgx-1-v100")
 NODES = 12

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Cluster, Machine, Node
-from gantree.topology.fabric import Fabric
-from gantree.topology.partitions import NO_DOMAIN, partitions_of
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.fabric.partitions import NO_DOMAIN, partitions_of
 
 
 def fabric(*nodes: Node) -> Fabric:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Machine, Mig, Node
 from gantree.model.errors import BadInput
 from gantree.model.placements import MigPart, SharePart
-from gantree.topology.mig import TABLES, MigInstance, mig_table
-from gantree.topology.parts import (
+from gantree.topology.hardware.mig import TABLES, MigInstance, mig_table
+from gantree.topology.occupancy.parts import (
     PLAIN,
     WHOLE,
     GpuState,

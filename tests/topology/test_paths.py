@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import Cluster, DomainFacts, Link, Machine, NicFacts, Node
 from gantree.testing.examples import examples
-from gantree.topology.alike import alike
-from gantree.topology.catalog import machine
-from gantree.topology.constants import NVLINK_DOMAIN_EGRESS_GBps
-from gantree.topology.fabric import Fabric
-from gantree.topology.paths import Paths, each_alone, read_paths
-from gantree.topology.terrain import Terrain
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.hardware.constants import NVLINK_DOMAIN_EGRESS_GBps
+from gantree.topology.traffic.alike import alike
+from gantree.topology.traffic.paths import Paths, each_alone, read_paths
+from gantree.topology.traffic.traffic_index import Terrain
 
 Ranks = Sequence[tuple[int, int]]
 MACHINES = (

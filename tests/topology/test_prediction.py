@@ -13,12 +13,12 @@ from gantree.model.jobs import AxisTraffic, Job, Traffic, Transformer
 from gantree.model.placements import MemberPlacement, MigPart, SharePart
 from gantree.testing.builders import job
 from gantree.testing.examples import examples
-from gantree.topology import signature
-from gantree.topology.catalog import machine
-from gantree.topology.cost import Pricer, predict, pricer_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.prediction import predict_anew
-from gantree.topology.signature import Kept, Shapes
+from gantree.topology.cost.cost import Pricer, predict, pricer_of
+from gantree.topology.cost.prediction import predict_anew
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.traffic import signature
+from gantree.topology.traffic.signature import Kept, Shapes
 
 MODELS = {name: machine(name) for name in ("dgx-h100", "dgx-1-v100", "cpu-only")}
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gantree.formats.prices import read_prices
 from gantree.model.errors import BadFields, GantreeError
-from gantree.topology.gpu_models import GPU_MODELS
-from gantree.topology.prices import LIST_PRICES, PriceList, Quote
+from gantree.topology.hardware.gpu_models import GPU_MODELS
+from gantree.topology.hardware.prices import LIST_PRICES, PriceList, Quote
 
 OWN = """\
 gpus:

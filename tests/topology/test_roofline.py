@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from gantree.model.jobs import Job, Role, Shape, Transformer
-from gantree.topology.constants import DEFAULT_MFU
-from gantree.topology.footprint import gpu_bytes
-from gantree.topology.gpu_models import GPU_MODELS
-from gantree.topology.roofline import MEMORY_GBps, least_step_s
+from gantree.topology.cost.roofline import MEMORY_GBps, least_step_s
+from gantree.topology.hardware.constants import DEFAULT_MFU
+from gantree.topology.hardware.gpu_models import GPU_MODELS
+from gantree.topology.traffic.footprint import gpu_bytes
 
 MODEL = Transformer(7e9, layers=32, hidden=4096, sequence=4096, batch=256)
 

@@ -8,10 +8,10 @@ from gantree.model.cluster import Cluster, Link, Machine, Node
 from gantree.model.errors import BadInput
 from gantree.model.jobs import AxisTraffic, Job, Traffic, Transformer
 from gantree.testing.builders import job
-from gantree.topology.catalog import machine
-from gantree.topology.constants import DEFAULT_MFU
-from gantree.topology.cost import Pricer, Step, step_time
-from gantree.topology.fabric import Fabric
+from gantree.topology.cost.cost import Pricer, Step, step_time
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.hardware.constants import DEFAULT_MFU
 
 MODEL = Transformer(parameters=13e9, layers=40, hidden=5120, sequence=4096, batch=256)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Cluster, Machine, Node, Torus
 from gantree.model.errors import BadInput
 from gantree.testing.examples import examples
-from gantree.topology.fabric import Fabric
-from gantree.topology.tori import Box, Point, TorusIndex, tori_of
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.fabric.tori import Box, Point, TorusIndex, tori_of
 
 
 def fabric(*tori: Torus, nodes: int = 0, gpu: str | None = None) -> Fabric:

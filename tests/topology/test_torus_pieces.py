@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import Cluster, Machine, Node, Torus
 from gantree.testing.examples import examples
-from gantree.topology.fabric import Fabric
-from gantree.topology.tori import Box, TorusIndex
-from gantree.topology.torus_pieces import (
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.fabric.tori import Box, TorusIndex
+from gantree.topology.fabric.torus_pieces import (
     Pieces,
     boxes_met,
     boxes_within,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gantree.model.errors import BadInput
 from gantree.model.jobs import AxisTraffic, Job, Traffic, Transformer
 from gantree.testing.builders import job
-from gantree.topology.traffic import (
+from gantree.topology.traffic.traffic import (
     EXPERT_DATA,
     Flow,
     Ways,

@@ -20,10 +20,10 @@ from gantree.model.cluster import (
     Torus,
 )
 from gantree.model.placements import MemberPlacement
-from gantree.topology.catalog import machine
-from gantree.topology.conditions import Conditions
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.conditions import Conditions
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.web.fabric_layout import (
     Box,
     Scale,

@@ -12,10 +12,10 @@ import pytest
 
 from gantree.model.cluster import Cluster, DomainFacts, Node
 from gantree.model.placements import MemberPlacement
-from gantree.topology.catalog import machine
-from gantree.topology.conditions import Conditions
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.conditions import Conditions
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.web.fabric_page import page
 
 BROWSER = next(

@@ -5,7 +5,7 @@ from typing import Any
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.errors import NotFound
-from gantree.topology.conditions import sound_nodes
+from gantree.topology.fabric.conditions import sound_nodes
 
 Json = dict[str, Any]
 

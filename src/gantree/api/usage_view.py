@@ -13,7 +13,7 @@ from gantree.api.permissions import Need, has, sees
 from gantree.control.reading import Reading
 from gantree.core.ledger.state import JobState
 from gantree.core.ledger.usage import DAY_S, NOTHING, Account, Used, life_of, usage_at
-from gantree.topology.prices import LIST_PRICES
+from gantree.topology.hardware.prices import LIST_PRICES
 
 By = Literal["user", "queue", "model", "job"]
 Json = dict[str, Any]

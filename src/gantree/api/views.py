@@ -13,7 +13,7 @@ from gantree.formats.refusals import refusal_json
 from gantree.journal.contract import RecordedFact
 from gantree.model.phases import HOLDING, Phase
 from gantree.model.placements import Domain
-from gantree.topology.site import cut_as_now
+from gantree.topology.occupancy.site import cut_as_now
 
 Json = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """`gantree cost`: what a job's traffic costs on a cluster, by group of its parallelism. Offline; starts nothing.
 
-Without --placement the job is placed first, as `gantree place` does it. How prices are made is `topology.cost`.
+Without --placement the job is placed first, as `gantree place` does it. How prices are made is `topology.cost.cost`.
 """
 
 from dataclasses import replace
@@ -25,10 +25,8 @@ from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Refused
 from gantree.text.words import plural
-from gantree.topology.calibration import Calibration
-from gantree.topology.collectives import ADMITTED
-from gantree.topology.conditions import Conditions
-from gantree.topology.cost import (
+from gantree.topology.cost.collectives import ADMITTED
+from gantree.topology.cost.cost import (
     FlowCost,
     Price,
     Pricer,
@@ -39,8 +37,10 @@ from gantree.topology.cost import (
     rests_on,
     step_time,
 )
-from gantree.topology.fabric import Fabric
-from gantree.topology.prices import LIST_PRICES
+from gantree.topology.fabric.calibration import Calibration
+from gantree.topology.fabric.conditions import Conditions
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.prices import LIST_PRICES
 
 app = new_app()
 

@@ -7,7 +7,7 @@ from gantree.cli.figures import rate_text, size_text, time_text
 from gantree.cli.money import price_lines
 from gantree.cli.printing import columns
 from gantree.text.words import plural
-from gantree.topology.cost import FlowCost, Price, Step
+from gantree.topology.cost.cost import FlowCost, Price, Step
 
 
 def cost_lines(answer: dict[str, Any], price: Price, step: Step | None) -> Iterator[str]:

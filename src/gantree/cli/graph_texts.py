@@ -1,4 +1,4 @@
-"""The graph of a cluster as text for other tools: GraphML, DOT, JSON. What is in the graph is `topology.graph`.
+"""The graph of a cluster as text for other tools: GraphML, DOT, JSON. What is in the graph is `topology.graph.graph`.
 
 The writers of networkx and pydot are not used here: they build a tree of objects first. For 2,000 nodes of 8 GPUs
 (54,068 vertices, 82,067 edges) networkx took 9.6 s for GraphML and pydot 4.9 s for DOT, these take about 1 s each.

@@ -14,7 +14,6 @@ from gantree.cli.reading import read_text, source_of
 from gantree.model.cluster import Machine
 from gantree.model.errors import BadInput
 from gantree.telemetry import nvml
-from gantree.topology import catalog
 from gantree.topology.discovery.assembly import without
 from gantree.topology.discovery.default_names import warnings_of_names
 from gantree.topology.discovery.fabrics import FabricReading
@@ -23,6 +22,7 @@ from gantree.topology.discovery.kinds import FABRIC_KINDS, MACHINE_KINDS, Machin
 from gantree.topology.discovery.machine_of_node import MachineChoice
 from gantree.topology.discovery.machines.same_machine import joined
 from gantree.topology.discovery.merging import Source, merged
+from gantree.topology.hardware import catalog
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 

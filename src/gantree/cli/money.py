@@ -7,9 +7,9 @@ from typing import Any, get_args
 from gantree.cli.figures import dollars
 from gantree.model.placements import MemberPlacement
 from gantree.text.words import did_you_mean, shortened
-from gantree.topology.fabric import Fabric
-from gantree.topology.gpu_models import GPU_MODELS, gpu_model
-from gantree.topology.prices import Market, PriceList
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.gpu_models import GPU_MODELS, gpu_model
+from gantree.topology.hardware.prices import Market, PriceList
 
 HOUR_S = 3600.0
 MARKETS: tuple[Market, ...] = get_args(Market)

@@ -28,8 +28,8 @@ from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.rank_hints import MemberHint, hints_of
 from gantree.placement.rank_order import RankMap, rank_map
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 app = new_app()
 

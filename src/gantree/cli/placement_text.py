@@ -18,7 +18,7 @@ from gantree.model.placements import (
 )
 from gantree.text.records import Record, Report, json_records
 from gantree.text.words import did_you_mean
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
 
 MAX_DIGITS = 6
 """Of the number of a GPU."""

@@ -13,8 +13,8 @@ from gantree.placement.what_if import WhatIf
 from gantree.planning.rightsize import chooses, options, refused
 from gantree.planning.taste import taste_of
 from gantree.policy.rules import Policy
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 class Placer:

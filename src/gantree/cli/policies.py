@@ -8,7 +8,7 @@ from gantree.formats.policy_places import PolicyPlaces, places_of
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.policy.rules import Policy
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
 
 
 def policy_of(word: str | None) -> Policy:

@@ -13,8 +13,8 @@ from gantree.cli.printing import json_text
 from gantree.model.errors import BadInput
 from gantree.model.placements import Placement
 from gantree.placement.rank_hints import MemberHint
-from gantree.topology.fabric import Fabric
-from gantree.topology.nccl_system import system_xml
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.nccl_system import system_xml
 
 RANKS = "ranks.json"
 ENVIRONMENT = "env"

@@ -30,8 +30,8 @@ from gantree.placement.rank_crossings import AxisCrossings
 from gantree.placement.rank_hints import MemberHint, hints_of
 from gantree.placement.rank_order import RankMap, rank_map
 from gantree.text.words import plural
-from gantree.topology.fabric import Fabric
-from gantree.topology.prediction import predict
+from gantree.topology.cost.prediction import predict
+from gantree.topology.fabric.fabric import Fabric
 
 app = new_app()
 

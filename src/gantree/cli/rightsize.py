@@ -23,9 +23,16 @@ from gantree.model.verdicts import Gate, Refused
 from gantree.planning.rightsize import Option, options, refused
 from gantree.policy.rules import Policy
 from gantree.text.words import plural
-from gantree.topology.fabric import Fabric
-from gantree.topology.footprint import GIB, LEANEST, USUAL, Footprint, footprint_of, memory_of
-from gantree.topology.prices import LIST_PRICES, PriceList
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.prices import LIST_PRICES, PriceList
+from gantree.topology.traffic.footprint import (
+    GIB,
+    LEANEST,
+    USUAL,
+    Footprint,
+    footprint_of,
+    memory_of,
+)
 
 app = new_app()
 

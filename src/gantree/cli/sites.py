@@ -8,8 +8,8 @@ from gantree import __version__
 from gantree.model.cluster import Cluster
 from gantree.model.errors import GantreeError, NotFound, Unreachable
 from gantree.model.placements import MemberPlacement
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 BROKEN = (
     ValidationError,

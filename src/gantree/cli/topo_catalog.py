@@ -15,10 +15,10 @@ from gantree.cli.reading import read_text, source_of
 from gantree.model.cluster import Machine
 from gantree.model.errors import BadInput
 from gantree.text.words import did_you_mean, shortened
-from gantree.topology.catalog import MACHINES
-from gantree.topology.gpu_models import GPU_MODELS, GpuModel
-from gantree.topology.mig import MigProfile, mig_table
-from gantree.topology.prices import LIST_PRICES, PriceList, Quote
+from gantree.topology.hardware.catalog import MACHINES
+from gantree.topology.hardware.gpu_models import GPU_MODELS, GpuModel
+from gantree.topology.hardware.mig import MigProfile, mig_table
+from gantree.topology.hardware.prices import LIST_PRICES, PriceList, Quote
 
 app = new_app()
 UNKNOWN = "?"

@@ -12,8 +12,8 @@ from gantree.cli.progress import busy
 from gantree.cli.topo_site import ClusterArgument, DetectOption, chosen_site, write_output
 from gantree.placement.devices import inner_domains
 from gantree.text.words import plural
-from gantree.topology.conditions import Conditions
-from gantree.topology.graph import build_graph, vertices_of
+from gantree.topology.fabric.conditions import Conditions
+from gantree.topology.graph.graph import build_graph, vertices_of
 
 app = new_app()
 

@@ -25,7 +25,7 @@ from gantree.telemetry.measuring.plan import NODE, UNKNOWN
 from gantree.telemetry.measuring.request import Task
 from gantree.text.hostlists import BadHostlist, count_nodes, expand
 from gantree.text.words import did_you_mean, plural, shortened
-from gantree.topology.calibration import Calibration
+from gantree.topology.fabric.calibration import Calibration
 
 app = new_app()
 

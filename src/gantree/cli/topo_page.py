@@ -9,7 +9,7 @@ import typer
 from gantree.cli.options import StateOption, new_app
 from gantree.cli.progress import busy
 from gantree.cli.topo_site import ClusterArgument, DetectOption, chosen_site, write_output
-from gantree.topology.conditions import Conditions
+from gantree.topology.fabric.conditions import Conditions
 from gantree.web.fabric_page import page as html_page
 from gantree.web.fabric_page import svg
 

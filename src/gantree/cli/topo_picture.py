@@ -20,11 +20,11 @@ from rich.tree import Tree
 
 from gantree.cli.node_parts import Holders, holders_by_node, part_notes, parts_held
 from gantree.text.words import plural
-from gantree.topology.conditions import Conditions
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.partitions import partitions_of
-from gantree.topology.tori import tori_of
+from gantree.topology.fabric.conditions import Conditions
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.fabric.partitions import partitions_of
+from gantree.topology.fabric.tori import tori_of
+from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.web.fabric_scene import NicView, nic_notes, nics_to_tell, percent
 
 FREE = "."

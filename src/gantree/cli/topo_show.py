@@ -13,8 +13,8 @@ from gantree.cli.progress import busy
 from gantree.cli.sites import Site
 from gantree.cli.topo_picture import picture
 from gantree.cli.topo_site import ClusterArgument, DetectOption, chosen_site
-from gantree.topology.conditions import Conditions
-from gantree.topology.tori import TorusIndex, tori_of
+from gantree.topology.fabric.conditions import Conditions
+from gantree.topology.fabric.tori import TorusIndex, tori_of
 
 app = new_app()
 

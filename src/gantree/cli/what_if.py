@@ -31,9 +31,9 @@ from gantree.model.verdicts import Refused
 from gantree.placement.elastic import resized
 from gantree.text.hostlists import BadHostlist, count_nodes, expand, folded
 from gantree.text.words import did_you_mean, plural
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.site import OWNER_PREFIX
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.occupancy.site import OWNER_PREFIX
 
 app = new_app()
 

@@ -14,9 +14,9 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import BOOKING, CLAIM, JobState
 from gantree.model.placements import MemberPlacement
 from gantree.policy.queues import QueueTree
-from gantree.topology.fabric import Fabric, IntArray
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.site import OWNER_PREFIX
+from gantree.topology.fabric.fabric import Fabric, IntArray
+from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.occupancy.site import OWNER_PREFIX
 
 QUEUES_BY_NAME = 100
 """So many queues that the policy does not name are told apart."""

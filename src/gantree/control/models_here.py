@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gantree.model.jobs import Job
 from gantree.text.words import did_you_mean
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
 
 
 def models_here(fabric: Fabric) -> list[str]:

@@ -26,7 +26,7 @@ from gantree.policy.queues import ROOT, QueueTree
 from gantree.policy.quota import Quota
 from gantree.policy.rules import LOOSE, Amounts, Policy, QueueRule
 from gantree.text.words import counted, did_you_mean
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
 
 
 def check_fit(

@@ -15,8 +15,8 @@ from gantree.model.orders import MemberLaunch, StartGang
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.search import place
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Groups = tuple[int, ...]
 """For each member the number of its domain, counted as they are first met: (0, 0, 1) if the first two share one."""

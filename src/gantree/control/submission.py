@@ -22,8 +22,8 @@ from gantree.model.verdicts import Refused
 from gantree.placement.search import place, signature
 from gantree.policy.queues import QueueTree
 from gantree.text.words import did_you_mean, shortened
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """What a job may be called, here and in job files; it becomes a directory name."""

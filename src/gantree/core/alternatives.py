@@ -45,8 +45,8 @@ from gantree.placement.sizes import goodputs, resized
 from gantree.placement.wish import read_wish
 from gantree.planning.taste import taste_of
 from gantree.policy.boosts import boost_of
-from gantree.topology.fabric import Fabric
-from gantree.topology.prices import LIST_PRICES, Market, PriceList
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.prices import LIST_PRICES, Market, PriceList
 
 HOUR_S = 3600.0
 

@@ -22,8 +22,8 @@ from gantree.model.orders import Order
 from gantree.planning.cells import CellBook
 from gantree.planning.taste import taste_of
 from gantree.policy.rules import Policy
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 @dataclass(frozen=True, slots=True)

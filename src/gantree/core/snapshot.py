@@ -30,8 +30,8 @@ from gantree.policy.order import KeptLines, Line, Position
 from gantree.policy.rules import Amounts, Policy
 from gantree.policy.runtimes import Group
 from gantree.policy.share import KeptUse
-from gantree.topology.fabric import Fabric
-from gantree.topology.kept import KeptOccupancy, kept, made_again
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy_snapshot import KeptOccupancy, kept, made_again
 
 JobColumns = Mapping[str, Sequence[Any]]
 """Field -> what each job has there."""

@@ -10,7 +10,7 @@ from gantree.model.cluster import Link
 from gantree.model.errors import Problem
 from gantree.text.document import read_documents
 from gantree.text.words import plural
-from gantree.topology.calibration import Calibration, MeasuredRow
+from gantree.topology.fabric.calibration import Calibration, MeasuredRow
 
 MAX_CALIBRATION_FILE_BYTES = 4 * 1024 * 1024
 

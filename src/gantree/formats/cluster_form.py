@@ -33,7 +33,7 @@ from gantree.model.cluster import NO_LINK
 from gantree.model.jobs import ISOLATIONS
 from gantree.text.document import Rows, Table
 from gantree.text.words import did_you_mean
-from gantree.topology.catalog import PATH_CLASSES, SELF, is_link_class
+from gantree.topology.hardware.catalog import PATH_CLASSES, SELF, is_link_class
 
 MAX_TIERS = 32
 MAX_GPUS_OF_A_MACHINE = 1024

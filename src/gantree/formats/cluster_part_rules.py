@@ -18,8 +18,8 @@ from gantree.formats.cluster_form import (
 from gantree.model.cluster import Machine
 from gantree.model.errors import Problem
 from gantree.text.words import did_you_mean
-from gantree.topology.gpu_models import gpu_model
-from gantree.topology.mig import MigInstance, MigTable, mig_table
+from gantree.topology.hardware.gpu_models import gpu_model
+from gantree.topology.hardware.mig import MigInstance, MigTable, mig_table
 
 ROUNDING = 1e-9
 """Shares such as 0.1 add up to a little more than they should."""

@@ -14,7 +14,7 @@ from gantree.model.errors import Problem
 from gantree.model.placements import FABRIC_TIER
 from gantree.text.hostlists import count_nodes, expand
 from gantree.text.words import did_you_mean
-from gantree.topology.catalog import MACHINES
+from gantree.topology.hardware.catalog import MACHINES
 
 LAST_TIER = "node"
 INNER_TIERS = ("socket", "pcie", "gpu")

@@ -31,7 +31,7 @@ from gantree.model.errors import BadFields, BadInput
 from gantree.model.jobs import ISOLATIONS
 from gantree.model.placements import SharePart
 from gantree.text.hostlists import BadHostlist, count_nodes, expand
-from gantree.topology.catalog import MACHINES
+from gantree.topology.hardware.catalog import MACHINES
 
 
 def write_cluster(cluster: Cluster) -> str:

@@ -34,7 +34,7 @@ from gantree.model.cluster import (
 from gantree.model.errors import Problem
 from gantree.model.placements import MigPart, SharePart
 from gantree.text.document import read_documents
-from gantree.topology.catalog import MACHINES
+from gantree.topology.hardware.catalog import MACHINES
 
 
 def read_cluster(text: str, source: str) -> Cluster:

@@ -1,16 +1,16 @@
 """What a GPU of each model counts beside the others, by its price or by its speed, out of the catalogue.
 
-The catalogue's list prices (`topology.prices`) and peaks (`topology.constants`: dense 16 bit matrix arithmetic, from
-the vendors' data sheets) are made relative to the dearest and to the fastest known. Of a model without a dated price
-no price is guessed: it counts by its speed. One without either is not in the mapping, and so counts 1. A family
-without a memory ("A100") counts as the first of its models, as everywhere in the catalogue.
+The catalogue's list prices (`topology.hardware.prices`) and peaks (`topology.hardware.constants`: dense 16 bit matrix
+arithmetic, from the vendors' data sheets) are made relative to the dearest and to the fastest known. Of a model without
+a dated price no price is guessed: it counts by its speed. One without either is not in the mapping, and so counts 1. A
+family without a memory ("A100") counts as the first of its models, as everywhere in the catalogue.
 """
 
 from collections.abc import Mapping
 
-from gantree.topology.constants import traits
-from gantree.topology.gpu_models import GPU_MODELS
-from gantree.topology.prices import LIST_PRICES
+from gantree.topology.hardware.constants import traits
+from gantree.topology.hardware.gpu_models import GPU_MODELS
+from gantree.topology.hardware.prices import LIST_PRICES
 
 DIGITS = 4
 """Digits behind the point: figures are not better than that."""

@@ -19,8 +19,8 @@ from gantree.formats.job_form import (
 from gantree.formats.topology_rules import topology_problems
 from gantree.model.errors import Problem
 from gantree.text.words import NAME_PATTERN, did_you_mean, plural
-from gantree.topology.gpu_models import gpu_model
-from gantree.topology.mig import mig_table
+from gantree.topology.hardware.gpu_models import gpu_model
+from gantree.topology.hardware.mig import mig_table
 
 MAX_AFTER = 100_000
 """Names in `after` over all jobs of a file, arrays spread out on both sides."""

@@ -8,7 +8,7 @@ from gantree.formats.cluster_form import MAX_GPUS_OF_A_MACHINE, MAX_NICS_OF_A_MA
 from gantree.model.cluster import Machine, Nic
 from gantree.model.errors import Problem
 from gantree.text.words import plural
-from gantree.topology import catalog
+from gantree.topology.hardware import catalog
 
 MAX_KEY = 900
 """Longer keys are written with "? ": YAML takes no longer ones otherwise."""

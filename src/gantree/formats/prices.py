@@ -14,7 +14,7 @@ from gantree.formats.fields import Amount, Text, wrong
 from gantree.formats.forms import Form, only_document, read_form, refuse
 from gantree.model.errors import Problem
 from gantree.text.document import read_documents, written
-from gantree.topology.prices import LIST_PRICES, PriceList, Quote
+from gantree.topology.hardware.prices import LIST_PRICES, PriceList, Quote
 
 MAX_FILE_BYTES = 1024 * 1024
 _DATE_PATTERN = r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"

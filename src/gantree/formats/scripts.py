@@ -18,7 +18,7 @@ from gantree.formats.script_sizes import Sizes, sizes_of
 from gantree.formats.slurm_options import KNOWN, REFUSED, WITHOUT_EFFECT
 from gantree.model.errors import BadFields, Problem
 from gantree.text.words import shortened
-from gantree.topology.gpu_models import GPU_MODELS
+from gantree.topology.hardware.gpu_models import GPU_MODELS
 
 T = TypeVar("T")
 LEAF = "leaf"

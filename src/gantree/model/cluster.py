@@ -1,6 +1,6 @@
 """What a site has: machines, nodes on a tree of tiers, links, and what is already taken.
 
-Plain words as a user writes them in cluster.yaml. The arrays that a search runs on are `topology.fabric`.
+Plain words as a user writes them in cluster.yaml. The arrays that a search runs on are `topology.fabric.fabric`.
 """
 
 from collections.abc import Iterable, Mapping

@@ -31,7 +31,7 @@ from gantree.placement.relax import (
 )
 from gantree.placement.solve import solve
 from gantree.placement.wish import Wish, read_wish
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def looser_or_fewer(occupancy: Occupancy, job: Job, wish: Wish) -> tuple[Relaxation, ...]:

@@ -18,9 +18,9 @@ from gantree.placement.preferred import may_prefer
 from gantree.placement.problem import Problem
 from gantree.placement.taste import Taste
 from gantree.placement.wish import Wish
-from gantree.topology.change_log import Index
-from gantree.topology.cost import predict
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.cost.cost import predict
+from gantree.topology.occupancy.change_log import Index
+from gantree.topology.occupancy.occupancy import Occupancy
 
 _KEPT = "the gang that was placed last"
 MOST_KEPT = 4096

@@ -18,10 +18,10 @@ from gantree.placement.parts import is_apart
 from gantree.placement.shares import sharing_of
 from gantree.placement.slots import slots_of
 from gantree.placement.wish import RoleWish, Wish
-from gantree.topology.fabric import BoolArray, IntArray
-from gantree.topology.numa import BANDWIDTH, amounts_of
-from gantree.topology.occupancy import UNCOUNTED, Occupancy, memory_KiB, microcpus
-from gantree.topology.parts import PartRules, rules_of
+from gantree.topology.fabric.fabric import BoolArray, IntArray
+from gantree.topology.hardware.numa import BANDWIDTH, amounts_of
+from gantree.topology.occupancy.occupancy import UNCOUNTED, Occupancy, memory_KiB, microcpus
+from gantree.topology.occupancy.parts import PartRules, rules_of
 
 FreeOfNode = Callable[[Occupancy], IntArray]
 

@@ -13,8 +13,8 @@ from fnmatch import translate
 import numpy as np
 
 from gantree.model.jobs import Apart
-from gantree.topology.fabric import BoolArray
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import BoolArray
+from gantree.topology.occupancy.occupancy import Occupancy
 
 _KEPT = "the last occupancy that was kept apart"
 

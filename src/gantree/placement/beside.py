@@ -13,8 +13,8 @@ from gantree.placement.inside import Layers, members_inside, most_inside
 from gantree.placement.numa import ANY_NUMBER, gpus_within_bandwidth, members_by_bandwidth
 from gantree.placement.parts import likeness, members_of_part
 from gantree.placement.turns import Asked, members_in_turn
-from gantree.topology.fabric import IntArray
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import IntArray
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def slots_beside(

@@ -18,9 +18,9 @@ from gantree.model.jobs import Shape
 from gantree.placement.mig import until_cut_s, worth
 from gantree.placement.parts import Part, choose_parts, likeness
 from gantree.placement.shares import milli_left, sharing_of
-from gantree.topology.fabric import BoolArray, IntArray
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.parts import NodeState
+from gantree.topology.fabric.fabric import BoolArray, IntArray
+from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.occupancy.parts import NodeState
 
 MOST_KEPT = 64
 """Questions remembered per occupancy; then all are forgotten."""

@@ -25,8 +25,8 @@ from gantree.placement.problem import Problem, Spread
 from gantree.placement.solve import Solution, solve
 from gantree.placement.taste import Taste
 from gantree.placement.wish import Wish
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 MOST_NODES = 1024
 """Nodes whose sets of free GPUs are told apart, the first in topology order."""

@@ -29,7 +29,7 @@ from gantree.placement.packing import best_node
 from gantree.placement.solve import Solution, problems, solve
 from gantree.placement.taste import Taste, Usual
 from gantree.placement.wish import Wish
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 FETCH_WORTH_S = 3600.0
 """Seconds of fetching that weigh as much as a step twice as long: about what a short training job runs."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gantree.placement.least_sums import DIGITS, INFINITE, Costs, least_sum, part_of
-from gantree.topology.fabric import Fabric, IntArray
+from gantree.topology.fabric.fabric import Fabric, IntArray
 
 Price = Callable[[int, int, IntArray], IntArray]
 """Of tier, domain and units there (rising from 1): the cost beside that of their parts, INFINITE where not allowed."""

@@ -1,7 +1,7 @@
 """Which GPUs and NICs of one machine a member gets, and in which order; the domains inside a node.
 
 Only the inside of a node belongs here: which node is `placement.search`, what a path costs in seconds is
-`topology.cost`. How sets of GPUs are judged is told in `placement.gpu_sets`. Answers are kept per machine, so
+`topology.cost.cost`. How sets of GPUs are judged is told in `placement.gpu_sets`. Answers are kept per machine, so
 asking again costs a dictionary look-up.
 """
 
@@ -22,8 +22,8 @@ from gantree.placement.gpu_sets import (
     Matrix,
     bits,
 )
-from gantree.topology.catalog import bonded_links, weakness
-from gantree.topology.masks import mask_of
+from gantree.topology.hardware.catalog import bonded_links, weakness
+from gantree.topology.hardware.masks import mask_of
 
 INNER_TIERS = ("socket", "nvlink", "pcie", "gpu")
 """Tiers inside a node that a job may require."""

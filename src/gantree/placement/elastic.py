@@ -25,7 +25,7 @@ from gantree.placement.shrunk import shrunk
 from gantree.placement.sizes import Priced, best_of, resized, sizes_of
 from gantree.placement.taste import DEFAULT, Taste
 from gantree.text.words import plural
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 __all__ = [
     "Priced",

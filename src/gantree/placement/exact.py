@@ -28,8 +28,8 @@ from gantree.placement.on_node import inside_node
 from gantree.placement.problem import Counts, Problem, Spread
 from gantree.placement.simplex import FloatArray
 from gantree.placement.spread_prices import Prices
-from gantree.topology.fabric import BoolArray, IntArray
-from gantree.topology.occupancy import UNCOUNTED
+from gantree.topology.fabric.fabric import BoolArray, IntArray
+from gantree.topology.occupancy.occupancy import UNCOUNTED
 
 
 def exact_spread(problem: Problem) -> Spread | None:

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from gantree.placement.breaking import Coming, broken_by_one
 from gantree.placement.parts import is_apart
 from gantree.placement.room import Room
-from gantree.topology.fabric import IntArray
-from gantree.topology.occupancy import UNCOUNTED
+from gantree.topology.fabric.fabric import IntArray
+from gantree.topology.occupancy.occupancy import UNCOUNTED
 
 DOMAINS_COMPARED = 4
 """Domains of equally few nodes that are compared, the fullest; up to the first that is even and leaves nothing."""

@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 
 from gantree.placement.share_prices import WHOLE_MILLI, prices_of_sizes, worth_of_left
 from gantree.placement.simplex import FloatArray
-from gantree.topology.fabric import IntArray
+from gantree.topology.fabric.fabric import IntArray
 
 BoolArray = NDArray[np.bool_]
 

@@ -18,7 +18,7 @@ from gantree.placement.apart import kept_apart
 from gantree.placement.preferred import wishes
 from gantree.placement.solve import solvable
 from gantree.placement.wish import Wish
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Place = TypeVar("Place")
 Find = Callable[[Occupancy, Wish], Place | None]

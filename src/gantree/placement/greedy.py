@@ -14,8 +14,8 @@ from gantree.placement.members import placement_of
 from gantree.placement.one_role import one_role_spread
 from gantree.placement.problem import Counts, Problem, Spread
 from gantree.placement.wish import Wish
-from gantree.topology.fabric import BoolArray, IntArray
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import BoolArray, IntArray
+from gantree.topology.occupancy.occupancy import Occupancy
 
 MOST_COMBINATIONS = 10_000
 """Ways to split a gang's roles at one node of the tree up to which tables are quick: two roles of 99 members."""

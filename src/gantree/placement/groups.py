@@ -29,8 +29,8 @@ from gantree.model.errors import BadInput
 from gantree.model.jobs import AXES, Job
 from gantree.placement.rank_layouts import Layout
 from gantree.placement.wish import allowed_tiers
-from gantree.topology.fabric import Fabric, IntArray
-from gantree.topology.traffic import Ways, groups_of
+from gantree.topology.fabric.fabric import Fabric, IntArray
+from gantree.topology.traffic.traffic import Ways, groups_of
 
 INNERMOST = ("tensor", "context", "expert")
 """Axes that stay within the runs unless the job weighs them: theirs are the groups that send most."""

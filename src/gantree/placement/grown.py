@@ -28,10 +28,10 @@ from gantree.placement.members import placement_of
 from gantree.placement.problem import Problem
 from gantree.placement.wish import RoleWish, Wish
 from gantree.text.words import plural
-from gantree.topology.fabric import BoolArray, IntArray
-from gantree.topology.masks import gpus_of, mask_of
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.parts import WHOLE
+from gantree.topology.fabric.fabric import BoolArray, IntArray
+from gantree.topology.hardware.masks import gpus_of, mask_of
+from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.occupancy.parts import WHOLE
 
 
 def grown(occupancy: Occupancy, job: Job, placement: Placement, members: int) -> Placement | None:

@@ -15,8 +15,8 @@ from gantree.placement.preferred import wishes
 from gantree.placement.sizes import resized
 from gantree.placement.wish import RoleWish, Wish
 from gantree.text.words import plural
-from gantree.topology.cost import predict
-from gantree.topology.fabric import Fabric
+from gantree.topology.cost.cost import predict
+from gantree.topology.fabric.fabric import Fabric
 
 OfNode = Mapping[int, Sequence[MemberPlacement]]
 """Members by node, by index."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from gantree.model.cluster import Machine
 from gantree.placement.devices import choose_gpus, inner_domains
 from gantree.placement.gpu_sets import Fed
-from gantree.topology.masks import mask_of
+from gantree.topology.hardware.masks import mask_of
 
 INNER_TIERS = ("socket", "nvlink", "pcie", "gpu")
 """Tiers that a machine model has inside; a site may put its own tier of the name nvlink above the node."""

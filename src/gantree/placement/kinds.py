@@ -18,10 +18,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from gantree.topology.alike import alike
-from gantree.topology.cost import pricer_of
-from gantree.topology.fabric import BoolArray, Fabric, FloatArray, IntArray
-from gantree.topology.terrain import Terrain
+from gantree.topology.cost.cost import pricer_of
+from gantree.topology.fabric.fabric import BoolArray, Fabric, FloatArray, IntArray
+from gantree.topology.traffic.alike import alike
+from gantree.topology.traffic.traffic_index import Terrain
 
 MOST_SETS = 8
 """Sets of each sort that are tried, those with most nodes, or the soundest, first; each is one more search."""

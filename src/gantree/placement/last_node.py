@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from gantree.model.jobs import Shape
 from gantree.placement.problem import Problem
-from gantree.topology.change_log import Index
-from gantree.topology.occupancy import Occupancy, memory_KiB, microcpus
+from gantree.topology.occupancy.change_log import Index
+from gantree.topology.occupancy.occupancy import Occupancy, memory_KiB, microcpus
 
 
 class _Asked(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Self
 
 import numpy as np
 
-from gantree.topology.fabric import IntArray
+from gantree.topology.fabric.fabric import IntArray
 
 INFINITE = np.int64(1) << 61
 DIGITS = 60

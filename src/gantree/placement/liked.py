@@ -20,8 +20,8 @@ from gantree.model.placements import Placement
 from gantree.placement.scores import has_soft_taints, scores_of
 from gantree.placement.slots import slots_of
 from gantree.placement.wish import Wish
-from gantree.topology.fabric import BoolArray, Fabric, IntArray
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Among = Mapping[str, Hashable]
 """Names of nodes (`Fabric.nodes_named`) that roles may use; a role that is not named may use all."""

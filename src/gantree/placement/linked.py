@@ -12,9 +12,9 @@ import numpy as np
 from gantree.placement.devices import choose_gpus
 from gantree.placement.solve import Solution, solve
 from gantree.placement.wish import Wish
-from gantree.topology.cost import pricer_of
-from gantree.topology.fabric import FloatArray
-from gantree.topology.masks import mask_of
+from gantree.topology.cost.cost import pricer_of
+from gantree.topology.fabric.fabric import FloatArray
+from gantree.topology.hardware.masks import mask_of
 
 MOST_RATES = 3
 """Rates that are tried, the best first; each is one more search."""

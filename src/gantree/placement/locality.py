@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from gantree.model.jobs import DataNeed
-from gantree.topology.fabric import BoolArray, Fabric, FloatArray
+from gantree.topology.fabric.fabric import BoolArray, Fabric, FloatArray
 
 GB_PER_GIB = (1 << 30) / 1e9
 

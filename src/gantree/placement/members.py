@@ -23,9 +23,9 @@ from gantree.placement.on_node import NodeGpus, OnNode
 from gantree.placement.parts import Part
 from gantree.placement.problem import Counts, Problem
 from gantree.placement.turns import nics_of_member
-from gantree.topology.cost import predict
-from gantree.topology.numa import NumaUse
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.cost.cost import predict
+from gantree.topology.hardware.numa import NumaUse
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def placement_of(

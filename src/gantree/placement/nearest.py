@@ -15,8 +15,8 @@ from gantree.placement.on_empty import OnEmpty, union
 from gantree.placement.parts import is_apart
 from gantree.placement.slots import SlotTable, slots_of
 from gantree.placement.wish import ANY_NUMBER, RoleWish, Wish
-from gantree.topology.fabric import BoolArray, Fabric, IntArray
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 @dataclass(frozen=True, slots=True)

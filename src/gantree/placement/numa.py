@@ -19,7 +19,7 @@ How a call for one member reads, from what is free on a node to what it holds:
     parts = split_numa(machine, use, gpus, nics, shape)
     use = use.changed(machine, parts, +1)                        # and so to the next member
 
-Which GPUs and NICs are best is `placement.devices`; what is held is kept by `topology.numa`.
+Which GPUs and NICs are best is `placement.devices`; what is held is kept by `topology.hardware.numa`.
 """
 
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ from gantree.model.jobs import Shape
 from gantree.model.placements import NumaPart
 from gantree.placement.devices import choose_gpus, choose_nics
 from gantree.placement.gpu_sets import Fed
-from gantree.topology.masks import mask_of
-from gantree.topology.numa import (
+from gantree.topology.hardware.masks import mask_of
+from gantree.topology.hardware.numa import (
     BANDWIDTH,
     CPUS,
     MEMORY,

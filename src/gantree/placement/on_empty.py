@@ -13,8 +13,8 @@ from gantree.placement.members import placement_of
 from gantree.placement.slots import slots_of
 from gantree.placement.solve import solvable, solve
 from gantree.placement.wish import RoleWish, Wish
-from gantree.topology.fabric import BoolArray
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import BoolArray
+from gantree.topology.occupancy.occupancy import Occupancy
 
 MOST_REMEMBERED = 4096
 """Answers of each kind; then all are forgotten."""

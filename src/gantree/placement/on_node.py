@@ -20,8 +20,8 @@ from gantree.placement.parts import Part, choose_parts, is_apart
 from gantree.placement.problem import Counts, Problem
 from gantree.placement.turns import Asked, OfRoles, Turns
 from gantree.placement.wish import RoleWish
-from gantree.topology.masks import mask_of
-from gantree.topology.parts import NodeState
+from gantree.topology.hardware.masks import mask_of
+from gantree.topology.occupancy.parts import NodeState
 
 
 @dataclass(frozen=True, slots=True)

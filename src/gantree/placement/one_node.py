@@ -10,8 +10,8 @@ from gantree.placement.breaking import Coming, least_broken
 from gantree.placement.last_node import last_node_for, note_node
 from gantree.placement.parts import is_apart
 from gantree.placement.problem import Problem
-from gantree.topology.fabric import BoolArray
-from gantree.topology.occupancy import memory_KiB, microcpus
+from gantree.topology.fabric.fabric import BoolArray
+from gantree.topology.occupancy.occupancy import memory_KiB, microcpus
 
 NODES_COMPARED = 2048
 """Nodes, from the first equally tight one on, among which the fullest domain is looked for."""

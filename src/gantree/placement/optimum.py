@@ -3,10 +3,10 @@
     fewest domains of the widest tier, then of the next, down to the fewest nodes      `fewest_domains`
     the least predicted time of the gang's traffic, or of its step                      `optimum`
 
-Both answer with a placement that was made and priced as every other (`placement.members`, `topology.prediction`), and
-with what no placement undercuts. `optimum_gang` has the wish as constraints, `optimum_model` the place, `optimum_time`
-the search for the least time and its proof. Which GPUs of a node a member gets is decided by the project's own chooser,
-not by the oracle.
+Both answer with a placement that was made and priced as every other (`placement.members`, `topology.cost.prediction`),
+and with what no placement undercuts. `optimum_gang` has the wish as constraints, `optimum_model` the place,
+`optimum_time` the search for the least time and its proof. Which GPUs of a node a member gets is decided by the
+project's own chooser, not by the oracle.
 
 OR-Tools is an extra; without it everything here raises Unsupported. Work is counted, not timed (`optimum_solver`).
 """
@@ -26,8 +26,8 @@ from gantree.placement.optimum_solver import Work, cp_model
 from gantree.placement.optimum_steps import Steps, follow_steps, seconds_of
 from gantree.placement.optimum_time import PROVEN_WITHIN, Priced, fastest
 from gantree.placement.problem import Problem, Spread
-from gantree.topology.cost import pricer_of, ranks_of
-from gantree.topology.paths import each_alone, read_paths
+from gantree.topology.cost.cost import pricer_of, ranks_of
+from gantree.topology.traffic.paths import each_alone, read_paths
 
 DEFAULT_WORK_S = 10.0
 """CP-SAT's work on one question, in its deterministic seconds."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gantree.placement.wish import RoleWish, Wish
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
 
 MembersOnNode = Mapping[int, Any]
 """x[node] of one role: a variable, or a sum of them; nodes that are not there hold none."""

@@ -1,9 +1,9 @@
 """The placement of one gang as a model of CP-SAT: which option each node takes, under all that the job wishes.
 
 `GangModel` is a place for the gang, whatever is then minimised. `Case` narrows it to places of one kind: the narrowest
-tier of which one domain holds all its GPUs, and how many islands (`topology.terrain`) they fill. `demand_rate` narrows
-it further to places whose rings, or sums inside the switches, run faster than a floor, by the rules of
-`topology.paths`:
+tier of which one domain holds all its GPUs, and how many islands (`topology.traffic.traffic_index`) they fill.
+`demand_rate` narrows it further to places whose rings, or sums inside the switches, run faster than a floor, by the
+rules of `topology.traffic.paths`:
 
 - inside an island the GPUs' own links must reach it; if the island spans nodes, their ports;
 - the NICs of every island must, all together, and no more than an NVLink domain gets out;
@@ -23,9 +23,9 @@ from gantree.placement.optimum_gang import Laid, lay_out
 from gantree.placement.optimum_options import Option, Options
 from gantree.placement.optimum_solver import Answer, Work, cp_model, solved
 from gantree.placement.problem import Counts, Spread
-from gantree.topology.constants import NVLINK_DOMAIN_EGRESS_GBps
-from gantree.topology.fabric import Fabric
-from gantree.topology.terrain import Terrain
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.constants import NVLINK_DOMAIN_EGRESS_GBps
+from gantree.topology.traffic.traffic_index import Terrain
 
 UNIT = 1_000_000
 """Rates in a model are whole numbers of GB/s over this."""

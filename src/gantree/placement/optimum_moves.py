@@ -22,7 +22,7 @@ from gantree.placement.optimum_gang import Laid, lay_out, weights_of_tiers
 from gantree.placement.optimum_solver import Answer, Work, cp_model, solved
 from gantree.placement.problem import Counts, Problem, Spread
 from gantree.placement.wish import read_wish
-from gantree.topology.occupancy import Occupancy, memory_KiB, microcpus
+from gantree.topology.occupancy.occupancy import Occupancy, memory_KiB, microcpus
 
 MOST_TRIES = 32
 """Plans that fail inside a node before it is given up."""

@@ -17,11 +17,11 @@ from gantree.model.placements import MemberPlacement
 from gantree.placement.members import placement_of
 from gantree.placement.on_node import inside_node
 from gantree.placement.problem import Counts, Problem
-from gantree.topology.cost import pricer_of
-from gantree.topology.masks import mask_of
-from gantree.topology.occupancy import UNCOUNTED
-from gantree.topology.paths import figures_of
-from gantree.topology.terrain import Terrain
+from gantree.topology.cost.cost import pricer_of
+from gantree.topology.hardware.masks import mask_of
+from gantree.topology.occupancy.occupancy import UNCOUNTED
+from gantree.topology.traffic.paths import figures_of
+from gantree.topology.traffic.traffic_index import Terrain
 
 MOST_OPTIONS = 4096
 """Ways to fill one node: two roles of 63 members each on one node are as many."""
@@ -32,7 +32,9 @@ MOST_NODES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Members of each role on one node, and what their GPUs (a mask) are to prices: GB/s, as in `topology.paths`."""
+    """Members of each role on one node, and what their GPUs (a mask) are to prices: GB/s, as in
+    `topology.traffic.paths`.
+    """
 
     counts: Counts
     mask: int = 0

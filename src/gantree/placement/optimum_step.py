@@ -1,7 +1,7 @@
 """What no step of a gang undercuts on places of one case, its ranks in topology order.
 
-A step is computing and what shows of its flows (`topology.step`). Each flow costs what its slowest group costs, so a
-bound on one group is a bound on the flow. Of a group it is known, wherever the gang goes:
+A step is computing and what shows of its flows (`topology.cost.step`). Each flow costs what its slowest group costs, so
+a bound on one group is a bound on the flow. Of a group it is known, wherever the gang goes:
 
 - how many islands it spans at least. Ranks of an island follow each other, and no island holds more than the largest
   one, so windows of that size are laid over the group from its first rank on; the same for the domains of each tier;
@@ -11,8 +11,8 @@ bound on one group is a bound on the flow. Of a group it is known, wherever the 
   more than a GPU of the best node does. All groups of an axis run side by side; where all of them leave their islands,
   all GPUs of the gang on a node share its NICs.
 
-With these figures the group is priced by the formulas of `topology.collectives`. Gangs of several roles, whose ranks
-do not follow the topology as one, are taken to fit as few islands as their GPUs do.
+With these figures the group is priced by the formulas of `topology.cost.collectives`. Gangs of several roles, whose
+ranks do not follow the topology as one, are taken to fit as few islands as their GPUs do.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,13 +26,18 @@ from gantree.model.jobs import Job
 from gantree.placement.optimum_model import Case, hop_us
 from gantree.placement.optimum_options import Option, Options
 from gantree.placement.optimum_time import FASTEST_GBps, kinds_of_gpus
-from gantree.topology import collectives
-from gantree.topology.constants import BASE_RING_US, NET_RING_MORE_US, NVLINK_RING_US, SIMPLE
-from gantree.topology.fabric import BoolArray, FloatArray, IntArray
-from gantree.topology.masks import gpus_of, mask_of
-from gantree.topology.paths import Paths
-from gantree.topology.step import Hiding, compute_of, joined
-from gantree.topology.traffic import Flow, flows_of, groups_of, ways_of
+from gantree.topology.cost import collectives
+from gantree.topology.cost.step import Hiding, compute_of, joined
+from gantree.topology.fabric.fabric import BoolArray, FloatArray, IntArray
+from gantree.topology.hardware.constants import (
+    BASE_RING_US,
+    NET_RING_MORE_US,
+    NVLINK_RING_US,
+    SIMPLE,
+)
+from gantree.topology.hardware.masks import gpus_of, mask_of
+from gantree.topology.traffic.paths import Paths
+from gantree.topology.traffic.traffic import Flow, flows_of, groups_of, ways_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """The place whose all-reduce is fastest, with the proof: fronts of rate against steps, one for each way to do it.
 
-The price of a place (`topology.collectives`) is the least of a few algorithms; each falls with the rate of the slowest
-part and rises with the number of islands, the time of the hops between them, and the GPUs of the largest island. That
-is no linear function, but it is monotone, so the best place of one algorithm lies on a front: with every floor under
-the rate goes the least number of steps above that floor. A front is followed from below:
+The price of a place (`topology.cost.collectives`) is the least of a few algorithms; each falls with the rate of the
+slowest part and rises with the number of islands, the time of the hops between them, and the GPUs of the largest
+island. That is no linear function, but it is monotone, so the best place of one algorithm lies on a front: with every
+floor under the rate goes the least number of steps above that floor. A front is followed from below:
 
     floor   the rate that a place must exceed to beat the best one known by more than PROVEN_WITHIN
     solve   the fewest steps of any place above the floor; none: the front is at its end, and the proof done
@@ -25,11 +25,11 @@ from gantree.placement.optimum_model import Case, CaseModel, GangModel, hop_us
 from gantree.placement.optimum_options import Option, Options
 from gantree.placement.optimum_solver import Work
 from gantree.placement.problem import Spread
-from gantree.topology.collectives import estimate
-from gantree.topology.constants import NVLINK_DOMAIN_EGRESS_GBps
-from gantree.topology.fabric import FloatArray, IntArray
-from gantree.topology.paths import Paths
-from gantree.topology.prediction import GIB
+from gantree.topology.cost.collectives import estimate
+from gantree.topology.cost.prediction import GIB
+from gantree.topology.fabric.fabric import FloatArray, IntArray
+from gantree.topology.hardware.constants import NVLINK_DOMAIN_EGRESS_GBps
+from gantree.topology.traffic.paths import Paths
 
 PROVEN_WITHIN = 1e-3
 """Share of a price by which a better place may still be there when an optimum is called proven."""

@@ -27,9 +27,9 @@ from gantree.placement.simplex import FloatArray
 from gantree.placement.standing import Asked, Standing
 from gantree.placement.taste import Usual
 from gantree.placement.usual import Kinds, demand_of
-from gantree.topology.fabric import IntArray
-from gantree.topology.occupancy import UNCOUNTED, Occupancy
-from gantree.topology.parts import NodeState
+from gantree.topology.fabric.fabric import IntArray
+from gantree.topology.occupancy.occupancy import UNCOUNTED, Occupancy
+from gantree.topology.occupancy.parts import NodeState
 
 INDEX = "packing"
 """Key of the index beside an occupancy."""

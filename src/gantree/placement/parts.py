@@ -18,9 +18,9 @@ from gantree.model.jobs import Shape
 from gantree.model.placements import MigPart, SharePart
 from gantree.placement import mig, shares
 from gantree.placement.wish import Wish
-from gantree.topology.masks import gpus_of
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.parts import NodeState, PartRules
+from gantree.topology.hardware.masks import gpus_of
+from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.occupancy.parts import NodeState, PartRules
 
 Part = MigPart | SharePart
 Asked = Sequence[tuple[Shape, int]]

@@ -15,7 +15,7 @@ from gantree.model.errors import Unsupported
 from gantree.model.jobs import Job, TopologyWish
 from gantree.placement.inside import INNER_TIERS
 from gantree.placement.wish import Wish, allowed_tiers, read_wish
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
 
 MOST_COMBINED = 6
 """Preferred layers of which every combination is tried; of more than these the outermost go one after the other."""

@@ -11,8 +11,8 @@ from gantree.placement.inside import ALL, Layers
 from gantree.placement.parts import is_apart
 from gantree.placement.slots import SlotTable, slots_of
 from gantree.placement.wish import RoleWish, Wish
-from gantree.topology.fabric import BoolArray, Fabric, IntArray
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Counts = tuple[int, ...]
 Spread = list[tuple[int, Counts]]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gantree.placement.rank_seats import NVLINK, Seats
-from gantree.topology.fabric import BoolArray, Fabric, IntArray
+from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
 
 
 @dataclass(frozen=True, slots=True)

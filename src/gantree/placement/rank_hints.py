@@ -12,8 +12,8 @@ from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.rank_order import RankMap
 from gantree.placement.rank_seats import NVLINK
-from gantree.topology.fabric import Fabric
-from gantree.topology.nccl_hint import graph_of, graph_xml
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.graph.nccl_hint import graph_of, graph_xml
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from itertools import pairwise, permutations
 
 import numpy as np
 
-from gantree.topology.fabric import IntArray
+from gantree.topology.fabric.fabric import IntArray
 
 
 def levels_that_divide(domain: IntArray) -> IntArray:

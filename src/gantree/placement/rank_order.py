@@ -3,7 +3,7 @@
 The search places members in topology order, and ranks would follow them. For ranks that count tensor groups fastest
 that is mostly right; it is wrong where a framework counts otherwise, where sizes do not divide (15 nodes in one leaf
 and 17 in the next), or where pipelines, not replicas, should stay in a leaf. What is right depends on the traffic, so
-the price decides (`topology.step_orders`), between:
+the price decides (`topology.cost.step_orders`), between:
 
 1. topology order itself, which wins ties: no map is dearer than it, unless the job weighs groups;
 2. for up to six members, every order of whole members (those that look alike to traffic count as one);
@@ -18,7 +18,7 @@ members in order are preferred to single ranks of equal price: launchers such as
 neither its model nor its traffic is priced by YARDSTICK, and its steps stay untold.
 
 Nothing here moves a member, its GPUs or its NICs. Ranks stay within their role. What NCCL makes of it on a node is
-`topology.nccl_hint`.
+`topology.graph.nccl_hint`.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -35,12 +35,12 @@ from gantree.placement.groups import Reach
 from gantree.placement.rank_crossings import AxisCrossings, crossings_of
 from gantree.placement.rank_search import RankSearch
 from gantree.placement.rank_seats import Seats
-from gantree.topology.fabric import Fabric
-from gantree.topology.nccl_hint import fits_all_groups
-from gantree.topology.pricing import Pricer, pricer_of
-from gantree.topology.signature import Kept
-from gantree.topology.step_orders import StepOfOrders
-from gantree.topology.traffic import EXPERT_DATA, Ways
+from gantree.topology.cost.pricing import Pricer, pricer_of
+from gantree.topology.cost.step_orders import StepOfOrders
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.graph.nccl_hint import fits_all_groups
+from gantree.topology.traffic.signature import Kept
+from gantree.topology.traffic.traffic import EXPERT_DATA, Ways
 
 YARDSTICK = Traffic(
     axes=(

@@ -11,9 +11,9 @@ import numpy as np
 from gantree.placement.groups import Reach
 from gantree.placement.rank_layouts import Layout, axis_orders, levels_that_divide
 from gantree.placement.rank_seats import Seats
-from gantree.topology.fabric import Fabric, IntArray
-from gantree.topology.pricing import pricer_of
-from gantree.topology.step_orders import OrderSteps, StepOfOrders
+from gantree.topology.cost.pricing import pricer_of
+from gantree.topology.cost.step_orders import OrderSteps, StepOfOrders
+from gantree.topology.fabric.fabric import Fabric, IntArray
 
 MOST_RANKS_PRICED = 24_000
 """Ranks in all orders that are priced at once, layouts and exchanges alike: some 40 ms."""

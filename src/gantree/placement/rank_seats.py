@@ -13,8 +13,8 @@ import numpy as np
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement
 from gantree.placement.devices import inner_domains
-from gantree.topology.fabric import Fabric, IntArray
-from gantree.topology.masks import gpus_of
+from gantree.topology.fabric.fabric import Fabric, IntArray
+from gantree.topology.hardware.masks import gpus_of
 
 NVLINK = "nvlink"
 

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from gantree.topology.fabric import BoolArray, Fabric, IntArray
+from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
 
 MOST_PADDING = 4
 """Padded tables may be so many times as large as there are children; trees more uneven than that have none."""

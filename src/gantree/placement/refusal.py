@@ -48,8 +48,8 @@ from gantree.placement.on_empty import OnEmpty
 from gantree.placement.slots import slots_of
 from gantree.placement.wish import RoleWish, Wish
 from gantree.text.words import did_you_mean, plural
-from gantree.topology.fabric import BoolArray, Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import BoolArray, Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Told = tuple[str, Shortage | None]
 """What is wrong, in words and in numbers."""

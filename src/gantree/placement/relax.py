@@ -9,7 +9,7 @@ from gantree.model.errors import BadInput
 from gantree.model.jobs import Apart, Job, Slices, Spread, TopologyWish
 from gantree.model.verdicts import Patch, PatchValue
 from gantree.placement.wish import Wish, slices_of
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
 
 REQUIRED, SLICES, SPREAD = "topology.required", "topology.slices", "topology.spread"
 APART, BOX, MEMBERS = "topology.apart", "topology.box", "members"

@@ -21,8 +21,8 @@ from gantree.placement.apart import apart_nodes
 from gantree.placement.search import find
 from gantree.placement.taste import DEFAULT, Taste
 from gantree.placement.wish import RoleWish, Wish, read_wish
-from gantree.topology.fabric import BoolArray, Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import BoolArray, Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def replaced(

@@ -21,7 +21,7 @@ from gantree.placement.problem import Problem
 from gantree.placement.reach import Reach
 from gantree.placement.slots import SlotTable
 from gantree.placement.wish import RoleWish
-from gantree.topology.fabric import IntArray
+from gantree.topology.fabric.fabric import IntArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ import numpy as np
 
 from gantree.model.jobs import Company, Job, Like, Role
 from gantree.model.node_rules import TOLERATES_LABEL, read_tolerations, satisfies
-from gantree.topology.fabric import BoolArray, Fabric, FloatArray, IntArray
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import BoolArray, Fabric, FloatArray, IntArray
+from gantree.topology.occupancy.occupancy import Occupancy
 
 PREFERS_NOT = "PreferNoSchedule"
 SCALE = 100

@@ -22,7 +22,7 @@ from gantree.placement.refusal import explain
 from gantree.placement.taste import DEFAULT, Taste
 from gantree.placement.torus import find_on_torus, fits_on_torus, place_on_torus
 from gantree.placement.wish import read_wish
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def place(occupancy: Occupancy, job: Job, taste: Taste = DEFAULT) -> Placement | Refused:

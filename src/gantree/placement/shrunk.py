@@ -23,9 +23,9 @@ from gantree.placement.dealing import Deal, Dealt, digits
 from gantree.placement.in_place import Standing, units_of
 from gantree.placement.wish import RoleWish
 from gantree.text.words import plural
-from gantree.topology.cost import GIB, pricer_of
-from gantree.topology.fabric import Fabric, IntArray
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.cost.cost import GIB, pricer_of
+from gantree.topology.fabric.fabric import Fabric, IntArray
+from gantree.topology.occupancy.occupancy import Occupancy
 
 MOST_SUBSETS = 256
 """Ways to leave a node that are priced; where there are more, the first members stay."""

@@ -26,7 +26,7 @@ from gantree.model.jobs import Elastic, Job, Traffic
 from gantree.model.placements import Placement
 from gantree.placement.wish import slices_of
 from gantree.text.words import plural
-from gantree.topology.traffic import micro_batches, ways_of
+from gantree.topology.traffic.traffic import micro_batches, ways_of
 
 ALIKE = 0.01
 """Share of the goodput by which a larger gang must be better: less than a prediction can tell."""

@@ -15,8 +15,8 @@ from gantree.model.jobs import Shape
 from gantree.placement.beside import is_served_in_turn, slots_beside
 from gantree.placement.inside import Layers, members_inside
 from gantree.placement.reach import Reach
-from gantree.topology.fabric import Fabric, IntArray, Labels
-from gantree.topology.occupancy import Occupancy, memory_KiB, microcpus
+from gantree.topology.fabric.fabric import Fabric, IntArray, Labels
+from gantree.topology.occupancy.occupancy import Occupancy, memory_KiB, microcpus
 
 MOST_TABLES = 256
 """Shape indexes kept per occupancy; the oldest goes first. A site has some dozens of distinct shapes."""

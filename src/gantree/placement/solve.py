@@ -13,8 +13,8 @@ from gantree.placement.greedy import greedy_spread, is_too_large_for_tables
 from gantree.placement.one_role import one_role_fits, one_role_spread
 from gantree.placement.problem import Problem, Spread
 from gantree.placement.wish import RoleWish, Wish
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Solution = tuple[Problem, Spread]
 

@@ -17,7 +17,7 @@ import numpy as np
 from gantree.placement.least_sums import DIGITS
 from gantree.placement.problem import Problem
 from gantree.placement.simplex import FloatArray
-from gantree.topology.fabric import IntArray
+from gantree.topology.fabric.fabric import IntArray
 
 MOST_NICS = 64
 """NICs of a node that are told apart; more than any machine has, and than what is not counted counts."""

@@ -26,7 +26,7 @@ from gantree.placement.fragmentation import (
 )
 from gantree.placement.share_prices import WHOLE_MILLI
 from gantree.placement.simplex import FloatArray
-from gantree.topology.fabric import IntArray
+from gantree.topology.fabric.fabric import IntArray
 
 REWEIGH_EVERY = 50
 """Changed nodes after which slots anywhere are counted anew; a thousand nodes have changed little by then."""

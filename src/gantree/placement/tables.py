@@ -26,7 +26,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from gantree.placement.few_nodes import Units, in_nodes
 from gantree.placement.room import Inside, Room
-from gantree.topology.fabric import IntArray
+from gantree.topology.fabric.fabric import IntArray
 
 INFINITE = np.int64(1) << 61
 DIGITS = 60

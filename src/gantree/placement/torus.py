@@ -18,8 +18,8 @@ from gantree.placement.torus_choice import best_cut
 from gantree.placement.torus_members import placement_of_cut
 from gantree.placement.torus_refusal import explain_box
 from gantree.placement.wish import Wish, read_wish
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def place_on_torus(occupancy: Occupancy, job: Job) -> Placement | Refused:

@@ -13,8 +13,8 @@ from math import prod
 
 from gantree.model.errors import Unsupported
 from gantree.model.jobs import Job, Role
-from gantree.topology.torus_pieces import Pieces
-from gantree.topology.tpu_slices import Shape, factored
+from gantree.topology.fabric.torus_pieces import Pieces
+from gantree.topology.hardware.tpu_slices import Shape, factored
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,8 @@ from gantree.placement.apart import apart_nodes
 from gantree.placement.torus_ask import Ask, Layout, layouts
 from gantree.placement.torus_room import cells_for, free_cells
 from gantree.placement.wish import Wish
-from gantree.topology.fabric import BoolArray
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.torus_pieces import (
+from gantree.topology.fabric.fabric import BoolArray
+from gantree.topology.fabric.torus_pieces import (
     Pieces,
     boxes_met,
     boxes_within,
@@ -32,7 +31,8 @@ from gantree.topology.torus_pieces import (
     in_cells,
     pieces_of,
 )
-from gantree.topology.tpu_slices import Shape
+from gantree.topology.hardware.tpu_slices import Shape
+from gantree.topology.occupancy.occupancy import Occupancy
 
 KEPT_LADDERS = 1024
 """Ladders remembered: one for each kind of torus and size of cell."""

@@ -15,10 +15,10 @@ import numpy as np
 from gantree.placement.torus_ask import Ask, Layout, layout_of
 from gantree.placement.torus_choice import has_place
 from gantree.placement.torus_room import cells_for
-from gantree.topology.fabric import BoolArray
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.torus_pieces import Pieces, cell_of, runs
-from gantree.topology.tpu_slices import Shape
+from gantree.topology.fabric.fabric import BoolArray
+from gantree.topology.fabric.torus_pieces import Pieces, cell_of, runs
+from gantree.topology.hardware.tpu_slices import Shape
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 @dataclass(frozen=True, slots=True)

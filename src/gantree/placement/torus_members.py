@@ -18,13 +18,13 @@ from gantree.placement.problem import Problem, Spread
 from gantree.placement.torus_ask import Ask
 from gantree.placement.torus_choice import Cut
 from gantree.placement.wish import Wish
-from gantree.topology.cost import GIB, predict
-from gantree.topology.fabric import Fabric, IntArray
-from gantree.topology.numa import NumaUse
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.torus_pieces import Pieces, cell_of
-from gantree.topology.torus_price import all_reduce_s, link_GBps_of
-from gantree.topology.tpu_slices import Shape
+from gantree.topology.cost.cost import GIB, predict
+from gantree.topology.cost.torus_price import all_reduce_s, link_GBps_of
+from gantree.topology.fabric.fabric import Fabric, IntArray
+from gantree.topology.fabric.torus_pieces import Pieces, cell_of
+from gantree.topology.hardware.numa import NumaUse
+from gantree.topology.hardware.tpu_slices import Shape
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Seat = tuple[int, tuple[int, ...]]
 """(node, GPUs of it): a member's place."""

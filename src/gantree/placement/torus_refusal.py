@@ -24,10 +24,10 @@ from gantree.placement.torus_members import placement_of_cut
 from gantree.placement.torus_room import cells_for
 from gantree.placement.wish import Wish
 from gantree.text.words import counted, plural
-from gantree.topology.fabric import IntArray
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.torus_pieces import Pieces, pieces_of
-from gantree.topology.tpu_slices import Shape
+from gantree.topology.fabric.fabric import IntArray
+from gantree.topology.fabric.torus_pieces import Pieces, pieces_of
+from gantree.topology.hardware.tpu_slices import Shape
+from gantree.topology.occupancy.occupancy import Occupancy
 
 BOX, MEMBERS = "topology.box", "members"
 MOST_OTHER_SHAPES = 3

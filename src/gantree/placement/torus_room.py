@@ -13,10 +13,10 @@ import numpy as np
 
 from gantree.placement.slots import slots_of
 from gantree.placement.torus_ask import Ask, Layout
-from gantree.topology.fabric import BoolArray
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.torus_pieces import Pieces, cell_of
-from gantree.topology.tpu_slices import Shape
+from gantree.topology.fabric.fabric import BoolArray
+from gantree.topology.fabric.torus_pieces import Pieces, cell_of
+from gantree.topology.hardware.tpu_slices import Shape
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def cells_for(

@@ -28,10 +28,10 @@ from gantree.placement.numa import (
     split_numa,
 )
 from gantree.placement.parts import Part, best_part, with_part
-from gantree.topology.masks import mask_of
-from gantree.topology.numa import NumaUse, numa_layout
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.parts import NodeState
+from gantree.topology.hardware.masks import mask_of
+from gantree.topology.hardware.numa import NumaUse, numa_layout
+from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.occupancy.parts import NodeState
 
 MOST_TRIES = 512
 """Runs of members that are served before a node is given up as too full."""

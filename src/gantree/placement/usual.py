@@ -23,9 +23,9 @@ from gantree.placement.share_prices import WHOLE_MILLI
 from gantree.placement.shares import Share, milli_asked, sharing_of
 from gantree.placement.standing import Asked
 from gantree.placement.taste import Usual
-from gantree.topology.fabric import Fabric, IntArray
-from gantree.topology.occupancy import memory_KiB, microcpus
-from gantree.topology.parts import PartRules, rules_of
+from gantree.topology.fabric.fabric import Fabric, IntArray
+from gantree.topology.occupancy.occupancy import memory_KiB, microcpus
+from gantree.topology.occupancy.parts import PartRules, rules_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

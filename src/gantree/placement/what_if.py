@@ -24,7 +24,7 @@ from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.elastic import placed_elastically
 from gantree.placement.taste import DEFAULT, Taste
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 @dataclass(frozen=True, slots=True)

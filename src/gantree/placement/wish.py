@@ -23,7 +23,7 @@ from gantree.model.errors import BadInput, Unsupported
 from gantree.model.jobs import Apart, Job, Role, Shape, Slices, Spread, TopologyWish
 from gantree.placement.inside import ALL, INNER_TIERS, Layers
 from gantree.text.words import plural
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
 
 ANY_NUMBER = 1 << 40
 """Most members of a domain where nothing limits them."""

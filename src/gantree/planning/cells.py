@@ -33,7 +33,7 @@ from gantree.planning.cells_book import Bound, CellBook
 from gantree.planning.cells_room import PrivateCluster, orders
 from gantree.planning.cells_view import Binding, CellView, look
 from gantree.policy.cells import Cell, Wish, pack
-from gantree.topology.fabric import BoolArray, IntArray
+from gantree.topology.fabric.fabric import BoolArray, IntArray
 
 __all__ = [
     "Bound",

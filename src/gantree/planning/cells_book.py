@@ -17,7 +17,7 @@ from gantree.placement.devices import INNER_TIERS, inner_domains
 from gantree.policy.cells import NOT_IN_ANY, Cell, Level, cells_of, levels_of, pack
 from gantree.policy.rules import LOOSE, QueueRule
 from gantree.text.words import counted
-from gantree.topology.fabric import Fabric, IntArray
+from gantree.topology.fabric.fabric import Fabric, IntArray
 
 MOST_KEPT_PER_GPU = 4
 """Owners whose GPUs are kept by number, for each GPU of the fabric, before they are all forgotten."""

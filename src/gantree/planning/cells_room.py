@@ -18,8 +18,8 @@ from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.search import find, fits
 from gantree.placement.taste import DEFAULT, Taste
 from gantree.planning.cells_view import Binding, CellView
-from gantree.topology.fabric import BoolArray, FloatArray
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import BoolArray, FloatArray
+from gantree.topology.occupancy.occupancy import Occupancy
 
 ELSEWHERE = "cells:elsewhere"
 """Owner of what is no part of a private cluster, in the occupancies that it is searched on."""

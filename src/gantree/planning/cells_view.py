@@ -12,8 +12,8 @@ import numpy as np
 from gantree.model.placements import MemberPlacement
 from gantree.planning.cells_book import Bound, CellBook
 from gantree.policy.cells import Cell, Share, Wish, lost, pack
-from gantree.topology.fabric import BoolArray, FloatArray, IntArray
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import BoolArray, FloatArray, IntArray
+from gantree.topology.occupancy.occupancy import Occupancy
 
 IDLE_FIRST_GPU_S = 1.0
 """What evicting a guest counts for each of its GPUs beside its harm, so that idle room goes first."""

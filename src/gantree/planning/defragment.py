@@ -20,7 +20,7 @@ from gantree.placement.optimum_moves import Movable, Move, defragmented
 from gantree.placement.search import find
 from gantree.placement.taste import DEFAULT, Taste
 from gantree.planning.preempt import Plan, Victim, plan_preemption
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 __all__ = ["Movable", "Move", "MovePlan", "plan_defragment"]
 

@@ -11,7 +11,7 @@ from gantree.model.placements import Placement
 from gantree.placement.elastic import grown, sizes_of
 from gantree.placement.sizes import goodputs
 from gantree.placement.taste import DEFAULT, Taste
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from gantree.placement.taste import DEFAULT, Taste
 from gantree.planning.preempt_prices import levels, price
 from gantree.planning.preempt_search import chosen_owners
 from gantree.planning.preempt_trial import Admits, Trial
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from gantree.model.jobs import Job
 from gantree.placement.problem import Problem
 from gantree.placement.wish import RoleWish, Wish, read_wish
 from gantree.planning.preempt_nodes import NodeBook, asked_of, node_books
-from gantree.topology.fabric import BoolArray, Fabric, IntArray
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Range = tuple[int, int]
 """First node of a domain, and the one after its last."""

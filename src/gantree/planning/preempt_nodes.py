@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from gantree.model.jobs import Shape
 from gantree.model.placements import MemberPlacement
-from gantree.topology.occupancy import Occupancy, memory_KiB, microcpus
+from gantree.topology.occupancy.occupancy import Occupancy, memory_KiB, microcpus
 
 Amounts = tuple[int, ...]
 """GPUs first, then what else a member asks for: microcpus, KiB of memory, NICs."""

@@ -14,7 +14,7 @@ from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.placement.search import find, fits
 from gantree.placement.taste import Taste
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Admits = Callable[[Sequence[str]], bool]
 """Whether it is enough for the quota that these owners go; whatever is enough stays so when more go."""

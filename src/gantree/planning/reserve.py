@@ -18,7 +18,7 @@ from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement
 from gantree.placement.taste import DEFAULT, Taste
 from gantree.planning.reserve_timeline import Reservation, Running, Timeline
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 __all__ = [
     "Held",

@@ -28,9 +28,9 @@ from gantree.placement.on_empty import OnEmpty
 from gantree.placement.search import find, fits
 from gantree.placement.taste import DEFAULT, Taste
 from gantree.placement.wish import read_wish
-from gantree.topology.node_room import NodeRoom, mask_of_gpus
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.parts import REST
+from gantree.topology.occupancy.node_room import NodeRoom, mask_of_gpus
+from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.occupancy.parts import REST
 
 Members = tuple[MemberPlacement, ...]
 

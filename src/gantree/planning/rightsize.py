@@ -6,10 +6,10 @@ A way is closed where the model that the job describes does not fit into that GP
 more than the job's budget. Open ways come in the order that the job chooses by: "order" as its models are listed (the
 fastest first where it lists none), "time" the soonest end if all of them started now, "cost" the least expected money.
 
-Speeds are those the job tells, else predicted (`topology.roofline`) beside the fastest model that it may use. A run
-takes `expected_s`, else its time limit, on the fastest model, and in proportion longer on others. Spot nodes are for
-jobs that say `spot` and save checkpoints: nobody else is placed there (`Node.admits`), and what interruptions cost is
-part of the price. Whether there is room is the search's question, and none of this module's.
+Speeds are those the job tells, else predicted (`topology.cost.roofline`) beside the fastest model that it may use. A
+run takes `expected_s`, else its time limit, on the fastest model, and in proportion longer on others. Spot nodes are
+for jobs that say `spot` and save checkpoints: nobody else is placed there (`Node.admits`), and what interruptions cost
+is part of the price. Whether there is room is the search's question, and none of this module's.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from gantree.model.jobs import Job, Role
 from gantree.model.verdicts import Gate, Refused
 from gantree.planning.rightsize_offers import Offers, markets_of, offers_of
 from gantree.planning.rightsize_way import Option, Terms, Way, gpu_roles
-from gantree.topology import footprint
-from gantree.topology.fabric import Fabric
-from gantree.topology.prices import LIST_PRICES, Market, PriceList
-from gantree.topology.roofline import least_step_s
+from gantree.topology.cost.roofline import least_step_s
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.prices import LIST_PRICES, Market, PriceList
+from gantree.topology.traffic import footprint
 
 __all__ = ["Option", "Ranked", "by_model", "chooses", "options", "refused"]
 

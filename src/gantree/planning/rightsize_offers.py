@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
-from gantree.topology.fabric import Fabric
-from gantree.topology.prices import Market
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.prices import Market
 
 DAY_S = 86_400.0
 MOST_EXPONENT = 500.0

@@ -7,8 +7,8 @@ from gantree.model.cluster import ANY_MARKET, MARKET_LABEL, SPOT
 from gantree.model.jobs import Elastic, Job, Role
 from gantree.model.verdicts import Gate
 from gantree.planning.rightsize_offers import Offers, markets_of, stretch
-from gantree.topology import footprint
-from gantree.topology.prices import Market, PriceList
+from gantree.topology.hardware.prices import Market, PriceList
+from gantree.topology.traffic import footprint
 
 HOUR_S = 3600.0
 

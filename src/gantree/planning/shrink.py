@@ -20,7 +20,7 @@ from gantree.placement.search import find, fits
 from gantree.placement.sizes import goodputs, resized
 from gantree.placement.taste import DEFAULT, Taste
 from gantree.placement.wish import read_wish
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 MOST_ALONE = 32
 """Gangs that are tried on their own in a domain."""

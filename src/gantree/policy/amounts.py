@@ -14,8 +14,8 @@ from functools import lru_cache
 from gantree.model.jobs import Job, Role, Shape
 from gantree.model.placements import MemberPlacement
 from gantree.policy.rules import Amounts
-from gantree.topology.gpu_models import gpu_model
-from gantree.topology.mig import TABLES, mig_table
+from gantree.topology.hardware.gpu_models import gpu_model
+from gantree.topology.hardware.mig import TABLES, mig_table
 
 TICKS = 42_000_000
 """Ticks in one GPU, CPU, GiB, NIC or device."""

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from gantree.model.errors import BadInput
 from gantree.policy.rules import QueueRule
-from gantree.topology.fabric import BoolArray, FloatArray, IntArray
+from gantree.topology.fabric.fabric import BoolArray, FloatArray, IntArray
 
 NOT_IN_ANY = -1
 """Domain of a GPU that is in no domain of a tier."""

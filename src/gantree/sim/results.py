@@ -19,7 +19,7 @@ from gantree.model.placements import FABRIC_TIER, Placement
 from gantree.sim.record import Record, Sample
 from gantree.sim.work import Work
 from gantree.sim.workload import job_id
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
 
 REJECTED = "rejected"
 """Outcome of a job that was not taken into the queue."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from gantree.model.cluster import Machine
-from gantree.topology.catalog import SELF
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
 from gantree.topology.discovery.machines.nvidia_names import clique_name, model_name
+from gantree.topology.hardware.catalog import SELF
 
 LINK_OF_LEVEL = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 """NVML's nvmlGpuTopologyLevel_t as link classes; 0 (INTERNAL) is two GPUs of one board behind its switch."""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from hypothesis import strategies as st
 
 from gantree.model.errors import GantreeError
-from gantree.topology.catalog import SELF, is_link_class
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
+from gantree.topology.hardware.catalog import SELF, is_link_class
 
 MOST_WOUNDS = 4
 LONGEST_PIECE = 200

@@ -12,8 +12,8 @@ from typing import Any
 from gantree.model.cluster import Machine
 from gantree.placement.devices import inner_domains
 from gantree.placement.gpu_sets import Fed
-from gantree.topology.catalog import bonded_links, weakness
-from gantree.topology.masks import gpus_of, mask_of
+from gantree.topology.hardware.catalog import bonded_links, weakness
+from gantree.topology.hardware.masks import gpus_of, mask_of
 
 
 def plain_link(model: Machine, a: int, b: int) -> str:

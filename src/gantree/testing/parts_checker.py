@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from gantree.model.jobs import Job, Shape, Spread
 from gantree.model.placements import MemberPlacement, MigPart, Placement, SharePart
-from gantree.topology.mig import mig_table
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.hardware.mig import mig_table
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Gpu = tuple[str, int]
 """(node, GPU)."""

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.placements import MemberPlacement
 from gantree.testing.builders import machine
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 TIERS = ("region", "zone", "spine", "leaf", "node")
 """A picture whose paths have n names has the last n + 1 of these tiers."""

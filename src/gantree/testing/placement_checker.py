@@ -7,7 +7,7 @@ from gantree.model.cluster import Node
 from gantree.model.jobs import Apart, Job, Role, Slices
 from gantree.model.placements import FABRIC_TIER, MemberPlacement, Placement
 from gantree.testing.parts_checker import part_problems
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def problems_of(occupancy: Occupancy, job: Job, placement: Placement) -> list[str]:

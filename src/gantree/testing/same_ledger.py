@@ -21,10 +21,10 @@ from gantree.policy.borrowing import Borrowing, Holding
 from gantree.policy.order import Lines
 from gantree.policy.quota import Quota
 from gantree.policy.share import Shares
-from gantree.topology.fabric import Fabric
-from gantree.topology.numa import NumaUse
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.spares import Spares
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.numa import NumaUse
+from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.occupancy.spares import Spares
 
 CACHES: dict[type, frozenset[str]] = {
     Ledger: frozenset(),

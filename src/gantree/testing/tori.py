@@ -8,9 +8,9 @@ from gantree.model.cluster import Cluster, Machine, Node, Torus
 from gantree.model.jobs import Job, Role, Shape, TopologyWish
 from gantree.model.placements import MemberPlacement
 from gantree.model.verdicts import Patch
-from gantree.topology.catalog import machine
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Sides = tuple[int, ...]
 

@@ -7,9 +7,9 @@ is escaped.
 from html import escape
 
 from gantree.model.cluster import Torus
-from gantree.topology.conditions import Conditions
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.conditions import Conditions
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.web.fabric_look import SCRIPT, SIGNS, STYLE, Sign, swatch
 from gantree.web.fabric_scene import Holder, PartitionView, Scene, scene_of
 from gantree.web.fabric_svg import draw, svg_document, svg_element

@@ -11,11 +11,11 @@ from string import ascii_lowercase
 import numpy as np
 
 from gantree.text.words import plural
-from gantree.topology.conditions import Conditions
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.partitions import partitions_of
-from gantree.topology.tori import tori_of
+from gantree.topology.fabric.conditions import Conditions
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.fabric.partitions import partitions_of
+from gantree.topology.fabric.tori import tori_of
+from gantree.topology.occupancy.occupancy import Occupancy
 
 FREE = -1
 

@@ -11,8 +11,8 @@ from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.search import place
 from gantree.testing.devices import GPU, NIC, DeviceStage, gpu, nic, request
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 SAME = {"requests": ["gpu", "nic"], "matchAttribute": "resource.kubernetes.io/pcieRoot"}
 

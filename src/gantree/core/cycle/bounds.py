@@ -22,7 +22,7 @@ from gantree.core.ledger.state import BOOKING, CLAIM, JobState
 from gantree.core.queue.fit_bound import Need
 from gantree.core.queue.preemption_rules import borrowers
 from gantree.model.placements import MemberPlacement
-from gantree.topology.fabric import Fabric, IntArray
+from gantree.topology.fabric.fabric import Fabric, IntArray
 
 Class = tuple[int, int, bool]
 """(queue, priority, whether the queue may take back what it lent)"""

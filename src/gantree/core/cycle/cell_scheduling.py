@@ -53,7 +53,7 @@ from gantree.planning.cells import (
 from gantree.policy.cells import Cell
 from gantree.policy.order import Position
 from gantree.policy.rules import Policy
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
 
 _WAIT_AGAIN = (StopCause.PREEMPTED, StopCause.DRAINED)
 """Causes after which a gang that leaves will want to go home."""

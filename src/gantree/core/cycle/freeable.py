@@ -36,7 +36,7 @@ from gantree.placement.search import fits
 from gantree.planning.rightsize import chooses
 from gantree.policy.order import Line, Position
 from gantree.policy.rules import Preemption
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import BOOKING, CLAIM, JobState
 from gantree.core.preemption.candidates import giving_way
 from gantree.model.placements import Placement
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
 
 MOST_KEPT = 32
 """Sets of those who stay that are remembered; the newest."""

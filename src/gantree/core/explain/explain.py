@@ -34,7 +34,7 @@ from gantree.placement.taste import DEFAULT
 from gantree.planning.preempt import Plan, Victim, plan_preemption, why_not
 from gantree.policy.admission import Admission
 from gantree.text.words import plural
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 AHEAD_SHOWN = 10
 """How many of the jobs that go first are named."""

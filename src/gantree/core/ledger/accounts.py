@@ -21,7 +21,7 @@ from gantree.policy.quota import Quota
 from gantree.policy.rules import Amounts, Policy, QueueRule
 from gantree.policy.runtimes import Runtimes
 from gantree.policy.share import Shares
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
 
 STEPS_OF_A_DOUBLING = 2
 """Guesses of a run time are rounded up to so many steps a doubling, so that jobs of alike guesses share a line."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from gantree.model.facts import RoomOfOthers
 from gantree.model.placements import MemberPlacement
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.site import OWNER_PREFIX
+from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.occupancy.site import OWNER_PREFIX
 
 if TYPE_CHECKING:
     from gantree.core.ledger.ledger import Ledger

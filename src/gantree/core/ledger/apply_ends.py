@@ -21,7 +21,7 @@ from gantree.core.ledger.state import CLAIM, NOWHERE, JobState
 from gantree.model.facts import AttemptEnded, JobEnded, JobRequeued
 from gantree.model.phases import ENDED, Phase, StopCause
 from gantree.model.placements import Placement
-from gantree.topology.node_room import NodeRoom
+from gantree.topology.occupancy.node_room import NodeRoom
 
 if TYPE_CHECKING:
     from gantree.core.ledger.ledger import Ledger

@@ -21,9 +21,9 @@ from gantree.model.facts import (
     NodeUncordoned,
 )
 from gantree.model.placements import MemberPlacement
-from gantree.topology.conditions import sound_nodes
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.conditions import sound_nodes
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 if TYPE_CHECKING:
     from gantree.core.ledger.ledger import Ledger

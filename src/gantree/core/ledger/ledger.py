@@ -106,8 +106,8 @@ from gantree.placement.search import signature
 from gantree.planning.rightsize import chooses
 from gantree.policy.order import Lines, Position
 from gantree.policy.rules import Policy
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 @dataclass(slots=True)

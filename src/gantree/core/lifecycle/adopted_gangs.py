@@ -15,7 +15,7 @@ from gantree.core.lifecycle.lifecycle import accept
 from gantree.model.events import Event, GangFound
 from gantree.model.facts import GangPlaced
 from gantree.policy.rules import Policy
-from gantree.topology.site import OWNER_PREFIX
+from gantree.topology.occupancy.site import OWNER_PREFIX
 
 
 def _gang_found(draft: Draft, event: GangFound, policy: Policy) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.placement.rank_order import rank_map
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
 
 MOST_PROCESSES = 4096
 """Larger gangs keep member order: a better one would hold up the turn for half a second and more."""

@@ -22,7 +22,7 @@ from gantree.core.queue.preemption_rules import (
 from gantree.model.jobs import Job
 from gantree.planning.preempt import Forbidden, Victim
 from gantree.policy.admission import Admission
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 MOST_ROOMS = 4
 """Rooms to come that are kept; more than so many classes of jobs, to which others give way, seldom ask in turns."""

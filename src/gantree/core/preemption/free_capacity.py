@@ -55,7 +55,7 @@ from gantree.planning.defragment import Movable, MovePlan, plan_defragment
 from gantree.planning.preempt import Plan, Victim, plan_preemption
 from gantree.planning.preempt_trial import Admits
 from gantree.planning.shrink import ElasticGang, plan_shrink
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 ASK_AGAIN_S, ASK_AGAIN_SHARE = 60.0, 0.125
 """Moves that do not gain yet are planned again after so many seconds, or so much of the wait so far, at the soonest."""

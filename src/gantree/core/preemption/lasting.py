@@ -33,7 +33,7 @@ from gantree.placement.search import fits
 from gantree.planning.preempt import Plan, Victim
 from gantree.policy.admission import Admission
 from gantree.policy.rules import Amounts
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 GANG = "the gang that waits"
 

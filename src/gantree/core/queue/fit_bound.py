@@ -27,7 +27,7 @@ from gantree.placement.sizes import sizes_of
 from gantree.placement.slots import slots_of
 from gantree.planning.rightsize import chooses
 from gantree.policy.order import Line, Position
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 FEW = 4
 """So few signatures are asked without a bound: to search is quicker than to keep an index of shapes for bounds."""

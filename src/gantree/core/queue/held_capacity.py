@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import BOOKING, CLAIM, Booking, JobState
 from gantree.planning.reserve import may_pass
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def passed_by(ledger: Ledger, state: JobState, now: float) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from gantree.placement.sizes import resized, sizes_of
 from gantree.planning.rightsize import Ranked, by_model, chooses, options, refused
 from gantree.policy.admission import BORROWED, OWED, Admission
 from gantree.policy.rules import Amounts
-from gantree.topology.footprint import least_members
+from gantree.topology.traffic.footprint import least_members
 
 Answer = tuple[Job, Admission]
 """A way, and what the job's queue says to it."""

@@ -12,7 +12,7 @@ from gantree.model.placements import Placement
 from gantree.placement.elastic import best_size, grown, resized, shrunk
 from gantree.placement.search import find
 from gantree.placement.taste import Taste
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def place_at_size(ledger: Ledger, state: JobState, members: int, taste: Taste) -> Placement | None:

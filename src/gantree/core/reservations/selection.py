@@ -41,7 +41,7 @@ from gantree.planning.rightsize import chooses
 from gantree.policy.admission import Admission
 from gantree.policy.order import Line, Position, Standing
 from gantree.policy.rules import Policy
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.occupancy.occupancy import Occupancy
 
 MANY = 1000
 """Lines that are remembered before those are forgotten in which nobody stands."""

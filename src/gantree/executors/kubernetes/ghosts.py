@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import Cluster, Machine, Node
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def with_ghosts(seen: Cluster, ledger: Ledger) -> tuple[Cluster, tuple[str, ...]]:

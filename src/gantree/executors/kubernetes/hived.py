@@ -28,7 +28,7 @@ from gantree.executors.kubernetes.terms import (
     there,
 )
 from gantree.model.jobs import Shape
-from gantree.topology.gpu_models import GPU_MODELS
+from gantree.topology.hardware.gpu_models import GPU_MODELS
 
 SPEC = "hivedscheduler.microsoft.com/pod-scheduling-spec"
 ENABLE = "hivedscheduler.microsoft.com/pod-scheduling-enable"

@@ -24,7 +24,7 @@ from gantree.executors.kubernetes.device_objects import (
 from gantree.executors.kubernetes.device_rules import Facts, Value, Version
 from gantree.executors.kubernetes.objects import Node, Wiring
 from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES, quantity
-from gantree.topology.link_classes import SELF
+from gantree.topology.hardware.link_classes import SELF
 
 STANDARD = "resource.kubernetes.io/"
 PCIE_ROOT, BUS_ID = f"{STANDARD}pcieRoot", f"{STANDARD}pciBusID"

@@ -23,8 +23,8 @@ from gantree.placement.search import place
 from gantree.policy.rules import Policy
 from gantree.sim.bench.mix import GPUS_OF_NODE, gang, half_full
 from gantree.sim.bench.timing import figures, timed_us
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 KEPT = 32
 """Gangs that hold a place at any time, beside the site's own allocations."""

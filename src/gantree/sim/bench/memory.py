@@ -8,8 +8,8 @@ from typing import Any
 from gantree.model.jobs import Job, Role, Shape, TopologyWish
 from gantree.placement.search import place
 from gantree.sim.bench.mix import GPUS_OF_NODE, empty_cluster
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 MB = 1_000_000
 SHAPES = tuple(Shape(gpus=gpus, cpus=cpus) for gpus in (1, 2, 4, 6, 8) for cpus in (0.0, 4.0))

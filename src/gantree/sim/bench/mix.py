@@ -12,7 +12,7 @@ from random import Random
 
 from gantree.model.cluster import Allocation, Cluster, Node
 from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
-from gantree.topology.catalog import machine
+from gantree.topology.hardware.catalog import machine
 
 MACHINE = "dgx-h100"
 GPUS_OF_NODE = 8

@@ -14,9 +14,9 @@ from gantree.placement.taste import DEFAULT
 from gantree.planning.preempt import Victim, plan_preemption
 from gantree.sim.bench.mix import GPUS_OF_NODE, MACHINE
 from gantree.sim.bench.timing import timed_us
-from gantree.topology.catalog import machine
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.catalog import machine
+from gantree.topology.occupancy.occupancy import Occupancy
 
 REPEATS = 5
 SHARE_ASKED = 0.8

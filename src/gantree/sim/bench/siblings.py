@@ -15,8 +15,8 @@ from gantree.policy.rules import Policy
 from gantree.sim.bench.decisions import handle_times_us, place_and_take, search_times_us
 from gantree.sim.bench.mix import GPUS_OF_LEAF, GPUS_OF_NODE, empty_cluster, half_full
 from gantree.sim.bench.timing import figures, timed_us
-from gantree.topology.fabric import Fabric
-from gantree.topology.occupancy import Occupancy
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
 
 WARM_UP = 3
 """Decisions before those that count: indexes are built at the first one of a shape."""

@@ -16,7 +16,7 @@ from gantree.sim.lingjun.philly import known_gang_of
 from gantree.sim.lingjun.subfabric import GPUS_OF_HOST, MACHINE
 from gantree.sim.results import JobRow
 from gantree.sim.run import simulate
-from gantree.topology.catalog import machine
+from gantree.topology.hardware.catalog import machine
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from gantree.model.cluster import Cluster, Node
 from gantree.model.errors import BadInput, NotFound
-from gantree.topology.catalog import machine
 from gantree.topology.discovery.assembly import assembled
 from gantree.topology.discovery.listings.lingjun import parse
 from gantree.topology.discovery.machine_of_node import MachineChoice
+from gantree.topology.hardware.catalog import machine
 
 MACHINE = "hgx-h100"
 GPUS_OF_HOST = 8

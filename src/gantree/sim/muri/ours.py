@@ -17,7 +17,7 @@ from gantree.sim.muri.nodes import GPUS_OF_NODE, NODES
 from gantree.sim.muri.replay import Rule
 from gantree.sim.muri.trace import MuriJob
 from gantree.sim.workload import job_id, job_of
-from gantree.topology.catalog import machine
+from gantree.topology.hardware.catalog import machine
 
 MACHINE = "dgx-a100"
 

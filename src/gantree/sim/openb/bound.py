@@ -25,7 +25,7 @@ import numpy as np
 from gantree.placement.share_prices import WHOLE_MILLI
 from gantree.placement.simplex import FloatArray, Program
 from gantree.sim.openb.lists import Nodes, Workload
-from gantree.topology.fabric import IntArray
+from gantree.topology.fabric.fabric import IntArray
 
 REQUIRED_PERCENT = (96, 94, 92, 90)
 """Arrived demand, in percent of the cluster's GPUs, of which every pod must have been placed; the first that can be."""

@@ -15,7 +15,7 @@ from gantree.placement.share_prices import WHOLE_MILLI
 from gantree.sim.openb.lists import PodShape, Workload
 from gantree.sim.openb.policies import Choice, lowest_rank
 from gantree.sim.openb.room import NO_GPU, Room
-from gantree.topology.fabric import IntArray
+from gantree.topology.fabric.fabric import IntArray
 
 TYPICAL_SHARE = 0.95
 UNFIT = -1

@@ -25,7 +25,7 @@ from gantree.model.errors import BadInput, NotFound
 from gantree.placement.share_prices import WHOLE_MILLI
 from gantree.text.records import Report
 from gantree.text.words import plural, shortened
-from gantree.topology.fabric import IntArray
+from gantree.topology.fabric.fabric import IntArray
 
 MAX_BYTES = 256 << 20
 MAX_GPUS_OF_NODE = 64

@@ -12,7 +12,7 @@ import numpy as np
 from gantree.placement.simplex import FloatArray
 from gantree.sim.openb.lists import PodShape, Workload
 from gantree.sim.openb.room import NO_GPU, Room
-from gantree.topology.fabric import IntArray
+from gantree.topology.fabric.fabric import IntArray
 
 
 class Choice(NamedTuple):

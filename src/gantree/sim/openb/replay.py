@@ -14,7 +14,7 @@ from gantree.sim.openb.policies import BestFit, Builder, RandomFit
 from gantree.sim.openb.room import Room
 from gantree.sim.openb.standing import LeastLossOfPods
 from gantree.text.words import did_you_mean
-from gantree.topology.fabric import IntArray
+from gantree.topology.fabric.fabric import IntArray
 
 POLICIES: Mapping[str, Builder] = {
     "Random": RandomFit,

@@ -5,7 +5,7 @@ import numpy as np
 from gantree.placement.fragmentation import BoolArray, NodeStates
 from gantree.placement.share_prices import WHOLE_MILLI
 from gantree.sim.openb.lists import Nodes, PodShape
-from gantree.topology.fabric import IntArray
+from gantree.topology.fabric.fabric import IntArray
 
 NO_GPU = -1
 

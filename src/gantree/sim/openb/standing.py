@@ -13,7 +13,7 @@ from gantree.placement.standing import Asked
 from gantree.sim.openb.lists import PodShape, Workload
 from gantree.sim.openb.policies import Choice
 from gantree.sim.openb.room import NO_GPU, Room
-from gantree.topology.fabric import IntArray
+from gantree.topology.fabric.fabric import IntArray
 
 
 class LeastLossOfPods:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gantree.topology.fabric import Fabric, IntArray
+from gantree.topology.fabric.fabric import Fabric, IntArray
 
 
 def level_counting(

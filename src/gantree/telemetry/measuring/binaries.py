@@ -17,9 +17,9 @@ from gantree.telemetry.measuring.plan import Together
 from gantree.telemetry.measuring.processes import running, wait
 from gantree.telemetry.measuring.request import Advance, Found, Task
 from gantree.text.words import plural
-from gantree.topology.calibration import MeasuredRow
 from gantree.topology.discovery.logs.nccl_log import COLLECTIVE_OF_TEST
 from gantree.topology.discovery.logs.nccl_tests import NcclRun, parse
+from gantree.topology.fabric.calibration import MeasuredRow
 
 WARM_UP = 5
 ITERATIONS = 20

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantree.model.cluster import Link
-from gantree.topology.calibration import MeasuredRow
+from gantree.topology.fabric.calibration import MeasuredRow
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]

@@ -18,7 +18,7 @@ from gantree.telemetry.measuring.binaries import binary, time_with_binaries
 from gantree.telemetry.measuring.fit import links_of
 from gantree.telemetry.measuring.ranks import time_with_torch
 from gantree.telemetry.measuring.request import Advance, Found, Task
-from gantree.topology.calibration import Calibration, MeasuredRow
+from gantree.topology.fabric.calibration import Calibration, MeasuredRow
 
 BACKENDS = ("auto", "nccl-tests", "nccl", "gloo")
 RING = {"NCCL_ALGO": "Ring"}

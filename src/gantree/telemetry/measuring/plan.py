@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from gantree.model.cluster import NO_LINK
-from gantree.topology.catalog import weakness
+from gantree.topology.hardware.catalog import weakness
 
 UNKNOWN = "unknown"
 """What a path between GPUs is called whose class is not known."""

@@ -18,7 +18,7 @@ from gantree.model.errors import Unreachable, Unsupported
 from gantree.telemetry.measuring.fit import busbw_GBps
 from gantree.telemetry.measuring.processes import running, wait
 from gantree.telemetry.measuring.request import Advance, Found, Task
-from gantree.topology.calibration import MeasuredRow
+from gantree.topology.fabric.calibration import MeasuredRow
 
 PROGRAM = "gantree.telemetry.measuring.rank"
 NEEDS_TORCH = (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gantree.telemetry.measuring.launch import Launch
 from gantree.telemetry.measuring.plan import NODE, Together
-from gantree.topology.calibration import MeasuredRow
+from gantree.topology.fabric.calibration import MeasuredRow
 
 Advance = Callable[[int, int], None]
 """Called with (done, total)."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 
 from gantree.model.cluster import NO_LINK, Machine, Nic
-from gantree.topology.catalog import SELF, bonded_links, weakness
+from gantree.topology.hardware.catalog import SELF, bonded_links, weakness
 
 CpuSet = tuple[tuple[int, int], ...]
 """Ranges of CPUs, first and last."""

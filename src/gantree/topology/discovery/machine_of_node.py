@@ -14,10 +14,10 @@ from typing import NamedTuple
 from gantree.model.cluster import Machine
 from gantree.model.errors import BadInput
 from gantree.text.words import counted
-from gantree.topology.catalog import machine as catalog_machine
-from gantree.topology.catalog import plain
 from gantree.topology.discovery.fabrics import SeenNode
 from gantree.topology.discovery.merging import some
+from gantree.topology.hardware.catalog import machine as catalog_machine
+from gantree.topology.hardware.catalog import plain
 
 _WAY_OUT = "say of which nodes: NODES=MODEL after --machine, NODES=FILE for a print"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gantree.topology.conditions import Conditions
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.conditions import Conditions
+from gantree.topology.fabric.fabric import Fabric
 from gantree.web.fabric_layout import (
     Box,
     Scale,

@@ -17,12 +17,12 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import BOOKING, CLAIM, JobState
 from gantree.model.phases import HOLDING
 from gantree.model.placements import MemberPlacement
-from gantree.topology.conditions import sound_nodes
-from gantree.topology.fabric import Fabric, IntArray
-from gantree.topology.mig import mig_table
-from gantree.topology.occupancy import Occupancy
-from gantree.topology.parts import REST, GpuState
-from gantree.topology.site import OWNER_PREFIX
+from gantree.topology.fabric.conditions import sound_nodes
+from gantree.topology.fabric.fabric import Fabric, IntArray
+from gantree.topology.hardware.mig import mig_table
+from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.occupancy.parts import REST, GpuState
+from gantree.topology.occupancy.site import OWNER_PREFIX
 
 FREE: Final = -1
 TAKEN: Final = 0

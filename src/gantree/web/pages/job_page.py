@@ -23,7 +23,7 @@ from gantree.core.ledger.state import JobState
 from gantree.model.events import JobSubmitted
 from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.text.objections import OBJECTIONS
-from gantree.topology.prices import LIST_PRICES
+from gantree.topology.hardware.prices import LIST_PRICES
 from gantree.web.pages.frame import page_router, render, standby_of
 from gantree.web.pages.latest import Histories, rows_asked
 from gantree.web.pages.seats import seats_of

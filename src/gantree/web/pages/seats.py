@@ -7,7 +7,7 @@ from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.launch import start_order
 from gantree.model.phases import HOLDING
 from gantree.model.placements import MemberPlacement
-from gantree.topology.fabric import Fabric
+from gantree.topology.fabric.fabric import Fabric
 
 Json = dict[str, Any]
 NODES_SHOWN = 128

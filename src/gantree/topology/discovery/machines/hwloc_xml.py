@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from gantree.text.records import Report
-from gantree.topology.catalog import SELF
 from gantree.topology.discovery.gpus import CpuSet, GpuTopology
 from gantree.topology.discovery.machines.cpu_masks import runs_of
 from gantree.topology.discovery.machines.hwloc_objects import (
@@ -35,6 +34,7 @@ from gantree.topology.discovery.machines.hwloc_objects import (
 from gantree.topology.discovery.machines.nvidia_names import model_name
 from gantree.topology.discovery.machines.pci_ids import AMD, NVIDIA, gpu_model, is_gpu, is_nvswitch
 from gantree.topology.discovery.machines.pci_tree import Place, path_class
+from gantree.topology.hardware.catalog import SELF
 
 MAX_GPUS = 512
 MAX_NICS = 1024

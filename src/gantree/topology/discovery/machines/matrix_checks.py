@@ -6,8 +6,8 @@ Finding the matrix in a text is `matrix_text`.
 from collections.abc import Callable
 
 from gantree.model.errors import Problem
-from gantree.topology.catalog import SELF
 from gantree.topology.discovery.machines.matrix_text import Grid
+from gantree.topology.hardware.catalog import SELF
 
 
 def column_problems(grid: Grid, source: str) -> list[Problem]:

@@ -21,7 +21,6 @@ from itertools import combinations
 
 from gantree.text.records import Report
 from gantree.text.words import counted, plural
-from gantree.topology.catalog import SELF
 from gantree.topology.discovery.gpus import GpuTopology
 from gantree.topology.discovery.machines.nccl_elements import (
     SeenGpu,
@@ -32,6 +31,7 @@ from gantree.topology.discovery.machines.nccl_elements import (
 )
 from gantree.topology.discovery.machines.pci_ids import gpu_model, is_gpu, is_nvswitch
 from gantree.topology.discovery.machines.pci_tree import path_class
+from gantree.topology.hardware.catalog import SELF
 
 _BRIDGES_OF_SWITCH = 1
 _MOST_MBPS = 10_000_000

@@ -16,7 +16,6 @@ from itertools import combinations
 
 from gantree.model.errors import Problem
 from gantree.text.words import plural
-from gantree.topology.catalog import SELF, bonded_links
 from gantree.topology.discovery.gpus import GpuTopology
 from gantree.topology.discovery.machines.cpu_lists import ranges as cpu_ranges
 from gantree.topology.discovery.machines.matrix_checks import (
@@ -33,6 +32,7 @@ from gantree.topology.discovery.machines.matrix_text import (
     read_grid,
 )
 from gantree.topology.discovery.machines.refusing import refuse
+from gantree.topology.hardware.catalog import SELF, bonded_links
 
 CPU_TITLE, NUMA_TITLE, GPU_NUMA_TITLE = TITLES
 _OLD_NAMES = {"SOC": "SYS"}

@@ -22,11 +22,11 @@ from lxml import etree
 from gantree.model.errors import BadInput, Problem
 from gantree.text.words import plural, shortened
 from gantree.text.xml_text import read_xml
-from gantree.topology.catalog import SELF
 from gantree.topology.discovery.gpus import GpuTopology
 from gantree.topology.discovery.machines.lookalikes import named_instead
 from gantree.topology.discovery.machines.nvidia_names import clique_name, model_name, sysfs_bus_id
 from gantree.topology.discovery.machines.refusing import refuse
+from gantree.topology.hardware.catalog import SELF
 
 MAX_GPUS = 512
 _ROOT = re.compile(r"<nvidia_smi_log[\s>]")

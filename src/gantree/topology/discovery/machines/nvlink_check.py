@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from gantree.model.errors import BadInput
 from gantree.text.words import plural
-from gantree.topology.catalog import bonded_links
 from gantree.topology.discovery.gpus import GpuTopology
 from gantree.topology.discovery.machines.nvlink_status import NvlinkStatus
+from gantree.topology.hardware.catalog import bonded_links
 
 
 def nvlink_warnings(source: str, status: NvlinkStatus, machine: GpuTopology) -> Iterator[str]:

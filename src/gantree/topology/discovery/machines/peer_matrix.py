@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gantree.model.errors import BadInput, Problem
 from gantree.text.words import plural
-from gantree.topology.catalog import SELF
 from gantree.topology.discovery.gpus import GpuTopology
 from gantree.topology.discovery.machines.lookalikes import PEER_STATUS
 from gantree.topology.discovery.machines.matrix_checks import (
@@ -24,6 +23,7 @@ from gantree.topology.discovery.machines.matrix_checks import (
 )
 from gantree.topology.discovery.machines.matrix_text import Grid, read_peer_grids
 from gantree.topology.discovery.machines.refusing import refuse
+from gantree.topology.hardware.catalog import SELF
 
 OK, UNKNOWN = "OK", "U"
 _ACCESS = frozenset("rw")

@@ -20,7 +20,6 @@ from itertools import combinations
 
 from gantree.text.records import Report
 from gantree.text.words import shortened
-from gantree.topology.catalog import SELF
 from gantree.topology.discovery.gpus import GpuTopology
 from gantree.topology.discovery.machines.rocm_tables import (
     ACCESS,
@@ -30,6 +29,7 @@ from gantree.topology.discovery.machines.rocm_tables import (
     Tables,
     read_tables,
 )
+from gantree.topology.hardware.catalog import SELF
 
 _WEIGHT_OF_XGMI = 15
 _WEIGHT_WITHIN_NODE = 40

@@ -18,7 +18,6 @@ from itertools import combinations
 from typing import Any, TypeVar
 
 from gantree.model.errors import BadInput
-from gantree.topology.catalog import SELF, bonded_links
 from gantree.topology.discovery.gpus import CpuSet, GpuTopology
 from gantree.topology.discovery.machines.device_matching import (
     Nics,
@@ -28,6 +27,7 @@ from gantree.topology.discovery.machines.device_matching import (
 )
 from gantree.topology.discovery.machines.nvlink_check import nvlink_warnings
 from gantree.topology.discovery.machines.nvlink_status import NvlinkStatus
+from gantree.topology.hardware.catalog import SELF, bonded_links
 
 _T = TypeVar("_T")
 _KIND_OF_PATH = {"PIX": "switch", "PXB": "switch", "PHB": "node", "NODE": "node", "SYS": "sockets"}

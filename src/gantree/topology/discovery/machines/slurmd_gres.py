@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 
 from gantree.model.errors import BadInput, Problem
 from gantree.text.words import plural, shortened
-from gantree.topology.catalog import SELF
 from gantree.topology.discovery.gpus import CpuSet, GpuTopology
 from gantree.topology.discovery.machines.cpu_lists import ranges
 from gantree.topology.discovery.machines.lookalikes import named_instead
 from gantree.topology.discovery.machines.refusing import refuse
+from gantree.topology.hardware.catalog import SELF
 
 MAX_CHARS = 8 << 20
 MAX_GPUS = 512

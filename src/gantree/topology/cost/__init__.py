@@ -1,0 +1,1 @@
+"""What traffic costs: formulas of collectives, steps and predictions."""

@@ -1,0 +1,248 @@
+"""A training step of a job on a place: computing, what its groups exchange, what of that shows, the pipeline's bubble.
+
+    busy   = compute + exposed traffic of tensor, context, expert and pipeline groups
+    bubble = busy x (stages - 1) / micro-batches                    (Narayanan et al. 2021, section 2.2)
+    step   = busy + bubble + exposed traffic of the data groups
+
+Computing is the model's arithmetic over the slowest GPU's peak times `mfu` (`constants.DEFAULT_MFU`), or as told. Of
+an axis's traffic a share hides behind computing, but never more than there is to hide behind: the backward pass for
+gradients, all of it for the rest. Where the job does not say, OVERLAP holds: assumptions, as frameworks are built, not
+measurements.
+
+Groups of one axis run side by side and share NICs and up-links; the slowest of them is the axis's time. Inner stages of
+a pipeline send to their two neighbours in turn, so of its pairs every second runs at once. Different axes are priced as
+if alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from gantree.model.errors import BadInput
+from gantree.model.jobs import Job
+from gantree.topology.cost.pricing import Price, Pricer, Ranks
+from gantree.topology.fabric.fabric import Fabric, IntArray
+from gantree.topology.hardware.constants import BACKWARD_SHARE, DEFAULT_MFU, traits
+from gantree.topology.traffic.traffic import (
+    EXPERT_DATA,
+    Flow,
+    Ways,
+    flops_of,
+    flows_of,
+    groups_of,
+    micro_batches,
+    ways_of,
+)
+
+OVERLAP: Mapping[str, float] = MappingProxyType(
+    {"tensor": 0.0, "context": 0.8, "expert": 0.0, "data": 0.8, "pipeline": 0.0}
+)
+"""Share that hides: gradients are reduced layer by layer while the backward pass goes on (all but the last layers can
+hide), ring attention sends keys while it computes; tensor, expert and pipeline traffic is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowCost:
+    """What one flow costs a step. groups and group_size say over how many ranks; domains how many domains of each
+    tier its widest group spans, by tier name. calls collectives of size_bytes take `seconds` together, of which
+    exposed_s shows; price is of one call in the slowest group."""
+
+    axis: str
+    collective: str
+    groups: int
+    group_size: int
+    domains: tuple[tuple[str, int], ...]
+    size_bytes: float
+    calls: int
+    price: Price
+    seconds: float
+    exposed_s: float
+
+    @property
+    def within(self) -> str:
+        """The narrowest tier one of whose domains holds every group."""
+        return next(tier for tier, count in reversed(self.domains) if count == 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step: step_s = compute_s + bubble_s + the exposed seconds of the flows. comm_s is all traffic, hidden too.
+
+    assumed says in words what the job did not tell.
+    """
+
+    step_s: float
+    compute_s: float
+    bubble_s: float
+    comm_s: float
+    exposed_s: float
+    flows: tuple[FlowCost, ...]
+    assumed: tuple[str, ...]
+
+
+def step_time(pricer: Pricer, job: Job, ranks: Ranks) -> Step | None:
+    """Price a training step; None where the job tells neither its traffic nor its model.
+
+    ranks are (node, GPU) of each rank, by index (`cost.ranks_of`). Raises BadInput where the parallelism does not
+    multiply to the ranks, or the batch is no multiple of what runs at once.
+    """
+    if job.trains is None and job.traffic is None:
+        return None
+    ways = ways_of(job, len(ranks))
+    compute_s, assumed = compute_of(pricer.terrain.fabric, job, ranks)
+    groups = groups_of(ways)
+    flows = _price(pricer, job, flows_of(job, ways), groups, ranks, compute_s)
+    step_s, bubble_s = joined(job, ways, compute_s, [(flow.axis, flow.exposed_s) for flow in flows])
+    return Step(
+        step_s=step_s,
+        compute_s=compute_s,
+        bubble_s=bubble_s,
+        comm_s=sum(flow.seconds for flow in flows),
+        exposed_s=sum(flow.exposed_s for flow in flows),
+        flows=tuple(flows),
+        assumed=(*_left_open(job, ways), *assumed, *_sources(job, groups)),
+    )
+
+
+def joined(
+    job: Job, ways: Ways, compute_s: float, exposed: Sequence[tuple[str, float]]
+) -> tuple[float, float]:
+    """(step_s, bubble_s) of computing and of what shows of each flow, (axis, seconds)."""
+    late = sum(seconds for axis, seconds in exposed if axis in {"data", EXPERT_DATA})
+    busy = compute_s + sum(seconds for _, seconds in exposed) - late
+    bubble_s = busy * (ways.pipeline - 1) / micro_batches(job, ways)
+    return busy + bubble_s + late, bubble_s
+
+
+def _left_open(job: Job, ways: Ways) -> list[str]:
+    """Ways that the job does not write and that its GPUs give."""
+    if "data" in dict(job.parallelism) or ways.data == 1:
+        return []
+    why = "the ways that are left" if job.parallelism else "no parallelism is told"
+    return [f"data {ways.data} ({why})"]
+
+
+def _sources(job: Job, groups: Mapping[str, IntArray]) -> list[str]:
+    """Which of model and traffic holds where the job tells both, and axes whose traffic it leaves out."""
+    if job.traffic is None:
+        return []
+    told = [each.axis for each in job.traffic.axes]
+    if job.trains is None:
+        silent = [axis for axis in groups if axis != EXPERT_DATA and axis not in told]
+        return [f"no traffic along {axis} (none is told)" for axis in silent]
+    wins = [f"traffic.{axis}" for axis in told]
+    wins += ["traffic.compute"] if job.traffic.compute_s is not None else []
+    words = [f"{' and '.join(wins)} before what the model implies"] if wins else []
+    if job.traffic.micro_batches > 1:
+        words.append("micro-batches as the model's, not traffic.micro_batches")
+    return words
+
+
+def compute_of(fabric: Fabric, job: Job, ranks: Ranks) -> tuple[float, list[str]]:
+    """(seconds of arithmetic, what was assumed for it). Raises BadInput where a GPU's peak is not known."""
+    if job.traffic is not None and job.traffic.compute_s is not None:
+        return job.traffic.compute_s, []
+    if job.trains is None:
+        return 0.0, ["no computing: the job tells neither traffic.compute nor a model"]
+    models = sorted({fabric.machine_of_node(node).gpu or "" for node, _ in ranks})
+    peak = job.trains.peak_TFLOPS or min(traits(gpu).peak_TFLOPS for gpu in models)
+    if not peak:
+        unknown = ", ".join(gpu or "an unnamed model" for gpu in models)
+        raise BadInput(
+            f"job {job.name}: the arithmetic of GPUs of {unknown} is not known; write model.peak_TFLOPS, or "
+            f"traffic.compute"
+        )
+    mfu = job.trains.mfu or DEFAULT_MFU
+    assumed = [] if job.trains.mfu else [f"mfu {DEFAULT_MFU:g}"]
+    return flops_of(job.trains) / (len(ranks) * peak * 1e12 * mfu), assumed
+
+
+def _price(
+    pricer: Pricer,
+    job: Job,
+    flows: list[Flow],
+    groups: Mapping[str, IntArray],
+    ranks: Ranks,
+    compute_s: float,
+) -> list[FlowCost]:
+    table = np.array(ranks, dtype=np.int64).reshape(-1, 2)
+    hiding = Hiding(job, compute_s)
+    costs = []
+    for flow in flows:
+        of_axis = groups.get(flow.axis)
+        if of_axis is None:
+            continue
+        cost = _one(pricer, flow, table[of_axis], turns_of(flow.axis, len(of_axis), len(ranks)))
+        costs.append(_showing(cost, hiding.exposed_s(flow.axis, cost.seconds)))
+    return costs
+
+
+class Hiding:
+    """What of a step's traffic shows, flow after flow: those of an axis share what there is to hide behind."""
+
+    def __init__(self, job: Job, compute_s: float) -> None:
+        self._told = dict(job.overlap)
+        self._compute_s = compute_s
+        self._left_s = {"data": BACKWARD_SHARE * compute_s}
+
+    def exposed_s(self, axis: str, seconds: float) -> float:
+        """What of a flow's seconds shows, after the flows asked for before."""
+        axis = axis.removeprefix("expert-")
+        if self._compute_s == 0:
+            return seconds - self._told.get(axis, 0.0) * seconds
+        left_s = self._left_s.get(axis, self._compute_s)
+        hidden_s = min(self._told.get(axis, OVERLAP[axis]) * seconds, left_s)
+        self._left_s[axis] = left_s - hidden_s
+        return seconds - hidden_s
+
+
+def turns_of(axis: str, groups: int, ranks: int) -> list[IntArray]:
+    """Which groups of an axis run at the same time: all; of a pipeline the pairs of every second stage."""
+    number = np.arange(groups, dtype=np.int64)
+    if axis != "pipeline":
+        return [number]
+    odd = number // (ranks - groups) % 2 == 1  # the pairs of a stage are as many as its ranks
+    return [turn for turn in (number[~odd], number[odd]) if len(turn)]
+
+
+def _one(pricer: Pricer, flow: Flow, places: IntArray, turns: list[IntArray]) -> FlowCost:
+    """Price a flow in all groups, those of a turn side by side: places[group, rank] are (node, GPU)."""
+    nodes, gpus = places[:, :, 0], places[:, :, 1]
+    slowest = []
+    for turn in turns:
+        prices = pricer.price_together(flow.collective, flow.size_bytes, nodes[turn], gpus[turn])
+        slowest.append(prices.one(int(np.argmax(prices.seconds))))
+    price = max(slowest, key=lambda each: each.seconds)
+    seconds = flow.calls * price.seconds
+    fabric = pricer.terrain.fabric
+    domains = tuple(
+        (fabric.tiers[tier], _most_domains(fabric.domain_of_node[tier][nodes]))
+        for tier in range(len(fabric.tiers))
+    )
+    return FlowCost(
+        axis=flow.axis,
+        collective=flow.collective,
+        groups=len(nodes),
+        group_size=nodes.shape[1],
+        domains=domains,
+        size_bytes=flow.size_bytes,
+        calls=flow.calls,
+        price=price,
+        seconds=seconds,
+        exposed_s=seconds,
+    )
+
+
+def _showing(cost: FlowCost, exposed_s: float) -> FlowCost:
+    return FlowCost(
+        cost.axis, cost.collective, cost.groups, cost.group_size, cost.domains, cost.size_bytes,
+        cost.calls, cost.price, cost.seconds, exposed_s,
+    )  # fmt: skip
+
+
+def _most_domains(domains: IntArray) -> int:
+    """Domains in the group that spans most: domains[group, rank]."""
+    in_order = np.sort(domains, axis=1)
+    return int((np.diff(in_order, axis=1) != 0).sum(axis=1).max(initial=0)) + 1

@@ -1,0 +1,1 @@
+"""The cluster as a graph, for people and tools."""

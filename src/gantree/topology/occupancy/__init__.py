@@ -1,0 +1,1 @@
+"""Who holds what: the only thing in the topology that changes."""

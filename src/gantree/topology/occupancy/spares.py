@@ -1,0 +1,90 @@
+"""Nodes held back for those that fail: in each domain of a tier, the last so many of its nodes that are wholly free.
+
+A rack of 18 nodes of which gangs use 16 has two left to take the place of broken ones. Which two is decided anew
+whenever a node becomes free or taken: the last free ones in topology order, all of them where there are fewer.
+`occupancy` keeps the answer current; searches leave held-back nodes out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gantree.model.errors import BadInput
+from gantree.topology.fabric.fabric import BoolArray, Fabric
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spares:
+    """How many nodes are held back, by tier number, and which: held_back[tier number][node]. No tier where none are.
+
+    usable_node and empty_node are masks; nodes that are both may be held back.
+    """
+
+    fabric: Fabric
+    most_of_tier: tuple[tuple[int, int], ...]
+    usable_node: BoolArray
+    empty_node: BoolArray
+    held_back: dict[int, BoolArray]
+
+    @classmethod
+    def of(cls, fabric: Fabric, usable_node: BoolArray) -> "Spares":
+        """What the site holds back while nobody holds anything. BadInput for no such tier, or fewer than 0 nodes."""
+        most = []
+        for name, count in fabric.cluster.spares.items():
+            if name not in fabric.tiers[:-1]:
+                allowed = ", ".join(fabric.tiers[:-1])
+                raise BadInput(f"spares: {name!r} is no tier above the node; allowed: {allowed}")
+            if count < 0:
+                raise BadInput(f"spares: {name}: {count} nodes cannot be held back")
+            if count:
+                most.append((fabric.tiers.index(name), count))
+        held_back = {tier: np.zeros_like(usable_node) for tier, _ in most}
+        spares = cls(fabric, tuple(most), usable_node.copy(), np.ones_like(usable_node), held_back)
+        for tier, count in spares.most_of_tier:
+            for domain in range(fabric.domains(tier)):
+                spares._hold_back(tier, domain, count)
+        return spares
+
+    def any_of_node(self, nodes: slice = slice(None)) -> BoolArray:
+        """Mask of the nodes, of a range of them, that some tier holds back."""
+        held = np.zeros_like(self.usable_node[nodes])
+        for of_tier in self.held_back.values():
+            held |= of_tier[nodes]
+        return held
+
+    def emptied(self, node: int, empty: bool) -> Sequence[range]:
+        """Say whether nobody holds anything of a node; the ranges of nodes in which others may be held back now."""
+        before = bool(self.empty_node[node])
+        self.empty_node[node] = empty
+        return self._chosen_anew(node) if before != empty and self.usable_node[node] else ()
+
+    def marked(self, node: int, usable: bool) -> Sequence[range]:
+        """Say whether a node may be used; the ranges of nodes in which others may be held back now."""
+        before = bool(self.usable_node[node])
+        self.usable_node[node] = usable
+        return self._chosen_anew(node) if before != usable and self.empty_node[node] else ()
+
+    def copy(self) -> "Spares":
+        """The same, to be changed on its own."""
+        return Spares(
+            self.fabric,
+            self.most_of_tier,
+            self.usable_node.copy(),
+            self.empty_node.copy(),
+            {tier: held.copy() for tier, held in self.held_back.items()},
+        )
+
+    def _chosen_anew(self, node: int) -> Sequence[range]:
+        return [
+            self._hold_back(tier, int(self.fabric.domain_of_node[tier][node]), count)
+            for tier, count in self.most_of_tier
+        ]
+
+    def _hold_back(self, tier: int, domain: int, count: int) -> range:
+        start, stop = self.fabric.first_node_of_domain[tier][domain : domain + 2].tolist()
+        free = self.usable_node[start:stop] & self.empty_node[start:stop]
+        last_free = start + np.flatnonzero(free)[-count:]
+        self.held_back[tier][start:stop] = False
+        self.held_back[tier][last_free] = True
+        return range(start, stop)

@@ -1,0 +1,92 @@
+"""What GPUs of one machine get out of it: the NICs they use, at what rate. Links beyond the node are in `paths`.
+
+A GPU uses the NICs that it is near to; if none is, all that are near to some other GPU of the machine (reached over
+that GPU, or over the link between sockets); if no NIC is near to any, all. The GPUs of a gang use each other's NICs
+over NVLink (NCCL's PXN), so a set of GPUs has the NICs of all its members. Each NIC counts with the least of its rate
+and its path, and the GPUs' own PCIe ports bound the sum. NICs that GPUs outside the set use at the same time are shared
+in proportion to the GPUs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gantree.model.cluster import Machine, Nic
+from gantree.topology.hardware.catalog import link_GBps
+from gantree.topology.hardware.constants import NIC_ON_CPU_SHARE, traits
+from gantree.topology.hardware.masks import gpus_of, mask_of
+
+_OFF_THE_SWITCH = frozenset({"PHB", "NODE", "SYS"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """The ways out of a machine. Build it with `Ways.of`.
+
+    GBps_of_nic is what each NIC carries with what is left of it, users_of_nic the mask of GPUs that use it when they
+    are asked alone; nics_of_gpu that from the GPU's side; port_GBps a GPU's PCIe port. A machine of which no NIC is
+    known has one for each GPU.
+    """
+
+    GBps_of_nic: tuple[float, ...]
+    users_of_nic: tuple[int, ...]
+    near_of_gpu: tuple[int, ...]
+    else_nics: int
+    port_GBps: float
+    alone_GBps: float
+
+    @classmethod
+    def of(
+        cls, machine: Machine, residual_of_nic: Mapping[str, float], least_nic_GBps: float = 0.0
+    ) -> "Ways":
+        """Gather them. residual_of_nic is by name, 1 where not told; least_nic_GBps what a NIC whose rate is not told
+        has at least, because the site's links say so.
+        """
+        default_GBps = max(traits(machine.gpu).nic_GBps, least_nic_GBps)
+        port = link_GBps("PIX", machine.gpu)
+        near = [mask_of(nic.near) for nic in machine.nics]
+        near_of_gpu = tuple(
+            mask_of(nic for nic, gpus in enumerate(near) if gpus >> gpu & 1)
+            for gpu in range(machine.gpus)
+        )
+        with_near = mask_of(nic for nic, gpus in enumerate(near) if gpus)
+        else_nics = with_near or mask_of(range(len(near)))
+        used = [own or else_nics for own in near_of_gpu]
+        return cls(
+            GBps_of_nic=tuple(
+                _nic_GBps(nic, port, default_GBps) * residual_of_nic.get(nic.name, 1.0)
+                for nic in machine.nics
+            ),
+            users_of_nic=tuple(
+                mask_of(gpu for gpu, nics in enumerate(used) if nics >> nic & 1)
+                for nic in range(len(near))
+            ),
+            near_of_gpu=near_of_gpu,
+            else_nics=else_nics,
+            port_GBps=port,
+            alone_GBps=min(port, default_GBps),
+        )
+
+    def out_GBps(self, mask: int, busy: int) -> float:
+        """What the GPUs of a mask send out of the node while all of `busy` (them and others of the gang) send too."""
+        gpus = gpus_of(mask)
+        if not self.GBps_of_nic:
+            return len(gpus) * self.alone_GBps
+        nics = 0
+        for gpu in gpus:
+            nics |= self.near_of_gpu[gpu] or self.else_nics
+        total = sum(self._share(nic, mask, busy) for nic in gpus_of(nics))
+        return min(total, len(gpus) * self.port_GBps)
+
+    def _share(self, nic: int, mask: int, busy: int) -> float:
+        """What a set has of a NIC beside others that use it too: in proportion, one GPU one part."""
+        users = self.users_of_nic[nic] & busy
+        part = (users & mask).bit_count() / users.bit_count() if users else 1.0
+        return self.GBps_of_nic[nic] * part
+
+
+def _nic_GBps(nic: Nic, port_GBps: float, default_GBps: float) -> float:
+    """The least of a NIC's rate and its path to the GPUs."""
+    off_the_switch = nic.path in _OFF_THE_SWITCH or not nic.near
+    path_GBps = port_GBps * NIC_ON_CPU_SHARE if off_the_switch else port_GBps
+    rate = default_GBps if nic.bandwidth_GBps is None else nic.bandwidth_GBps
+    return min(rate, path_GBps)
