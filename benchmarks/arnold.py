@@ -10,10 +10,10 @@ better. How many nodes are free is not published, so these are drawn, per draw a
     uneven    minipods get weights from an exponential distribution; nodes by the weight of theirs
     emptied   whole minipods, one after the other in random order
 
-with as many free as the job needs times 1.1 (tight) and times 1.45 (loose). Rivals are those of `gantree.sim.rivals`;
-a unit is a pipeline, as in the paper. gantree is `placement.search.place` and `placement.rank_order.rank_map` of a job
-that weighs the groups by alpha (`topology.near`) and prefers whole groups of the axis that weighs more, else halves,
-quarters and so on of them, in one minipod (`topology.slices`). The bound is what no placement can be below:
+with as many free as the job needs times 1.1 (tight) and times 1.45 (loose). Rivals are those of `gantree.sim.rivals`; a
+unit is a pipeline, as in the paper. gantree is `placement.choice.search.place` and `placement.ranks.order.rank_map` of
+a job that weighs the groups by alpha (`topology.near`) and prefers whole groups of the axis that weighs more, else
+halves, quarters and so on of them, in one minipod (`topology.slices`). The bound is what no placement can be below:
 pipelines all whole, or replicas all whole, each in as few minipods as hold them, or both groups in two minipods.
 
 With --our-ranks the nodes that rivals choose get gantree's ranks too, so that only the choice of nodes differs. With
@@ -38,11 +38,11 @@ from gantree.cli.printing import columns
 from gantree.model.cluster import Cluster, Node
 from gantree.model.jobs import Job, Near, Role, Shape, Slices, TopologyWish
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.members import placement_of
-from gantree.placement.rank_order import rank_map
-from gantree.placement.search import place
-from gantree.placement.solve import problems
-from gantree.placement.wish import read_wish
+from gantree.placement.choice.search import place
+from gantree.placement.counting.solve import problems
+from gantree.placement.members.members import placement_of
+from gantree.placement.ranks.order import rank_map
+from gantree.placement.request.topology_request import read_wish
 from gantree.sim.rivals.best_fit import best_fit
 from gantree.sim.rivals.bisection import bisection
 from gantree.sim.rivals.gpu_packing import gpu_packing

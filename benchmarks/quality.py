@@ -7,9 +7,9 @@ domains; some links are slower than others, some domains sick, some up-links nar
 decisions`; half of them tell a model and how it is cut, the others are judged by the yardstick all-reduce. A gang is
 drawn again until one fits. `--seconds` is CP-SAT's work for each question, in its own deterministic seconds.
 
-Compared are the predicted step (or all-reduce), as `placement.search.place` finds it, with the optimum, and the nodes
-and domains spanned with the fewest possible. Best-fit fills node by node, tightest first; gangs on which it loses 5 %
-or more are those on which a search can win anything, and are printed apart. Needs OR-Tools (`pip install
+Compared are the predicted step (or all-reduce), as `placement.choice.search.place` finds it, with the optimum, and the
+nodes and domains spanned with the fewest possible. Best-fit fills node by node, tightest first; gangs on which it loses
+5 % or more are those on which a search can win anything, and are printed apart. Needs OR-Tools (`pip install
 gantree[optimum]`).
 """
 
@@ -27,15 +27,15 @@ from gantree.cli.printing import columns
 from gantree.model.cluster import Allocation, Cluster, DomainFacts, Link, Node
 from gantree.model.jobs import Job, Transformer
 from gantree.model.placements import Placement
-from gantree.placement.members import placement_of
-from gantree.placement.optimum import fewest_domains, optimum
-from gantree.placement.optimum_gang import domains_spanned
-from gantree.placement.optimum_steps import seconds_of
-from gantree.placement.problem import Problem, Spread
-from gantree.placement.search import place
-from gantree.placement.solve import solve
-from gantree.placement.taste import DEFAULT, DEFAULT_FRAGMENTATION_WEIGHT, Taste
-from gantree.placement.wish import read_wish
+from gantree.placement.choice.search import place
+from gantree.placement.counting.solve import solve
+from gantree.placement.members.members import placement_of
+from gantree.placement.optimum.gang import domains_spanned
+from gantree.placement.optimum.optimum import fewest_domains, optimum
+from gantree.placement.optimum.steps import seconds_of
+from gantree.placement.request.preferences import DEFAULT, DEFAULT_FRAGMENTATION_WEIGHT, Taste
+from gantree.placement.request.topology_request import read_wish
+from gantree.placement.slots.problem import Problem, Spread
 from gantree.sim.bench.mix import gang
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine

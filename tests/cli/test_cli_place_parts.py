@@ -13,7 +13,7 @@ from gantree.formats import read_cluster, read_job, read_policy
 from gantree.formats.policies import PRESETS
 from gantree.model.jobs import Shape
 from gantree.model.placements import Domain, Placement, Predicted
-from gantree.placement.taste import DEFAULT, Taste, Usual
+from gantree.placement.request.preferences import DEFAULT, Taste, Usual
 from gantree.planning.taste import taste_of
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric

@@ -15,7 +15,7 @@ from gantree.model.errors import Unreachable
 from gantree.model.jobs import Job, Role, Shape
 from gantree.model.orders import MemberLaunch, StartGang
 from gantree.model.placements import Placement
-from gantree.placement.search import place
+from gantree.placement.choice.search import place
 from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy

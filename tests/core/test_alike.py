@@ -18,7 +18,9 @@ from gantree.core.cycle.awake import Awake
 from gantree.core.cycle.right_behind import RightBehind
 from gantree.core.scheduler import Decision, Scheduler
 from gantree.model.events import Event, JobSubmitted
-from gantree.placement import one_node, search, wish
+from gantree.placement.choice import search
+from gantree.placement.counting import one_node
+from gantree.placement.request import topology_request as wish
 from gantree.policy.quota import Quota
 from gantree.policy.rules import Policy
 from gantree.testing.examples import examples

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gantree.core.cycle.cell_scheduling import Homes
-from gantree.placement.taste import DEFAULT
+from gantree.placement.request.preferences import DEFAULT
 from gantree.planning.cells import CellView
 from gantree.policy.rules import Backfill, Policy, QueueRule
 from gantree.testing.builders import cluster, job

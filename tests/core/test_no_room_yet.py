@@ -12,7 +12,7 @@ from gantree.core.preemption.candidates import Prospects, Wanted
 from gantree.core.preemption.free_capacity import NoRoom, make_room
 from gantree.model.events import HoldRequested, ReleaseRequested, TimePassed
 from gantree.model.facts import CheckpointRecorded, GangRunning
-from gantree.placement.taste import Taste
+from gantree.placement.request.preferences import Taste
 from gantree.policy.order import Standing
 from gantree.policy.rules import Backfill, Policy, QueueRule
 from gantree.testing.builders import cluster, job

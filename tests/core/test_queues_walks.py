@@ -16,7 +16,7 @@ from gantree.model.cluster import Cluster, Node
 from gantree.model.facts import Fact, GangPlaced, GangPreempted
 from gantree.model.jobs import Checkpoint, Elastic, Job, Role, Shape
 from gantree.model.phases import Phase
-from gantree.placement.search import fits
+from gantree.placement.choice.search import fits
 from gantree.policy.amounts import asked
 from gantree.policy.queues import QueueTree
 from gantree.policy.quota import Quota

@@ -5,7 +5,7 @@ import pytest
 from gantree.formats.policies import PRESETS
 from gantree.model.cluster import Cluster, Node
 from gantree.model.jobs import Shape
-from gantree.placement.taste import DEFAULT, Taste, Usual
+from gantree.placement.request.preferences import DEFAULT, Taste, Usual
 from gantree.planning.taste import taste_of
 from gantree.policy.rules import Policy
 from gantree.testing.builders import job, machine

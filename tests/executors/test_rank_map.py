@@ -11,8 +11,8 @@ from gantree.model.events import CheckpointSaved, ClusterObserved, JobSubmitted
 from gantree.model.jobs import Checkpoint, Job
 from gantree.model.orders import StartGang
 from gantree.model.placements import Placement
-from gantree.placement.rank_order import rank_map
-from gantree.placement.search import place
+from gantree.placement.choice.search import place
+from gantree.placement.ranks.order import rank_map
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.testing.gangs import QUICK_PYTHON, GangStage, left_over, start_order

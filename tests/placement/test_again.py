@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Allocation, Cluster, Machine, Nic, Node
 from gantree.model.jobs import SOLE, DataNeed, Job, Like, Role, Shape, TopologyWish
 from gantree.model.placements import MemberPlacement
-from gantree.placement.search import find
-from gantree.placement.taste import DEFAULT, Taste
+from gantree.placement.choice.search import find
+from gantree.placement.request.preferences import DEFAULT, Taste
 from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy

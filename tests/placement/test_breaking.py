@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Allocation, Cluster, Machine, Mig, Node
 from gantree.model.jobs import Job, Role, Shape
 from gantree.model.placements import MigPart, Placement, SharePart
-from gantree.placement.mig import MODE_S, NODE_S
-from gantree.placement.search import place
+from gantree.placement.choice.search import place
+from gantree.placement.machine.mig import MODE_S, NODE_S
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric

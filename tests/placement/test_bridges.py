@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Machine
-from gantree.placement.devices import choose_gpus
+from gantree.placement.machine.devices import choose_gpus
 from gantree.testing.examples import examples
 from gantree.testing.gpu_choice import plain_link, plain_rank
 from gantree.topology.discovery.gpus import machine_from

@@ -7,9 +7,9 @@ import pytest
 from gantree.model.cluster import Allocation, Cluster, DataSet, DomainFacts, Node
 from gantree.model.jobs import AxisTraffic, DataNeed, Job, Role, Shape, TopologyWish, Traffic
 from gantree.model.placements import Placement
-from gantree.placement.locality import fetch_s_of_node
-from gantree.placement.search import place
-from gantree.placement.taste import Taste
+from gantree.placement.choice.search import place
+from gantree.placement.request.locality import fetch_s_of_node
+from gantree.placement.request.preferences import Taste
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.occupancy.occupancy import Occupancy

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Allocation, Cluster, DomainFacts, Link, Node
 from gantree.model.jobs import SHARDED, Job, Role, Shape, Slices, TopologyWish, Transformer
 from gantree.model.placements import Placement
-from gantree.placement.members import placement_of
-from gantree.placement.optimum import fewest_domains, optimum
-from gantree.placement.optimum_steps import seconds_of
-from gantree.placement.optimum_time import PROVEN_WITHIN
-from gantree.placement.problem import Problem, Spread
-from gantree.placement.wish import read_wish
+from gantree.placement.members.members import placement_of
+from gantree.placement.optimum.optimum import fewest_domains, optimum
+from gantree.placement.optimum.steps import seconds_of
+from gantree.placement.optimum.time import PROVEN_WITHIN
+from gantree.placement.request.topology_request import read_wish
+from gantree.placement.slots.problem import Problem, Spread
 from gantree.testing.builders import job
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of

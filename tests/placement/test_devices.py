@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import Machine, Nic
 from gantree.model.errors import BadInput
-from gantree.placement.devices import choose_gpus, choose_nics, inner_domains
-from gantree.placement.gpu_sets import Greedy, Inside
+from gantree.placement.machine.devices import choose_gpus, choose_nics, inner_domains
+from gantree.placement.machine.gpu_sets import Greedy, Inside
 from gantree.testing.examples import examples
 from gantree.testing.gpu_choice import Around, plain_choice, plain_counts, plain_ring
 from gantree.topology.hardware.catalog import MACHINES, machine, plain, weakness

@@ -27,13 +27,13 @@ from gantree.model.jobs import (
     TopologyWish,
 )
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.elastic import (
+from gantree.placement.choice.search import find
+from gantree.placement.resize.elastic import (
     grown,
     kept_ranks,
     resized,
     shrunk,
 )
-from gantree.placement.search import find
 from gantree.testing import builders
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gantree.placement.few_nodes import few_places
+from gantree.placement.counting.few_nodes import few_places
 
 Room = tuple[list[int], int]
 """(capacities, need)."""

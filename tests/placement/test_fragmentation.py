@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.placement import standing
-from gantree.placement.fragmentation import (
+from gantree.placement.scoring import fragmentation_state as standing
+from gantree.placement.scoring.fragmentation import (
     SEVERAL,
     Demand,
     DemandClass,
@@ -22,8 +22,8 @@ from gantree.placement.fragmentation import (
     slots,
     worth,
 )
-from gantree.placement.share_prices import WHOLE_MILLI, prices_of_sizes, worth_of_left
-from gantree.placement.standing import Asked, Standing
+from gantree.placement.scoring.fragmentation_state import Asked, Standing
+from gantree.placement.scoring.share_prices import WHOLE_MILLI, prices_of_sizes, worth_of_left
 from gantree.testing.examples import examples
 
 GPUS = 4

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Job, Near, Role, Shape, Slices, TopologyWish
 from gantree.model.placements import Placement
-from gantree.placement.groups import few_pieces, whole_groups
-from gantree.placement.rank_order import RankMap, rank_map
-from gantree.placement.search import place
+from gantree.placement.choice.search import place
+from gantree.placement.ranks.groups import few_pieces, whole_groups
+from gantree.placement.ranks.order import RankMap, rank_map
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Allocation, Cluster, Machine, Node
 from gantree.model.jobs import Job, Role, Shape, TopologyWish
 from gantree.model.placements import Placement
-from gantree.placement import tables
-from gantree.placement.descent import descend
-from gantree.placement.one_node import is_plain_inside, tightest_node
-from gantree.placement.problem import Problem
-from gantree.placement.room import Room
-from gantree.placement.search import place
-from gantree.placement.slots import SlotShape, slots
-from gantree.placement.wish import read_wish
+from gantree.placement.choice.search import place
+from gantree.placement.counting import tables
+from gantree.placement.counting.descent import descend
+from gantree.placement.counting.one_node import is_plain_inside, tightest_node
+from gantree.placement.counting.room import Room
+from gantree.placement.request.topology_request import read_wish
+from gantree.placement.slots.problem import Problem
+from gantree.placement.slots.slots import SlotShape, slots
 from gantree.sim.bench.mix import gang, half_full
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import domains_used, problems_of

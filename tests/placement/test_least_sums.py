@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.placement.least_sums import INFINITE, Costs, least_sum, part_of
+from gantree.placement.counting.least_sums import INFINITE, Costs, least_sum, part_of
 from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import IntArray
 

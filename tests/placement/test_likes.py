@@ -12,7 +12,7 @@ from gantree.model.bars import barred
 from gantree.model.jobs import KIN, Company, Job, Like, Role, Shape, TopologyWish
 from gantree.model.node_rules import TOLERATES_LABEL, Taint, satisfies
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.search import find
+from gantree.placement.choice.search import find
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
 from gantree.topology.fabric.fabric import Fabric, Labels

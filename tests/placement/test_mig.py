@@ -13,16 +13,16 @@ from gantree.model.cluster import Cluster, Machine, Mig, Node
 from gantree.model.jobs import Job, Role, Shape
 from gantree.model.placements import GpuChange, MemberPlacement, MigPart, Placement
 from gantree.model.verdicts import Refused
-from gantree.placement import mig
-from gantree.placement.beside import members_on_node, slots_beside
-from gantree.placement.members import placement_of
-from gantree.placement.parts import (
+from gantree.placement.choice.search import place
+from gantree.placement.machine import mig
+from gantree.placement.members.members import placement_of
+from gantree.placement.request.topology_request import read_wish
+from gantree.placement.slots.parts import (
     choose_parts,
     is_apart,
 )
-from gantree.placement.problem import Problem
-from gantree.placement.search import place
-from gantree.placement.wish import read_wish
+from gantree.placement.slots.problem import Problem
+from gantree.placement.slots.secondary_resources import members_on_node, slots_beside
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Cluster, Machine, Nic, Node
 from gantree.model.jobs import Shape
 from gantree.model.placements import MemberPlacement, NumaPart
-from gantree.placement.devices import choose_gpus, choose_nics
-from gantree.placement.numa import (
+from gantree.placement.machine.devices import choose_gpus, choose_nics
+from gantree.placement.machine.numa import (
     ANY_NUMBER,
     gpus_fed,
     gpus_within_bandwidth,

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Allocation, Cluster, Machine, Node
 from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement import tables
-from gantree.placement.equal_roles import EqualRoles
-from gantree.placement.exact import exact_spread
-from gantree.placement.members import placement_of
-from gantree.placement.one_node import tightest_node, tightest_of
-from gantree.placement.problem import Problem, Spread
-from gantree.placement.room import Room
-from gantree.placement.search import fits, place
-from gantree.placement.solve import problems, solve
-from gantree.placement.wish import read_wish
+from gantree.placement.choice.search import fits, place
+from gantree.placement.counting import tables
+from gantree.placement.counting.equal_roles import EqualRoles
+from gantree.placement.counting.exact import exact_spread
+from gantree.placement.counting.one_node import tightest_node, tightest_of
+from gantree.placement.counting.room import Room
+from gantree.placement.counting.solve import problems, solve
+from gantree.placement.members.members import placement_of
+from gantree.placement.request.topology_request import read_wish
+from gantree.placement.slots.problem import Problem, Spread
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric

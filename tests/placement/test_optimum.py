@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Allocation, Cluster, Machine, Node
 from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
 from gantree.model.placements import Placement
-from gantree.placement.exact import exact_spread
-from gantree.placement.greedy import greedy_spread
-from gantree.placement.members import placement_of
-from gantree.placement.problem import Problem
-from gantree.placement.relax import relaxed
-from gantree.placement.search import fits, place
-from gantree.placement.solve import solve
-from gantree.placement.wish import read_wish
+from gantree.placement.choice.search import fits, place
+from gantree.placement.counting.exact import exact_spread
+from gantree.placement.counting.greedy import greedy_spread
+from gantree.placement.counting.solve import solve
+from gantree.placement.members.members import placement_of
+from gantree.placement.request.relaxations import relaxed
+from gantree.placement.request.topology_request import read_wish
+from gantree.placement.slots.problem import Problem
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric

@@ -13,8 +13,8 @@ from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.errors import Unsupported
 from gantree.model.jobs import Apart, Job, Role, Shape, Slices, TopologyWish
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.optimum_moves import Movable, Moves, defragmented
-from gantree.placement.search import place
+from gantree.placement.choice.search import place
+from gantree.placement.optimum.moves import Movable, Moves, defragmented
 from gantree.testing.builders import job
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of

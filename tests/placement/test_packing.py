@@ -12,13 +12,13 @@ from gantree.formats import read_policy
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.jobs import ISOLATIONS, Job, Role, Shape
 from gantree.model.placements import MemberPlacement, MigPart, Placement, SharePart
-from gantree.placement import standing
-from gantree.placement.fragmentation import DemandClass
-from gantree.placement.packing import best_node, packing
-from gantree.placement.search import place
-from gantree.placement.shares import count, milli_left, share_on, sharing_of
-from gantree.placement.taste import Taste, Usual
-from gantree.placement.usual import demand_of
+from gantree.placement.choice.search import place
+from gantree.placement.machine.shares import count, milli_left, share_on, sharing_of
+from gantree.placement.request.preferences import Taste, Usual
+from gantree.placement.scoring import fragmentation_state as standing
+from gantree.placement.scoring.demand_classes import demand_of
+from gantree.placement.scoring.fragmentation import DemandClass
+from gantree.placement.scoring.packing import best_node, packing
 from gantree.planning.taste import taste_of
 from gantree.sim.openb.lists import Nodes, PodShape, Workload
 from gantree.sim.openb.policies import Choice

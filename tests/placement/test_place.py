@@ -9,7 +9,7 @@ from gantree.model.errors import BadInput
 from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
 from gantree.model.placements import Domain, Placement
 from gantree.model.verdicts import Gate, Refused, Shortage
-from gantree.placement.search import fits, place, signature
+from gantree.placement.choice.search import fits, place, signature
 from gantree.testing import builders
 from gantree.testing.builders import job
 from gantree.testing.pictures import drawn, picture_of

@@ -10,7 +10,7 @@ import pytest
 from gantree.formats import read_cluster, read_job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate
-from gantree.placement.search import fits, place
+from gantree.placement.choice.search import fits, place
 from gantree.testing.placement_checker import domains_used, problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy

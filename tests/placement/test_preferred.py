@@ -5,7 +5,7 @@ import pytest
 from gantree.model.cluster import Cluster, DataSet, DomainFacts, Node
 from gantree.model.jobs import DataNeed, Job, Role, Shape, Slices, TopologyWish
 from gantree.model.placements import Placement
-from gantree.placement.search import place
+from gantree.placement.choice.search import place
 from gantree.testing import builders
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of

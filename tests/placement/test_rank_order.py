@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Cluster, DomainFacts, Link, Machine, Node
 from gantree.model.jobs import AXES, AxisTraffic, Job, Role, Shape, Traffic, Transformer
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.rank_layouts import Layout, axis_orders
-from gantree.placement.rank_order import RankMap, rank_map
+from gantree.placement.ranks.layouts import Layout, axis_orders
+from gantree.placement.ranks.order import RankMap, rank_map
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of

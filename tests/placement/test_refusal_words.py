@@ -11,9 +11,9 @@ from gantree.model.cluster import Allocation, Cluster, Node
 from gantree.model.jobs import Apart, Elastic, Job, Role, Shape, Slices, Spread, TopologyWish
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Gate, Refused
-from gantree.placement.on_empty import OnEmpty
-from gantree.placement.relax import relaxed
-from gantree.placement.search import fits, place
+from gantree.placement.choice.search import fits, place
+from gantree.placement.refusal.on_empty import OnEmpty
+from gantree.placement.request.relaxations import relaxed
 from gantree.testing import builders
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn

@@ -12,8 +12,8 @@ from gantree.model.errors import BadInput
 from gantree.model.jobs import Elastic, Slices, TopologyWish
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.relax import fewer_members, relaxed
-from gantree.placement.search import place
+from gantree.placement.choice.search import place
+from gantree.placement.request.relaxations import fewer_members, relaxed
 from gantree.testing.builders import job
 from gantree.testing.pictures import drawn
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.jobs import ISOLATIONS, Job, Role, Shape
 from gantree.model.placements import MigPart, Placement, SharePart
-from gantree.placement.search import place
-from gantree.placement.shares import (
+from gantree.placement.choice.search import place
+from gantree.placement.machine.shares import (
     MPS_CLIENTS,
     MPS_CLIENTS_BEFORE_VOLTA,
     MPS_CLIENTS_NEWEST,

@@ -22,9 +22,9 @@ from gantree.model.jobs import (
 )
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.elastic import best_size, placed_elastically, resized, sizes_of
-from gantree.placement.search import find
-from gantree.placement.sizes import ALIKE, MOST_PRICED, UNTOLD_COMM_SHARE
+from gantree.placement.choice.search import find
+from gantree.placement.request.sizes import ALIKE, MOST_PRICED, UNTOLD_COMM_SHARE
+from gantree.placement.resize.elastic import best_size, placed_elastically, resized, sizes_of
 from gantree.testing import builders
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn

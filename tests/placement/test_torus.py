@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Gate, Refused
-from gantree.placement.torus import find_on_torus, fits_on_torus, place_on_torus
-from gantree.placement.torus_choice import ladder
-from gantree.placement.torus_largest import largest_window
-from gantree.placement.torus_room import chips_free
+from gantree.placement.torus.choice import ladder
+from gantree.placement.torus.largest import largest_window
+from gantree.placement.torus.room import chips_free
+from gantree.placement.torus.torus import find_on_torus, fits_on_torus, place_on_torus
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.testing.tori import job_on_box, patched, site_of, torus

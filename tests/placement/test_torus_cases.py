@@ -10,7 +10,7 @@ from gantree.model.errors import BadInput, Unsupported
 from gantree.model.jobs import Apart, Job, Role, Shape, Slices, TopologyWish
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Gate, Refused
-from gantree.placement.torus import find_on_torus, fits_on_torus, place_on_torus
+from gantree.placement.torus.torus import find_on_torus, fits_on_torus, place_on_torus
 from gantree.testing.placement_checker import problems_of
 from gantree.testing.tori import drawn_torus, job_on_box, patched, pods, site_of, torus
 from gantree.topology.fabric.fabric import Fabric

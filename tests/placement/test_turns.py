@@ -11,11 +11,11 @@ from gantree.model.cluster import Allocation, Cluster, Machine, Nic, Node
 from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.beside import members_on_node
-from gantree.placement.devices import inner_domains
-from gantree.placement.inside import ALL
-from gantree.placement.relax import relaxed
-from gantree.placement.search import place
+from gantree.placement.choice.search import place
+from gantree.placement.machine.devices import inner_domains
+from gantree.placement.machine.intra_node import ALL
+from gantree.placement.request.relaxations import relaxed
+from gantree.placement.slots.secondary_resources import members_on_node
 from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
@@ -263,7 +263,9 @@ def _holds(members: list[Role], chosen: tuple[tuple[int, ...], ...]) -> bool:
 def test_nothing_is_placed_but_what_fits_and_all_of_that_where_one_role_asks_for_bandwidth(
     held: set[int], asked: tuple[Role, ...]
 ) -> None:
-    """Several roles with bandwidth are packed in turn: an arrangement may be missed, as `placement.turns` says."""
+    """Several roles with bandwidth are packed in turn: an arrangement may be missed, as
+    `placement.slots.sequential_members` says.
+    """
     found, possible = placed(occupancy(*sorted(held)), *asked), fits(tuple(held), asked)
     with_bandwidth = sum(1 for each in asked if each.shape.memory_GBps)
     assert possible or found is None

@@ -13,9 +13,9 @@ from gantree.model.errors import NotFound
 from gantree.model.jobs import Apart, Elastic, Job, Role, Shape, Slices, Spread, TopologyWish
 from gantree.model.placements import MemberPlacement, MigPart, Placement, SharePart
 from gantree.model.verdicts import Refused
-from gantree.placement.relax import relaxed
-from gantree.placement.search import place
-from gantree.placement.what_if import WhatIf
+from gantree.placement.choice.search import place
+from gantree.placement.request.relaxations import relaxed
+from gantree.placement.resize.what_if import WhatIf
 from gantree.testing import builders
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of

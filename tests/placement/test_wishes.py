@@ -18,11 +18,11 @@ from gantree.model.errors import BadInput, Unsupported
 from gantree.model.jobs import Apart, Job, Role, Shape, Slices, Spread, TopologyWish
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.apart import apart_nodes, job_of, kept_apart
-from gantree.placement.preferred import MOST_COMBINED, wishes
-from gantree.placement.relax import relaxed
-from gantree.placement.search import fits, place
-from gantree.placement.wish import read_wish
+from gantree.placement.choice.search import fits, place
+from gantree.placement.request.apart import apart_nodes, job_of, kept_apart
+from gantree.placement.request.preferred import MOST_COMBINED, wishes
+from gantree.placement.request.relaxations import relaxed
+from gantree.placement.request.topology_request import read_wish
 from gantree.testing import builders
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of

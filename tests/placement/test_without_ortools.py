@@ -5,10 +5,10 @@ import sys
 import pytest
 
 from gantree.model.errors import Unsupported
-from gantree.placement.optimum import faster_spread
-from gantree.placement.optimum_moves import defragmented
-from gantree.placement.problem import Problem
-from gantree.placement.wish import read_wish
+from gantree.placement.optimum.moves import defragmented
+from gantree.placement.optimum.optimum import faster_spread
+from gantree.placement.request.topology_request import read_wish
+from gantree.placement.slots.problem import Problem
 from gantree.testing.builders import cluster, job
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy

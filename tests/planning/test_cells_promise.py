@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gantree.model.jobs import Job
-from gantree.placement.search import find
+from gantree.placement.choice.search import find
 from gantree.planning.cells import (
     CellBook,
     CellView,

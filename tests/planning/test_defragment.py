@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gantree.model.errors import Unsupported
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement
-from gantree.placement.search import find, fits
+from gantree.placement.choice.search import find, fits
 from gantree.planning.defragment import Movable, MovePlan, plan_defragment
 from gantree.testing.builders import cluster, job
 from gantree.testing.examples import examples
@@ -150,7 +150,7 @@ def test_without_the_solver_the_heuristic_answers(monkeypatch: pytest.MonkeyPatc
     def missing() -> None:
         raise Unsupported("no OR-Tools")
 
-    monkeypatch.setattr("gantree.placement.optimum_moves.cp_model", missing)
+    monkeypatch.setattr("gantree.placement.optimum.moves.cp_model", missing)
     plan = scattered().plan(exact_s=1.0)
     assert plan is not None
     assert not plan.proven

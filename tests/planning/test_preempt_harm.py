@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.jobs import Job, Role, Shape, TopologyWish
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.search import find, fits, place
+from gantree.placement.choice.search import find, fits, place
 from gantree.planning.preempt import Forbidden, Victim, plan_preemption, why_not
 from gantree.planning.preempt_prices import MOST_LEVELS, levels, price
 from gantree.testing.builders import cluster, job

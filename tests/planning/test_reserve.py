@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Cluster, Node
 from gantree.model.jobs import Apart, Job, Role, Shape, TopologyWish
 from gantree.model.placements import MemberPlacement
-from gantree.placement.search import find, fits
+from gantree.placement.choice.search import find, fits
 from gantree.planning.reserve import (
     Held,
     Reservation,

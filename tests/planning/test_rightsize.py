@@ -12,7 +12,7 @@ from gantree.model.cluster import ANY_MARKET, MARKET_LABEL, ON_DEMAND, SPOT, Clu
 from gantree.model.jobs import Checkpoint, Elastic, Job, Role, Shape, Transformer
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused
-from gantree.placement.search import place
+from gantree.placement.choice.search import place
 from gantree.planning.rightsize import Option, options, refused
 from gantree.planning.rightsize_offers import stretch
 from gantree.testing.placement_checker import problems_of

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from gantree.model.jobs import Elastic, Job
 from gantree.model.placements import Domain, MemberPlacement, Placement, Predicted
-from gantree.placement.elastic import resized, sizes_of
-from gantree.placement.search import find, fits
+from gantree.placement.choice.search import find, fits
+from gantree.placement.resize.elastic import resized, sizes_of
 from gantree.planning.grow import plan_growth
 from gantree.planning.shrink import ElasticGang, plan_shrink
 from gantree.testing.builders import cluster, job

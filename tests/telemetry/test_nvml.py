@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from gantree.model.errors import Unreachable
-from gantree.placement.devices import choose_gpus
+from gantree.placement.machine.devices import choose_gpus
 from gantree.telemetry import nvml_use
 from gantree.telemetry.gpu_use import GpuUse
 from gantree.telemetry.nvml import detect, uuids

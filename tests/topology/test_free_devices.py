@@ -7,7 +7,7 @@ import pytest
 from gantree.model.jobs import Job, Role, Shape
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Gate, Refused
-from gantree.placement.search import place
+from gantree.placement.choice.search import place
 from gantree.testing import builders
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy

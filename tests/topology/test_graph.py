@@ -20,7 +20,7 @@ from gantree.model.cluster import (
     Torus,
 )
 from gantree.model.placements import MemberPlacement
-from gantree.placement.devices import inner_domains
+from gantree.placement.machine.devices import inner_domains
 from gantree.topology.fabric.conditions import Conditions
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.graph.graph import build_graph

@@ -11,7 +11,7 @@ from gantree.model.cluster import Allocation, Cluster, Machine, Mig, Nic, NicFac
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Shape
 from gantree.model.placements import MemberPlacement, MigPart, NumaPart, SharePart
-from gantree.placement.slots import SlotShape, slots
+from gantree.placement.slots.slots import SlotShape, slots
 from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
 from gantree.topology.fabric.fabric import Fabric

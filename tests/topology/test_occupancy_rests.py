@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Cluster
 from gantree.model.jobs import Job, Role, Shape
 from gantree.model.placements import MemberPlacement, MigPart, SharePart
-from gantree.placement.search import find, fits
+from gantree.placement.choice.search import find, fits
 from gantree.testing.builders import cluster
 from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import Fabric

@@ -22,7 +22,7 @@ from gantree.core.alternatives import Change, alternatives
 from gantree.core.explain.explain import why
 from gantree.model.errors import NotFound
 from gantree.model.phases import ENDED, HOLDING, Phase
-from gantree.placement.sizes import sizes_of
+from gantree.placement.request.sizes import sizes_of
 
 Json = dict[str, Any]
 

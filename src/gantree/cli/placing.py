@@ -7,9 +7,9 @@ from gantree.cli.policies import policy_of
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.elastic import placed_elastically, resized, sizes_of
-from gantree.placement.taste import Taste
-from gantree.placement.what_if import WhatIf
+from gantree.placement.request.preferences import Taste
+from gantree.placement.resize.elastic import placed_elastically, resized, sizes_of
+from gantree.placement.resize.what_if import WhatIf
 from gantree.planning.rightsize import chooses, options, refused
 from gantree.planning.taste import taste_of
 from gantree.policy.rules import Policy

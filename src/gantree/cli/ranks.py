@@ -1,7 +1,7 @@
 """`gantree ranks`: which rank of a job runs on which GPU, and what launchers and NCCL need to keep to it. Offline.
 
 Without --placement the job is placed first, as `gantree place` does it. How ranks are ordered is
-`placement.rank_order`. With --out the same goes into files (`cli.rank_files`): ranks.json, and for each member
+`placement.ranks.order`. With --out the same goes into files (`cli.rank_files`): ranks.json, and for each member
 ROLE-NUMBER.env and, where one is right for all of its groups, ROLE-NUMBER.graph.xml for NCCL; for each machine model
 MACHINE.topo.xml.
 """
@@ -26,9 +26,9 @@ from gantree.model.errors import BadInput
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.rank_crossings import AxisCrossings
-from gantree.placement.rank_hints import MemberHint, hints_of
-from gantree.placement.rank_order import RankMap, rank_map
+from gantree.placement.ranks.crossings import AxisCrossings
+from gantree.placement.ranks.hints import MemberHint, hints_of
+from gantree.placement.ranks.order import RankMap, rank_map
 from gantree.text.words import plural
 from gantree.topology.cost.prediction import predict
 from gantree.topology.fabric.fabric import Fabric

@@ -10,7 +10,7 @@ from gantree.cli.graph_texts import dot, graphml, node_link_json
 from gantree.cli.options import StateOption, new_app
 from gantree.cli.progress import busy
 from gantree.cli.topo_site import ClusterArgument, DetectOption, chosen_site, write_output
-from gantree.placement.devices import inner_domains
+from gantree.placement.machine.devices import inner_domains
 from gantree.text.words import plural
 from gantree.topology.fabric.conditions import Conditions
 from gantree.topology.graph.graph import build_graph, vertices_of

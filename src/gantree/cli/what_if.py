@@ -28,7 +28,7 @@ from gantree.model.errors import BadInput
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.elastic import resized
+from gantree.placement.resize.elastic import resized
 from gantree.text.hostlists import BadHostlist, count_nodes, expand, folded
 from gantree.text.words import did_you_mean, plural
 from gantree.topology.fabric.fabric import Fabric

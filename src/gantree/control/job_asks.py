@@ -6,7 +6,7 @@ from gantree.core.queue.scaling import place_at_size, stands_on_cordoned
 from gantree.formats.job_form import MAX_PRIORITY
 from gantree.model.errors import BadInput, Conflict, GantreeError
 from gantree.model.phases import Phase, StopCause
-from gantree.placement.elastic import sizes_of
+from gantree.placement.resize.elastic import sizes_of
 from gantree.planning.taste import taste_of
 
 FINAL = (StopCause.CANCELLED, StopCause.TIME_LIMIT, StopCause.CANNOT_START)

@@ -18,7 +18,7 @@ from gantree.formats.policy_places import NOWHERE, PolicyPlaces
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.model.phases import ENDED
-from gantree.placement.devices import INNER_TIERS
+from gantree.placement.machine.devices import INNER_TIERS
 from gantree.planning.cells_book import CellBook
 from gantree.policy.admission import in_words
 from gantree.policy.amounts import MODEL

@@ -14,7 +14,7 @@ from gantree.model.jobs import Job, Role, Slices, Spread, TopologyWish
 from gantree.model.orders import MemberLaunch, StartGang
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.search import place
+from gantree.placement.choice.search import place
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
 

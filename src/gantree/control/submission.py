@@ -19,7 +19,7 @@ from gantree.model.errors import BadFields, BadInput, Unsupported
 from gantree.model.jobs import Job, Role
 from gantree.model.phases import ENDED, Phase
 from gantree.model.verdicts import Refused
-from gantree.placement.search import place, signature
+from gantree.placement.choice.search import place, signature
 from gantree.policy.queues import QueueTree
 from gantree.text.words import did_you_mean, shortened
 from gantree.topology.fabric.fabric import Fabric

@@ -40,9 +40,9 @@ from gantree.model.jobs import Job, Role
 from gantree.model.phases import ENDED, HOLDING, Phase, StopCause
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Gate, Refused
-from gantree.placement.search import find
-from gantree.placement.sizes import goodputs, resized
-from gantree.placement.wish import read_wish
+from gantree.placement.choice.search import find
+from gantree.placement.request.sizes import goodputs, resized
+from gantree.placement.request.topology_request import read_wish
 from gantree.planning.taste import taste_of
 from gantree.policy.boosts import boost_of
 from gantree.topology.fabric.fabric import Fabric

@@ -9,7 +9,7 @@ from typing import Any
 
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.orders import MemberLaunch, StartGang
-from gantree.placement.devices import inner_domains
+from gantree.placement.machine.devices import inner_domains
 
 NVLINK = "nvlink"
 NODE = "node"

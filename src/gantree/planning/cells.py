@@ -28,7 +28,7 @@ import numpy as np
 
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.taste import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT, Taste
 from gantree.planning.cells_book import Bound, CellBook
 from gantree.planning.cells_room import PrivateCluster, orders
 from gantree.planning.cells_view import Binding, CellView, look

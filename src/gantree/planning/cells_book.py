@@ -13,7 +13,7 @@ import numpy as np
 
 from gantree.model.errors import BadInput
 from gantree.model.placements import MemberPlacement
-from gantree.placement.devices import INNER_TIERS, inner_domains
+from gantree.placement.machine.devices import INNER_TIERS, inner_domains
 from gantree.policy.cells import NOT_IN_ANY, Cell, Level, cells_of, levels_of, pack
 from gantree.policy.rules import LOOSE, QueueRule
 from gantree.text.words import counted

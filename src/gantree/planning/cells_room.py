@@ -15,8 +15,8 @@ import numpy as np
 
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.search import find, fits
-from gantree.placement.taste import DEFAULT, Taste
+from gantree.placement.choice.search import find, fits
+from gantree.placement.request.preferences import DEFAULT, Taste
 from gantree.planning.cells_view import Binding, CellView
 from gantree.topology.fabric.fabric import BoolArray, FloatArray
 from gantree.topology.occupancy.occupancy import Occupancy

@@ -7,7 +7,7 @@ gang there, and looks for a place for everybody who had to leave, the largest fi
 move in its turn, at their cost. Where that does not end well, whoever was left over stays where it is, and another
 place is emptied. What it finds is proven, since it is carried out on a copy; what it does not find may still be there.
 
-With OR-Tools, and time for it, a solver is asked too (`placement.optimum_moves`), and the cheaper plan wins.
+With OR-Tools, and time for it, a solver is asked too (`placement.optimum.moves`), and the cheaper plan wins.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from gantree.model.errors import Unsupported
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
-from gantree.placement.optimum_moves import Movable, Move, defragmented
-from gantree.placement.search import find
-from gantree.placement.taste import DEFAULT, Taste
+from gantree.placement.choice.search import find
+from gantree.placement.optimum.moves import Movable, Move, defragmented
+from gantree.placement.request.preferences import DEFAULT, Taste
 from gantree.planning.preempt import Plan, Victim, plan_preemption
 from gantree.topology.occupancy.occupancy import Occupancy
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
-from gantree.placement.elastic import grown, sizes_of
-from gantree.placement.sizes import goodputs
-from gantree.placement.taste import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.sizes import goodputs
+from gantree.placement.resize.elastic import grown, sizes_of
 from gantree.topology.occupancy.occupancy import Occupancy
 
 

@@ -18,7 +18,7 @@ from operator import attrgetter
 
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
-from gantree.placement.taste import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT, Taste
 from gantree.planning.preempt_prices import levels, price
 from gantree.planning.preempt_search import chosen_owners
 from gantree.planning.preempt_trial import Admits, Trial

@@ -14,8 +14,8 @@ from itertools import accumulate
 import numpy as np
 
 from gantree.model.jobs import Job
-from gantree.placement.problem import Problem
-from gantree.placement.wish import RoleWish, Wish, read_wish
+from gantree.placement.request.topology_request import RoleWish, Wish, read_wish
+from gantree.placement.slots.problem import Problem
 from gantree.planning.preempt_nodes import NodeBook, asked_of, node_books
 from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
 from gantree.topology.occupancy.occupancy import Occupancy

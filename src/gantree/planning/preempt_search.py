@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from gantree.placement.wish import read_wish
+from gantree.placement.request.topology_request import read_wish
 from gantree.planning.preempt_choice import counted_sets
 from gantree.planning.preempt_counts import Counted, Range
 from gantree.planning.preempt_trial import Trial, spared

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
-from gantree.placement.search import find, fits
-from gantree.placement.taste import Taste
+from gantree.placement.choice.search import find, fits
+from gantree.placement.request.preferences import Taste
 from gantree.topology.occupancy.occupancy import Occupancy
 
 Admits = Callable[[Sequence[str]], bool]

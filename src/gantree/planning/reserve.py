@@ -16,7 +16,7 @@ from typing import Literal
 
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement
-from gantree.placement.taste import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT, Taste
 from gantree.planning.reserve_timeline import Reservation, Running, Timeline
 from gantree.topology.occupancy.occupancy import Occupancy
 
@@ -48,7 +48,7 @@ def reserve(
 
     Earlier reservations are in `running` with the places they are to have; what the owners `without` hold counts as
     free (the gang's own reservation, to be made anew). For several gangs on one occupancy
-    a `Timeline` is quicker. Raises BadInput and Unsupported as `placement.search.find` does.
+    a `Timeline` is quicker. Raises BadInput and Unsupported as `placement.choice.search.find` does.
     """
     return Timeline(occupancy, running, now, without).reserve(job, taste)
 

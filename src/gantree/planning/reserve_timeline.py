@@ -23,11 +23,11 @@ from operator import attrgetter, or_
 
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.apart import job_of
-from gantree.placement.on_empty import OnEmpty
-from gantree.placement.search import find, fits
-from gantree.placement.taste import DEFAULT, Taste
-from gantree.placement.wish import read_wish
+from gantree.placement.choice.search import find, fits
+from gantree.placement.refusal.on_empty import OnEmpty
+from gantree.placement.request.apart import job_of
+from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.topology_request import read_wish
 from gantree.topology.occupancy.node_room import NodeRoom, mask_of_gpus
 from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.topology.occupancy.parts import REST

@@ -6,7 +6,7 @@ its own, and gangs together in the order of what they lose for each GPU that the
 thinned out: each gang gets back as many members as it can keep.
 
 Which members leave is chosen for the room that is wanted: those in its domain first, on nodes that become emptiest;
-where that would break the gang's own wishes, `placement.shrunk` chooses. Who stays does not move.
+where that would break the gang's own wishes, `placement.resize.shrunk` chooses. Who stays does not move.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.elastic import shrunk, sizes_of
-from gantree.placement.in_place import Standing
-from gantree.placement.search import find, fits
-from gantree.placement.sizes import goodputs, resized
-from gantree.placement.taste import DEFAULT, Taste
-from gantree.placement.wish import read_wish
+from gantree.placement.choice.search import find, fits
+from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.sizes import goodputs, resized
+from gantree.placement.request.standing_gang import Standing
+from gantree.placement.request.topology_request import read_wish
+from gantree.placement.resize.elastic import shrunk, sizes_of
 from gantree.topology.occupancy.occupancy import Occupancy
 
 MOST_ALONE = 32

@@ -1,6 +1,6 @@
 """What a search reads of a policy: `policy` says it, `placement` understands it, and neither knows the other."""
 
-from gantree.placement.taste import Taste, Usual
+from gantree.placement.request.preferences import Taste, Usual
 from gantree.policy.rules import Policy
 
 

@@ -1,7 +1,7 @@
-"""A judge of GPU sets inside a node that tries every set and every ring, for tests of `placement.devices`.
+"""A judge of GPU sets inside a node that tries every set and every ring, for tests of `placement.machine.devices`.
 
 Slow and plain: link classes are counted by name, nothing is remembered. What the order of judgement is for is told in
-`placement.gpu_sets`; this says the same a second time, without its numbers.
+`placement.machine.gpu_sets`; this says the same a second time, without its numbers.
 """
 
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ from itertools import combinations, permutations
 from typing import Any
 
 from gantree.model.cluster import Machine
-from gantree.placement.devices import inner_domains
-from gantree.placement.gpu_sets import Fed
+from gantree.placement.machine.devices import inner_domains
+from gantree.placement.machine.gpu_sets import Fed
 from gantree.topology.hardware.catalog import bonded_links, weakness
 from gantree.topology.hardware.masks import gpus_of, mask_of
 

@@ -9,7 +9,7 @@ from gantree.formats import read_cluster, read_job
 from gantree.model.cluster import Cluster
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.search import place
+from gantree.placement.choice.search import place
 from gantree.testing.devices import GPU, NIC, DeviceStage, gpu, nic, request
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy

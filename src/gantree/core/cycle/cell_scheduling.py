@@ -39,7 +39,7 @@ from gantree.model.facts import (
 from gantree.model.phases import Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused
-from gantree.placement.taste import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT, Taste
 from gantree.planning.cells import (
     CellBook,
     CellView,

@@ -28,8 +28,8 @@ from gantree.core.reservations.selection import CAME
 from gantree.model.facts import ClaimDropped, JobEnded, JobRequeued
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
-from gantree.placement.search import find, fits
-from gantree.placement.taste import Taste
+from gantree.placement.choice.search import find, fits
+from gantree.placement.request.preferences import Taste
 from gantree.planning.rightsize import chooses
 from gantree.policy.order import Line
 from gantree.policy.rules import Amounts

@@ -54,9 +54,9 @@ from gantree.model.facts import (
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
-from gantree.placement.elastic import best_size
-from gantree.placement.search import find
-from gantree.placement.taste import Taste
+from gantree.placement.choice.search import find
+from gantree.placement.request.preferences import Taste
+from gantree.placement.resize.elastic import best_size
 from gantree.policy.boosts import boost_of, next_expiry
 from gantree.policy.order import Line, Position, Standing
 from gantree.policy.rules import Policy

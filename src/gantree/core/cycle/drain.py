@@ -28,7 +28,7 @@ from gantree.core.lifecycle.lifecycle import save_then_stop
 from gantree.core.preemption.free_capacity import move
 from gantree.core.queue.scaling import place_elsewhere
 from gantree.model.phases import Phase, StopCause
-from gantree.placement.taste import Taste
+from gantree.placement.request.preferences import Taste
 from gantree.policy.order import DAY_S
 
 

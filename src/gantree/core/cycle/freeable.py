@@ -32,7 +32,7 @@ from gantree.core.queue.fit_bound import Wakes
 from gantree.core.queue.held_capacity import outranked
 from gantree.core.queue.job_variants import answers
 from gantree.core.queue.preemption_rules import SETTLED_S, borrowers, overruled_by
-from gantree.placement.search import fits
+from gantree.placement.choice.search import fits
 from gantree.planning.rightsize import chooses
 from gantree.policy.order import Line, Position
 from gantree.policy.rules import Preemption

@@ -10,7 +10,7 @@ from math import inf
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.eligibility import eligible
-from gantree.placement.search import fits
+from gantree.placement.choice.search import fits
 from gantree.planning.rightsize import chooses
 from gantree.policy.order import Line, Standing
 

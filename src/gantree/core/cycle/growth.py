@@ -22,8 +22,8 @@ from gantree.core.queue.job_variants import as_it_runs
 from gantree.core.queue.scaling import stands_on_cordoned
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase, StopCause
-from gantree.placement.elastic import resized, sizes_of
-from gantree.placement.taste import Taste
+from gantree.placement.request.preferences import Taste
+from gantree.placement.resize.elastic import resized, sizes_of
 from gantree.planning.grow import plan_growth
 
 HORIZON_S = 3600.0

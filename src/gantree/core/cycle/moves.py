@@ -18,7 +18,7 @@ from gantree.core.queue.job_variants import answers
 from gantree.model.errors import NotFound
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
-from gantree.placement.taste import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT, Taste
 from gantree.planning.defragment import MovePlan
 
 

@@ -3,8 +3,8 @@
 A walk asks of everybody whether he may go on at all: what the search has refused, what room others might give up, which
 ways he has, what his queue says to each, whom he may pass. If nothing was decided since the one before him started but
 that start, and that start hung on nothing but room, then so does his: no rule counts anything of their queue, nobody
-claims or was told anything, and a gang of one member that is alike goes where `placement.again` says. If it says
-nowhere, he is asked as everybody is.
+claims or was told anything, and a gang of one member that is alike goes where `placement.choice.repeat_placement` says.
+If it says nowhere, he is asked as everybody is.
 
 Nothing here is needed for correctness: a walk that forgets it decides the same, and a test holds it to that.
 """
@@ -13,8 +13,8 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.cell_usage import any_cells
 from gantree.model.placements import Placement
-from gantree.placement.again import placed_again
-from gantree.placement.taste import Taste
+from gantree.placement.choice.repeat_placement import placed_again
+from gantree.placement.request.preferences import Taste
 from gantree.planning.rightsize import chooses
 from gantree.policy.order import Line
 

@@ -36,8 +36,8 @@ from gantree.model.facts import (
     ReservationDropped,
 )
 from gantree.model.phases import ENDED, Phase, StopCause
-from gantree.placement.sizes import sizes_of
-from gantree.placement.taste import Taste
+from gantree.placement.request.preferences import Taste
+from gantree.placement.request.sizes import sizes_of
 from gantree.planning.taste import taste_of
 from gantree.policy.boosts import boost_of
 from gantree.policy.rules import Policy

@@ -28,9 +28,9 @@ from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused, Shortage
-from gantree.placement.elastic import placed_elastically
-from gantree.placement.search import fits, place
-from gantree.placement.taste import DEFAULT
+from gantree.placement.choice.search import fits, place
+from gantree.placement.request.preferences import DEFAULT
+from gantree.placement.resize.elastic import placed_elastically
 from gantree.planning.preempt import Plan, Victim, plan_preemption, why_not
 from gantree.policy.admission import Admission
 from gantree.text.words import plural

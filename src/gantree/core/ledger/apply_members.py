@@ -9,7 +9,7 @@ from gantree.core.ledger.apply_adopted import others_first
 from gantree.core.ledger.apply_room import take_place
 from gantree.core.ledger.state import Gap, JobState
 from gantree.model.facts import MemberBack, MemberMissed, MemberReplaced
-from gantree.placement.replaced import with_member
+from gantree.placement.resize.replaced import with_member
 
 if TYPE_CHECKING:
     from gantree.core.ledger.ledger import Ledger

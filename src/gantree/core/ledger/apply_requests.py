@@ -19,7 +19,7 @@ from gantree.model.facts import (
     PriorityChanged,
 )
 from gantree.model.phases import HOLDING, Phase
-from gantree.placement.sizes import resized
+from gantree.placement.request.sizes import resized
 
 if TYPE_CHECKING:
     from gantree.core.ledger.ledger import Ledger

@@ -102,7 +102,7 @@ from gantree.model.facts import (
 from gantree.model.jobs import Job
 from gantree.model.phases import HOLDING, NEXT, Phase
 from gantree.model.placements import Placement
-from gantree.placement.search import signature
+from gantree.placement.choice.search import signature
 from gantree.planning.rightsize import chooses
 from gantree.policy.order import Lines, Position
 from gantree.policy.rules import Policy

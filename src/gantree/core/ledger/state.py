@@ -9,7 +9,7 @@ from math import inf
 from gantree.model.jobs import Job
 from gantree.model.phases import HOLDING, Phase, StopCause
 from gantree.model.placements import Placement
-from gantree.placement.sizes import resized
+from gantree.placement.request.sizes import resized
 from gantree.policy.order import Line, Merits, Position
 
 NOWHERE = Position((), 0, "")

@@ -53,7 +53,7 @@ from gantree.model.facts import (
 from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, HOLDING, Phase, StopCause
 from gantree.model.placements import Placement
-from gantree.placement.wish import read_wish
+from gantree.placement.request.topology_request import read_wish
 from gantree.policy.boosts import boost_of
 from gantree.policy.rules import Policy
 from gantree.text.words import plural

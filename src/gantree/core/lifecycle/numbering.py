@@ -1,6 +1,6 @@
 """Which global rank each process of a placed gang gets, decided when the gang is placed and recorded with its place.
 
-How ranks are ordered is `placement.rank_order`. A gang that does not say how it is parallel, that fits a node, or that
+How ranks are ordered is `placement.ranks.order`. A gang that does not say how it is parallel, that fits a node, or that
 is very large, follows member order, and nothing is asked for it. Recorded, so that replay, recovery and an order that
 is sent again use the same map, whatever a later version would decide.
 """
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
-from gantree.placement.rank_order import rank_map
+from gantree.placement.ranks.order import rank_map
 from gantree.topology.fabric.fabric import Fabric
 
 MOST_PROCESSES = 4096

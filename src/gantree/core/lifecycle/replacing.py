@@ -32,8 +32,8 @@ from gantree.model.facts import MemberBack, MemberMissed, MemberReplaced
 from gantree.model.orders import MemberLaunch
 from gantree.model.phases import Phase, StopCause
 from gantree.model.placements import MemberPlacement
-from gantree.placement.replaced import domain_of, replaced, with_member
-from gantree.placement.taste import Taste
+from gantree.placement.request.preferences import Taste
+from gantree.placement.resize.replaced import domain_of, replaced, with_member
 from gantree.policy.rules import Policy
 
 

@@ -48,8 +48,8 @@ from gantree.core.queue.scaling import stands_on_cordoned
 from gantree.model.facts import ClaimDropped, GangMoving, GangPreempted, RoomClaimed
 from gantree.model.phases import StopCause
 from gantree.model.placements import Placement
-from gantree.placement.search import find
-from gantree.placement.taste import Taste
+from gantree.placement.choice.search import find
+from gantree.placement.request.preferences import Taste
 from gantree.planning.cells import preferred_for_guests
 from gantree.planning.defragment import Movable, MovePlan, plan_defragment
 from gantree.planning.preempt import Plan, Victim, plan_preemption

@@ -29,7 +29,7 @@ from gantree.core.queue.eligibility import eligible
 from gantree.core.queue.fit_bound import Need
 from gantree.core.queue.preemption_rules import borrowers, claims_overtaken, no_right, overrules
 from gantree.model.jobs import Job
-from gantree.placement.search import fits
+from gantree.placement.choice.search import fits
 from gantree.planning.preempt import Plan, Victim
 from gantree.policy.admission import Admission
 from gantree.policy.rules import Amounts

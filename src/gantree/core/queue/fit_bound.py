@@ -22,9 +22,9 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import BOOKING, JobState
 from gantree.core.queue.held_capacity import lifted
 from gantree.model.jobs import Job, Shape
-from gantree.placement.search import fits
-from gantree.placement.sizes import sizes_of
-from gantree.placement.slots import slots_of
+from gantree.placement.choice.search import fits
+from gantree.placement.request.sizes import sizes_of
+from gantree.placement.slots.slots import slots_of
 from gantree.planning.rightsize import chooses
 from gantree.policy.order import Line, Position
 from gantree.topology.occupancy.occupancy import Occupancy

@@ -21,7 +21,7 @@ from gantree.model.cluster import MARKET_LABEL, SPOT
 from gantree.model.jobs import Elastic, Job, Role
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.sizes import resized, sizes_of
+from gantree.placement.request.sizes import resized, sizes_of
 from gantree.planning.rightsize import Ranked, by_model, chooses, options, refused
 from gantree.policy.admission import BORROWED, OWED, Admission
 from gantree.policy.rules import Amounts

@@ -9,9 +9,9 @@ from gantree.core.ledger.state import JobState
 from gantree.core.queue.cell_usage import spares_cells
 from gantree.core.queue.job_variants import as_it_runs
 from gantree.model.placements import Placement
-from gantree.placement.elastic import best_size, grown, resized, shrunk
-from gantree.placement.search import find
-from gantree.placement.taste import Taste
+from gantree.placement.choice.search import find
+from gantree.placement.request.preferences import Taste
+from gantree.placement.resize.elastic import best_size, grown, resized, shrunk
 from gantree.topology.occupancy.occupancy import Occupancy
 
 

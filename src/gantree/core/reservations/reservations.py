@@ -27,7 +27,7 @@ from gantree.model.facts import (
     ReservationMade,
 )
 from gantree.model.jobs import Job
-from gantree.placement.taste import Taste
+from gantree.placement.request.preferences import Taste
 from gantree.planning.reserve import Reservation, Running, Timeline, better, slip_of
 from gantree.policy.order import Line
 from gantree.policy.runtimes import estimated_end

@@ -34,8 +34,8 @@ from gantree.model.facts import (
     ReservationDropped,
 )
 from gantree.model.verdicts import Gate
-from gantree.placement.search import fits
-from gantree.placement.taste import Taste
+from gantree.placement.choice.search import fits
+from gantree.placement.request.preferences import Taste
 from gantree.planning.reserve import Running
 from gantree.planning.rightsize import chooses
 from gantree.policy.admission import Admission

@@ -36,7 +36,7 @@ from gantree.executors.kubernetes.telling import MISCONFIGURED, saying_of
 from gantree.executors.kubernetes.terms import Odd, count
 from gantree.model.events import Event, ScaleRequested
 from gantree.model.phases import ENDED, HOLDING, Phase
-from gantree.placement.sizes import sizes_of
+from gantree.placement.request.sizes import sizes_of
 
 log = logging.getLogger(__name__)
 

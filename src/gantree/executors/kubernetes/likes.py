@@ -1,7 +1,7 @@
 """What pods only prefer: likes and company of their role, by which the core chooses among places that are as good.
 
-Upstream adds up the weights of the preferred terms that a node is like; so does the core (`placement.scores`). The
-first pod of a role speaks for all. What pods prefer of other pods is in `company`.
+Upstream adds up the weights of the preferred terms that a node is like; so does the core (`placement.scoring.scores`).
+The first pod of a role speaks for all. What pods prefer of other pods is in `company`.
 """
 
 from dataclasses import replace

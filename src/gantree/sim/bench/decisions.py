@@ -19,7 +19,7 @@ from gantree.model.events import CancelRequested, ClusterObserved, Event, GangEn
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.search import place
+from gantree.placement.choice.search import place
 from gantree.policy.rules import Policy
 from gantree.sim.bench.mix import GPUS_OF_NODE, gang, half_full
 from gantree.sim.bench.timing import figures, timed_us

@@ -6,7 +6,7 @@ from resource import getpagesize
 from typing import Any
 
 from gantree.model.jobs import Job, Role, Shape, TopologyWish
-from gantree.placement.search import place
+from gantree.placement.choice.search import place
 from gantree.sim.bench.mix import GPUS_OF_NODE, empty_cluster
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy

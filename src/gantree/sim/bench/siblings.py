@@ -10,7 +10,7 @@ from gantree.core.scheduler import Scheduler
 from gantree.model.events import ClusterObserved, JobSubmitted
 from gantree.model.jobs import Job, Role, Shape, TopologyWish
 from gantree.model.verdicts import Refused
-from gantree.placement.search import place
+from gantree.placement.choice.search import place
 from gantree.policy.rules import Policy
 from gantree.sim.bench.decisions import handle_times_us, place_and_take, search_times_us
 from gantree.sim.bench.mix import GPUS_OF_LEAF, GPUS_OF_NODE, empty_cluster, half_full

@@ -22,8 +22,8 @@ from math import gcd
 
 import numpy as np
 
-from gantree.placement.share_prices import WHOLE_MILLI
-from gantree.placement.simplex import FloatArray, Program
+from gantree.placement.scoring.share_prices import WHOLE_MILLI
+from gantree.placement.scoring.simplex import FloatArray, Program
 from gantree.sim.openb.lists import Nodes, Workload
 from gantree.topology.fabric.fabric import IntArray
 

@@ -10,8 +10,8 @@ Fragmentation is kept as an integer (milli GPUs times pods), so equal decreases 
 
 import numpy as np
 
-from gantree.placement.fragmentation import NodeStates
-from gantree.placement.share_prices import WHOLE_MILLI
+from gantree.placement.scoring.fragmentation import NodeStates
+from gantree.placement.scoring.share_prices import WHOLE_MILLI
 from gantree.sim.openb.lists import PodShape, Workload
 from gantree.sim.openb.policies import Choice, lowest_rank
 from gantree.sim.openb.room import NO_GPU, Room

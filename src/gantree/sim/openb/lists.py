@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from gantree.model.errors import BadInput, NotFound
-from gantree.placement.share_prices import WHOLE_MILLI
+from gantree.placement.scoring.share_prices import WHOLE_MILLI
 from gantree.text.records import Report
 from gantree.text.words import plural, shortened
 from gantree.topology.fabric.fabric import IntArray

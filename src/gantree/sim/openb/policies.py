@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from gantree.placement.simplex import FloatArray
+from gantree.placement.scoring.simplex import FloatArray
 from gantree.sim.openb.lists import PodShape, Workload
 from gantree.sim.openb.room import NO_GPU, Room
 from gantree.topology.fabric.fabric import IntArray

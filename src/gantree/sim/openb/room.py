@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from gantree.placement.fragmentation import BoolArray, NodeStates
-from gantree.placement.share_prices import WHOLE_MILLI
+from gantree.placement.scoring.fragmentation import BoolArray, NodeStates
+from gantree.placement.scoring.share_prices import WHOLE_MILLI
 from gantree.sim.openb.lists import Nodes, PodShape
 from gantree.topology.fabric.fabric import IntArray
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gantree.placement.fragmentation import Demand, DemandClass
-from gantree.placement.packing import LeastLoss
-from gantree.placement.standing import Asked
+from gantree.placement.scoring.fragmentation import Demand, DemandClass
+from gantree.placement.scoring.fragmentation_state import Asked
+from gantree.placement.scoring.packing import LeastLoss
 from gantree.sim.openb.lists import PodShape, Workload
 from gantree.sim.openb.policies import Choice
 from gantree.sim.openb.room import NO_GPU, Room

@@ -5,7 +5,7 @@ otherwise. A machine whose GPUs name one or none is a single NUMA node without a
 only, which has no other account. Members say what they hold where (`MemberPlacement.numa`) and hold it until they end;
 what says no NUMA node of a machine that tells them apart is counted for the whole node only, by `occupancy`. CPUs and
 memory of a NUMA node may be overdrawn (any core reaches any memory), its bandwidth never. Which NUMA node a member gets
-is decided in `placement.numa`.
+is decided in `placement.machine.numa`.
 """
 
 from collections.abc import Sequence

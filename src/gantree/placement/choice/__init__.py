@@ -1,0 +1,1 @@
+"""The search: from a job to its place, or a refusal."""

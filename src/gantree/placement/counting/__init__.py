@@ -1,0 +1,1 @@
+"""The fewest domains that hold a gang, and the cheapest spread over them."""

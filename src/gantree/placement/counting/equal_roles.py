@@ -1,0 +1,77 @@
+"""Roles of a gang that ask for the same are one role to the search, and are told apart again afterwards.
+
+Two roles are alike where a member takes the same of a node, the same slices bind both, and neither must be in one
+domain narrower than the gang's own. Their members then are interchangeable, so a place for as many members of one role
+is a place for both, in as many domains: the first role takes the first members in topology order, the second the next.
+Slices stay whole, because every domain holds whole ones of both together and each role is made of whole ones. Roles
+with wishes for the inside of a node stay as they are: their layout there depends on which member is whose. So do roles
+that must be spread: of both together a domain may hold more than of each.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from gantree.placement.slots.problem import Counts, Problem, Spread
+
+
+@dataclass(frozen=True, slots=True)
+class EqualRoles:
+    """A problem with its like roles joined; group_of_role[role of the original] is a role of the joined problem."""
+
+    joined: Problem
+    members: Counts
+    group_of_role: tuple[int, ...]
+
+    @classmethod
+    def of(cls, problem: Problem) -> "EqualRoles":
+        """Join what is alike."""
+        number_of_key: dict[Hashable, int] = {}
+        groups = tuple(
+            number_of_key.setdefault(_key(problem, role), len(number_of_key))
+            for role in range(len(problem.members))
+        )
+        if len(number_of_key) == len(groups):
+            return cls(problem, problem.members, groups)
+        return cls(_joined(problem, groups), problem.members, groups)
+
+    def split(self, spread: Spread) -> Spread:
+        """A spread of the joined roles as one of the original roles."""
+        if len(self.joined.members) == len(self.members):
+            return spread
+        left = list(self.members)
+        return [(node, self._take(left, list(counts))) for node, counts in spread]
+
+    def _take(self, left: list[int], here: list[int]) -> Counts:
+        """Members of each original role on a node that holds `here` of each joined one; takes them off `left`."""
+        taken = []
+        for role, group in enumerate(self.group_of_role):
+            count = min(left[role], here[group])
+            left[role] -= count
+            here[group] -= count
+            taken.append(count)
+        assert not any(here), "more members than the roles have"
+        return tuple(taken)
+
+
+def _joined(problem: Problem, group_of_role: Sequence[int]) -> Problem:
+    """The problem with one role for each group: the first of it, with the members of all."""
+    first = [group_of_role.index(group) for group in range(max(group_of_role) + 1)]
+    members = [0] * len(first)
+    for group, count in zip(group_of_role, problem.members, strict=True):
+        members[group] += count
+    roles = tuple(
+        replace(problem.wish.roles[role], members=count)
+        for role, count in zip(first, members, strict=True)
+    )
+    tables = tuple(problem.tables[role] for role in first)
+    wish = replace(problem.wish, roles=roles)
+    models = tuple(problem.models_of_role[role] for role in first)
+    return Problem(problem.occupancy, wish, tuple(members), tables, models, problem.among)
+
+
+def _key(problem: Problem, role: int) -> Hashable:
+    """Equal for roles that are alike."""
+    wish = problem.wish.roles[role]
+    bound = wish.layers or wish.is_limited or wish.whole_at > problem.wish.whole_at
+    alone = role if bound else None
+    return alone, problem.tables[role].shape, wish.multiple_in_domain

@@ -1,0 +1,1 @@
+"""From counts per node to members with ranks, GPUs and NICs."""

@@ -1,0 +1,212 @@
+"""What the members of a gang on one node get of its GPUs: whole ones, and parts.
+
+Parts are chosen first, on GPUs that nobody could have whole as far as cutting them is not dearer; then whole GPUs, on
+GPUs that are not in MIG mode as far as they go. Where the whole ones then do not fit, parts are chosen again such that
+they break into as few free GPUs as can be.
+
+With memory bandwidth, or parts of GPUs inside a domain of the node, members are served one after the other
+(`placement.slots.sequential_members`). CPUs, memory and NICs are sums, which the slots of a node have counted
+(`placement.slots.slots`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gantree.model.cluster import Machine
+from gantree.placement.machine.gpu_sets import Fed
+from gantree.placement.machine.intra_node import (
+    Around,
+    Demand,
+    GpusOfMembers,
+    Layers,
+    choose_for_members,
+)
+from gantree.placement.machine.mig import until_cut_s
+from gantree.placement.machine.numa import gpus_fed
+from gantree.placement.request.topology_request import RoleWish
+from gantree.placement.slots.parts import Part, choose_parts, is_apart
+from gantree.placement.slots.problem import Counts, Problem
+from gantree.placement.slots.sequential_members import Asked, OfRoles, Turns
+from gantree.topology.hardware.masks import mask_of
+from gantree.topology.occupancy.parts import NodeState
+
+
+@dataclass(frozen=True, slots=True)
+class OnNode:
+    """By role and member: gpus, the whole GPUs, and parts, for roles that take parts (() for others).
+
+    before and after are the states of the node's GPUs, None where nothing of it is or becomes cut or shared. held is
+    all that each member gets, where members were served in turn (`placement.slots.sequential_members`), else ().
+    """
+
+    gpus: tuple[GpusOfMembers, ...]
+    parts: tuple[tuple[Part, ...], ...] = ()
+    before: NodeState | None = None
+    after: NodeState | None = None
+    held: OfRoles = ()
+
+    @property
+    def cut_s(self) -> float:
+        """Seconds until the node's GPUs are cut for them."""
+        if self.before is None or self.after is None:
+            return 0.0
+        return until_cut_s(self.before, self.after)
+
+
+def inside_node(problem: Problem, node: int, x: Counts) -> OnNode | None:
+    """GPUs of x members of each role on a node, by index; None where GPUs, inner tiers or bandwidth do not allow it."""
+    return NodeGpus(problem).on(node, x)
+
+
+_Around = tuple[int | None, Fed]
+"""As `inside.Around`: free NICs, NUMA nodes short of cores."""
+
+_WHOLE_KEPT: dict[tuple[object, ...], tuple[Machine, OnNode]] = {}
+"""Answers for one role of whole GPUs, with the machine, held so that no other gets its id."""
+_FED_KEPT: dict[tuple[object, ...], tuple[Machine, Fed]] = {}
+"""NUMA nodes short of cores, likewise."""
+MOST_KEPT = 1 << 16
+
+
+class NodeGpus:
+    """Hands out the GPUs of nodes to the members of one gang; what is the same for all nodes is read once."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem, self._occupancy, self._fabric = problem, problem.occupancy, problem.fabric
+        roles = problem.wish.roles
+        shapes = [role.shape for role in roles]
+        self._has_parts = any(shape.part or shape.memory_GBps for shape in shapes)
+        self._asks_nics = any(shape.nics for shape in shapes)
+        one = shapes[0] if len(roles) == 1 else None
+        self._asks_cores = one if one is not None and (one.cpus or one.memory_GiB) else None
+        self._key = one and (one.gpus, one.nics, roles[0].layers, problem.wish.together)
+
+    def on(self, node: int, x: Counts) -> OnNode | None:
+        """GPUs of x members of each role on a node; None where they do not all fit."""
+        if self._has_parts or node in self._occupancy.parts_of_node:
+            return _with_parts(self, self._problem, node, x)
+        machine = self._fabric.machine_of_node(node)
+        free = self._occupancy.free_mask_of_node[node]
+        around = self._around(machine, node, x, free)
+        key = (id(machine), free, x, around, self._key)
+        kept = _WHOLE_KEPT.get(key)
+        if kept is not None and self._key is not None:
+            return kept[1]
+        gpus = self._chosen(machine, x, free, around)
+        if gpus is None:
+            return None
+        found = OnNode(gpus)
+        if self._key is not None:
+            if len(_WHOLE_KEPT) >= MOST_KEPT:
+                _WHOLE_KEPT.clear()
+            _WHOLE_KEPT[key] = (machine, found)
+        return found
+
+    def whole(self, node: int, x: Counts, free: int) -> tuple[GpusOfMembers, ...] | None:
+        """Whole GPUs out of a mask for each member of each role."""
+        machine = self._fabric.machine_of_node(node)
+        return self._chosen(machine, x, free, self._around(machine, node, x, free))
+
+    def _chosen(
+        self, machine: Machine, x: Counts, free: int, around: _Around
+    ) -> tuple[GpusOfMembers, ...] | None:
+        demands = []
+        for members, role in zip(x, self._problem.wish.roles, strict=True):
+            gpus, layers = role.shape.gpus, role.layers if role.shape.gpus else ()
+            demands.append(Demand(members, gpus, layers, role.shape.nics))
+        together = self._problem.wish.together
+        return choose_for_members(machine, free, demands, together, Around(*around))
+
+    def _around(self, machine: Machine, node: int, x: Counts, free: int) -> _Around:
+        """Free NICs as a mask where they matter: to who asks for them, and to a gang that goes beyond the node.
+
+        And the NUMA nodes that are short of cores and memory, where one role asks for them.
+        """
+        nics: int | None = None
+        if machine.nics and (self._asks_nics or x != self._problem.members):
+            nics = self._occupancy.free_nic_mask_of_index(node) if machine.nics_counted else None
+        if self._asks_cores is None:
+            return nics, ()
+        shape, use = self._asks_cores, self._occupancy.numa_use(node)
+        key = (id(machine), use, free, shape.gpus, shape.cpus, shape.memory_GiB)
+        kept = _FED_KEPT.get(key)
+        if kept is None:
+            if len(_FED_KEPT) >= MOST_KEPT:
+                _FED_KEPT.clear()
+            kept = _FED_KEPT[key] = (machine, gpus_fed(machine, use, free, shape))
+        return nics, kept[1]
+
+
+def _with_parts(inside: NodeGpus, problem: Problem, node: int, x: Counts) -> OnNode | None:
+    roles, has_parts = problem.wish.roles, any(role.shape.part for role in problem.wish.roles)
+    if _is_turn_by_turn(problem, node):
+        return _in_turn(problem, node, x, sparing=False) or _in_turn(problem, node, x, sparing=True)
+    found = _chosen(inside, problem, node, x, sparing=False)
+    if found is None and has_parts:
+        found = _chosen(inside, problem, node, x, sparing=True)
+        if found is None and any(role.layers for role in roles):
+            found = _in_turn(problem, node, x, sparing=True)
+    return found
+
+
+def _is_turn_by_turn(problem: Problem, node: int) -> bool:
+    """Whether memory bandwidth is asked and told here, or parts of GPUs must be inside a domain of the node."""
+    roles, machine = problem.wish.roles, problem.fabric.machine_of_node(node)
+    if machine.numa_memory_GBps is not None and any(role.shape.memory_GBps for role in roles):
+        return True
+    together = problem.wish.together is not None
+    return any(role.shape.part and (together or role.layers) for role in roles)
+
+
+def _in_turn(problem: Problem, node: int, x: Counts, *, sparing: bool) -> OnNode | None:
+    """Role after role (`placement.slots.sequential_members`)."""
+    roles = problem.wish.roles
+    within = -1 if problem.gpu is None else 1 << problem.gpu
+    turns = Turns(
+        problem.occupancy, node, apart=is_apart(problem.wish), within=within, sparing=sparing
+    )
+    asked = [
+        Asked(role.shape, members, _layers(role)) for role, members in zip(roles, x, strict=True)
+    ]
+    served = turns.served(asked, problem.wish.together)
+    if served is None:
+        return None
+    held, after = served
+    gpus = tuple(tuple(one.gpus for one in members) for members in held)
+    parts = tuple(tuple(one.part for one in members if one.part is not None) for members in held)
+    return OnNode(gpus, parts, problem.occupancy.state_of_node(node), after, held)
+
+
+def _layers(role: RoleWish) -> Layers:
+    return role.layers if role.shape.on_gpus else ()
+
+
+def _chosen(
+    inside: NodeGpus, problem: Problem, node: int, x: Counts, sparing: bool
+) -> OnNode | None:
+    """Parts, then whole GPUs out of what they leave."""
+    before = problem.occupancy.state_of_node(node)
+    asked = [
+        (role.shape, members if role.shape.part else 0)
+        for role, members in zip(problem.wish.roles, x, strict=True)
+    ]
+    others = 0 if problem.gpu is None else ((1 << len(before.gpus)) - 1) & ~(1 << problem.gpu)
+    chosen = choose_parts(before, asked, is_apart(problem.wish), others, sparing)
+    if chosen is None:
+        return None
+    parts, after = chosen
+    gpus = _unswitched(inside, node, x, after, after.free_mask())
+    return None if gpus is None else OnNode(gpus, parts, before, _with_whole(after, gpus))
+
+
+def _unswitched(
+    inside: NodeGpus, node: int, x: Counts, state: NodeState, free: int
+) -> tuple[GpusOfMembers, ...] | None:
+    """Whole GPUs out of a mask, on GPUs in MIG mode, which must be switched, only where the others do not do."""
+    in_mode = mask_of(gpu for gpu, one in enumerate(state.gpus) if one.mig)
+    quick = inside.whole(node, x, free & ~in_mode)
+    return quick if quick is not None or not free & in_mode else inside.whole(node, x, free)
+
+
+def _with_whole(state: NodeState, gpus: Sequence[GpusOfMembers]) -> NodeState:
+    return state.take_whole([gpu for members in gpus for member in members for gpu in member])

@@ -1,0 +1,107 @@
+"""A gang's wish as constraints of CP-SAT: members per node, domains used, slices, wholeness, spreading.
+
+Members are whole numbers x[role][node], or sums that come to such. What is used of a tier follows from them:
+used[tier][domain] is true exactly where a member is inside. Constraints are those of
+`placement.request.topology_request`: so many members in all, a multiple of the slice in every domain, all of a role or
+none where it must be whole, no more than may be together. What fits a node is not said here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gantree.placement.request.topology_request import RoleWish, Wish
+from gantree.topology.fabric.fabric import Fabric
+
+MembersOnNode = Mapping[int, Any]
+"""x[node] of one role: a variable, or a sum of them; nodes that are not there hold none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """used[tier][domain] of a gang, true or false; only domains of nodes that could hold a member are there."""
+
+    used: tuple[Mapping[int, Any], ...]
+
+    def domains(self, tier: int) -> Any:
+        """How many domains of a tier the gang uses."""
+        return sum(self.used[tier].values())
+
+
+def lay_out(
+    model: Any,
+    fabric: Fabric,
+    wish: Wish,
+    x: Sequence[MembersOnNode],
+    used_nodes: Mapping[int, Any],
+    present: Any,
+) -> Laid:
+    """Constrain x to what a gang wishes; present is true where the gang is placed at all (else x is 0).
+
+    used_nodes[node] is true exactly where some member is on the node.
+    """
+    used = _used(model, fabric, used_nodes)
+    for role, members in zip(wish.roles, x, strict=True):
+        model.add(sum(members.values()) == role.members * present)
+        for tier in range(1, fabric.node_tier + 1):
+            for domain, inside in _by_domain(fabric, tier, members).items():
+                _bind_domain(model, role, tier, sum(inside), f"{role.name}/{tier}/{domain}")
+    if wish.whole_at:
+        model.add(sum(used[wish.whole_at].values()) <= 1)
+    return Laid(used)
+
+
+def _used(
+    model: Any, fabric: Fabric, used_nodes: Mapping[int, Any]
+) -> tuple[Mapping[int, Any], ...]:
+    """used[tier][domain], from the nodes up."""
+    used: list[Mapping[int, Any]] = [used_nodes]
+    for tier in range(fabric.node_tier - 1, -1, -1):
+        children = _by_domain(fabric, tier, used_nodes)
+        of_tier = {}
+        for domain, inside in children.items():
+            of_tier[domain] = model.new_bool_var(f"used/{tier}/{domain}")
+            model.add_max_equality(of_tier[domain], inside)
+        used.append(of_tier)
+    return tuple(reversed(used))
+
+
+def _by_domain(fabric: Fabric, tier: int, of_node: Mapping[int, Any]) -> dict[int, list[Any]]:
+    """What is said of nodes, by domain of a tier."""
+    inside: dict[int, list[Any]] = {}
+    for node, said in of_node.items():
+        inside.setdefault(int(fabric.domain_of_node[tier][node]), []).append(said)
+    return inside
+
+
+def _bind_domain(model: Any, role: RoleWish, tier: int, inside: Any, name: str) -> None:
+    """What a wish says of one role's members inside one domain."""
+    multiple = role.multiple_in_domain[tier]
+    if multiple > 1:
+        slices = model.new_int_var(0, role.members // multiple, f"slices/{name}")
+        model.add(inside == multiple * slices)
+    if role.whole_at == tier:
+        whole = model.new_bool_var(f"whole/{name}")
+        model.add(inside == role.members * whole)
+    if role.most_in_domain and role.most_in_domain[tier] < role.members:
+        model.add(inside <= role.most_in_domain[tier])
+
+
+def weights_of_tiers(fabric: Fabric, members: int) -> list[int]:
+    """weight[tier] by which one domain more of a tier outweighs all that could be saved below it; 0 for the fabric."""
+    weights, weight = [0] * (fabric.node_tier + 1), 1
+    for tier in range(fabric.node_tier, 0, -1):
+        weights[tier] = weight
+        weight *= min(members, fabric.domains(tier)) + 1
+    return weights
+
+
+def domains_spanned(fabric: Fabric, nodes: Sequence[int]) -> tuple[int, ...]:
+    """Domains of each tier that nodes lie in, widest first, the fabric left out."""
+    index = np.array(nodes, dtype=np.int64)
+    return tuple(
+        len(set(fabric.domain_of_node[tier][index].tolist()))
+        for tier in range(1, fabric.node_tier + 1)
+    )

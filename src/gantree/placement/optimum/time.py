@@ -1,0 +1,308 @@
+"""The place whose all-reduce is fastest, with the proof: fronts of rate against steps, one for each way to do it.
+
+The price of a place (`topology.cost.collectives`) is the least of a few algorithms; each falls with the rate of the
+slowest part and rises with the number of islands, the time of the hops between them, and the GPUs of the largest
+island. That is no linear function, but it is monotone, so the best place of one algorithm lies on a front: with every
+floor under the rate goes the least number of steps above that floor. A front is followed from below:
+
+    floor   the rate that a place must exceed to beat the best one known by more than PROVEN_WITHIN
+    solve   the fewest steps of any place above the floor; none: the front is at its end, and the proof done
+    price   the place found with `predict`, keep it if it is the best, and go on above its rate
+
+Every place between the floor and the rate found has at least the steps found, so nothing is skipped; where steps alone
+do not decide, places with fewer islands than the one found are a front of their own. Cases (which tier
+holds the gang) and algorithms are fronts of their own; most end at once, because even their best rate is too slow.
+What the model of CP-SAT says of a place is never taken for its price.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from gantree.placement.optimum.model import Case, CaseModel, GangModel, hop_us
+from gantree.placement.optimum.options import Option, Options
+from gantree.placement.optimum.solver import Work
+from gantree.placement.slots.problem import Spread
+from gantree.topology.cost.collectives import estimate
+from gantree.topology.cost.prediction import GIB
+from gantree.topology.fabric.fabric import FloatArray, IntArray
+from gantree.topology.hardware.constants import NVLINK_DOMAIN_EGRESS_GBps
+from gantree.topology.traffic.paths import Paths
+
+PROVEN_WITHIN = 1e-3
+"""Share of a price by which a better place may still be there when an optimum is called proven."""
+FASTEST_GBps = 1e6
+"""No rate is higher; a bisection needs an end."""
+
+RING, TREE, IN_SWITCH = "ring", "tree", "in-switch"
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A place that was priced: what counts is seconds; the all-reduce's rates are told besides."""
+
+    spread: Spread
+    seconds: float
+    islands: int
+    ring_GBps: float
+    in_switch_GBps: float
+    out_GBps: float
+
+
+Price = Callable[[Spread], Priced]
+"""The true price of a place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """One algorithm on places of one case. copies: how often a message summed inside switches leaves an island."""
+
+    options: Options
+    case: Case
+    algorithm: str
+    copies: int
+    fastest_GBps: float
+
+    def least_s(self, rate_GBps: float, steps: float = 0.0) -> float:
+        """What no all-reduce at this rate or a slower one undercuts, if its place has at least these steps."""
+        terrain, ranks = self.options.terrain, self.options.gpus
+        islands = np.arange(self.case.fewest, self.case.most + 1)
+        most_gpus = np.full(len(islands), ranks)
+        hops_us = np.zeros(len(islands))
+        longest = 0.0
+        if self.case.outside:
+            longest, narrow = (
+                hop_us(terrain, self.case.top + 1),
+                hop_us(terrain, terrain.island_tier),
+            )
+            hops_us = np.maximum(islands * narrow + 2 * (longest - narrow), hops_us)
+            most_gpus = -(-ranks // islands)
+            per_island, per_second = self.weights
+            rest = (steps - per_island * islands) / per_second
+            if self.algorithm == RING:
+                hops_us = np.maximum(hops_us, rest / 1000)
+            else:
+                most_gpus = np.maximum(most_gpus, np.ceil(rest - 1e-9).astype(np.int64))
+        return self._fastest_s(rate_GBps, islands, most_gpus, hops_us / islands, longest)
+
+    def _fastest_s(
+        self,
+        rate_GBps: float,
+        islands: IntArray,
+        most_gpus: IntArray,
+        mean_hop_us: FloatArray,
+        longest_us: float,
+    ) -> float:
+        """The least over numbers of islands and over kinds of GPUs that are there."""
+        size = len(islands)
+        out_GBps = rate_GBps * self.copies if self.case.outside else inf
+        fastest_us = inf
+        for nvlink, generation in sorted(kinds_of_gpus(self.options)):
+            paths = Paths(
+                ranks=self.options.gpus,
+                islands=islands,
+                most_gpus=most_gpus,
+                ring_GBps=np.full(size, rate_GBps),
+                ring_limit=np.zeros(size, dtype=np.int64),
+                nvlink=np.full(size, nvlink),
+                in_switch_GBps=np.full(size, rate_GBps),
+                out_GBps=np.full(size, out_GBps),
+                out_limit=np.zeros(size, dtype=np.int64),
+                hop_us=mean_hop_us,
+                longest_us=np.full(size, longest_us),
+                generation=np.full(size, generation),
+            )
+            us = estimate(paths, "all_reduce", self.algorithm, GIB).us
+            fastest_us = min(fastest_us, float(us.min()))
+        return fastest_us * 1e-6
+
+    def between(self, fewest: int, most: int) -> "Front":
+        """The part of it with so many islands."""
+        return replace(self, case=Case(self.case.top, fewest, most))
+
+    @property
+    def weights(self) -> tuple[int, int]:
+        """What one island counts as steps, and what one of the other: a nanosecond of hops, or a GPU of the largest."""
+        return (8_500, 1) if self.algorithm == RING else (10, 3)
+
+    def rate_for(self, seconds: float) -> float:
+        """The rate that a place of this front must exceed to be faster than that."""
+        slow, fast = 0.0, min(self.fastest_GBps, FASTEST_GBps)
+        if self.least_s(fast) >= seconds:
+            return fast
+        for _ in range(40):
+            middle = (slow + fast) / 2
+            slow, fast = (middle, fast) if self.least_s(middle) >= seconds else (slow, middle)
+        return slow
+
+    def rate_of(self, priced: Priced) -> float:
+        """The rate of a place by this front's algorithm."""
+        if self.algorithm == IN_SWITCH:
+            return min(priced.in_switch_GBps, priced.out_GBps / self.copies)
+        return min(priced.ring_GBps, priced.out_GBps)
+
+    def fewest_steps(self, floor_GBps: float, work: Work) -> tuple[Spread | None, float, bool]:
+        """(a place above the floor of the fewest steps, what no such place has fewer of, whether that is proven)."""
+        gang = GangModel(self.options)
+        model = CaseModel(gang, self.case)
+        if self.algorithm == IN_SWITCH:
+            model.in_switch_rate(floor_GBps, self.copies)
+        else:
+            model.ring_rate(floor_GBps)
+        if self.case.outside:
+            per_island, per_second = self.weights
+            second = (
+                model.hops_ns() if self.algorithm == RING else model.most_gpus(self.options.gpus)
+            )
+            gang.model.minimize(per_island * model.count() + per_second * second)
+        spread, answer = gang.spread(work)
+        return spread, answer.bound, answer.proven
+
+
+def place_that_sends(
+    options: Options, case: Case, floor_GBps: float, work: Work
+) -> tuple[Spread | None, bool]:
+    """(a place of which every island sends more than this, few islands and hops; whether that is proven)."""
+    gang = GangModel(options)
+    model = CaseModel(gang, case)
+    if case.outside:
+        model.leave(floor_GBps, inf)
+        gang.model.minimize(model.hops_ns())
+    spread, answer = gang.spread(work)
+    return spread, answer.proven or spread is not None
+
+
+@dataclass(slots=True)
+class Best:
+    """The fastest place known, and what no place undercuts as far as fronts were followed."""
+
+    known: Priced | None
+    bound_s: float = inf
+
+    def take(self, priced: Priced) -> None:
+        """Keep it if it is faster."""
+        if self.known is None or priced.seconds < self.known.seconds:
+            self.known = priced
+
+    @property
+    def to_beat_s(self) -> float:
+        """Times below this are better by more than is asked for."""
+        return inf if self.known is None else self.known.seconds * (1 - PROVEN_WITHIN)
+
+    def open(self, seconds: float) -> None:
+        """A front was left before its end: places as fast as this may be there."""
+        self.bound_s = min(self.bound_s, seconds)
+
+
+def fastest(options: Options, price: Price, known: Priced | None, work: Work) -> Best:
+    """The place with the fastest all-reduce. price is that of the all-reduce alone."""
+    best = Best(known)
+    for front in fronts(options):
+        _follow(front, price, best, work)
+    if best.known is not None:
+        best.bound_s = min(best.bound_s, best.to_beat_s)
+    return best
+
+
+def fronts(options: Options) -> Iterator[Front]:
+    """Every case and algorithm, narrow tiers first."""
+    for case in cases(options):
+        rates = _fastest_rates(options, case)
+        yield Front(options, case, RING, 1, rates[RING])
+        yield Front(options, case, TREE, 1, rates[RING])
+        for copies, fewest, most in ((1, 1, 2), (2, 3, case.most)):
+            part = Case(case.top, max(case.fewest, fewest), min(case.most, most))
+            if rates[IN_SWITCH] > 0 and part.fewest <= part.most:
+                yield Front(options, part, IN_SWITCH, copies, rates[IN_SWITCH])
+
+
+def cases(options: Options) -> Iterator[Case]:
+    """Tiers of which one domain could hold the gang, narrow ones first, by the GPUs that fit there."""
+    fabric, terrain = options.problem.fabric, options.terrain
+    roles = zip(options.problem.wish.roles, options.problem.members, strict=True)
+    members = sum(count for role, count in roles if role.shape.gpus)
+    for tier in range(fabric.node_tier, -1, -1):
+        if tier >= terrain.island_tier:
+            yield Case(tier, 1, 1)
+            continue
+        fewest, most = inf, 0
+        for islands in _gpus_of_islands(options, tier):
+            filled = np.cumsum(sorted(islands, reverse=True))
+            if filled[-1] >= options.gpus:
+                needed = int(np.searchsorted(filled, options.gpus)) + 1
+                fewest, most = min(fewest, max(2, needed)), max(most, len(filled))
+        most = min(most, members)
+        if fewest <= most:
+            yield Case(tier, int(fewest), most)
+
+
+def _gpus_of_islands(options: Options, tier: int) -> Iterator[list[int]]:
+    """For each domain of a tier what each of its islands could hold at most."""
+    fabric, terrain = options.problem.fabric, options.terrain
+    of_domain: dict[int, dict[int, int]] = {}
+    for node, of_node in options.of_node.items():
+        most = max(option.gpus for option in of_node)
+        if most:
+            islands = of_domain.setdefault(int(fabric.domain_of_node[tier][node]), {})
+            island = int(terrain.island_of_node[node])
+            islands[island] = islands.get(island, 0) + most
+    for islands in of_domain.values():
+        yield list(islands.values())
+
+
+def _follow(front: Front, price: Price, best: Best, work: Work) -> None:
+    """Take what is best on a front; leave it open where the work does not suffice."""
+    floor_GBps = front.rate_for(best.to_beat_s)
+    while floor_GBps < front.fastest_GBps and front.least_s(front.fastest_GBps) < best.to_beat_s:
+        spread, steps, proven = front.fewest_steps(floor_GBps, work)
+        if spread is None:
+            if not proven:
+                best.open(front.least_s(front.fastest_GBps))
+            return
+        priced = price(spread)
+        best.take(priced)
+        rate = max(front.rate_of(priced), floor_GBps * (1 + 1e-9))
+        if front.least_s(rate, steps) < best.to_beat_s and priced.islands > front.case.fewest:
+            _follow(front.between(front.case.fewest, priced.islands - 1), price, best, work)
+            front = front.between(priced.islands, front.case.most)
+        undercut = front.least_s(rate, steps)
+        if undercut < best.to_beat_s:
+            best.open(undercut)
+        floor_GBps = max(rate, front.rate_for(best.to_beat_s))
+
+
+def kinds_of_gpus(options: Options) -> set[tuple[bool, int]]:
+    """(whether its GPUs are joined by NVLink, generation) of all that the gang could get."""
+    return {
+        (option.nvlink, option.generation)
+        for of_node in options.of_node.values()
+        for option in of_node
+        if option.gpus
+    }
+
+
+def _fastest_rates(options: Options, case: Case) -> dict[str, float]:
+    """No place of a case is faster: by the GPUs' own links and, where islands are left, by what leaves them."""
+    terrain = options.terrain
+    inside = in_switch = 0.0
+    out_of_island: dict[int, float] = {}
+    for node, of_node in options.of_node.items():
+        some = [option for option in of_node if option.gpus]
+        if not some:
+            continue
+        island = int(terrain.island_of_node[node])
+        out_of_island[island] = out_of_island.get(island, 0.0) + max(o.out_GBps for o in some)
+        inside = max(inside, *(_inside(option, terrain.islands_span_nodes) for option in some))
+        in_switch = max(in_switch, *(o.in_switch_share * max(0.0, o.port_GBps) for o in some))
+    out = inf
+    if case.outside:
+        cap = NVLINK_DOMAIN_EGRESS_GBps if terrain.islands_span_nodes else 0.0
+        single = max(max(o.out_GBps for o in of_node) for of_node in options.of_node.values())
+        out = max(min(max(out_of_island.values()), cap), single)
+    return {RING: min(inside, out), IN_SWITCH: min(in_switch, out)}
+
+
+def _inside(option: Option, spanning: bool) -> float:
+    return max(option.ring_GBps, option.port_GBps) if spanning else option.ring_GBps

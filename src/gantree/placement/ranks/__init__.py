@@ -1,0 +1,1 @@
+"""Which rank runs on which GPU."""

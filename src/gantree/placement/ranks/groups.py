@@ -1,0 +1,227 @@
+"""Groups of ranks in few domains, where a job asks for it (`topology.near`): how orders are counted, and which to try.
+
+A job may weigh groups by the domains of a tier that they reach, instead of leaving it to prices: such a spread is what
+operators see and reason about, and it holds where nobody knows the traffic. The cost of an order is, summed over the
+axes that the job names, weight x domains that the widest group of the axis reaches; tensor, context and expert groups
+that it does not name come before these, for most is sent along them. Among orders of equal cost that with fewer wide
+groups is taken.
+
+For two axes that cross each other, such as pipelines and their replicas, no order is best for both, and those in
+between are *chapters*:
+
+    an axis is cut into equally long parts; the part of a group is a run, the same part of all groups a chapter
+    each run stands whole in one domain; each chapter takes few domains
+
+With replicas beside pipelines, one chapter is whole pipelines (each in one domain, a stage in all domains); as many
+chapters as stages are whole stages; two chapters over four equal domains halve the reach of the stages for the price
+of pipelines in two. Domains are shared out among chapters so that none gets many pieces: each in turn takes the
+smallest run of neighbours by size that holds it, which leaves large domains to those that follow. This is a heuristic;
+what cannot be had whole is broken last. Costs are counted on whole orders, so a poor proposal is only not taken.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from gantree.model.errors import BadInput
+from gantree.model.jobs import AXES, Job
+from gantree.placement.ranks.layouts import Layout
+from gantree.placement.request.topology_request import allowed_tiers
+from gantree.topology.fabric.fabric import Fabric, IntArray
+from gantree.topology.traffic.traffic import Ways, groups_of
+
+INNERMOST = ("tensor", "context", "expert")
+"""Axes that stay within the runs unless the job weighs them: theirs are the groups that send most."""
+PART = " part"
+_SAME = 1 + 1e-9
+
+Piece = tuple[int, int]
+"""(domain, runs that a chapter has there)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What the orders of one gang are counted by. groups_of_weight are (weight, groups[group, rank]).
+
+    domain[seat] is the domain of the tier that holds a seat; axes are those that the job weighs.
+    """
+
+    domain: IntArray
+    groups_of_weight: tuple[tuple[float, IntArray], ...]
+    axes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, fabric: Fabric, job: Job, ways: Ways, domains: IntArray) -> "Reach | None":
+        """None for a job that weighs no groups. domains[tier, seat] are of every tier below the fabric.
+
+        By tiers inside a node nodes are counted. Raises BadInput for a tier or an axis that is not there.
+        """
+        near = job.topology.near
+        if near is None:
+            return None
+        allowed, tiers = allowed_tiers(fabric), fabric.tiers[1:]
+        if near.tier not in allowed:
+            raise BadInput(
+                f"job {job.name}: topology.near.tier: no tier {near.tier!r}; allowed: {', '.join(allowed)}"
+            )
+        unknown = [axis for axis, _ in near.weights if axis not in AXES]
+        if unknown:
+            raise BadInput(
+                f"job {job.name}: topology.near: no axis {unknown[0]!r}; allowed: {', '.join(AXES)}"
+            )
+        domain = domains[tiers.index(near.tier) if near.tier in tiers else -1]
+        weight_of_axis = dict(near.weights)
+        before_all = 1 + sum(weight_of_axis.values()) * len(np.unique(domain))
+        weights = dict.fromkeys(INNERMOST, before_all) | weight_of_axis
+        groups = whole_groups(ways)
+        told = [(weight, groups[axis]) for axis, weight in weights.items() if axis in groups]
+        axes = tuple(axis for axis in weight_of_axis if axis in groups)
+        return cls(domain, tuple(told), axes)
+
+    def least(self, orders: IntArray) -> IntArray:
+        """Numbers of the orders of the least cost and, among these, of the least with means in place of the widest.
+
+        orders[order, rank] are seats.
+        """
+        widest, mean = np.zeros(len(orders)), np.zeros(len(orders))
+        for weight, groups in self.groups_of_weight:
+            reached = self._domains(orders, groups)
+            widest += weight * reached.max(axis=1)
+            mean += weight * reached.mean(axis=1)
+        mean[widest > widest.min() * _SAME] = np.inf
+        return np.flatnonzero(mean <= mean.min() * _SAME).astype(np.int64)
+
+    def _domains(self, orders: IntArray, groups: IntArray) -> IntArray:
+        """Domains that each group reaches, [order, group]."""
+        reached = np.sort(self.domain[orders[:, groups]], axis=2)
+        domains: IntArray = (np.diff(reached, axis=2) != 0).sum(axis=2) + 1
+        return domains
+
+    def proposals(
+        self,
+        grid: Mapping[str, int],
+        near_first: Sequence[str],
+        first_rank: IntArray,
+        places: IntArray,
+    ) -> Iterator[IntArray]:
+        """place_of_unit[unit] for each axis that the job weighs, cut into each number of parts that divides it.
+
+        grid holds the ranks along each axis, the slowest axis first; units are runs of ranks that begin with
+        first_rank; places are the seats with which places begin, in topology order.
+        """
+        domain = self.domain[places]
+        for axis in self.axes:
+            for parts in (p for p in range(1, grid[axis] + 1) if grid[axis] % p == 0):
+                chapters = Chapters.of(grid, near_first, axis, parts, first_rank)
+                if chapters is not None:
+                    yield chapters.laid_over(domain)
+
+
+def whole_groups(ways: Ways) -> dict[str, IntArray]:
+    """Groups of each axis of two or more ways, [group, rank]: as `groups_of`, but all stages of a pipeline are one."""
+    groups = dict(groups_of(ways))
+    if "pipeline" in groups:
+        grid = ways.grid
+        ranks = np.arange(int(np.prod(tuple(grid.values()))), dtype=np.int64)
+        stages = np.moveaxis(ranks.reshape(*grid.values()), list(grid).index("pipeline"), -1)
+        groups["pipeline"] = stages.reshape(-1, ways.pipeline)
+    return groups
+
+
+@dataclass(frozen=True, slots=True)
+class Chapters:
+    """Units of ranks in order: those of a chapter stand together, in it those of a run."""
+
+    units: IntArray
+    units_of_run: int
+    runs_of_chapter: int
+
+    @classmethod
+    def of(
+        cls,
+        grid: Mapping[str, int],
+        near_first: Sequence[str],
+        axis: str,
+        parts: int,
+        first_rank: IntArray,
+    ) -> "Chapters | None":
+        """Cut an axis into parts; None where units of several ranks do not divide the runs, nor runs them."""
+        cut = {}
+        for name, size in grid.items():
+            if name == axis:
+                cut[axis + PART] = parts
+            cut[name] = size // parts if name == axis else size
+        within = [name for name in near_first if name in INNERMOST and name != axis]
+        others = [name for name in near_first if name not in within and name != axis]
+        layout = Layout.of(cut, [*within, axis, *others, axis + PART], first_rank)
+        ranks = int(np.prod(tuple(grid.values())))
+        ranks_of_unit = ranks // len(first_rank)
+        run = int(np.prod([cut[name] for name in (*within, axis)]))
+        run = max(run, ranks_of_unit)
+        if run % ranks_of_unit or (ranks // parts) % run:
+            return None
+        units = np.argsort(layout.key, kind="stable").astype(np.int64)
+        return cls(units, run // ranks_of_unit, ranks // parts // run)
+
+    def laid_over(self, domain: IntArray) -> IntArray:
+        """place_of_unit[unit] over places in these domains; the places of a domain are neighbours."""
+        runs = self.units.reshape(-1, self.units_of_run)
+        bounds = [0, *(np.flatnonzero(np.diff(domain)) + 1).tolist(), len(domain)]
+        rooms = [(end - begin) // self.units_of_run for begin, end in pairwise(bounds)]
+        broken = len(runs) - sum(rooms)
+        shares = few_pieces(
+            [*rooms, broken], self.runs_of_chapter, len(runs) // self.runs_of_chapter
+        )
+        at = [*bounds[:-1], 0]
+        rest: list[int] = []
+        place_of_unit = np.full(len(self.units), -1, dtype=np.int64)
+        run = 0
+        for pieces in shares:
+            for number, count in pieces:
+                units = runs[run : run + count].ravel()
+                run += count
+                if number == len(rooms):
+                    rest += units.tolist()
+                else:
+                    place_of_unit[units] = np.arange(at[number], at[number] + len(units))
+                    at[number] += len(units)
+        left = np.setdiff1d(np.arange(len(domain)), place_of_unit)
+        place_of_unit[rest] = left
+        return place_of_unit
+
+
+def few_pieces(rooms: Sequence[int], need: int, chapters: int) -> list[list[Piece]]:
+    """Share rooms out among chapters that need so much each, all they have, in few pieces for the one that has most."""
+    assert sum(rooms) == need * chapters, f"{rooms} are not {chapters} x {need}"
+    for most in range(1, len(rooms) + 1):
+        shares = _in_pieces(rooms, need, chapters, most)
+        if shares is not None:
+            return shares
+    raise AssertionError("one chapter after the other over all rooms is always a way")
+
+
+def _in_pieces(
+    rooms: Sequence[int], need: int, chapters: int, most: int
+) -> list[list[Piece]] | None:
+    """The same with at most so many pieces for each; None where this finds no way."""
+    left = {number: room for number, room in enumerate(rooms) if room}
+    shares = []
+    for _ in range(chapters):
+        by_size = sorted(left, key=lambda number: (left[number], number))
+        windows = (by_size[start : start + most] for start in range(len(by_size)))
+        chosen = next((w for w in windows if sum(left[n] for n in w) >= need), None)
+        if chosen is None:
+            return None
+        pieces, open_runs = [], need
+        for number in chosen:
+            taken = min(left[number], open_runs)
+            if taken:
+                pieces.append((number, taken))
+                open_runs -= taken
+                left[number] -= taken
+            if not left[number]:
+                del left[number]
+        shares.append(pieces)
+    return shares

@@ -1,0 +1,1 @@
+"""Why a gang has no place, and what would help."""

@@ -1,0 +1,380 @@
+"""Why a gang has no place: the first gate that said no, by how much, the nearest miss, and what would help.
+
+    SHAPE        no machine that a role's labels and models admit is large enough for one member, ignoring use
+    CONTIGUITY   (never) the empty, healthy fabric could not hold the gang, or its wish contradicts itself
+    ROOM         the empty fabric could, but of some resource less is free than the gang asks
+    CONTIGUITY   all of it is free, but not together, or not as far apart as asked
+
+Room is counted on usable nodes that could hold a member of the role if they were empty, and that are not too near jobs
+it wants to be apart from. What is short of what is counted in `placement.refusal.amounts`, what would help in
+`placement.refusal.advice`, what the empty fabric could hold in `placement.refusal.on_empty`.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from gantree.model.cluster import MARKET_LABEL, ON_DEMAND
+from gantree.model.jobs import Job, Shape
+from gantree.model.verdicts import Gate, Refused, Relaxation, Shortage
+from gantree.placement.refusal.advice import advice, looser_or_fewer, nearer_or_fewer
+from gantree.placement.refusal.amounts import (
+    Lack,
+    Resource,
+    amount_in_words,
+    are,
+    for_people,
+    lack_of_room,
+    largest_machine,
+    nodes_to_empty,
+    resources_of,
+    share_refused,
+    wanted,
+)
+from gantree.placement.refusal.nearest import (
+    Roomiest,
+    asked_together,
+    domain_word,
+    free_gpus,
+    is_bound,
+    members_with_room,
+    room_when_spread,
+    roomiest_domain,
+    table_of,
+    usable_nodes,
+)
+from gantree.placement.refusal.on_empty import OnEmpty
+from gantree.placement.request.apart import kept_apart
+from gantree.placement.request.topology_request import RoleWish, Wish
+from gantree.placement.slots.slots import slots_of
+from gantree.text.words import did_you_mean, plural
+from gantree.topology.fabric.fabric import BoolArray, Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
+
+Told = tuple[str, Shortage | None]
+"""What is wrong, in words and in numbers."""
+
+
+def explain(occupancy: Occupancy, job: Job, wish: Wish) -> Refused:
+    """Explain why `solve` found nothing for this wish on this occupancy."""
+    for role in wish.roles:
+        refused = _too_large(occupancy, wish, role)
+        if refused is not None:
+            return refused
+    if wish.contradiction:
+        return _contradicted(occupancy, job, wish)
+    never = not OnEmpty.of(occupancy).holds(wish)
+    where = occupancy.emptied() if never else kept_apart(occupancy, wish.apart)
+    if not never and (usable := usable_nodes(where)) is not None and not usable.any():
+        none_left = _none_usable(occupancy, where, wish)
+        helps = nearer_or_fewer(occupancy, job, wish)
+        return _refused(Gate.ROOM, occupancy, where, wish, none_left, helps)
+    lack = lack_of_room(where, wish)
+    gate = Gate.CONTIGUITY if never or lack is None else Gate.ROOM
+    if lack is not None:
+        helps = nearer_or_fewer(occupancy, job, wish)
+        return _refused(
+            gate,
+            occupancy,
+            where,
+            wish,
+            _too_little(where, lack, bool(wish.apart) and not never),
+            helps,
+        )
+    helps = looser_or_fewer(occupancy, job, wish)
+    return _refused(gate, occupancy, where, wish, _not_together(where, wish), helps)
+
+
+def _refused(
+    gate: Gate,
+    occupancy: Occupancy,
+    where: Occupancy,
+    wish: Wish,
+    told: Told,
+    helps: tuple[Relaxation, ...],
+) -> Refused:
+    """A refusal that counts on `where`: the empty fabric if it never fits."""
+    never = where is occupancy.emptied()
+    by_gpus = told[1] is not None and told[1].resource == "gpus"
+    nearest = roomiest_domain(where, wish, by_gpus)
+    start = "Never fits:" if never else "Waiting:"
+    return Refused(
+        gate,
+        f"{start} {told[0]}{_left_out(occupancy, where)}.{advice(helps)}",
+        never=never,
+        short_by=told[1],
+        nearest=(nearest.name, nearest.free_gpus if by_gpus else nearest.members),
+        wakes_on=() if never else _wakes_on(where, wish),
+        would_fit_if=helps,
+    )
+
+
+def _contradicted(occupancy: Occupancy, job: Job, wish: Wish) -> Refused:
+    helps = looser_or_fewer(occupancy, job, wish)
+    sentence = f"Never fits: {wish.contradiction}.{advice(helps)}"
+    return Refused(Gate.CONTIGUITY, sentence, never=True, would_fit_if=helps)
+
+
+def _left_out(occupancy: Occupancy, where: Occupancy) -> str:
+    """Nodes that do not count though they are sound: near jobs to be apart from, or held back as spares."""
+    told = []
+    if where.fabric.cluster.spares and (spares := int(where.held_back_node.sum())):
+        told.append(f"{spares} {_nodes(spares)} held back as spares")
+    near = 0 if where is occupancy.emptied() else _usable(occupancy) - _usable(where)
+    if near:
+        told.append(f"{near} {_nodes(near)} too near jobs to be apart from")
+    return "".join(f"; {words}" for words in told)
+
+
+def _usable(occupancy: Occupancy) -> int:
+    return int(np.count_nonzero(occupancy.usable_node))
+
+
+def _nodes(count: int) -> str:
+    return "node is" if count == 1 else "nodes are"
+
+
+def _wakes_on(where: Occupancy, wish: Wish) -> tuple[str, ...]:
+    """Resources whose release could change the answer, and "nodes" while some may not be used."""
+    asked = tuple(dict.fromkeys(r.name for role in wish.roles for r in resources_of(wish, role)))
+    return asked if usable_nodes(where) is None else (*asked, "nodes")
+
+
+# ----- SHAPE
+
+
+def _too_large(occupancy: Occupancy, wish: Wish, role: RoleWish) -> Refused | None:
+    if OnEmpty.of(occupancy).eligible(role).some:
+        return None
+    admitted = occupancy.fabric.nodes_with(role.shape.labels, role.shape.models)
+    if not admitted.any():
+        asked = wanted(role) or f"label {MARKET_LABEL}={ON_DEMAND}"  # none that has no other labels
+        sentence = f"Never fits: no node has {asked}, which role {role.name} asks for."
+        return Refused(Gate.SHAPE, sentence + _meant(occupancy.fabric, role), never=True)
+    that_admits = f" with {wanted(role)}" if wanted(role) else ""
+    held_back = admitted & occupancy.emptied().held_back_node
+    spares, left = int(held_back.sum()), admitted & ~held_back
+    if not left.any():
+        sentence = f"Never fits: every node{that_admits} ({spares}) is held back as a spare."
+        return Refused(Gate.SHAPE, sentence, never=True)
+    lack = largest_machine(occupancy.emptied(), wish, role, left)
+    told, short = (
+        _no_part(occupancy.emptied(), role, left, that_admits)
+        if lack is None
+        else _no_machine(role, lack, that_admits)
+    )
+    besides = f"; {spares} {_nodes(spares)} held back as spares" if spares else ""
+    return Refused(Gate.SHAPE, f"Never fits: {told}{besides}.", never=True, short_by=short)
+
+
+def _no_machine(role: RoleWish, lack: tuple[str, float, float], that_admits: str) -> Told:
+    name, asked, largest = lack
+    told = (
+        f"a member of role {role.name} needs {amount_in_words(asked)} {for_people(name, asked)}; "
+        f"the largest machine{that_admits} has {amount_in_words(largest)}"
+    )
+    return told, Shortage(name, asked - largest)
+
+
+def _no_part(empty: Occupancy, role: RoleWish, nodes: BoolArray, that_admits: str) -> Told:
+    """No GPU of these nodes gives the part of a GPU that a member asks for."""
+    shape = role.shape
+    why = share_refused(empty, shape, nodes) if shape.part and shape.mig is None else None
+    if why is not None:
+        short = Shortage("gpu_memory_GiB", why[1]) if why[1] else None
+        return f"a member of role {role.name} needs {why[0]}", short
+    part = f"cut, or may be cut, into {shape.mig}" if shape.mig else "shared"
+    return (
+        f"no machine{that_admits} has a GPU that is {part} as a member of role {role.name} asks",
+        None,
+    )
+
+
+# ----- ROOM
+
+
+def _meant(fabric: Fabric, role: RoleWish) -> str:
+    """What a role probably meant, of models that no node has; "" where nothing is near."""
+    there = sorted({machine.gpu for machine in fabric.machines if machine.gpu})
+    hints = [did_you_mean(model, there) for model in role.shape.models if model not in there]
+    return "".join(f" {hint}" for hint in hints[:1] if hint)
+
+
+def _none_usable(occupancy: Occupancy, where: Occupancy, wish: Wish) -> Told:
+    """Every node is unsound, taken out, held back or too near others; the last two are told by `_left_out`."""
+    gpus = sum(role.members * role.shape.gpus for role in wish.roles)
+    short = Shortage("gpus", gpus) if gpus else Shortage("nodes", 1)
+    left_out = _usable(occupancy) > 0
+    return f"no {'other ' if left_out else ''}node may be used", short
+
+
+def _too_little(where: Occupancy, lack: Lack, kept_away: bool) -> Told:
+    needed = f"{amount_in_words(lack.asked)} {for_people(lack.resource, lack.asked)}"
+    short = Shortage(lack.resource, lack.asked - lack.free)
+    return f"needs {needed}{lack.because}; {_there(where, lack, kept_away)}", short
+
+
+def _there(where: Occupancy, lack: Lack, kept_away: bool) -> str:
+    """What there is of it; of GPUs, whatever else is free and why that does not count.
+
+    kept_away: what is too near jobs to be apart from is not told here.
+    """
+    free = amount_in_words(lack.free)
+    all_free = free_gpus(where, usable_nodes(where))
+    if lack.resource == "gpus" and lack.free < all_free:
+        of = "the empty cluster's" if where is where.emptied() else "the"
+        far = " far enough away" if kept_away else ""
+        kind = "" if where is where.emptied() else "free "
+        return f"{free} of {of} {all_free} {kind}GPU{'s' * (all_free != 1)}{far} {_which_count(where, lack)}"
+    if where is where.emptied():
+        return f"the empty cluster has {free}"
+    is_mig = any(lack.resource == role.shape.mig for role in lack.roles)
+    to_empty = nodes_to_empty(where, lack) if is_mig else 0
+    a_cut = _in_use(to_empty) if to_empty else ""
+    return f"{free} {are(lack.free)} free{a_cut}"
+
+
+def _in_use(nodes: int) -> str:
+    """What holds up instances that could be made there."""
+    return f"; a cut needs an empty node, and {nodes} {_nodes(nodes)} in use"
+
+
+def _which_count(where: Occupancy, lack: Lack) -> str:
+    """What is true of the GPUs that count and of no others: what their nodes are, or how large."""
+    shapes, usable = [role.shape for role in lack.roles], usable_nodes(where)
+    admitted = np.logical_or.reduce([where.fabric.nodes_with(s.labels, s.models) for s in shapes])
+    free = free_gpus(where, admitted if usable is None else admitted & usable)
+    words = [
+        "model" if any(shape.models for shape in shapes) else "",
+        "label" if any(shape.labels for shape in shapes) else "",
+        "market" if where.fabric.has_spot else "",
+        "taint" if where.fabric.has_taints else "",
+    ]
+    told = []
+    if free < free_gpus(where, usable):
+        told.append(f"of an acceptable {' and '.join(filter(None, words))}")
+    if lack.free < free:
+        told.append("in machines large enough for a member")
+    return f"{are(lack.free)} {', '.join(told)}"
+
+
+# ----- CONTIGUITY
+
+
+def _not_together(where: Occupancy, wish: Wish) -> Told:
+    told = _short_on_every_node(where, wish) or _not_spread(where, wish)
+    if told is not None:
+        return told
+    if not is_bound(wish) and sum(role.members for role in wish.roles) > 1:
+        return _scattered(where, wish)
+    return _not_in_one(where, wish, _nearest_for_gang(where, wish))
+
+
+def _nearest_for_gang(where: Occupancy, wish: Wish) -> Roomiest:
+    """The domain with most free GPUs while these are too few in every one, else the one with room for most members."""
+    by_gpus = roomiest_domain(where, wish, by_gpus=True)
+    too_few = by_gpus.free_gpus < asked_together(wish)[1]
+    return by_gpus if too_few else roomiest_domain(where, wish, by_gpus=False)
+
+
+def _short_on_every_node(where: Occupancy, wish: Wish) -> Told | None:
+    """Nodes have room for all that a member asks but one resource, and none of them has enough of this one."""
+    for role in wish.roles:
+        if table_of(where, wish, role).in_domain[0][0]:
+            continue
+        for resource in resources_of(wish, role):
+            shape = _without(role.shape, resource.name)
+            if shape is None:
+                continue
+            room_for_rest = slots_of(where, shape, shape.models).of_node > 0
+            most = int(resource.free_of_node(where)[room_for_rest].max(initial=-1))
+            if 0 <= most < resource.asked:
+                return _most_of(role, shape, resource, most)
+    return None
+
+
+def _most_of(role: RoleWish, rest: Shape, resource: Resource, most: int) -> Told:
+    asked, free = resource.asked / resource.unit, most / resource.unit
+    with_room = "" if rest == _nothing_of(rest) else " with room for the rest of it"
+    told = (
+        f"a member of role {role.name} needs {amount_in_words(asked)} {for_people(resource.name, asked)}; "
+        f"no node{with_room} has more than {amount_in_words(free)} free"
+    )
+    return told, Shortage(resource.name, asked - free)
+
+
+def _without(shape: Shape, resource: str) -> Shape | None:
+    """A shape that asks for all but one resource; None for GPUs and their parts."""
+    match resource:
+        case "cpus":
+            return replace(shape, cpus=0)
+        case "memory_GiB":
+            return replace(shape, memory_GiB=0)
+        case "memory_GBps":
+            return replace(shape, memory_GBps=0)
+        case "nics":
+            return replace(shape, nics=0)
+    devices = tuple(device for device in shape.devices if device[0] != resource)
+    return None if devices == shape.devices else replace(shape, devices=devices)
+
+
+def _nothing_of(shape: Shape) -> Shape:
+    return Shape(models=shape.models, labels=shape.labels)
+
+
+def _not_spread(where: Occupancy, wish: Wish) -> Told | None:
+    """There is room for all members, but not for so few in each domain."""
+    for role in wish.roles:
+        if role.is_limited:
+            tier, most, room = room_when_spread(where, wish, role)
+            if room < role.members:
+                told = (
+                    f"needs room for {plural(role.members, 'member')} of role {role.name}, at most {most} in one "
+                    f"{where.fabric.tiers[tier]}; so spread there is room for {room}"
+                )
+                return told, Shortage("members", role.members - room)
+    return None
+
+
+def _scattered(where: Occupancy, wish: Wish) -> Told:
+    """What is free lies in pieces too small for members, which nothing else binds together."""
+    asked, room = sum(role.members for role in wish.roles), members_with_room(where, wish)
+    if not any(role.shape.gpus for role in wish.roles):
+        told = f"needs room for {plural(asked, 'member')}, each on one node"
+        short = Shortage("members", asked - room) if room < asked else None
+        return (
+            f"{told}; there is {f'room for {room} of them' if short else 'not for all roles side by side'}",
+            short,
+        )
+    told = f"needs GPUs for {plural(asked, 'member')}, each on one node; {_there_is(where)}"
+    if room >= asked:
+        return f"{told}, but not for all roles side by side", None
+    return f"{told}, in pieces for {room} of them", Shortage("members", asked - room)
+
+
+def _not_in_one(where: Occupancy, wish: Wish, nearest: Roomiest) -> Told:
+    """What must be in one domain is free in no one domain."""
+    members, gpus = asked_together(wish)
+    what = _gpus(gpus) if gpus else f"{plural(members, 'member')}"
+    told = (
+        f"needs {what} in one {domain_word(where.fabric, wish)}; {_there_is(where)}, "
+        f"the roomiest, {nearest.tier} {nearest.name}, has {nearest.free_gpus}"
+    )
+    if nearest.free_gpus < gpus:
+        return told, Shortage("gpus", gpus - nearest.free_gpus)
+    if nearest.members < members:
+        told = f"{told}, in pieces for {plural(nearest.members, 'member')}"
+        return told, Shortage("members", members - nearest.members)
+    spread = ", spread" if any(role.is_limited for role in wish.roles) else ""
+    return f"{told}, but not in the slices{spread} or for the roles asked", None
+
+
+def _there_is(where: Occupancy) -> str:
+    gpus = free_gpus(where, usable_nodes(where))
+    if where is where.emptied():
+        return f"the empty cluster has {gpus}"
+    return f"{gpus} {are(gpus)} free"
+
+
+def _gpus(count: int) -> str:
+    return f"{plural(count, 'GPU')}"

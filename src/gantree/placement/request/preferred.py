@@ -1,0 +1,126 @@
+"""What a job only prefers of the topology: its wish with all of that, then with less and less of it.
+
+Each preferred slice, and the preferred tier of a role beside others, is a layer that is required or left out, for all
+of its runs or for none. The smaller a run, the longer its layer is kept, for most traffic is within the innermost
+groups: of three layers the outermost goes first, then the middle one with the outermost back, then both, then the
+innermost with the other two back. The preferred tier of the gang is a layer where it lies inside a node; a tier of the
+site is none, for every search goes from narrow to wide anyway.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+
+from gantree.model.errors import Unsupported
+from gantree.model.jobs import Job, TopologyWish
+from gantree.placement.machine.intra_node import INNER_TIERS
+from gantree.placement.request.topology_request import Wish, allowed_tiers, read_wish
+from gantree.topology.fabric.fabric import Fabric
+
+MOST_COMBINED = 6
+"""Preferred layers of which every combination is tried; of more than these the outermost go one after the other."""
+
+_Layer = tuple[int, int | None, int | None]
+"""(members of a run, role, slices): numbers of the role (None: the gang) and of its slices (None: its tier)."""
+
+
+def wishes(fabric: Fabric, job: Job) -> Sequence[Wish]:
+    """The wish with all that is preferred, then with less of it, at last `read_wish`. Raises as that does."""
+    plain = read_wish(fabric, job)
+    if not may_prefer(fabric, job):
+        return (plain,)
+    return (*dict.fromkeys(_stricter(fabric, job)), plain)
+
+
+def _stricter(fabric: Fabric, job: Job) -> Iterator[Wish]:
+    """The wishes with something that is preferred; not those that nobody could grant or this version cannot place."""
+    for variant in _variants(fabric, job, _preferred(fabric, job)):
+        try:
+            wish = read_wish(fabric, variant)
+        except Unsupported:
+            continue
+        if not wish.contradiction:
+            yield wish
+
+
+def may_prefer(fabric: Fabric, job: Job) -> bool:
+    """Whether there may be a preferred layer: cheap, for most jobs have none."""
+    if len(job.roles) > 1 or job.topology.slices or job.roles[0].topology.slices:
+        return True
+    return _prefers_inside(fabric, job, job.topology) or _prefers_inside(
+        fabric, job, job.roles[0].topology
+    )
+
+
+def _prefers_inside(fabric: Fabric, job: Job, topology: TopologyWish) -> bool:
+    """Whether a tier inside the node is preferred by a gang that fits one."""
+    tier = topology.preferred
+    if tier is None or tier not in INNER_TIERS or tier in fabric.tiers:
+        return False
+    return job.gpus <= fabric.most_gpus_of_node
+
+
+def _preferred(fabric: Fabric, job: Job) -> list[_Layer]:
+    """Preferred layers, the smallest runs first; a role's preferred tier counts where it says more than the gang's."""
+    layers: list[_Layer] = [
+        (run.members, None, number)
+        for number, run in enumerate(job.topology.slices)
+        if run.preferred
+    ]
+    if _prefers_inside(fabric, job, job.topology):
+        layers.append((job.members, None, None))
+    for number, role in enumerate(job.roles):
+        topology = role.topology
+        layers += [
+            (run.members, number, place)
+            for place, run in enumerate(topology.slices)
+            if run.preferred
+        ]
+        says_more = len(job.roles) > 1 or _prefers_inside(fabric, job, topology)
+        if topology.preferred is not None and says_more:
+            layers.append((role.members, number, None))
+    return sorted(layers, key=lambda layer: layer[0]) if len(layers) > 1 else layers
+
+
+def _variants(fabric: Fabric, job: Job, preferred: Sequence[_Layer]) -> Iterator[Job]:
+    """The job with all preferred layers required, then with some of them, the innermost kept longest; never without."""
+    count = len(preferred)
+    chains = max(0, count - MOST_COMBINED)
+    for dropped in range(chains):
+        yield _requiring(fabric, job, preferred[: count - dropped])
+    inner = preferred[: count - chains]
+    for kept in product((True, False), repeat=len(inner)):
+        if any(kept):
+            yield _requiring(
+                fabric, job, [each for each, keep in zip(inner, kept, strict=True) if keep]
+            )
+
+
+def _requiring(fabric: Fabric, job: Job, layers: Sequence[_Layer]) -> Job:
+    """The job with these preferred layers as required ones."""
+    roles = tuple(
+        replace(role, topology=_required(fabric, role.topology, number, layers))
+        for number, role in enumerate(job.roles)
+    )
+    return replace(job, topology=_required(fabric, job.topology, None, layers), roles=roles)
+
+
+def _required(
+    fabric: Fabric, topology: TopologyWish, role: int | None, layers: Sequence[_Layer]
+) -> TopologyWish:
+    """The topology of a role (None: of the gang) with its layers among these as required ones."""
+    kept = {place for _, of, place in layers if of == role}
+    slices = tuple(
+        replace(run, preferred=False)
+        for place, run in enumerate(topology.slices)
+        if not run.preferred or place in kept
+    )
+    required = _narrower(topology, fabric) if None in kept else topology.required
+    return replace(topology, slices=slices, required=required)
+
+
+def _narrower(wish: TopologyWish, fabric: Fabric) -> str | None:
+    """Of the tier that a role requires and that it prefers the narrower."""
+    tiers = allowed_tiers(fabric)
+    named = [tier for tier in (wish.required, wish.preferred) if tier is not None]
+    return max(named, key=tiers.index, default=None)

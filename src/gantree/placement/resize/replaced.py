@@ -1,0 +1,118 @@
+"""Another place for one member of a gang that stands: all others stay where they are, and keep what they were granted.
+
+Its own place is taken again if it may be: the others reach it as before. Else it may go where the gang's wishes are
+kept whatever the others do: to the domain of the gang of every tier in which all must be together, of its role's, of
+its run's (slices), and where no domain gets more members than its limit. Nearest first, by tiers from narrow to wide.
+
+A gang whose wishes bind devices inside a node, a slice of a torus, and a member with parts of GPUs get their own place
+again or none: who goes elsewhere would break what the others have, and the whole gang is placed anew instead.
+
+Nodes that are held back as spares are for those that fail, so they count here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from gantree.model.jobs import Job, TopologyWish
+from gantree.model.placements import Domain, MemberPlacement, Placement
+from gantree.placement.choice.search import find
+from gantree.placement.request.apart import apart_nodes
+from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.topology_request import RoleWish, Wish, read_wish
+from gantree.topology.fabric.fabric import BoolArray, Fabric
+from gantree.topology.occupancy.occupancy import Occupancy
+
+
+def replaced(
+    occupancy: Occupancy, owner: str, job: Job, member: MemberPlacement, taste: Taste = DEFAULT
+) -> MemberPlacement | None:
+    """The place for a member of the gang that an owner holds, member included; None where there is none now."""
+    where = occupancy.copy()
+    where.drop(owner, (member,))
+    where.held_back_node[:] = False
+    if where.usable(member.node) and not where.missing((member,)):
+        return member
+    others = where.owners[owner]
+    if not others or member.parts or job.topology.box is not None:
+        return None
+    wish = read_wish(where.fabric, job)
+    role = next(each for each in wish.roles if each.name == member.role)
+    if wish.together or role.layers:
+        return None
+    alone = _alone(job, member)
+    for nodes in _nearest_first(where, wish, role, member, others):
+        near = where.copy()
+        near.usable_node &= nodes
+        found = find(near, alone, taste)
+        if found is not None:
+            return replace(found.members[0], role=member.role, rank=member.rank)
+    return None
+
+
+def domain_of(fabric: Fabric, placement: Placement, member: MemberPlacement) -> Domain:
+    """The narrowest domain of a gang once a member is there instead of where it was."""
+    nodes = [fabric.index_of_node[each.node] for each in with_member(placement, member).members]
+    return fabric.domain(*fabric.narrowest_domain(sorted(set(nodes))))
+
+
+def with_member(placement: Placement, member: MemberPlacement) -> Placement:
+    """A gang's place with a member there instead of where it was."""
+    name = (member.role, member.rank)
+    members = (member if (each.role, each.rank) == name else each for each in placement.members)
+    return replace(placement, members=tuple(members))
+
+
+def _alone(job: Job, member: MemberPlacement) -> Job:
+    """A job of this one member, that wishes nothing of the topology."""
+    role = next(role for role in job.roles if role.name == member.role)
+    one = replace(role, members=1, topology=TopologyWish())
+    return replace(job, roles=(one,), topology=TopologyWish(), parallelism=(), elastic=None)
+
+
+def _nearest_first(
+    where: Occupancy,
+    wish: Wish,
+    role: RoleWish,
+    member: MemberPlacement,
+    others: tuple[MemberPlacement, ...],
+) -> Iterator[BoolArray]:
+    """Masks of the nodes that a member may go to, from those near to where it was to all."""
+    fabric = where.fabric
+    allowed = _allowed(where, wish, role, member, others)
+    old, anchor = (fabric.index_of_node[each.node] for each in (member, others[0]))
+    narrowest, _ = fabric.narrowest_domain(
+        sorted({fabric.index_of_node[each.node] for each in others})
+    )
+    for tier in range(narrowest, -1, -1):
+        domain = fabric.domain_of_node[tier]
+        yield allowed & ((domain == domain[anchor]) | (domain == domain[old]))
+
+
+def _allowed(
+    where: Occupancy,
+    wish: Wish,
+    role: RoleWish,
+    member: MemberPlacement,
+    others: tuple[MemberPlacement, ...],
+) -> BoolArray:
+    """Mask of the nodes on which a member breaks nothing that must hold of the gang."""
+    fabric = where.fabric
+    old = fabric.index_of_node[member.node]
+    allowed: BoolArray = np.ones(len(fabric.nodes), dtype=np.bool_)
+    mates = [fabric.index_of_node[each.node] for each in others if each.role == member.role]
+    for tier, domain in enumerate(fabric.domain_of_node):
+        divided = role.multiple_in_domain[tier] > 1 or tier == (role.even_at or -1)
+        if tier in (wish.whole_at, role.whole_at) or divided:
+            allowed &= domain == domain[old]
+        most = role.most_in_domain[tier] if role.most_in_domain else len(others) + 1
+        counts = np.bincount(domain[mates], minlength=int(domain.max()) + 1)
+        allowed &= counts[domain] < most
+    if wish.apart:
+        strangers = where.copy()
+        for name, members in where.owners.items():
+            if members == others:
+                del strangers.owners[name]
+        allowed &= ~apart_nodes(strangers, wish.apart)
+    return allowed

@@ -1,0 +1,1 @@
+"""What a placement takes away from those to come, and what members like."""

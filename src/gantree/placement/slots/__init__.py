@@ -1,0 +1,1 @@
+"""How many members of a shape each node and each domain can still take."""

@@ -1,0 +1,1 @@
+"""Gangs on slices of a torus."""

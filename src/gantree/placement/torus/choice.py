@@ -1,0 +1,165 @@
+"""Which of the free boxes a gang gets: the one that leaves most to those who come later.
+
+    the best shape that is free anywhere (asked: the one; any: the most compact)
+    on tori of the GPU model named first, else in the site's order
+    the box after which most boxes of the largest shape can still be cut, of all tori together;
+    among those, most boxes of the next smaller, and so on down the ladder; then the first
+
+The ladder has one shape of every size that is legal, from the whole piece down, each at most half as large as the one
+before. Counting what a box would spoil is two array operations for each rung, for all places at once, so nothing is
+tried out. A slice of several cubes spoils the same wherever its cubes are: it comes from the torus with the fewest free
+cubes that has enough, its first ones.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+
+from gantree.placement.request.apart import apart_nodes
+from gantree.placement.request.topology_request import Wish
+from gantree.placement.torus.request import Ask, Layout, layouts
+from gantree.placement.torus.room import cells_for, free_cells
+from gantree.topology.fabric.fabric import BoolArray
+from gantree.topology.fabric.torus_pieces import (
+    Pieces,
+    boxes_met,
+    boxes_within,
+    cell_of,
+    in_cells,
+    pieces_of,
+)
+from gantree.topology.hardware.tpu_slices import Shape
+from gantree.topology.occupancy.occupancy import Occupancy
+
+KEPT_LADDERS = 1024
+"""Ladders remembered: one for each kind of torus and size of cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A slice: where its box starts, (piece, cell along each axis), or the cubes it is joined of, row-major."""
+
+    pieces: Pieces
+    layout: Layout
+    starts: tuple[tuple[int, ...], ...]
+
+
+def best_cut(occupancy: Occupancy, ask: Ask, wish: Wish) -> Cut | None:
+    """The best slice for a gang, None where there is none; wish says what else binds it."""
+    masks = node_masks(occupancy, wish)
+    for pieces in by_preference(occupancy, ask):
+        for layout in layouts(pieces, ask):
+            fits = [cells_for(occupancy, pieces, ask, layout, nodes) for nodes in masks]
+            starts = _starts(occupancy, pieces, layout, fits)
+            if starts:
+                return Cut(pieces, layout, starts)
+    return None
+
+
+def by_preference(occupancy: Occupancy, ask: Ask) -> list[Pieces]:
+    """The tori of a fabric: those of a GPU model that the role names earlier first."""
+    models = ask.role.shape.models
+
+    def place(pieces: Pieces) -> int:
+        model = occupancy.fabric.machine_of_node(int(pieces.node_at.flat[0])).gpu
+        return models.index(model) if model in models else len(models)
+
+    return sorted(pieces_of(occupancy.fabric), key=place)
+
+
+def node_masks(occupancy: Occupancy, wish: Wish) -> list[BoolArray | None]:
+    """The sets of nodes of which one must hold the gang: one for each domain of a required tier; None for all nodes."""
+    fabric = occupancy.fabric
+    tier = max(wish.whole_at, wish.roles[0].whole_at)
+    away = ~apart_nodes(occupancy, wish.apart) if wish.apart else None
+    if not tier:
+        return [away]
+    domain_of_node = fabric.domain_of_node[tier]
+    on_tori = [domain_of_node[pieces.node_at].ravel() for pieces in pieces_of(fabric)]
+    inside = [domain_of_node == domain for domain in np.unique(np.concatenate(on_tori)).tolist()]
+    return [nodes if away is None else nodes & away for nodes in inside]
+
+
+def _starts(
+    occupancy: Occupancy, pieces: Pieces, layout: Layout, fits: list[BoolArray]
+) -> tuple[tuple[int, ...], ...]:
+    """Where the slice goes; () where it has no place."""
+    joined = pieces.like.cubes_joined(layout.shape)
+    if joined:
+        return min((_cubes(pieces, fit, joined) for fit in fits), key=lambda c: (not c, c))
+    cell = cell_of(pieces, layout.shape)
+    places = boxes_within(pieces, fits[0], layout.shape, cell)
+    for fit in fits[1:]:
+        places = places | boxes_within(pieces, fit, layout.shape, cell)
+    return (_least_harm(occupancy, pieces, layout, places),) if places.any() else ()
+
+
+def has_place(pieces: Pieces, layout: Layout, fit: BoolArray) -> bool:
+    """Whether a slice fits somewhere in the cells that have room for its members."""
+    joined = pieces.like.cubes_joined(layout.shape)
+    if joined:
+        return bool(_cubes(pieces, fit, joined))
+    cell = cell_of(pieces, layout.shape)
+    return bool(boxes_within(pieces, fit, layout.shape, cell).any())
+
+
+def _cubes(pieces: Pieces, fit: BoolArray, joined: int) -> tuple[tuple[int, ...], ...]:
+    """The first free cubes of the torus with the fewest that are enough; () where none has enough."""
+    whole = fit.reshape(len(fit), -1).all(axis=1)
+    free_cubes = np.bincount(pieces.torus_of_piece[whole], minlength=len(pieces.tori))
+    enough = np.flatnonzero(free_cubes >= joined)
+    if not len(enough):
+        return ()
+    torus = enough[np.argmin(free_cubes[enough])]
+    chosen = np.flatnonzero(whole & (pieces.torus_of_piece == torus))[:joined]
+    corner = (0,) * (fit.ndim - 1)
+    return tuple((piece, *corner) for piece in chosen.tolist())
+
+
+def _least_harm(
+    occupancy: Occupancy, pieces: Pieces, layout: Layout, places: BoolArray
+) -> tuple[int, ...]:
+    """Of the places where a box may start, the one that spoils least."""
+    left = np.flatnonzero(places)
+    cell = cell_of(pieces, layout.shape)
+    by = in_cells(layout.shape, cell)
+    assert by is not None
+    if len(left) > 1:
+        free = free_cells(occupancy, pieces, cell)
+        for shape, sizes in ladder(pieces, cell):
+            spoilt = boxes_within(pieces, free, shape, cell)
+            if spoilt.any():
+                met = boxes_met(spoilt, sizes, by).ravel()[left]
+                left = left[met == met.min()]
+                if len(left) == 1:
+                    break
+    return tuple(int(at) for at in np.unravel_index(left[0], places.shape))
+
+
+@lru_cache(maxsize=KEPT_LADDERS)
+def ladder(pieces: Pieces, cell: Shape) -> tuple[tuple[Shape, Shape], ...]:
+    """Legal shapes of falling size and the same in cells, the most compact of each size that is made of whole cells."""
+    rungs: list[tuple[Shape, Shape]] = []
+    for size in sorted(set(_legal_sizes(pieces)), reverse=True):
+        if not rungs or 2 * size <= prod(rungs[-1][0]):
+            made = ((shape, in_cells(shape, cell)) for shape in pieces.like.shapes(size))
+            rung = next(((shape, cells) for shape, cells in made if cells is not None), None)
+            rungs += [rung] if rung else []
+    return tuple(rungs)
+
+
+def _legal_sizes(pieces: Pieces) -> Iterator[int]:
+    """Sizes that a rung may have, in GPUs, some of them twice."""
+    rule, piece = pieces.like.rule, prod(pieces.like.piece)
+    if rule is None:
+        yield piece
+    else:
+        yield from (prod(shape) for shape in rule.listed if prod(shape) <= piece)
+    if rule is None or rule.cube:
+        size = prod(rule.cube) if rule else 1
+        while size <= piece:
+            yield size
+            size *= 2

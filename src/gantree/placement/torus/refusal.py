@@ -1,0 +1,290 @@
+"""Why a gang has no slice of a torus, and what would help. The gates are those of `placement.refusal.refusal`:
+
+    SHAPE        (never) no torus is cut into such boxes, or no node of one could ever hold such members
+    CONTIGUITY   (never) such nodes are there, but not together, be the tori empty and healthy
+    ROOM         of some resource less is free on them than the gang asks
+    CONTIGUITY   all of it is free, but in no box
+
+Room is counted on usable nodes of the tori that are cut into such boxes and could hold members of the gang if they were
+empty. Every patch has been searched for on this very occupancy.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from gantree.model.verdicts import Gate, Patch, Refused, Relaxation, Shortage
+from gantree.placement.request.topology_request import Wish
+from gantree.placement.slots.slots import SlotShape
+from gantree.placement.torus.choice import best_cut, node_masks
+from gantree.placement.torus.largest import Room, largest_below, legal_shapes, resized
+from gantree.placement.torus.members import placement_of_cut
+from gantree.placement.torus.request import Ask, Layout, layouts
+from gantree.placement.torus.room import cells_for
+from gantree.text.words import counted, plural
+from gantree.topology.fabric.fabric import IntArray
+from gantree.topology.fabric.torus_pieces import Pieces, pieces_of
+from gantree.topology.hardware.tpu_slices import Shape
+from gantree.topology.occupancy.occupancy import Occupancy
+
+BOX, MEMBERS = "topology.box", "members"
+MOST_OTHER_SHAPES = 3
+"""Other shapes of the same size that a refusal offers, the most compact that fit."""
+
+RESOURCES: tuple[tuple[str, str, str, float], ...] = (
+    ("gpus", "GPUs", "gpus", 1),
+    ("cpus", "CPUs", "microcpus", 1_000_000),
+    ("memory_GiB", "GiB of memory", "memory_KiB", 1 << 20),
+    ("nics", "NICs", "nics", 1),
+)
+"""(as programs name it, as people do, as a slot shape and an occupancy count it, counted units in one)."""
+
+Ways = list[tuple[Pieces, Layout]]
+"""How the gang could be cut: kinds of torus and layouts."""
+
+
+def explain_box(occupancy: Occupancy, ask: Ask, wish: Wish) -> Refused:
+    """Explain why `best_cut` found nothing for this gang on this occupancy."""
+    ways = [(p, way) for p in pieces_of(occupancy.fabric) for way in layouts(p, ask)]
+    if not ways:
+        return _illegal(occupancy, ask, wish)
+    nodes = _eligible(occupancy, ask, ways)
+    if not len(nodes):
+        sentence = f"Never fits: no node of a torus could hold {_members(ask)}{_wanted(ask)}."
+        return Refused(Gate.SHAPE, sentence, never=True)
+    if best_cut(occupancy.emptied(), ask, wish) is None:
+        return _refused(occupancy, ask, wish, ways, _never_together(ask, nodes))
+    usable = nodes[(occupancy.usable_node & ~occupancy.held_back_node)[nodes]]
+    lack = _lack_of_room(occupancy, ask, usable) or _no_free_box(occupancy, ask, usable)
+    return _refused(occupancy, ask, wish, ways, lack)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """What stands in the way: the gate, in words, and by how much."""
+
+    gate: Gate
+    told: str
+    short_by: Shortage | None
+    never: bool = False
+
+
+def _refused(occupancy: Occupancy, ask: Ask, wish: Wish, ways: Ways, cause: _Cause) -> Refused:
+    room = _largest(occupancy, ask, wish, ways)
+    relaxations = tuple(_relaxations(occupancy, ask, wish, room))
+    start = "Never fits:" if cause.never else "Waiting:"
+    found = f"the largest smaller box that is free is {by_name(room.shape)}" if room else ""
+    found = found or "no smaller box of such members is free"
+    return Refused(
+        cause.gate,
+        f"{start} {cause.told}; {found}.{_advice(relaxations)}",
+        never=cause.never,
+        short_by=cause.short_by,
+        nearest=_roomiest_torus(occupancy, ways),
+        wakes_on=() if cause.never else _wakes_on(occupancy, ask),
+        would_fit_if=relaxations,
+    )
+
+
+# ----- SHAPE
+
+
+def _illegal(occupancy: Occupancy, ask: Ask, wish: Wish) -> Refused:
+    """No torus is cut into boxes of this shape, or for gangs of this size."""
+    kinds = pieces_of(occupancy.fabric)
+    if not kinds:
+        return Refused(Gate.SHAPE, "Never fits: there is no torus to cut a box from.", never=True)
+    ways = [
+        (pieces, way)
+        for pieces in kinds
+        for shape in pieces.like.shapes(ask.gpus)
+        for way in layouts(pieces, resized(ask, ask.role.members, shape))
+    ]
+    told = _why_illegal(kinds, ask)
+    if ways and ask.box:
+        shapes = dict.fromkeys(by_name(way.shape) for _, way in ways)
+        told += f"; boxes of {plural(ask.gpus, 'GPU')}: {', '.join(shapes)}"
+    return _refused(occupancy, ask, wish, ways, _Cause(Gate.SHAPE, told, None, never=True))
+
+
+def _why_illegal(kinds: tuple[Pieces, ...], ask: Ask) -> str:
+    if not ask.box:
+        return f"no torus is cut into boxes for {_members(ask)} ({plural(ask.gpus, 'GPU')}){_sizes(kinds, ask)}"
+    box = by_name(ask.box)
+    if any(pieces.like.is_legal(ask.box) for pieces in kinds):
+        return f"a box of {box} is not made of {_members(ask)}"
+    if not any(
+        len(ask.box) == len(p.like.torus.dims) and prod(ask.box) <= prod(p.like.torus.dims)
+        for p in kinds
+    ):
+        largest = max((pieces.like.torus for pieces in kinds), key=lambda torus: prod(torus.dims))
+        return (
+            f"a box of {box} is larger than every torus ({largest.name} is {by_name(largest.dims)})"
+        )
+    return f"no torus is cut into boxes of {box}"
+
+
+def _sizes(kinds: tuple[Pieces, ...], ask: Ask) -> str:
+    """The next legal sizes below and above, in GPUs."""
+    kinds = tuple(p for p in kinds if p.like.rule is not None)
+    sizes = sorted({prod(shape) for pieces in kinds for shape in legal_shapes(pieces)})
+    below = [size for size in sizes if size < ask.gpus][-1:]
+    above = [size for size in sizes if size > ask.gpus][:1]
+    near = " and ".join(str(size) for size in (*below, *above))
+    return f"; the nearest sizes are {near}" if near else ""
+
+
+# ----- ROOM and CONTIGUITY
+
+
+def _eligible(occupancy: Occupancy, ask: Ask, ways: Ways) -> IntArray:
+    """Nodes of tori that could hold members of the gang if they were empty."""
+    empty = occupancy.emptied()
+    found = []
+    for pieces, way in ways:
+        cells = cells_for(empty, pieces, ask, way, None)
+        sides = [c // n for c, n in zip(cells.shape[1:], pieces.node_at.shape[1:], strict=True)]
+        by_host = cells[(slice(None), *(slice(None, None, side) for side in sides))]
+        found.append(pieces.node_at[by_host])
+    return np.unique(np.concatenate(found))
+
+
+def _lack_of_room(occupancy: Occupancy, ask: Ask, nodes: IntArray) -> _Cause | None:
+    """The first resource of which less is free on these nodes than the gang asks."""
+    shape = SlotShape.of(ask.role.shape, ask.role.shape.models)
+    for name, word, column, unit in RESOURCES:
+        asked = getattr(shape, column) * ask.role.members
+        free = int(getattr(occupancy, f"free_{column}_of_node")[nodes].sum())
+        if asked > free:
+            return _lack(ask, name, word, asked / unit, free / unit)
+    for name, count in ask.role.shape.devices:
+        asked, free = count * ask.role.members, int(occupancy.devices.free(name)[nodes].sum())
+        if asked > free:
+            return _lack(ask, name, name, asked, free)
+    return None
+
+
+def _lack(ask: Ask, name: str, word: str, asked: float, free: float) -> _Cause:
+    told = (
+        f"needs {_amount(asked)} {word} for {_a_box(ask)}; "
+        f"{_amount(free)} are free on nodes of tori that could hold its members"
+    )
+    return _Cause(Gate.ROOM, told, Shortage(name, asked - free))
+
+
+def _no_free_box(occupancy: Occupancy, ask: Ask, nodes: IntArray) -> _Cause:
+    """All of it is free, but in no box."""
+    free = int(occupancy.free_gpus_of_node[nodes].sum())
+    told = f"needs {_a_box(ask)} that is free on one torus; {counted(free, 'GPU is', 'GPUs are')} free on tori"
+    return _Cause(Gate.CONTIGUITY, told, None)
+
+
+def _never_together(ask: Ask, nodes: IntArray) -> _Cause:
+    told = (
+        f"needs {_a_box(ask)} on one torus; the empty tori have {plural(len(nodes), 'node')} that could hold its "
+        "members, but nowhere such a box of them"
+    )
+    return _Cause(Gate.CONTIGUITY, told, None, never=True)
+
+
+def _largest(occupancy: Occupancy, ask: Ask, wish: Wish, ways: Ways) -> Room | None:
+    """The largest smaller box that is free for members of the gang."""
+    best: Room | None = None
+    on_point = {pieces: way.members_on_host for pieces, way in reversed(ways)}
+    for pieces in pieces_of(occupancy.fabric):
+        for nodes in node_masks(occupancy, wish):
+            room = largest_below(occupancy, pieces, ask, on_point.get(pieces, 1), nodes)
+            if room is not None and (best is None or room.members > best.members):
+                best = room
+    return best
+
+
+def _roomiest_torus(occupancy: Occupancy, ways: Ways) -> tuple[str, int] | None:
+    """The torus with most free GPUs on usable nodes, and how many."""
+    free = np.where(occupancy.usable_node, occupancy.free_gpus_of_node, 0)
+    tori = dict.fromkeys(index for pieces, _ in ways for index in pieces.tori)
+    rooms = [(index.torus.name, int(free[index.node_at].sum())) for index in tori]
+    return max(rooms, key=lambda room: room[1], default=None)
+
+
+def _wakes_on(occupancy: Occupancy, ask: Ask) -> tuple[str, ...]:
+    shape = SlotShape.of(ask.role.shape, ())
+    asked = [name for name, _, counted, _ in RESOURCES if getattr(shape, counted)]
+    return (*asked, "nodes") if not occupancy.usable_node.all() else tuple(asked)
+
+
+# ----- what would help
+
+
+def _relaxations(
+    occupancy: Occupancy, ask: Ask, wish: Wish, room: Room | None
+) -> Iterator[Relaxation]:
+    """Other shapes of the same size that fit now, then the largest smaller box."""
+    if ask.box:
+        yield from _other_shapes(occupancy, ask, wish)
+    if room is not None:
+        patch: Patch = ((MEMBERS, room.members),)
+        yield Relaxation(((BOX, room.shape), *patch) if ask.box else patch)
+
+
+def _other_shapes(occupancy: Occupancy, ask: Ask, wish: Wish) -> Iterator[Relaxation]:
+    kinds = pieces_of(occupancy.fabric)
+    size = prod(ask.box) if any(pieces.points for pieces in kinds) else ask.gpus
+    shapes = dict.fromkeys(shape for pieces in kinds for shape in pieces.like.shapes(size))
+    empty = occupancy.emptied()
+    best = best_cut(empty, ask, wish)
+    best_s = placement_of_cut(empty, ask, wish, best).predicted.comm_s if best else 0.0
+    found = 0
+    for shape in shapes:
+        other = resized(ask, ask.role.members, shape)
+        cut = best_cut(occupancy, other, wish) if shape != ask.box else None
+        if cut is not None:
+            now_s = placement_of_cut(occupancy, other, wish, cut).predicted.comm_s
+            yield Relaxation(((BOX, shape),), now_s / best_s if best_s else None)
+            found += 1
+        if found == MOST_OTHER_SHAPES:
+            return
+
+
+# ----- words
+
+
+def by_name(shape: Shape) -> str:
+    """A shape as people write it: "4x4x8"."""
+    return "x".join(map(str, shape))
+
+
+def _a_box(ask: Ask) -> str:
+    return f"a box of {by_name(ask.box)}" if ask.box else f"any box of {plural(ask.gpus, 'GPU')}"
+
+
+def _members(ask: Ask) -> str:
+    members, gpus = ask.role.members, ask.role.shape.gpus
+    return f"{plural(members, 'member')} of {plural(gpus, 'GPU')}"
+
+
+def _wanted(ask: Ask) -> str:
+    shape = ask.role.shape
+    labels = ", ".join(f"{key}={value}" for key, value in shape.labels)
+    wanted = [f"label {labels}" if labels else "", " or ".join(shape.models)]
+    told = " and ".join(filter(None, wanted))
+    return f" with {told}" if told else ""
+
+
+def _advice(relaxations: tuple[Relaxation, ...]) -> str:
+    if not relaxations:
+        return ""
+    words = []
+    for key, value in relaxations[0].patch:
+        if key == BOX and isinstance(value, tuple):
+            words.append(f"as a box of {'x'.join(map(str, value))}")
+        else:
+            words.append(f"with {value} member{'s' * (value != 1)}")
+    return f" Fits now {' and '.join(words)}."
+
+
+def _amount(amount: float) -> str:
+    """A number as people write it: no exponent, and at most three digits of a fraction."""
+    return f"{amount:.3f}".rstrip("0").rstrip(".")
