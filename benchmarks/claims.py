@@ -14,10 +14,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gantree.executors.kubernetes.allocator import Allocator
-from gantree.executors.kubernetes.device_objects import DeviceClass, ResourceClaim, ResourceSlice
-from gantree.executors.kubernetes.objects import Metadata, Node, Pod
-from gantree.executors.kubernetes.writes import Binding
+from gantree.executors.kubernetes.apiserver.device_objects import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+)
+from gantree.executors.kubernetes.apiserver.objects import Metadata, Node, Pod
+from gantree.executors.kubernetes.controllers.allocator import Allocator
+from gantree.executors.kubernetes.writes.writes import Binding
 from gantree.testing.devices import GPU, NIC, gpu, nic, request
 
 T = TypeVar("T")

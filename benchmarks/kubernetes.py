@@ -31,11 +31,11 @@ from gantree.control.controller import Controller
 from gantree.control.garbage import set_all_apart, set_survivors_apart, without_collecting
 from gantree.control.loop import POLL_S
 from gantree.core.scheduler import Decision
+from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
 from gantree.executors.kubernetes.cluster import KubernetesCluster
 from gantree.executors.kubernetes.opening import Opened
-from gantree.executors.kubernetes.reach import Reach
-from gantree.executors.kubernetes.settings import KubernetesSettings
-from gantree.executors.kubernetes.writes import Bound
+from gantree.executors.kubernetes.writes.writes import Bound
 from gantree.formats.policies import PRESETS
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster

@@ -10,7 +10,7 @@ import typer
 import yaml
 
 from gantree.cli.kubernetes import app
-from gantree.executors.kubernetes.rights import RIGHTS
+from gantree.executors.kubernetes.apiserver.rbac import RIGHTS
 from gantree.testing.kubernetes.thread import Api, ServerThread
 from gantree.testing.manifests import DEPLOY, PLAIN, objects, plain, rendered
 

@@ -8,7 +8,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from gantree.executors.kubernetes.groups import VOLCANO
+from gantree.executors.kubernetes.workloads.pod_groups import VOLCANO
 from gantree.testing.kubernetes.statuses import Json
 from gantree.testing.pods import PodStage
 

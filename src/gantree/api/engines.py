@@ -17,7 +17,7 @@ from gantree.control.gpu_ids import gpu_ids_of, mig_ids_of
 from gantree.control.ports import Clock, ClusterPort, Emit, MakeCluster
 from gantree.control.versions import policy_version, versions_of
 from gantree.core.ledger.ledger import Ledger
-from gantree.executors.kubernetes.settings import EXTRA, KubernetesSettings
+from gantree.executors.kubernetes.apiserver.settings import EXTRA, KubernetesSettings
 from gantree.executors.local import LocalCluster
 from gantree.executors.unix_users import RunAs
 from gantree.journal.contract import Election
@@ -28,7 +28,7 @@ from gantree.telemetry.mig import mig_instances
 from gantree.telemetry.nvml import uuids, versions
 
 if TYPE_CHECKING:
-    from gantree.executors.kubernetes.lease import LeaseElection
+    from gantree.executors.kubernetes.apiserver.lease import LeaseElection
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def local_engine(
 def election_by_lease(told: KubernetesSettings, journal: Election) -> tuple["LeaseElection", float]:
     """The election that comes before a journal's own, and for how long a lease holds. Raises Unsupported, BadInput."""
     try:
-        from gantree.executors.kubernetes.lease import (  # noqa: PLC0415 - an extra
+        from gantree.executors.kubernetes.apiserver.lease import (  # noqa: PLC0415 - an extra
             LEASE_S,
             LeaseElection,
         )

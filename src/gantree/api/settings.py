@@ -11,7 +11,7 @@ from gantree.control.history import AS_USUAL, Keep
 from gantree.control.leadership import LEASE_S
 from gantree.control.policy_text import PolicyText
 from gantree.control.watchdog import STALL_S
-from gantree.executors.kubernetes.settings import KubernetesSettings
+from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
 from gantree.formats import read_cluster
 from gantree.formats.policies import PRESETS
 from gantree.formats.policy_places import NOWHERE, PolicyPlaces

@@ -8,8 +8,13 @@ from typing import Annotated
 
 import typer
 
-from gantree.executors.kubernetes.kubeconfig import reach_of
-from gantree.executors.kubernetes.settings import EXTRA, SCHEDULER, KubernetesSettings, Shadow
+from gantree.executors.kubernetes.apiserver.kubeconfig import reach_of
+from gantree.executors.kubernetes.apiserver.settings import (
+    EXTRA,
+    SCHEDULER,
+    KubernetesSettings,
+    Shadow,
+)
 from gantree.model.errors import BadInput, Unsupported
 
 KubeconfigOption = Annotated[

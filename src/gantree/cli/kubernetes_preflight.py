@@ -19,7 +19,7 @@ from gantree.cli.kubernetes_options import (
 from gantree.cli.options import JsonOption, new_app
 from gantree.cli.printing import print_json
 from gantree.cli.progress import busy
-from gantree.executors.kubernetes.settings import SCHEDULER, KubernetesSettings
+from gantree.executors.kubernetes.apiserver.settings import SCHEDULER, KubernetesSettings
 from gantree.model.errors import Unreachable
 from gantree.text.words import plural
 
@@ -54,9 +54,9 @@ def preflight(
 def _checked(told: KubernetesSettings) -> dict[str, Any]:
     """What was found, as it is printed for programs. Raises Unreachable."""
     with extra():
-        from gantree.executors.kubernetes.client import ApiError  # noqa: PLC0415 - an extra
-        from gantree.executors.kubernetes.preflight import Level, findings, gpu_nodes  # noqa: PLC0415 - an extra
-        from gantree.executors.kubernetes.survey import survey  # noqa: PLC0415 - an extra
+        from gantree.executors.kubernetes.apiserver.client import ApiError  # noqa: PLC0415 - an extra
+        from gantree.executors.kubernetes.tools.preflight import Level, findings, gpu_nodes  # noqa: PLC0415 - an extra
+        from gantree.executors.kubernetes.tools.survey import survey  # noqa: PLC0415 - an extra
     try:
         seen = asyncio.run(survey(told.reach, told.node_selector))
     except ApiError as error:

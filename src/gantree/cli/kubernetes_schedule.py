@@ -52,7 +52,7 @@ from gantree.cli.up_options import (
 )
 from gantree.control.leadership import LEASE_S
 from gantree.control.watchdog import STALL_S
-from gantree.executors.kubernetes.settings import SCHEDULER, KubernetesSettings, Shadow
+from gantree.executors.kubernetes.apiserver.settings import SCHEDULER, KubernetesSettings, Shadow
 from gantree.formats import read_cluster
 from gantree.model.cluster import Cluster
 from gantree.web import pages

@@ -18,7 +18,7 @@ from gantree.cli.kubernetes_options import (
 )
 from gantree.cli.options import new_app
 from gantree.cli.progress import busy
-from gantree.executors.kubernetes.settings import KubernetesSettings
+from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
 from gantree.model.errors import BadInput, Unreachable
 
 app = new_app()
@@ -60,8 +60,8 @@ def snapshot(
 def _taken(told: KubernetesSettings) -> tuple[dict[str, str], tuple[str, ...]]:
     """The files by name, and what is odd. Raises Unreachable."""
     with extra():
-        from gantree.executors.kubernetes.client import ApiError  # noqa: PLC0415 - an extra
-        from gantree.executors.kubernetes.snapshot import files_of, seen  # noqa: PLC0415 - an extra
+        from gantree.executors.kubernetes.apiserver.client import ApiError  # noqa: PLC0415 - an extra
+        from gantree.executors.kubernetes.tools.snapshot import files_of, seen  # noqa: PLC0415 - an extra
     try:
         cluster = asyncio.run(seen(told.reach, told.node_selector))
     except ApiError as error:

@@ -10,9 +10,9 @@ import typer
 from gantree.api.listening import listen_of
 from gantree.cli.kubernetes_options import SchedulerOption
 from gantree.cli.options import new_app
-from gantree.executors.kubernetes.admission import Site
-from gantree.executors.kubernetes.settings import SCHEDULER
-from gantree.executors.kubernetes.webhook import serve
+from gantree.executors.kubernetes.apiserver.settings import SCHEDULER
+from gantree.executors.kubernetes.tools.admission import Site
+from gantree.executors.kubernetes.tools.webhook import serve
 from gantree.model.errors import BadInput
 
 app = new_app()

@@ -16,11 +16,11 @@ from typing import Any, Self
 
 from gantree.control.controller import Controller
 from gantree.core.ledger.invariants import check
+from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.rbac import RIGHTS
+from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
 from gantree.executors.kubernetes.cluster import KubernetesCluster
 from gantree.executors.kubernetes.opening import Opened
-from gantree.executors.kubernetes.reach import Reach
-from gantree.executors.kubernetes.rights import RIGHTS
-from gantree.executors.kubernetes.settings import KubernetesSettings
 from gantree.formats.policies import PRESETS
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.executors.kubernetes import gangs
+from gantree.executors.kubernetes.workloads import gangs
 
 
 @pytest.fixture(autouse=True)

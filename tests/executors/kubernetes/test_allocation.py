@@ -6,10 +6,10 @@ from itertools import permutations, product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.executors.kubernetes.allocation import Given, Stock, allocate, copies
-from gantree.executors.kubernetes.claims import Ask, Kind, Rule, Wish, is_of
-from gantree.executors.kubernetes.device_rules import Facts
-from gantree.executors.kubernetes.slices import Device, DeviceKey, NodeDevices
+from gantree.executors.kubernetes.devices.allocation import Given, Stock, allocate, copies
+from gantree.executors.kubernetes.devices.claims import Ask, Kind, Rule, Wish, is_of
+from gantree.executors.kubernetes.devices.slices import Device, DeviceKey, NodeDevices
+from gantree.executors.kubernetes.pods.device_rules import Facts
 from gantree.testing.examples import examples
 
 GPU, NIC = Kind(('device.driver == "gpu.x"',)), Kind(('device.driver == "nic.x"',))

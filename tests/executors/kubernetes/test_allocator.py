@@ -6,11 +6,15 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from gantree.executors.kubernetes.allocator import Allocator
-from gantree.executors.kubernetes.claims import Unfit
-from gantree.executors.kubernetes.device_objects import DeviceClass, ResourceClaim, ResourceSlice
-from gantree.executors.kubernetes.objects import Pod
-from gantree.executors.kubernetes.writes import Binding
+from gantree.executors.kubernetes.apiserver.device_objects import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+)
+from gantree.executors.kubernetes.apiserver.objects import Pod
+from gantree.executors.kubernetes.controllers.allocator import Allocator
+from gantree.executors.kubernetes.devices.claims import Unfit
+from gantree.executors.kubernetes.writes.writes import Binding
 from gantree.testing.devices import GPU, gpu, request
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gantree.executors.kubernetes import claim_desk
-from gantree.executors.kubernetes.telling import saying_of
+from gantree.executors.kubernetes.controllers import claim_controller as claim_desk
+from gantree.executors.kubernetes.writes.pod_status import saying_of
 from gantree.model.phases import Phase
 from gantree.testing.devices import API, GPU, NIC, DeviceStage, device, gpu, nic, request
 from gantree.testing.kubernetes.samples import consumer

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from gantree.executors.kubernetes.company import company_of
-from gantree.executors.kubernetes.kin import kin_devices
-from gantree.executors.kubernetes.objects import Node, Pod
-from gantree.executors.kubernetes.scene import Scene
+from gantree.executors.kubernetes.apiserver.objects import Node, Pod
+from gantree.executors.kubernetes.constraints.pod_index import Scene
+from gantree.executors.kubernetes.constraints.preferred_pod_affinity import company_of
+from gantree.executors.kubernetes.pods.self_affinity import kin_devices
 from gantree.model.jobs import Company
 from gantree.testing.kubernetes.statuses import Json
 from gantree.testing.pods import PodStage

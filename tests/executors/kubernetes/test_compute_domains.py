@@ -9,19 +9,30 @@ import pytest
 import yaml
 
 from gantree.core.ledger.ledger import Ledger
-from gantree.executors.kubernetes.channels import (
+from gantree.executors.kubernetes.apiserver.device_objects import (
+    ClaimSpec,
+    DevicesAsked,
+    ResourceClaim,
+)
+from gantree.executors.kubernetes.apiserver.objects import (
+    Claimed,
+    Group,
+    Metadata,
+    Node,
+    NodeStatus,
+    Pod,
+)
+from gantree.executors.kubernetes.constraints.channels import (
     CHANNEL_CONFIG,
     domains_in,
     together,
 )
-from gantree.executors.kubernetes.compute_domains import domain_of
-from gantree.executors.kubernetes.device_objects import ClaimSpec, DevicesAsked, ResourceClaim
-from gantree.executors.kubernetes.gangs import gang_of, job_of
-from gantree.executors.kubernetes.nodes import Nodes
-from gantree.executors.kubernetes.objects import Claimed, Group, Metadata, Node, NodeStatus, Pod
-from gantree.executors.kubernetes.shapes import OF_COMPUTE_DOMAINS
-from gantree.executors.kubernetes.site import SiteReading, site_of
-from gantree.executors.kubernetes.terms import Terms
+from gantree.executors.kubernetes.controllers.compute_domains import domain_of
+from gantree.executors.kubernetes.controllers.nodes import Nodes
+from gantree.executors.kubernetes.nodes.site import SiteReading, site_of
+from gantree.executors.kubernetes.pods.gang_spec import Terms
+from gantree.executors.kubernetes.pods.shapes import OF_COMPUTE_DOMAINS
+from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of
 from gantree.model.events import ClusterObserved
 from gantree.model.phases import Phase
 from gantree.testing.kubernetes.compute_domains import DRIVER, LABEL

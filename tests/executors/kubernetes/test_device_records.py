@@ -6,11 +6,17 @@ from typing import TypeVar
 
 import pytest
 
-from gantree.executors.kubernetes.claim_writes import FINALIZER, Grant, _grant, grant_all, take_back
-from gantree.executors.kubernetes.client import Client
-from gantree.executors.kubernetes.device_objects import CLAIMS, ResourceClaim
-from gantree.executors.kubernetes.device_records import Wanted, record
-from gantree.executors.kubernetes.reach import Reach
+from gantree.executors.kubernetes.apiserver.client import Client
+from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.device_objects import CLAIMS, ResourceClaim
+from gantree.executors.kubernetes.devices.claim_writes import (
+    FINALIZER,
+    Grant,
+    _grant,
+    grant_all,
+    take_back,
+)
+from gantree.executors.kubernetes.devices.device_records import Wanted, record
 from gantree.testing.devices import API
 from gantree.testing.kubernetes.samples import allocation, claim, pod
 from gantree.testing.kubernetes.statuses import Json

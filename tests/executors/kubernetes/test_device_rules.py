@@ -2,8 +2,8 @@
 
 import pytest
 
-from gantree.executors.kubernetes.cel import without_bind
-from gantree.executors.kubernetes.device_rules import BadRule, Facts, Version, means
+from gantree.executors.kubernetes.pods.cel import without_bind
+from gantree.executors.kubernetes.pods.device_rules import BadRule, Facts, Version, means
 
 D = "gpu.example.com"
 H200 = Facts(

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gantree.executors.kubernetes import link as link_module
-from gantree.executors.kubernetes.discovery import Watched
-from gantree.executors.kubernetes.groups import PLUGINS
-from gantree.executors.kubernetes.objects import Group, Metadata
-from gantree.executors.kubernetes.reflector import Reflector
+from gantree.executors.kubernetes.apiserver.objects import Group, Metadata
+from gantree.executors.kubernetes.apiserver.reflector import Reflector
+from gantree.executors.kubernetes.watch import api_thread as link_module
+from gantree.executors.kubernetes.watch.discovery import Watched
+from gantree.executors.kubernetes.workloads.pod_groups import PLUGINS
 from gantree.testing.kubernetes.statuses import Json
 from gantree.testing.pods import PodStage
 

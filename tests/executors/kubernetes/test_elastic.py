@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 from gantree.core.ledger.invariants import check
-from gantree.executors.kubernetes import elastic, gangjobs
+from gantree.executors.kubernetes.controllers import gangjobs
+from gantree.executors.kubernetes.workloads import elastic
 from gantree.formats.policies import PRESETS
 from gantree.testing.kubernetes.faults import Fault
 from gantree.testing.kubernetes.statuses import Json

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from gantree.core.ledger.invariants import check
-from gantree.executors.kubernetes.dialects import REPLACE_WITHIN
+from gantree.executors.kubernetes.workloads.gang_labels import REPLACE_WITHIN
 from gantree.formats.policies import PRESETS
 from gantree.model.phases import ENDED
 from gantree.testing.kubernetes.statuses import Json

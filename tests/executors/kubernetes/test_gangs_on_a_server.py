@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gantree.executors.kubernetes import telling
+from gantree.executors.kubernetes.writes import pod_status as telling
 from gantree.model.phases import Phase
 from gantree.testing.pods import PodStage
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gantree.executors.kubernetes.ghosts import _kept
+from gantree.executors.kubernetes.nodes.stale_nodes import _kept
 from gantree.model.cluster import Cluster, Machine, Node
 
 

@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from gantree.executors.kubernetes import owners
-from gantree.executors.kubernetes.gangs import gang_of, job_of, order_of
-from gantree.executors.kubernetes.keys import key_of
-from gantree.executors.kubernetes.objects import Group, Pod
-from gantree.executors.kubernetes.terms import Terms
-from gantree.executors.kubernetes.waiting import Waiting
+from gantree.executors.kubernetes.apiserver.objects import Group, Pod
+from gantree.executors.kubernetes.pods.gang_spec import Terms
+from gantree.executors.kubernetes.workloads import gang_owners as owners
+from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of, order_of
+from gantree.executors.kubernetes.workloads.keys import key_of
+from gantree.executors.kubernetes.workloads.pending_pods import Waiting
 from gantree.testing.kubernetes.statuses import Json
 
 JOBSET, LWS = owners.JOBSET.key_word, owners.LWS.key_word

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gantree.executors.kubernetes import writes
+from gantree.executors.kubernetes.writes import writes
 from gantree.model.phases import HOLDING
 from gantree.testing.kubernetes.samples import binding
 from gantree.testing.pods import PodStage

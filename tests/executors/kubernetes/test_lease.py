@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gantree.executors.kubernetes.lease import LOOK_EVERY_S, LeaseElection
-from gantree.executors.kubernetes.reach import Reach
+from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.lease import LOOK_EVERY_S, LeaseElection
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError
 from gantree.testing.kubernetes.thread import Api, ServerThread

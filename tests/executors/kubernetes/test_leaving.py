@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from gantree.executors.kubernetes import eviction
-from gantree.executors.kubernetes.client import Client
-from gantree.executors.kubernetes.handshake import checkpoint_of
-from gantree.executors.kubernetes.objects import Metadata, Pod
-from gantree.executors.kubernetes.patches import nominate
-from gantree.executors.kubernetes.reach import Reach
-from gantree.executors.kubernetes.shapes import asked_by
+from gantree.executors.kubernetes.apiserver.client import Client
+from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.objects import Metadata, Pod
+from gantree.executors.kubernetes.pods.checkpoint_protocol import checkpoint_of
+from gantree.executors.kubernetes.pods.shapes import asked_by
+from gantree.executors.kubernetes.writes import eviction
+from gantree.executors.kubernetes.writes.patches import nominate
 from gantree.formats.policies import PRESETS
 from gantree.testing.kubernetes.controllers import Controllers
 from gantree.testing.kubernetes.statuses import Json

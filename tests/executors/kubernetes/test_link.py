@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from gantree.core.ledger.ledger import Ledger
-from gantree.executors.kubernetes import link as link_module
-from gantree.executors.kubernetes import nodes, reception
-from gantree.executors.kubernetes.client import Client, Gone, Listed, Resource
-from gantree.executors.kubernetes.link import Link
-from gantree.executors.kubernetes.objects import Pod
-from gantree.executors.kubernetes.reach import Reach
-from gantree.executors.kubernetes.reflector import Reflector
-from gantree.executors.kubernetes.site import SiteReading, site_of
-from gantree.executors.kubernetes.telling import Telling
-from gantree.executors.kubernetes.writes import Binding
+from gantree.executors.kubernetes.apiserver.client import Client, Gone, Listed, Resource
+from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.objects import Pod
+from gantree.executors.kubernetes.apiserver.reflector import Reflector
+from gantree.executors.kubernetes.controllers import gang_admission as reception
+from gantree.executors.kubernetes.controllers import nodes
+from gantree.executors.kubernetes.nodes.site import SiteReading, site_of
+from gantree.executors.kubernetes.watch import api_thread as link_module
+from gantree.executors.kubernetes.watch.api_thread import Link
+from gantree.executors.kubernetes.writes.pod_status import Telling
+from gantree.executors.kubernetes.writes.writes import Binding
 from gantree.journal import codec
 from gantree.model.errors import Unreachable
 from gantree.testing.kubernetes.access import Access, Grant, User
@@ -173,7 +174,7 @@ def test_what_breaks_while_pods_are_bound_is_seen(monkeypatch: pytest.MonkeyPatc
     def broken(*told: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("gantree.executors.kubernetes.link.bind_all", broken)
+    monkeypatch.setattr("gantree.executors.kubernetes.watch.api_thread.bind_all", broken)
     with ServerThread() as running:
         link = Link(Reach(running.url), lambda: None)
         link.start()

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from gantree.executors.kubernetes import client as client_module
-from gantree.executors.kubernetes.client import Client, Resource
-from gantree.executors.kubernetes.link import Link
-from gantree.executors.kubernetes.objects import Metadata, Object, Pod
-from gantree.executors.kubernetes.reach import Reach
+from gantree.executors.kubernetes.apiserver import client as client_module
+from gantree.executors.kubernetes.apiserver.client import Client, Resource
+from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.objects import Metadata, Object, Pod
+from gantree.executors.kubernetes.watch.api_thread import Link
 from gantree.testing.kubernetes.thread import Api, ServerThread
 
 WITHIN_S = 5.0

@@ -8,16 +8,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from gantree.executors.kubernetes import owners
-from gantree.executors.kubernetes.dialects import GROUP_KINDS, terms_of_group, terms_of_pod
-from gantree.executors.kubernetes.gangjob import GANGJOB, pods_of
-from gantree.executors.kubernetes.gangs import gang_of, job_of, order_of
-from gantree.executors.kubernetes.groups import CORE, KAI, PLUGINS, VOLCANO
-from gantree.executors.kubernetes.hived import SPEC, hived_of
-from gantree.executors.kubernetes.keys import key_of
-from gantree.executors.kubernetes.objects import Group, Pod
-from gantree.executors.kubernetes.shapes import asked_by
-from gantree.executors.kubernetes.terms import GroupKind, Odd, Terms
+from gantree.executors.kubernetes.apiserver.objects import Group, Pod
+from gantree.executors.kubernetes.pods.gang_spec import GroupKind, Odd, Terms
+from gantree.executors.kubernetes.pods.hived import SPEC, hived_of
+from gantree.executors.kubernetes.pods.shapes import asked_by
+from gantree.executors.kubernetes.workloads import gang_owners as owners
+from gantree.executors.kubernetes.workloads.gang_labels import (
+    GROUP_KINDS,
+    terms_of_group,
+    terms_of_pod,
+)
+from gantree.executors.kubernetes.workloads.gangjob import GANGJOB, pods_of
+from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of, order_of
+from gantree.executors.kubernetes.workloads.keys import key_of
+from gantree.executors.kubernetes.workloads.pod_groups import CORE, KAI, PLUGINS, VOLCANO
 from gantree.testing.kubernetes.statuses import Json
 
 REPLICAS = {"Master": {"replicas": 1}, "Worker": {"replicas": 2}}

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gantree.executors.kubernetes.objects import JobObject, Node, Pod, read_object
-from gantree.executors.kubernetes.shapes import labels_of
-from gantree.executors.kubernetes.site import site_of
+from gantree.executors.kubernetes.apiserver.objects import JobObject, Node, Pod, read_object
+from gantree.executors.kubernetes.nodes.site import site_of
+from gantree.executors.kubernetes.pods.shapes import labels_of
 from gantree.model.node_rules import read_rule, read_tolerations
 from gantree.testing.pods import PodStage
 

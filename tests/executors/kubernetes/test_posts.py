@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from itertools import chain, repeat
 from typing import Any
 
-from gantree.executors.kubernetes.client import Client
-from gantree.executors.kubernetes.posts import AT_ONCE, Error, Posts
-from gantree.executors.kubernetes.reach import Reach
-from gantree.executors.kubernetes.writes import Binding, Failed, bind_all
+from gantree.executors.kubernetes.apiserver.client import Client
+from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.post_queue import AT_ONCE, Error, Posts
+from gantree.executors.kubernetes.writes.writes import Binding, Failed, bind_all
 from gantree.model.errors import Unreachable
 
 MADE = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}"

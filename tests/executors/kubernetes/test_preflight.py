@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gantree.executors.kubernetes.preflight import UPGRADE, Finding, Level, findings
-from gantree.executors.kubernetes.reach import Reach
-from gantree.executors.kubernetes.survey import survey
+from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.tools.preflight import UPGRADE, Finding, Level, findings
+from gantree.executors.kubernetes.tools.survey import survey
 from gantree.testing.kubernetes.access import Access, Grant, User
 from gantree.testing.kubernetes.compute_domains import DRIVER, GROUP, crd
 from gantree.testing.kubernetes.server import Settings

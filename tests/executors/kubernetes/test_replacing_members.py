@@ -7,11 +7,11 @@ import pytest
 import yaml
 
 from gantree.core.ledger.state import JobState
-from gantree.executors.kubernetes.dialects import terms_of_group, terms_of_pod
-from gantree.executors.kubernetes.gangs import gang_of, job_of
-from gantree.executors.kubernetes.keys import key_alone
-from gantree.executors.kubernetes.objects import Group, Metadata, Pod
-from gantree.executors.kubernetes.owners import KUBEFLOW
+from gantree.executors.kubernetes.apiserver.objects import Group, Metadata, Pod
+from gantree.executors.kubernetes.workloads.gang_labels import terms_of_group, terms_of_pod
+from gantree.executors.kubernetes.workloads.gang_owners import KUBEFLOW
+from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of
+from gantree.executors.kubernetes.workloads.keys import key_alone
 from gantree.testing.pods import PodStage
 
 GANG = {"gantree.io/gang": "g", "gantree.io/gang-size": "3"}

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gantree.executors.kubernetes import telling
-from gantree.executors.kubernetes.dialects import GROUP_KINDS
-from gantree.executors.kubernetes.rights import RIGHTS
-from gantree.executors.kubernetes.topologies import TOPOLOGY_KINDS
+from gantree.executors.kubernetes.apiserver.rbac import RIGHTS
+from gantree.executors.kubernetes.nodes.topologies import TOPOLOGY_KINDS
+from gantree.executors.kubernetes.workloads.gang_labels import GROUP_KINDS
+from gantree.executors.kubernetes.writes import pod_status as telling
 from gantree.testing.kubernetes.statuses import Json
 from gantree.testing.pods import GANTREE, PodStage
 

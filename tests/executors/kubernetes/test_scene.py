@@ -9,11 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.executors.kubernetes import affinity, spread
-from gantree.executors.kubernetes.kinds import Kind
-from gantree.executors.kubernetes.objects import LabelSelector, Node, Pod, SpreadConstraint
-from gantree.executors.kubernetes.scene import Scene
-from gantree.executors.kubernetes.selectors import digest, matches
+from gantree.executors.kubernetes.apiserver.objects import (
+    LabelSelector,
+    Node,
+    Pod,
+    SpreadConstraint,
+)
+from gantree.executors.kubernetes.apiserver.selectors import digest, matches
+from gantree.executors.kubernetes.constraints import affinity, spread
+from gantree.executors.kubernetes.constraints.pod_index import Scene
+from gantree.executors.kubernetes.pods.pod_selectors import Kind
 from gantree.testing.examples import examples
 
 ZONE = "zone"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gantree.api.shadow_figures import ShadowFigures
-from gantree.executors.kubernetes.objects import Metadata, Pod
-from gantree.executors.kubernetes.settings import Shadow
-from gantree.executors.kubernetes.shadow_tally import Shade
+from gantree.executors.kubernetes.apiserver.objects import Metadata, Pod
+from gantree.executors.kubernetes.apiserver.settings import Shadow
+from gantree.executors.kubernetes.tools.shadow_tally import Shade
 from gantree.model.phases import Phase
 from gantree.testing.pods import GANTREE, PodStage
 

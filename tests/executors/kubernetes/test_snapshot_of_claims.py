@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from gantree.executors.kubernetes.reach import Reach
-from gantree.executors.kubernetes.snapshot import files_of, seen
+from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.tools.snapshot import files_of, seen
 from gantree.formats import read_cluster, read_job
 from gantree.model.cluster import Cluster
 from gantree.model.placements import Placement

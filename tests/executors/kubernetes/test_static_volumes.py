@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gantree.executors.kubernetes import telling, volume_writes
-from gantree.executors.kubernetes.objects import Node
-from gantree.executors.kubernetes.static_volumes import Free, limit_of
-from gantree.executors.kubernetes.volume_objects import Claim, Volume
+from gantree.executors.kubernetes.apiserver.objects import Node
+from gantree.executors.kubernetes.apiserver.volume_objects import Claim, Volume
+from gantree.executors.kubernetes.constraints import volume_writes
+from gantree.executors.kubernetes.constraints.static_volumes import Free, limit_of
+from gantree.executors.kubernetes.writes import pod_status as telling
 from gantree.testing.kubernetes.binder import VolumeBinder
 from gantree.testing.kubernetes.statuses import Json
 from gantree.testing.pods import PodStage

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gantree.executors.kubernetes import members
-from gantree.executors.kubernetes.attempts import Attempt, Seat
+from gantree.executors.kubernetes.controllers import attempt_controller as members
+from gantree.executors.kubernetes.workloads.attempts import Attempt, Seat
 from gantree.model.phases import Phase
 from gantree.testing.pods import PodStage
 

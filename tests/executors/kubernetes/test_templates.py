@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from gantree.executors.kubernetes import gangs
-from gantree.executors.kubernetes.gangs import gang_of, job_of
-from gantree.executors.kubernetes.keys import key_of
-from gantree.executors.kubernetes.objects import Claimed, Pod
-from gantree.executors.kubernetes.shapes import asked_by
-from gantree.executors.kubernetes.templates import kept_of
-from gantree.executors.kubernetes.terms import Terms
+from gantree.executors.kubernetes.apiserver.objects import Claimed, Pod
+from gantree.executors.kubernetes.pods.gang_spec import Terms
+from gantree.executors.kubernetes.pods.shapes import asked_by
+from gantree.executors.kubernetes.pods.templates import kept_of
+from gantree.executors.kubernetes.workloads import gangs
+from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of
+from gantree.executors.kubernetes.workloads.keys import key_of
 from gantree.testing.kubernetes.statuses import Json
 
 AMOUNTS = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}

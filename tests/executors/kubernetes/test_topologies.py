@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gantree.executors.kubernetes.objects import Group, Node
-from gantree.executors.kubernetes.site import SiteReading, site_of
-from gantree.executors.kubernetes.topologies import HYPERNODE, KAI, KUEUE, told_by
+from gantree.executors.kubernetes.apiserver.objects import Group, Node
+from gantree.executors.kubernetes.nodes.site import SiteReading, site_of
+from gantree.executors.kubernetes.nodes.topologies import HYPERNODE, KAI, KUEUE, told_by
 from gantree.formats import read_cluster
 from gantree.model.errors import BadInput
 from gantree.testing.kubernetes.statuses import Json

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.executors.kubernetes import telling
+from gantree.executors.kubernetes.writes import pod_status as telling
 from gantree.testing.kubernetes.provisioner import NAME, SELECTED_NODE, ZONE, Provisioner
 from gantree.testing.kubernetes.statuses import Json
 from gantree.testing.pods import PodStage

@@ -20,9 +20,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gantree.cli.kubernetes import app
-from gantree.executors.kubernetes import webhook
-from gantree.executors.kubernetes.admission import Site, patch_of
-from gantree.executors.kubernetes.webhook import reviewed, serve
+from gantree.executors.kubernetes.tools import webhook
+from gantree.executors.kubernetes.tools.admission import Site, patch_of
+from gantree.executors.kubernetes.tools.webhook import reviewed, serve
 from gantree.model.errors import BadInput
 from gantree.testing.certificates import certificate
 from gantree.testing.kubernetes.patch import json_patch

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from gantree.core.ledger.ledger import Ledger
-from gantree.executors.kubernetes.nodes import Nodes
-from gantree.executors.kubernetes.objects import Metadata, Node, NodeStatus, Wiring
-from gantree.executors.kubernetes.site import site_of
-from gantree.executors.kubernetes.terms import Odd
-from gantree.executors.kubernetes.topologies import told_by
-from gantree.executors.kubernetes.zones import ZONES, NodeZones, sockets_of
+from gantree.executors.kubernetes.apiserver.objects import Metadata, Node, NodeStatus, Wiring
+from gantree.executors.kubernetes.controllers.nodes import Nodes
+from gantree.executors.kubernetes.nodes.site import site_of
+from gantree.executors.kubernetes.nodes.topologies import told_by
+from gantree.executors.kubernetes.nodes.zones import ZONES, NodeZones, sockets_of
+from gantree.executors.kubernetes.pods.gang_spec import Odd
 from gantree.model.events import ClusterObserved
 from gantree.testing.kubernetes.samples import definition
 from gantree.testing.kubernetes.statuses import Json

@@ -14,25 +14,25 @@ from typing import Any
 from gantree.core.ledger.ledger import Ledger
 from gantree.executors.guests import Awaited, Terminal
 from gantree.executors.inventory import Inventory
-from gantree.executors.kubernetes.allocator import Allocator
-from gantree.executors.kubernetes.claim_desk import ClaimDesk
-from gantree.executors.kubernetes.dialects import terms_of_group
-from gantree.executors.kubernetes.found import Found
-from gantree.executors.kubernetes.gangjob import GANGJOB
-from gantree.executors.kubernetes.gangjobs import GangJobs
-from gantree.executors.kubernetes.handshake import Handshakes
-from gantree.executors.kubernetes.late import Latecomers
-from gantree.executors.kubernetes.link import Link
-from gantree.executors.kubernetes.members import Members
-from gantree.executors.kubernetes.node_news import NodeNews
-from gantree.executors.kubernetes.nodes import Nodes
-from gantree.executors.kubernetes.nominations import Nominations
-from gantree.executors.kubernetes.objects import Metadata, Pod
-from gantree.executors.kubernetes.others import Others
-from gantree.executors.kubernetes.patches import annotate, nominate
-from gantree.executors.kubernetes.reception import Reception
-from gantree.executors.kubernetes.waiting import Waiting, may_be_bound
-from gantree.executors.kubernetes.whereabouts import Whereabouts
+from gantree.executors.kubernetes.apiserver.objects import Metadata, Pod
+from gantree.executors.kubernetes.constraints.inter_pod_feasibility import Whereabouts
+from gantree.executors.kubernetes.controllers.adoption import Found
+from gantree.executors.kubernetes.controllers.allocator import Allocator
+from gantree.executors.kubernetes.controllers.attempt_controller import Members
+from gantree.executors.kubernetes.controllers.claim_controller import ClaimDesk
+from gantree.executors.kubernetes.controllers.gang_admission import Reception
+from gantree.executors.kubernetes.controllers.gangjobs import GangJobs
+from gantree.executors.kubernetes.controllers.late_bindings import Latecomers
+from gantree.executors.kubernetes.controllers.node_news import NodeNews
+from gantree.executors.kubernetes.controllers.nodes import Nodes
+from gantree.executors.kubernetes.nodes.foreign_pods import Others
+from gantree.executors.kubernetes.pods.checkpoint_protocol import Handshakes
+from gantree.executors.kubernetes.watch.api_thread import Link
+from gantree.executors.kubernetes.workloads.gang_labels import terms_of_group
+from gantree.executors.kubernetes.workloads.gangjob import GANGJOB
+from gantree.executors.kubernetes.workloads.pending_pods import Waiting, may_be_bound
+from gantree.executors.kubernetes.writes.nominations import Nominations
+from gantree.executors.kubernetes.writes.patches import annotate, nominate
 from gantree.executors.progress import Progress
 from gantree.model.errors import NotFound
 from gantree.model.events import Event

@@ -7,16 +7,16 @@ from functools import partial
 from typing import Any
 
 from gantree.core.ledger.ledger import Ledger
-from gantree.executors.kubernetes.allocator import Allocator
-from gantree.executors.kubernetes.client import Client
+from gantree.executors.kubernetes.apiserver.client import Client
+from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings, Shadow
 from gantree.executors.kubernetes.cluster import KubernetesCluster
-from gantree.executors.kubernetes.link import NODES, Link
-from gantree.executors.kubernetes.nodes import Nodes
-from gantree.executors.kubernetes.reach import Reach
-from gantree.executors.kubernetes.settings import KubernetesSettings, Shadow
-from gantree.executors.kubernetes.shadow import ShadowClient
-from gantree.executors.kubernetes.shadow_report import Reporter
-from gantree.executors.kubernetes.shadow_tally import Tally
+from gantree.executors.kubernetes.controllers.allocator import Allocator
+from gantree.executors.kubernetes.controllers.nodes import Nodes
+from gantree.executors.kubernetes.tools.shadow import ShadowClient
+from gantree.executors.kubernetes.tools.shadow_report import Reporter
+from gantree.executors.kubernetes.tools.shadow_tally import Tally
+from gantree.executors.kubernetes.watch.api_thread import NODES, Link
 from gantree.journal import codec
 from gantree.model.cluster import Cluster
 from gantree.model.errors import Unreachable

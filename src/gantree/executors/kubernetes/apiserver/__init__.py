@@ -1,0 +1,1 @@
+"""HTTP and typed objects of the API server."""

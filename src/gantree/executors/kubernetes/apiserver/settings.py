@@ -1,0 +1,38 @@
+"""What a daemon on Kubernetes is told beside what every daemon is told. Nothing of the extra is imported here."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.model.cluster import Cluster
+
+SCHEDULER = "gantree"
+EXTRA = "gantree runs on Kubernetes with its extra alone: pip install 'gantree[kubernetes]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """A dry run: pods of which scheduler are decided about, and the file that the report is written to."""
+
+    scheduler: str
+    report: Path
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesSettings:
+    """How the API server is reached; the schedulerName of pods that are ours; label keys of the tree, wide to narrow.
+
+    levels are empty where the labels that are known make the tree; cluster is a file that describes it instead. lease
+    is the name of the Lease by which a daemon with a journal of its own is elected; "": none, whoever is started leads.
+    node_selector is a label selector of the nodes that are ours, "" for all. shadow: a dry run, in which nothing is
+    written.
+    """
+
+    reach: Reach
+    scheduler: str = SCHEDULER
+    levels: tuple[str, ...] = ()
+    name: str = "kubernetes"
+    lease: str = ""
+    cluster: Cluster | None = None
+    node_selector: str = ""
+    shadow: Shadow | None = None

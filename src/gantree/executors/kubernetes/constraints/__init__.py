@@ -1,0 +1,1 @@
+"""Where pods may be beside other pods, in which domains, with which volumes and channels."""

@@ -1,0 +1,1 @@
+"""What is done about it: gangs, their attempts, nodes, claims and GangJobs."""

@@ -1,0 +1,414 @@
+"""Dynamic resource allocation as gantree does it: what pods' claims add to their shapes, and which devices they get.
+
+A pod is read once its claims are there (`read`): its GPUs count as GPUs of the node for the core, all else as one of
+its wish (`device_room`). When the core has placed a gang, each of its pods is planned exactly (`plan`): on the GPUs
+that the core named where they are as the claims ask, else on others of the node. Plans are written by `claim_writes`,
+all of a gang or nothing. A claim whose pod did not start after all is a stray, and is given back.
+"""
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gantree.executors.kubernetes.apiserver.client import Key
+from gantree.executors.kubernetes.apiserver.device_objects import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+)
+from gantree.executors.kubernetes.apiserver.objects import Claimed, Node, Pod
+from gantree.executors.kubernetes.constraints.channels import domains_in
+from gantree.executors.kubernetes.devices.allocation import Given, Stock, allocate
+from gantree.executors.kubernetes.devices.claim_book import (
+    NAME_FIELD,
+    ClaimBook,
+    NotReady,
+    Plan,
+    devices_in,
+    is_for_pod_alone,
+)
+from gantree.executors.kubernetes.devices.claim_writes import Grant, allocation_of
+from gantree.executors.kubernetes.devices.claims import Ask, Kind, Unfit, Wish, is_like, wish_of
+from gantree.executors.kubernetes.devices.device_room import HOLDER, DeviceRoom, Seat
+from gantree.executors.kubernetes.devices.slices import DeviceKey, NodeDevices, Pools, with_devices
+from gantree.executors.kubernetes.pods.annotations import GPUS
+from gantree.executors.kubernetes.writes.writes import Binding
+from gantree.model.events import OthersHold
+from gantree.model.placements import MemberPlacement
+
+
+class Allocator:
+    """Slices, classes, claims and the pods that use them; on the controller's thread alone."""
+
+    def __init__(self) -> None:
+        self.room = DeviceRoom()
+        self.counted: frozenset[str] = frozenset()
+        """What the site counts wishes by."""
+        self.book = ClaimBook()
+        self._pools = Pools()
+        self._classes: dict[str, DeviceClass] = {}
+        self._kinds: dict[Kind, _Nodes] = {}
+        self._seats: dict[str, Seat] = {}
+        self._changed: dict[str, None] = {}
+        self._node_of_device: dict[DeviceKey, str] = {}
+        self._to_look_at: dict[Key, None] = {}
+        self._known: dict[str, tuple[MemberPlacement, ...]] = {}
+        """What was told last of each node."""
+        self._told = 0
+
+    # ----- what was seen
+
+    def see_slice(self, key: Key, after: ResourceSlice | None) -> list[str]:
+        """A slice is like this now; None: it is gone. Gives the nodes whose devices may be others by that."""
+        nodes = self._pools.see(key, after)
+        for node in nodes:
+            for device in self._pools.of_node(node).devices:
+                self._node_of_device[device.key] = node
+        for told in self._kinds.values():
+            told.stale |= dict.fromkeys(nodes)
+        self._changed |= dict.fromkeys(nodes)
+        return nodes
+
+    def see_class(self, key: Key, after: DeviceClass | None) -> None:
+        """A class is like this now; None: it is gone."""
+        if after is None:
+            self._classes.pop(key[1], None)
+        else:
+            self._classes[key[1]] = after
+
+    def see_claim(self, key: Key, after: ResourceClaim | None) -> None:
+        """A claim is like this now; None: it is gone."""
+        self._touch(self.book.see(key, after))
+        self._to_look_at[key] = None
+
+    def sit(self, pod: Pod, *, gone: bool) -> None:
+        """A pod of ours is like this on its node, or is gone: what it was counted by is free with its end."""
+        uid, claimed = pod.metadata.uid, pod.claimed
+        if gone or pod.has_ended:
+            self._stand_up(uid)
+        elif claimed is not None and pod.spec.node_name:
+            self._sit(uid, pod.spec.node_name, pod.metadata.annotations.get(GPUS, ""), claimed)
+
+    def see_all(self, seen: Iterable[tuple[str, Any, Any, Any]]) -> None:
+        """What was seen at the start: first what devices there are, then who asks for what of them."""
+        told = list(seen)
+        for noun, key, _, after in told:
+            match noun:
+                case "slice":
+                    self.see_slice(key, after)
+                case "class":
+                    self.see_class(key, after)
+                case "claim":
+                    self.see_claim(key, after)
+        for noun, _, _, after in told:
+            if noun == "pod" and after is not None:
+                self.read(after)
+
+    # ----- what pods ask for
+
+    def read(self, pod: Pod) -> Pod:
+        """A pod with what its claims ask of a node; one without claims as it is."""
+        if not pod.spec.resource_claims:
+            return pod
+        try:
+            claimed = self._claimed(pod)
+        except Unfit as error:
+            claimed = Claimed(blocked=str(error))
+        except NotReady as error:
+            claimed = Claimed(blocked=str(error), may_pass=True)
+        return msgspec.structs.replace(pod, claimed=claimed)
+
+    def _claimed(self, pod: Pod) -> Claimed:
+        claims = self.book.claims_of(pod)
+        open_ = {name: claim for name, claim in claims.items() if _is_open(claim, pod.metadata.uid)}
+        nodes = [
+            claim.status.allocation.node_selector
+            for name, claim in claims.items()
+            if name not in open_ and claim.status.allocation is not None
+        ]
+        pins = tuple(each for each in nodes if each is not None)
+        wish, domains = wish_of(open_, self._classes), domains_in(claims.values())
+        if not wish.requests:
+            return Claimed(nodes=pins, domains=domains)
+        self._check(wish)
+        counted = None if self._is_plain(wish, open_.values()) else self.room.name(wish)
+        return Claimed(gpus=self._gpus(wish), counted=counted, nodes=pins, domains=domains)
+
+    def _check(self, wish: Wish) -> None:
+        """Raise Unfit where no device at all is what a request means."""
+        for _, ways in wish.requests:
+            if not any(self._is_there(ask.kind) for ask in ways):
+                names = " or ".join(repr(ask.class_name) for ask in ways)
+                raise Unfit(
+                    f"no device of any node is as request {ways[0].name!r} asks, of class {names}"
+                )
+
+    def _is_plain(self, wish: Wish, claims: Iterable[ResourceClaim]) -> bool:
+        """Whether a wish is for so many GPUs, any of a node: then GPUs are all that has to be counted."""
+        has_selectors = any(
+            request.exactly is None or request.exactly.selectors
+            for claim in claims
+            for request in claim.spec.devices.requests
+        )
+        return not (has_selectors or wish.rules) and all(map(self._is_any_gpu, wish.asks))
+
+    def _is_any_gpu(self, ask: Ask) -> bool:
+        """Whether an ask is for GPUs and nothing else, any of them, and counted as such."""
+        is_any = self._gpus_of(ask) > 0 and not ask.kind.capacity
+        return is_any and all(each.is_all_gpus for each in self._kind(ask.kind))
+
+    def _gpus(self, wish: Wish) -> int:
+        """How many GPUs a wish is for, at least; none of those that are asked for in a way that is not counted."""
+        return sum(min(map(self._gpus_of, ways)) for _, ways in wish.requests)
+
+    def _gpus_of(self, ask: Ask) -> int:
+        is_counted = not ask.is_admin and not ask.kind.tolerations
+        told = self._kind(ask.kind)
+        are_gpus = any(each.gpus for each in told) and not any(each.others for each in told)
+        return (ask.count or 0) if is_counted and are_gpus else 0
+
+    def _is_there(self, kind: Kind) -> bool:
+        return any(each.gpus or each.others for each in self._kind(kind))
+
+    def _kind(self, kind: Kind) -> list["_OfKind"]:
+        """All that nodes are like with regard to a kind of devices, each once."""
+        told = self._kinds.get(kind)
+        if told is None:
+            told = self._kinds[kind] = _Nodes(stale=dict.fromkeys(self._pools.nodes()))
+        for node in told.stale:
+            before = told.of_node.pop(node, None)
+            if before is not None:
+                told.count[before] -= 1
+            there = told.of_node[node] = _of_kind(kind, self._pools.of_node(node))
+            told.count[there] = told.count.get(there, 0) + 1
+        told.stale.clear()
+        return [each for each, number in told.count.items() if number]
+
+    # ----- what nodes have
+
+    def equipped(self, node: Node) -> Node:
+        """A node with the GPUs of its slices, and as many of each wish as it has, as resources of the node."""
+        if len(self.counted) < len(self.room.name_of_wish):
+            self.counted = frozenset(self.room.name_of_wish.values())
+        there = self._pools.of_node(node.metadata.name)
+        node = with_devices(node, there)
+        counts = {each: str(number) for each, number in self.room.totals(there).items() if number}
+        if not counts:
+            return node
+        status = node.status
+        allocatable = {**(status.allocatable or status.capacity), **counts}
+        return msgspec.structs.replace(
+            node, status=msgspec.structs.replace(status, allocatable=allocatable)
+        )
+
+    def recount(self, nodes: Iterable[str] | None = None) -> None:
+        """Tell anew what is taken of nodes; None: of all."""
+        self._changed |= dict.fromkeys(self._pools.nodes() if nodes is None else nodes)
+
+    def adopt(self, holders: Mapping[str, tuple[MemberPlacement, ...]]) -> None:
+        """Who is on record as holding what: what is otherwise by now is told."""
+        for holder, members in holders.items():
+            if holder.startswith(HOLDER):
+                self._known[holder.removeprefix(HOLDER)] = members
+        self.recount({*self._known, *self._pools.nodes()})
+
+    def changes(self, known: Container[str], now: float, epoch: int) -> Iterator[OthersHold]:
+        """An event for each node of which something else is taken than before; nodes that are not known wait."""
+        for node in [each for each in self._changed if each in known or each in self._known]:
+            del self._changed[node]
+            member = self.taken(node)
+            members = () if member is None else (member,)
+            if members == self._known.get(node, ()):
+                continue
+            self._known[node] = members
+            self._told += 1
+            yield OthersHold(
+                id=f"devices/{node}/{epoch}.{self._told}",
+                observed_at=now,
+                holder=HOLDER + node,
+                members=members,
+            )
+
+    def taken(self, node: str) -> MemberPlacement | None:
+        """What of a node is taken in ways that the core does not know."""
+        there = self._pools.of_node(node)
+        held = self.book.held(device.key for device in there.devices)
+        users = dict.fromkeys(
+            user
+            for device in held
+            for claim in self.book.holders(device)
+            for user in self.book.consumers(claim)
+        )
+        seats = [seat for user in users if (seat := self._seats.get(user)) and seat.node == node]
+        return self.room.taken(node, there, held, seats)
+
+    def barred(self, node: str) -> MemberPlacement | None:
+        """What of a node cannot be had by anybody, whoever holds what."""
+        return self.room.taken(node, self._pools.of_node(node), {}, ())
+
+    def gpus_of(self, pod: Pod) -> tuple[int, ...]:
+        """The whole GPUs that the claims of a bound pod have, by their positions on its node."""
+        try:
+            claims = self.book.claims_of(pod)
+        except NotReady:
+            return ()
+        gpus = self._pools.of_node(pod.spec.node_name).gpus
+        held = {key for claim in claims.values() for key in devices_in(claim.status.allocation)}
+        return tuple(position for position, key in enumerate(gpus) if key in held)
+
+    # ----- what a gang is given
+
+    def plan(self, bindings: Sequence[Binding], pods: Mapping[str, Pod]) -> list[Binding]:
+        """Bindings with what the claims of their pods are given. Raises Unfit, and then nothing is planned."""
+        planned: list[Binding] = []
+        try:
+            for binding in bindings:
+                grants = self._grants(pods[binding.uid], binding)
+                planned.append(replace(binding, grants=grants) if grants else binding)
+        except Unfit:
+            for binding in planned:
+                self.give_up(binding.uid)
+            raise
+        return planned
+
+    def give_up(self, pod: str) -> None:
+        """The pod of this uid is not bound after all."""
+        for uid in [uid for uid, plan in self.book.plans.items() if plan.pod == pod]:
+            self._touch(self.book.drop(uid))
+        self._stand_up(pod)
+
+    def strays(
+        self, verdict: Callable[[str, ResourceClaim], "Verdict"]
+    ) -> list[tuple[ResourceClaim, str]]:
+        """Claims that are to be given back, each with its pod. verdict is asked with the uid of a claim's only user."""
+        found = []
+        for key in list(self._to_look_at):
+            claim = self.book.claims.get(key)
+            users = () if claim is None else claim.status.reserved_for
+            if claim is None or claim.status.allocation is None or len(users) != 1:
+                del self._to_look_at[key]
+                continue
+            told = verdict(users[0].uid, claim)
+            if told is not Verdict.LATER:
+                del self._to_look_at[key]
+            if told is Verdict.STRAY:
+                found.append((claim, users[0].uid))
+        return found
+
+    def has_pool(self, pool: tuple[str, str]) -> bool:
+        """Whether slices tell of a pool, by driver and name."""
+        return self._pools.has(pool)
+
+    def _grants(self, pod: Pod, binding: Binding) -> tuple[Grant, ...]:
+        """What is to be written of a pod's claims before it is bound. Raises Unfit."""
+        if not pod.spec.resource_claims:
+            return ()
+        try:
+            claims = self.book.claims_of(pod)
+        except NotReady as error:
+            raise Unfit(str(error)) from error
+        uid, node = pod.metadata.uid, binding.node
+        there = [claim for claim in claims.values() if claim.status.allocation is not None]
+        for claim in there:
+            if not _is_on(claim, node):
+                raise Unfit(f"claim {claim.metadata.name!r} has devices of another node")
+        open_ = {name: claim for name, claim in claims.items() if claim.status.allocation is None}
+        for claim in open_.values():
+            if claim.metadata.uid in self.book.plans:
+                raise Unfit(f"claim {claim.metadata.name!r} is being allocated for another pod")
+        given = self._given(wish_of(open_, self._classes), node, binding.annotations.get(GPUS, ""))
+        grants = [Grant(claim, uid, pod.metadata.name, node) for claim in there]
+        for number, claim in enumerate(open_.values()):
+            own = [each for each in given if each.claim == number]
+            devices = tuple(each.device.key for each in own if not each.ask.is_admin)
+            self.book.plan(claim.metadata.uid, Plan(uid, node, devices))
+            self._touch(devices)
+            told = allocation_of(claim, own, node, self._classes)
+            grants.append(Grant(claim, uid, pod.metadata.name, node, told, devices))
+        claimed = pod.claimed or Claimed()
+        self._sit(uid, node, binding.annotations.get(GPUS, ""), claimed)
+        return tuple(grants)
+
+    def _given(self, wish: Wish, node: str, positions: str) -> list[Given]:
+        there = self._pools.of_node(node)
+        held = self.book.held(device.key for device in there.devices)
+        first = [there.gpus[gpu] for gpu in _numbers(positions) if gpu < len(there.gpus)]
+        given = allocate(wish, Stock.of(there, held), first)
+        if given is None:
+            names = ", ".join(dict.fromkeys(ask.class_name for ask in wish.asks))
+            raise Unfit(
+                f"the devices that its claims ask for ({names}) are not free on node {node}"
+            )
+        return given
+
+    def _sit(self, uid: str, node: str, positions: str, claimed: Claimed) -> None:
+        gpus = _numbers(positions) if claimed.gpus else ()
+        self._seats[uid] = Seat(node, gpus, claimed.counted)
+        self._changed[node] = None
+
+    def _stand_up(self, uid: str) -> None:
+        seat = self._seats.pop(uid, None)
+        if seat is not None:
+            self._changed[seat.node] = None
+
+    def _touch(self, devices: Iterable[DeviceKey]) -> None:
+        nodes = (self._node_of_device.get(device) for device in devices)
+        self._changed |= dict.fromkeys(node for node in nodes if node is not None)
+
+
+class Verdict(Enum):
+    """On a claim that is allocated for one pod: it is to be given back, or stays, or that is not known yet."""
+
+    STRAY = "stray"
+    KEPT = "kept"
+    LATER = "later"
+
+
+class _OfKind(NamedTuple):
+    """What is of a kind on a node: GPUs, other devices; and whether all its GPUs are."""
+
+    gpus: bool
+    others: bool
+    is_all_gpus: bool
+
+
+@dataclass(slots=True)
+class _Nodes:
+    """What each node is like with regard to a kind, how many are like that, and which are to be looked at anew."""
+
+    of_node: dict[str, _OfKind] = field(default_factory=dict)
+    count: dict[_OfKind, int] = field(default_factory=dict)
+    stale: dict[str, None] = field(default_factory=dict)
+
+
+def _of_kind(kind: Kind, there: NodeDevices) -> _OfKind:
+    of = [(device.is_gpu, is_like(kind, device)) for device in there.devices]
+    return _OfKind(
+        any(is_gpu and is_like for is_gpu, is_like in of),
+        any(is_like and not is_gpu for is_gpu, is_like in of),
+        all(is_like for is_gpu, is_like in of if is_gpu),
+    )
+
+
+def _is_open(claim: ResourceClaim, uid: str) -> bool:
+    """Whether devices are yet to be found for a claim; one that only this pod has may still be moved."""
+    return claim.status.allocation is None or is_for_pod_alone(claim, uid)
+
+
+def _is_on(claim: ResourceClaim, node: str) -> bool:
+    """Whether what a claim was given can be used on a node, as far as the node's name says."""
+    assert claim.status.allocation is not None, "asked of what is allocated"
+    selector = claim.status.allocation.node_selector
+    terms = () if selector is None else selector.node_selector_terms
+    names = [
+        set(each.values) for term in terms for each in term.match_fields if each.key == NAME_FIELD
+    ]
+    return not names or any(node in values for values in names)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """The numbers of a list with commas, as annotations have it; what is none is left out."""
+    return tuple(int(word) for word in text.split(",") if word.isascii() and word.isdecimal())

@@ -1,0 +1,156 @@
+"""Between what is seen of claims and the rest: which pods are to be read anew, and which claims are to be given back.
+
+Pods that wait are read with their claims (`allocator`), and again whenever a claim of theirs changes, or the site was
+built anew. What nodes are counted by changes with wishes that nobody had before: then the site is built anew first.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from gantree.executors.kubernetes.apiserver.client import Key
+from gantree.executors.kubernetes.apiserver.device_objects import ResourceClaim
+from gantree.executors.kubernetes.apiserver.objects import Pod
+from gantree.executors.kubernetes.constraints.channels import is_of_daemon
+from gantree.executors.kubernetes.controllers.allocator import Allocator, Verdict
+from gantree.executors.kubernetes.controllers.nodes import Nodes
+from gantree.executors.kubernetes.nodes.site import SiteReading
+from gantree.executors.kubernetes.watch.api_thread import Link
+from gantree.executors.kubernetes.writes.writes import Said
+
+log = logging.getLogger(__name__)
+
+COUNTING = "the devices that its claims ask for are being counted"
+SHARED = "SharedDevicePool"
+PATIENCE_S = 3.0
+"""After so long a claim that is not there is an error of the manifest, and told."""
+
+
+class ClaimDesk:
+    """Pods that wait and have claims."""
+
+    def __init__(self, link: Link, nodes: Nodes, allocator: Allocator, scheduler: str) -> None:
+        """scheduler is the schedulerName of pods that are ours."""
+        self._link, self._nodes, self._allocator = link, nodes, allocator
+        self._scheduler = scheduler
+        self._pods: dict[str, Pod] = {}
+        self._users: dict[Key, dict[str, None]] = {}
+        self._stale: dict[str, None] = {}
+        self._site: SiteReading | None = None
+        self._missing: dict[str, float] = {}
+        """Pods whose claims are not all there, and since when."""
+        self._late: dict[str, None] = {}
+        """Those of them for whom that is too long."""
+        self._warned: set[tuple[str, str]] = set()
+
+    def see(self, noun: str, key: Key, after: Any, now: float) -> None:
+        """A slice, a class or a claim is like this now; None: it is gone."""
+        match noun:
+            case "slice":
+                if self._allocator.see_slice(key, after):
+                    self._nodes.restock(now)
+            case "class":
+                self._allocator.see_class(key, after)
+                self._stale |= dict.fromkeys(self._pods)
+            case _:
+                self._allocator.see_claim(key, after)
+                self._stale |= self._users.get(key, {})
+
+    def read(self, pod: Pod, now: float) -> Pod:
+        """A pod with what its claims ask of a node."""
+        if not pod.spec.resource_claims:
+            return pod
+        self._keep(pod)
+        read = self._allocator.read(pod)
+        claimed = read.claimed
+        assert claimed is not None, "it has claims"
+        if claimed.counted is not None and claimed.counted not in self._allocator.counted:
+            self._nodes.restock(now)
+            claimed = msgspec.structs.replace(claimed, blocked=COUNTING, may_pass=True)
+        elif claimed.may_pass:
+            self._missing.setdefault(pod.metadata.uid, now)
+            is_late = pod.metadata.uid in self._late
+            claimed = msgspec.structs.replace(claimed, may_pass=not is_late)
+        return msgspec.structs.replace(read, claimed=claimed)
+
+    def forget(self, uid: str) -> None:
+        """A pod is gone, or waits no more."""
+        self._let_go(uid)
+        self._missing.pop(uid, None)
+        self._late.pop(uid, None)
+
+    def _let_go(self, uid: str) -> None:
+        pod = self._pods.pop(uid, None)
+        for key in claims_named_by(pod) if pod else ():
+            users = self._users.get(key, {})
+            users.pop(uid, None)
+            if not users:
+                self._users.pop(key, None)
+
+    def take_stale(self, now: float) -> list[Pod]:
+        """Pods that are to be looked at anew."""
+        late = {
+            uid: None
+            for uid, since in self._missing.items()
+            if now >= since + PATIENCE_S and uid not in self._late
+        }
+        self._late |= late
+        self._stale |= late
+        if self._nodes.site is not self._site:
+            self._site = self._nodes.site
+            self._stale |= dict.fromkeys(self._pods)
+            self._allocator.recount()
+        found = [self._pods[uid] for uid in self._stale if uid in self._pods]
+        self._stale.clear()
+        return found
+
+    def step(self, pods: dict[str, Pod], may_start: Callable[[Pod], bool]) -> None:
+        """Give back what was allocated for pods that do not start: those that have no seat, nor will have one now."""
+
+        def verdict(uid: str, claim: ResourceClaim) -> Verdict:
+            pod = pods.get(uid)
+            if pod is None or (not pod.spec.node_name and may_start(pod)):
+                return Verdict.LATER
+            if pod.spec.scheduler_name != self._scheduler:
+                if not is_of_daemon(claim):
+                    self._warn(pod, claim)
+                return Verdict.KEPT
+            return Verdict.KEPT if pod.spec.node_name else Verdict.STRAY
+
+        for claim, uid in self._allocator.strays(verdict):
+            self._link.take_back(claim, uid)
+
+    def _keep(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        if pod.spec.node_name or pod.has_ended:
+            self.forget(uid)
+            return
+        self._let_go(uid)
+        self._pods[uid] = pod
+        for key in claims_named_by(pod):
+            self._users.setdefault(key, {})[uid] = None
+
+    def _warn(self, pod: Pod, claim: ResourceClaim) -> None:
+        """Somebody else allocates devices that we allocate too: said once for each pool."""
+        assert claim.status.allocation is not None, "asked of what is allocated"
+        results = claim.status.allocation.devices.results
+        for pool in dict.fromkeys((each.driver, each.pool) for each in results):
+            if pool in self._warned or not self._allocator.has_pool(pool):
+                continue
+            self._warned.add(pool)
+            sentence = (
+                f"Scheduler {pod.spec.scheduler_name!r} allocates devices of driver {pool[0]}, pool {pool[1]}, as "
+                "gantree does. The server lets both allocate the same device: give each pool one scheduler."
+            )
+            log.warning(sentence)
+            where = (pod.metadata.namespace, pod.metadata.name)
+            self._link.say(Said((where,), pod.metadata.uid, SHARED, sentence, is_warning=True))
+
+
+def claims_named_by(pod: Pod) -> list[Key]:
+    """The keys of all claims that a pod names, or that were made for it."""
+    names = [each.resource_claim_name for each in pod.spec.resource_claims]
+    names += [each.resource_claim_name for each in pod.status.resource_claim_statuses]
+    return [(pod.metadata.namespace, name) for name in names if name]

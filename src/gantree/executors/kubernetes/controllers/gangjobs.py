@@ -1,0 +1,360 @@
+"""The controller of GangJobs: makes their pods, makes them anew after a stop, and writes what became of each.
+
+It decides nothing. A GangJob is a gang like any other (`gangjob.terms`): it waits, is placed, is stopped and starts
+again by the words of the core, which counts its failures and its backoff. What is done here follows from three things
+alone, and is looked at again whenever one of them changes: the object, its pods, and its job in the ledger. So a write
+that was lost is made up for, and a new leader goes on where the last one stood.
+
+Pods that have ended stay for their logs until the GangJob is deleted; they are its own, so they go with it.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.executors.kubernetes.apiserver.client import JSON, MERGE
+from gantree.executors.kubernetes.apiserver.objects import Group, Pod
+from gantree.executors.kubernetes.controllers.compute_domains import ComputeDomains
+from gantree.executors.kubernetes.nodes.site import SiteReading
+from gantree.executors.kubernetes.pods.annotations import mark_of
+from gantree.executors.kubernetes.pods.gang_spec import Odd, count
+from gantree.executors.kubernetes.watch.api_thread import Link
+from gantree.executors.kubernetes.workloads.elastic import pods_wanted
+from gantree.executors.kubernetes.workloads.gangjob import (
+    GANGJOB,
+    OF_GANGJOB,
+    index_of,
+    number_of,
+    pods_of,
+    service_of,
+    size_asked,
+)
+from gantree.executors.kubernetes.writes.pod_status import MISCONFIGURED, saying_of
+from gantree.model.events import Event, ScaleRequested
+from gantree.model.phases import ENDED, HOLDING, Phase
+from gantree.placement.request.sizes import sizes_of
+
+log = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+Name = tuple[str, str]
+AGAIN_S = 5.0
+"""A write of which nothing came is done again after so long; why a GangJob waits is looked at as often."""
+WORD_OF_PHASE = {
+    Phase.PENDING: "Pending",
+    Phase.STARTING: "Starting",
+    Phase.RUNNING: "Running",
+    Phase.SAVING: "Stopping",
+    Phase.STOPPING: "Stopping",
+    Phase.SUCCEEDED: "Succeeded",
+    Phase.FAILED: "Failed",
+    Phase.CANCELLED: "Cancelled",
+    Phase.TIMED_OUT: "TimedOut",
+}
+FINISHED = frozenset(WORD_OF_PHASE[phase] for phase in ENDED)
+
+
+@dataclass(slots=True)
+class Known:
+    """One GangJob: the object, its pods by name, its job as far as it is known, what was written, what was asked when.
+
+    wanted are the pods that it asks for, once they were worked out; size is for how many of an elastic one.
+    """
+
+    group: Group
+    pods: dict[str, Pod] = field(default_factory=dict)
+    job: str | None = None
+    written: Json = field(default_factory=dict)
+    asked: dict[str, float] = field(default_factory=dict)
+    look_at: float = 0.0
+    explain_at: float = 0.0
+    wanted: dict[str, Json] | None = None
+    size: int | None = None
+
+
+class GangJobs:
+    """All GangJobs. job_of gives the job that the gang of a key is at the moment."""
+
+    def __init__(
+        self,
+        link: Link,
+        scheduler: str,
+        job_of: Callable[[tuple[str, str, str]], str | None],
+        site: Callable[[], SiteReading | None],
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._link, self._scheduler, self._job_of, self._emit = link, scheduler, job_of, emit
+        self._domains = ComputeDomains(link, site)
+        self._known: dict[Name, Known] = {}
+        self._pods: dict[Name, dict[str, Pod]] = {}
+
+    def see(self, name: Name, group: Group | None) -> None:
+        """A GangJob is like this; None: it is gone, and its pods go with it."""
+        known = self._known.get(name)
+        if group is None:
+            self._known.pop(name, None)
+        elif known is None or known.group.metadata.uid != group.metadata.uid:
+            self._known[name] = Known(group, self._pods.setdefault(name, {}))
+        else:
+            if known.group.spec != group.spec:
+                known.wanted = None
+            known.group, known.look_at = group, 0.0
+
+    def see_pod(self, pod: Pod, *, gone: bool) -> None:
+        """A pod is like this, or is gone."""
+        of = pod.metadata.labels.get(OF_GANGJOB)
+        if of is None:
+            return
+        name = (pod.metadata.namespace, of)
+        pods = self._pods.setdefault(name, {})
+        if gone:
+            pods.pop(pod.metadata.name, None)
+        else:
+            pods[pod.metadata.name] = pod
+        if name in self._known:
+            self._known[name].look_at = 0.0
+            self._known[name].asked.pop(pod.metadata.name, None)
+        elif not pods:
+            del self._pods[name]
+
+    def step(self, ledger: Ledger, now: float) -> None:
+        """Look at those of which something may have changed."""
+        if not self._known or not self._link.leads():
+            return
+        for name, known in self._known.items():
+            job = self._job_of((*name, GANGJOB.key_word))
+            if job is not None and job != known.job:
+                known.job, known.look_at = job, 0.0
+            state, told = ledger.jobs.get(_job(known)), _told(known).get("phase")
+            has_changed = told not in FINISHED and told != _phase(state)
+            if has_changed or now >= known.look_at:
+                known.look_at = now + AGAIN_S
+                self._review(known, state, ledger, now)
+
+    def _review(self, known: Known, state: JobState | None, ledger: Ledger, now: float) -> None:
+        told = _told(known)
+        if told.get("phase") in FINISHED:
+            self._finished(known, told, now)
+            return
+        status = _status(known, state, ledger, now, told)
+        try:
+            if state is not None:
+                status["askedMembers"] = self._scale(known, state, told, now)
+            if status["phase"] in FINISHED:
+                self._delete(known, [pod for pod in known.pods.values() if not pod.has_ended], now)
+            else:
+                self._make(known, state, ledger, now)
+        except Odd as error:
+            status = {"phase": "Pending", "reason": MISCONFIGURED, "message": str(error)}
+        self._write(known, status, now)
+
+    def _scale(
+        self, known: Known, state: JobState, told: Mapping[str, Any], now: float
+    ) -> int | None:
+        """Hand in how many members are asked for; gives what has been heeded so far, so that it is once. Raises Odd."""
+        asked, heeded = size_asked(known.group.spec), told.get("askedMembers")
+        if asked is None or asked == heeded or asked not in sizes_of(state.spec):
+            return asked
+        if state.scaled and state.spec.members == asked:
+            return asked
+        if self._ask(known, "scale", now):
+            name = f"{state.job}/scale/{asked}/{now:.3f}"
+            self._emit(ScaleRequested(id=name, observed_at=now, job=state.job, members=asked))
+            known.look_at = now
+        return heeded if isinstance(heeded, int) else None
+
+    def _make(self, known: Known, state: JobState | None, ledger: Ledger, now: float) -> None:
+        """Make the pods that are missing; those of the attempt before must be gone first. Raises Odd.
+
+        It has them before it starts, but where it goes on at another place, or with more members: then when it
+        starts. Those that an elastic one got no place for go.
+        """
+        size = pods_wanted(known.group.spec, state, ledger)
+        phase = Phase.PENDING if state is None else state.phase
+        starts = phase in (Phase.PENDING, Phase.STARTING)
+        pods = [pod for pod in known.pods.values() if starts or not pod.has_ended]
+        self._delete(known, [pod for pod in pods if _is_in_the_way(pod, state, size)], now)
+        if starts:
+            self._add(known, self._wanted(known, size), now)
+        elif state is not None and state.missing:
+            members = [gap.member for gap in state.missing if gap.placed]
+            self._make_anew(known, self._wanted(known, size), members, now)
+
+    def _wanted(self, known: Known, size: int | None) -> dict[str, Json]:
+        if known.wanted is None or known.size != size:
+            pods = pods_of(known.group, self._scheduler, size)
+            known.wanted, known.size = self._domains.fitted(known.group, pods), size
+        return known.wanted
+
+    def _add(self, known: Known, wanted: Mapping[str, Json], now: float) -> None:
+        missing = [name for name in wanted if name not in known.pods]
+        home = known.group.metadata.namespace
+        if missing and self._ask(known, "", now):
+            self._domains.make(known.group, wanted)
+            path = f"api/v1/namespaces/{home}/services"
+            self._link.request("POST", path, service_of(known.group), JSON)
+        for name in missing:
+            if self._ask(known, name, now):
+                path = f"api/v1/namespaces/{home}/pods"
+                self._link.request("POST", path, wanted[name], JSON)
+
+    def _make_anew(
+        self, known: Known, wanted: Mapping[str, Json], members: list[int], now: float
+    ) -> None:
+        """Make the pods anew of members, by their numbers, that are replaced while the others run."""
+        names = [name for name, pod in wanted.items() if number_of(pod) in members]
+        ended = [pod for name, pod in known.pods.items() if name in names and pod.has_ended]
+        self._delete(known, ended, now)
+        home = known.group.metadata.namespace
+        for name in names:
+            if name not in known.pods and self._ask(known, name, now):
+                self._link.request("POST", f"api/v1/namespaces/{home}/pods", wanted[name], JSON)
+
+    def _delete(self, known: Known, pods: list[Pod], now: float) -> None:
+        for pod in pods:
+            meta = pod.metadata
+            if meta.deletion_timestamp is None and self._ask(known, f"-{meta.name}", now):
+                self._link.delete(meta.namespace, meta.name, meta.uid, None)
+
+    def _finished(self, known: Known, told: Mapping[str, Any], now: float) -> None:
+        """One that is over is deleted after the time that it gives itself."""
+        try:
+            kept_s = count(known.group.spec, "ttlSecondsAfterFinished")
+        except Odd:
+            return
+        ended = _seconds(told.get("finishTime"))
+        if kept_s is None or ended is None:
+            return
+        if now < ended + kept_s:
+            known.look_at = min(known.look_at, ended + kept_s)
+        elif self._ask(known, "-", now):
+            meta = known.group.metadata
+            body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
+            self._link.request("DELETE", _path(known), {**body, "propagationPolicy": "Background"}, JSON)  # fmt: skip
+
+    def _ask(self, known: Known, what: str, now: float) -> bool:
+        """Whether something is to be asked for: not again while the answer may be on its way."""
+        if now < known.asked.get(what, 0.0) + AGAIN_S:
+            return False
+        known.asked[what] = now
+        return True
+
+    def _write(self, known: Known, status: Json, now: float) -> None:
+        """Write a status that is another; again after a while if it is not there."""
+        there, is_new = known.group.status, status != known.written
+        is_lost = any(there.get(key) != value for key, value in status.items())
+        if is_new or (is_lost and self._ask(known, "status", now)):
+            known.asked["status"] = now
+            known.written = status
+            self._link.request("PATCH", f"{_path(known)}/status", {"status": status}, MERGE)
+
+
+def _is_in_the_way(pod: Pod, state: JobState | None, size: int | None) -> bool:
+    """Whether a pod is of an attempt that is over, or beyond the size of an elastic gang and has no node yet."""
+    if pod.has_ended:
+        mark = mark_of(pod.metadata.annotations)
+        attempt = state.attempt if state is not None and state.phase in HOLDING else None
+        return mark is None or mark.attempt != attempt
+    index = index_of(pod)
+    return not pod.spec.node_name and size is not None and index is not None and index >= size
+
+
+def _job(known: Known) -> str:
+    """The job that a GangJob is, or was when somebody wrote it down."""
+    told = known.group.status.get("job")
+    return known.job or (told if isinstance(told, str) else "")
+
+
+def _told(known: Known) -> Mapping[str, Any]:
+    """What was said last of a GangJob."""
+    return known.written or known.group.status
+
+
+def _phase(state: JobState | None) -> str:
+    return "Pending" if state is None else WORD_OF_PHASE[state.phase]
+
+
+def _status(
+    known: Known, state: JobState | None, ledger: Ledger, now: float, told: Mapping[str, Any]
+) -> Json:
+    """What is to be said of a GangJob; None takes a field away. What was said of its end stays."""
+    job, phase = _job(known), _phase(state)
+    pods = known.pods.values()
+    if state is None and job and pods and all(pod.status.phase == "Succeeded" for pod in pods):
+        phase = WORD_OF_PHASE[Phase.SUCCEEDED]  # it ended while no journal was there to see it
+    reason, message = _why(known, ledger, now, told) if job and phase == "Pending" else (None, None)
+    placement = None if state is None else state.placement
+    started = None if state is None or state.started_at is None else _time(state.started_at)
+    stopped = "" if state is None or state.stop_cause is None else str(state.stop_cause)
+    return {
+        "phase": phase,
+        "reason": reason or stopped or None,
+        "message": message,
+        "job": job or None,
+        "attempt": state.attempt if state else told.get("attempt") or 0,
+        "failures": state.failures if state else told.get("failures") or 0,
+        "members": sum(not pod.has_ended for pod in pods),
+        "selector": f"{OF_GANGJOB}={known.group.metadata.name}",
+        "domain": f"{placement.domain.tier}:{placement.domain.name}" if placement else told.get("domain"),
+        "nodes": list(placement.nodes) if placement else told.get("nodes") or [],
+        "startTime": started or told.get("startTime"),
+        "finishTime": _time(now) if phase in FINISHED else None,
+        "conditions": _conditions(phase, placement is not None, told, now),
+    }  # fmt: skip
+
+
+def _why(
+    known: Known, ledger: Ledger, now: float, told: Mapping[str, Any]
+) -> tuple[str | None, str | None]:
+    """Why a GangJob waits, a word and a sentence; worked out anew every few seconds."""
+    if now < known.explain_at and told.get("phase") == "Pending":
+        return told.get("reason"), told.get("message")
+    known.explain_at = now + AGAIN_S
+    saying = saying_of(ledger, _job(known), now)
+    return (saying.reason, saying.sentence) if saying else (None, None)
+
+
+def _conditions(phase: str, placed: bool, told: Mapping[str, Any], now: float) -> list[Json]:
+    """Scheduled, Complete and Failed; each with the time since when it is so."""
+    before = told.get("conditions")
+    since = {
+        (each.get("type"), each.get("status")): each.get("lastTransitionTime")
+        for each in (before if isinstance(before, list) else ())
+    }
+    ended = phase in FINISHED
+    is_so = {
+        "Scheduled": placed,
+        "Complete": phase == "Succeeded",
+        "Failed": ended and phase != "Succeeded",
+    }
+    return [
+        {
+            "type": kind,
+            "status": str(holds),
+            "reason": phase,
+            "message": "",
+            "lastTransitionTime": since.get((kind, str(holds))) or _time(now),
+        }
+        for kind, holds in is_so.items()
+    ]
+
+
+def _path(known: Known) -> str:
+    meta = known.group.metadata
+    home = f"apis/{GANGJOB.group}/{GANGJOB.versions[0]}/namespaces/{meta.namespace}"
+    return f"{home}/{GANGJOB.plural}/{meta.name}"
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _seconds(told: object) -> float | None:
+    try:
+        return datetime.fromisoformat(told).timestamp() if isinstance(told, str) else None
+    except ValueError:
+        return None

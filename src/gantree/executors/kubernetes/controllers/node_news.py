@@ -1,0 +1,86 @@
+"""What becomes of a node's health, as events for people: on the Node, and on pods that stay on it for now.
+
+Said when it changes, from the ledger; what is on record at the start was said by whoever led before.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from gantree.core.cycle.drain import stays_because
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.executors.kubernetes.apiserver.client import JSON
+from gantree.executors.kubernetes.apiserver.objects import Pod
+from gantree.executors.kubernetes.watch.api_thread import Link
+from gantree.executors.kubernetes.writes.writes import Said
+
+UNWELL, WELL = "NodeUnwell", "NodeWell"
+MAY_FAIL = "NodeMayFail"
+OF_NODES = "default"
+"""The namespace of events about objects that are in none."""
+
+
+class NodeNews:
+    """What was said of each node last. pods_of gives the pods of an attempt."""
+
+    def __init__(self, link: Link, pods_of: Callable[[str, int], list[Pod]]) -> None:
+        self._link, self._pods_of = link, pods_of
+        self._said: dict[str, str] = {}
+        self._version = -1
+
+    def adopt(self, ledger: Ledger) -> None:
+        """This was said already."""
+        self._said, self._version = _unwell(ledger), ledger.site.version
+
+    def step(self, ledger: Ledger, now: float) -> None:
+        """Say what has changed."""
+        if ledger.site.version == self._version:
+            return
+        before = self._said
+        self.adopt(ledger)
+        for node in dict.fromkeys((*before, *self._said)):
+            reason = self._said.get(node, "")
+            if reason != before.get(node, ""):
+                self._link.request("POST", _PATH, _event(node, reason, now), JSON)
+                self._warn_who_stays(ledger, node, reason, now)
+
+    def _warn_who_stays(self, ledger: Ledger, node: str, reason: str, now: float) -> None:
+        for state in ledger.holding.values() if reason else ():
+            if state.placement is not None and node in state.placement.nodes and not state.leaving:
+                self._warn(
+                    state, f"Node {node} is unwell: {reason}", stays_because(ledger, state, now)
+                )
+
+    def _warn(self, state: JobState, sentence: str, stays: str) -> None:
+        pods = [pod.metadata for pod in self._pods_of(state.job, state.attempt)]
+        if pods:
+            then = f"The gang stays, for {stays}." if stays else "The gang has no place elsewhere."
+            names = tuple((meta.namespace, meta.name) for meta in pods)
+            said = Said(names, pods[0].uid, MAY_FAIL, f"{sentence}. {then}", is_warning=True)
+            self._link.say(said)
+
+
+_PATH = f"api/v1/namespaces/{OF_NODES}/events"
+
+
+def _unwell(ledger: Ledger) -> dict[str, str]:
+    return {node: each.unwell for node, each in ledger.site.cordoned.items() if each.unwell}
+
+
+def _event(node: str, reason: str, now: float) -> dict[str, object]:
+    """uid is the node's name, as in the events that kubelets write about their nodes."""
+    moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    message = f"Nothing new is placed here: {reason}" if reason else "Pods are placed here again."
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{node}.", "namespace": OF_NODES},
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
+        "type": "Warning" if reason else "Normal",
+        "reason": UNWELL if reason else WELL,
+        "message": message,
+        "source": {"component": "gantree"},
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+    }

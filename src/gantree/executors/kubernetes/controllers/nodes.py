@@ -1,0 +1,171 @@
+"""What Node objects tell, as events: the site as a whole whenever it changes, and which nodes may be used now.
+
+A node that was deleted stays part of the site while gangs hold something on it (`ghosts`): it is lost, and they are
+stopped first. While there are such nodes the site is built again and again, until they are gone.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from gantree.core.ledger.ledger import Ledger
+from gantree.executors.kubernetes.apiserver.objects import Group, Node
+from gantree.executors.kubernetes.constraints.channels import unmarked
+from gantree.executors.kubernetes.controllers.allocator import Allocator
+from gantree.executors.kubernetes.nodes.node_health import (
+    SOURCE,
+    is_of_kubernetes,
+    what_is_wrong,
+    why_cordoned,
+)
+from gantree.executors.kubernetes.nodes.site import (
+    SiteReading,
+    site_of,
+    told_of,
+    usable,
+    with_hostnames,
+)
+from gantree.executors.kubernetes.nodes.stale_nodes import with_ghosts
+from gantree.executors.kubernetes.nodes.topologies import told_by
+from gantree.executors.kubernetes.nodes.zones import ZONES, is_alike
+from gantree.executors.kubernetes.pods.gang_spec import GroupKind
+from gantree.model.cluster import Cluster
+from gantree.model.errors import BadInput
+from gantree.model.events import (
+    ClusterObserved,
+    CordonRequested,
+    Event,
+    HealthObserved,
+    NodeLost,
+    NodeReturned,
+    UncordonRequested,
+)
+
+log = logging.getLogger(__name__)
+
+SETTLE_S = 1.0
+"""Changes to the site are waited for so long, so that many nodes that come at once are one change."""
+
+
+class Nodes:
+    """The nodes as last seen, and the site that they make."""
+
+    def __init__(
+        self,
+        name: str,
+        levels: Sequence[str],
+        allocator: Allocator | None = None,
+        file: Cluster | None = None,
+    ) -> None:
+        """allocator knows the devices that nodes have beside what they say themselves.
+
+        file describes the site, where its nodes' labels do not.
+        """
+        self._allocator = allocator or Allocator()
+        self.site: SiteReading | None = None
+        self._name, self._levels, self._file = name, tuple(levels), file
+        self._topologies: dict[tuple[GroupKind, str], Group] = {}
+        self._nodes: dict[str, Node] = {}
+        self._changed: dict[str, None] = {}
+        self._stale_since: float | None = None
+        self._gpus_of_node: dict[str, int] = {}
+        self._told = 0
+
+    def see(self, name: str, after: Node | None, now: float) -> None:
+        """A node is like this now; None: it is gone. What was seen before is told again at the start."""
+        known, after = self._nodes.get(name), unmarked(after)
+        self._changed[name] = None
+        if after is None:
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = after
+        is_other = known is None or after is None or told_of(known) != told_of(after)
+        if is_other and self._stale_since is None:
+            self._stale_since = now
+
+    @property
+    def are_there(self) -> bool:
+        """Whether there is any."""
+        return bool(self._nodes)
+
+    def see_topology(self, kind: GroupKind, name: str, group: Group | None, now: float) -> None:
+        """An object that tells where nodes stand, or what is inside, is like this; None: it is gone."""
+        before = self._topologies.pop((kind, name), None)
+        if group is not None:
+            self._topologies[kind, name] = group
+        if kind is not ZONES or not is_alike(before, group):
+            self.restock(now)
+
+    def restock(self, now: float) -> None:
+        """Nodes may have other devices than before, or stand elsewhere."""
+        if self._stale_since is None:
+            self._stale_since = now
+
+    def build(self, ledger: Ledger, now: float) -> Cluster:
+        """The site as nodes are now, with those of the past that gangs are on. Raises BadInput for no node at all."""
+        equipped = [self._allocator.equipped(node) for node in self._nodes.values()]
+        told = told_by(self._topologies, equipped)
+        self.site = site_of(self._name, equipped, self._levels, told, self._file)
+        cluster, ghosts = with_ghosts(with_hostnames(self.site.cluster, self._nodes), ledger)
+        self.site = replace(self.site, cluster=cluster)
+        self._stale_since = now if ghosts else None
+        self._changed |= dict.fromkeys(ghosts)
+        machines = cluster.machines
+        self._gpus_of_node = {node.name: machines[node.machine].gpus for node in cluster.nodes}
+        return cluster
+
+    @property
+    def gpus_of_node(self) -> Mapping[str, int]:
+        """How many GPUs each node of the site has; the same object until the site is another."""
+        return self._gpus_of_node
+
+    def events(self, ledger: Ledger, now: float, epoch: int) -> Iterator[Event]:
+        """What is to be told: the site first, where it has changed and settled, then nodes one by one."""
+        if self._stale_since is not None and now - self._stale_since >= SETTLE_S and self._nodes:
+            before = self.site
+            cluster = self._rebuilt(ledger, now)
+            if cluster is not None and (before is None or cluster != before.cluster):
+                yield ClusterObserved(
+                    id=self._id("cluster", epoch), observed_at=now, cluster=cluster
+                )
+        known = ledger.fabric.index_of_node if ledger.fabric is not None else {}
+        for name in [name for name in self._changed if name in known]:
+            del self._changed[name]
+            yield from self._of_node(name, ledger, now, epoch)
+
+    def _rebuilt(self, ledger: Ledger, now: float) -> Cluster | None:
+        """The site built anew; None, until nodes change again, where they make none: then the last one stays."""
+        try:
+            return self.build(ledger, now)
+        except BadInput as error:
+            log.error("the nodes make no site, so the last one stays: %s", error)
+            self._stale_since = None
+            return None
+
+    def _of_node(self, name: str, ledger: Ledger, now: float, epoch: int) -> Iterator[Event]:
+        node = self._nodes.get(name)
+        may_be_used = node is not None and usable(node)
+        if may_be_used and name in ledger.unusable:
+            yield NodeReturned(id=self._id(name, epoch), observed_at=now, node=name)
+        elif not may_be_used and name not in ledger.unusable:
+            reason = "it was deleted" if node is None else "it is not ready"
+            yield NodeLost(id=self._id(name, epoch), observed_at=now, node=name, reason=reason)
+        cordon = ledger.site.asked.get(name)
+        why = None if node is None else why_cordoned(node)
+        if why is not None and cordon is None:
+            yield CordonRequested(id=self._id(name, epoch), observed_at=now, node=name, reason=why)
+        elif why is None and cordon is not None and is_of_kubernetes(cordon.reason):
+            yield UncordonRequested(
+                id=self._id(name, epoch), observed_at=now, node=name, forgives=False
+            )
+        illness = ledger.site.unwell.get(name, {}).get(SOURCE)
+        before = "" if illness is None else illness.reason
+        wrong = "" if node is None else what_is_wrong(node, before)
+        if wrong != before:
+            yield HealthObserved(
+                id=self._id(name, epoch), observed_at=now, node=name, source=SOURCE, reason=wrong
+            )
+
+    def _id(self, noun: str, epoch: int) -> str:
+        self._told += 1
+        return f"kubernetes/{noun}/{epoch}.{self._told}"

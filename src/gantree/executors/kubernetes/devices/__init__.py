@@ -1,0 +1,1 @@
+"""Dynamic resource allocation: devices, claims and who has what."""

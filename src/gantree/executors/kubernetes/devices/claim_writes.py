@@ -1,0 +1,244 @@
+"""Writing what claims are given: all of a gang or nothing, each device by one writer.
+
+The server takes any allocation, of devices that are not there or that others have too. So before a claim is written,
+its devices are written into the record of their node (`device_records`), by compare and swap; then the finalizer, so
+that the control plane takes the allocation back when the pod has ended; then allocation and consumer in one write that
+rests on the version that was read. Pods are bound after that. What was written for a gang that is not bound is taken
+back, and what could not be taken back is a stray, which `allocator` finds.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gantree.executors.kubernetes.apiserver.client import MERGE, ApiError, Client
+from gantree.executors.kubernetes.apiserver.device_objects import CLAIMS, DeviceClass, ResourceClaim
+from gantree.executors.kubernetes.apiserver.objects import read_object
+from gantree.executors.kubernetes.devices.allocation import Given
+from gantree.executors.kubernetes.devices.device_records import FENCED, Wanted, record
+from gantree.executors.kubernetes.devices.slices import DeviceKey
+from gantree.model.errors import Unreachable
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+AGAIN_S = 0.3
+GIVE_UP_S = 20.0
+"""After so long a write that the server has neither taken nor refused counts as failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A claim as it was read, the pod that is to use it, on which node; allocation None: it has one already."""
+
+    claim: ResourceClaim
+    pod: str
+    pod_name: str
+    node: str
+    allocation: dict[str, Any] | None = None
+    devices: tuple[DeviceKey, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """Where the claim is."""
+        return path_of(self.claim)
+
+
+def path_of(claim: ResourceClaim) -> str:
+    """Where a claim is, below the server."""
+    return CLAIMS.of_object(claim.metadata.namespace, claim.metadata.name)
+
+
+def allocation_of(
+    claim: ResourceClaim, given: Iterable[Given], node: str, classes: Mapping[str, DeviceClass]
+) -> dict[str, Any]:
+    """An allocation as the API has it: devices, their drivers' configuration, and the node."""
+    chosen = list(given)
+    results = []
+    for each in chosen:
+        driver, pool, device = each.device.key
+        told: dict[str, Any] = {
+            "request": each.ask.name,
+            "driver": driver,
+            "pool": pool,
+            "device": device,
+        }
+        if each.ask.is_admin:
+            told["adminAccess"] = True
+        if each.ask.kind.tolerations:
+            told["tolerations"] = [
+                {name: value for name, value in _toleration(t).items() if value}
+                for t in each.ask.kind.tolerations
+            ]
+        results.append(told)
+    config = [*_of_classes(chosen, classes), *_of_claim(claim, chosen)]
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return {
+        "devices": {"results": results, **({"config": config} if config else {})},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+    }
+
+
+def _toleration(told: Any) -> dict[str, str]:
+    return {
+        "key": told.key,
+        "operator": told.operator,
+        "value": told.value,
+        "effect": told.effect,
+    }
+
+
+def _of_classes(
+    given: Sequence[Given], classes: Mapping[str, DeviceClass]
+) -> Iterable[dict[str, Any]]:
+    for name, class_name in dict.fromkeys((each.ask.name, each.ask.class_name) for each in given):
+        found = classes.get(class_name)
+        for each in found.spec.config if found else ():
+            yield {"source": "FromClass", "requests": [name], **each}
+
+
+def _of_claim(claim: ResourceClaim, given: Sequence[Given]) -> Iterable[dict[str, Any]]:
+    names = {each.ask.name for each in given}
+    names |= {name.partition("/")[0] for name in names}
+    for each in claim.spec.devices.config:
+        requests = each.get("requests") or []
+        if not requests or names & set(requests):
+            yield {"source": "FromClaim", **each}
+
+
+async def grant_all(client: Client, grants: Sequence[Grant], home: str) -> str:
+    """Write all grants of a gang; "" once all are, else why not, and then none is. home: where records are kept."""
+    wanted = [
+        Wanted(grant.node, device, grant.claim) for grant in grants for device in grant.devices
+    ]
+    why = await record(client, home, wanted)
+    if why:
+        return why
+    told = await asyncio.gather(*(_grant(client, each) for each in grants))
+    why = next((each for each in told if each), "")
+    if why:
+        await take_back_all(client, grants)
+    return why
+
+
+async def take_back_all(client: Client, grants: Iterable[Grant]) -> None:
+    """Nothing of these grants is to stay; what cannot be written now is found as a stray later."""
+    await asyncio.gather(*(take_back(client, each.claim, each.pod) for each in grants))
+
+
+async def _grant(client: Client, grant: Grant) -> str:
+    """Write one grant; "" once it is written, else why it is not."""
+    claim, deadline = grant.claim, asyncio.get_running_loop().time() + GIVE_UP_S
+    while True:
+        why = _unfit(grant, claim)
+        if why or _is_written(grant, claim):
+            return why
+        try:
+            await _write(client, grant, claim)
+            return ""
+        except ApiError as error:
+            if error.status < 500 and error.status not in (409, 429):
+                return str(error)
+            trouble = str(error)
+        except Unreachable as error:
+            trouble = str(error)
+        if asyncio.get_running_loop().time() >= deadline:
+            return trouble
+        await asyncio.sleep(AGAIN_S)
+        try:
+            claim = await client.get(grant.path, ResourceClaim)
+        except (ApiError, Unreachable) as error:
+            if isinstance(error, ApiError) and error.status == 404:
+                return str(error)
+
+
+async def _write(client: Client, grant: Grant, claim: ResourceClaim) -> None:
+    """The finalizer, then allocation and consumer. Raises ApiError, Unreachable."""
+    version = claim.metadata.resource_version
+    if FINALIZER not in claim.metadata.finalizers:
+        finalizers = [*claim.metadata.finalizers, FINALIZER]
+        body = {"metadata": {"resourceVersion": version, "finalizers": finalizers}}
+        version = version_in(await client.write("PATCH", grant.path, body, MERGE))
+    consumer = {"resource": "pods", "name": grant.pod_name, "uid": grant.pod}
+    status: dict[str, Any] = {"reservedFor": [*_consumers(claim), consumer]}
+    if grant.allocation is not None:
+        status["allocation"] = grant.allocation
+    body = {"metadata": {"resourceVersion": version}, "status": status}
+    await client.write("PATCH", f"{grant.path}/status", body, MERGE)
+
+
+async def take_back(client: Client, claim: ResourceClaim, pod: str) -> str:
+    """A claim is not a pod's any more, and nobody's if it was for that pod alone; "" or why that was not written."""
+    path, trouble = path_of(claim), ""
+    deadline = asyncio.get_running_loop().time() + GIVE_UP_S
+    while asyncio.get_running_loop().time() < deadline:
+        try:
+            now = await client.get(path, ResourceClaim)
+            if now.metadata.uid != claim.metadata.uid:
+                return ""
+            await _clear(client, path, now, pod)
+            return ""
+        except ApiError as error:
+            if error.status == 404:
+                return ""
+            trouble = str(error)
+        except Unreachable as error:
+            trouble = str(error)
+        await asyncio.sleep(AGAIN_S)
+    return trouble
+
+
+async def _clear(client: Client, path: str, claim: ResourceClaim, pod: str) -> None:
+    """Take a pod off a claim; with the last one go allocation and finalizer. Raises ApiError, Unreachable."""
+    left = [each for each in _consumers(claim) if each["uid"] != pod]
+    version = claim.metadata.resource_version
+    if len(left) != len(claim.status.reserved_for):
+        status = {"reservedFor": left or None, **({} if left else {"allocation": None})}
+        body: dict[str, Any] = {"metadata": {"resourceVersion": version}, "status": status}
+        version = version_in(await client.write("PATCH", f"{path}/status", body, MERGE))
+    elif claim.status.allocation is not None:
+        return  # it was never this pod's
+    if not left and FINALIZER in claim.metadata.finalizers:
+        rest = [each for each in claim.metadata.finalizers if each != FINALIZER]
+        body = {"metadata": {"resourceVersion": version, "finalizers": rest or None}}
+        await client.write("PATCH", path, body, MERGE)
+
+
+def _unfit(grant: Grant, claim: ResourceClaim) -> str:
+    """Why a claim as it is now cannot be granted; "" if it can."""
+    name = claim.metadata.name
+    if claim.metadata.uid != grant.claim.metadata.uid or claim.metadata.deletion_timestamp:
+        return f"claim {name!r} is gone"
+    fences = {each.metadata.annotations.get(FENCED) for each in (claim, grant.claim)}
+    if len(fences) > 1:
+        return f"another claim has got the devices that claim {name!r} was to have"
+    has_own = any(each.uid == grant.pod for each in claim.status.reserved_for)
+    if grant.allocation is None:
+        return "" if claim.status.allocation is not None else f"claim {name!r} was given back"
+    if claim.status.allocation is not None and not has_own:
+        return f"somebody else has allocated claim {name!r}"
+    return ""
+
+
+def _is_written(grant: Grant, claim: ResourceClaim) -> bool:
+    """Whether a claim is the pod's already, by a write of ours whose answer was lost, or that of an earlier process."""
+    is_allocated = claim.status.allocation is not None
+    return is_allocated and any(each.uid == grant.pod for each in claim.status.reserved_for)
+
+
+def _consumers(claim: ResourceClaim) -> list[dict[str, str]]:
+    return [
+        {
+            "resource": each.resource,
+            "name": each.name,
+            "uid": each.uid,
+            **({"apiGroup": each.api_group} if each.api_group else {}),
+        }
+        for each in claim.status.reserved_for
+    ]
+
+
+def version_in(answer: bytes) -> str:
+    """The version of an object that the server has answered with."""
+    return read_object(answer, msgspec.json.Decoder(ResourceClaim)).metadata.resource_version

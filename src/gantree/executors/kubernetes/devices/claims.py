@@ -1,0 +1,181 @@
+"""What a pod's claims ask for, read once: requests with all that a device must be like, and constraints among them.
+
+A `Wish` is all that a pod asks of DRA that is not allocated yet. Pods of one template have equal wishes, however their
+claims are called: so much of a node's devices is counted by wish (`device_room`), and chosen by wish (`allocation`).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gantree.executors.kubernetes.apiserver.device_objects import (
+    DeviceClass,
+    DeviceTaint,
+    DeviceToleration,
+    Exactly,
+    Request,
+    ResourceClaim,
+)
+from gantree.executors.kubernetes.devices.slices import Device, qualified
+from gantree.executors.kubernetes.pods.device_rules import BadRule, Facts, means
+from gantree.topology.discovery.listings.kubernetes_nodes import quantity
+
+MODES = ("ExactCount", "All")
+_MATCHES = 262_144
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a device must be like: the expressions are true of it, it has the capacities, its taints are borne."""
+
+    expressions: tuple[str, ...]
+    capacity: tuple[tuple[str, float], ...] = ()
+    tolerations: tuple[DeviceToleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Devices of one kind for one request. name is as results say it; count None: all of the node.
+
+    is_admin: devices that others have are as good, and stay theirs.
+    """
+
+    name: str
+    class_name: str
+    kind: Kind
+    count: int | None = 1
+    is_admin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Devices of these asks of one claim are equal in an attribute, or each different in it."""
+
+    claim: int
+    names: frozenset[str]
+    attribute: str
+    is_match: bool
+
+    def binds(self, claim: int, name: str) -> bool:
+        """Whether an ask of a claim is one of them: by its own name, or by that of the request it is a way of."""
+        is_named = not self.names or name in self.names or name.partition("/")[0] in self.names
+        return claim == self.claim and is_named
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Requests of all claims of a pod, each as its alternatives (one for most) with the number of its claim."""
+
+    requests: tuple[tuple[int, tuple[Ask, ...]], ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def asks(self) -> Iterator[Ask]:
+        """All that it may ask for."""
+        return (ask for _, ways in self.requests for ask in ways)
+
+
+class Unfit(Exception):
+    """A claim that cannot be allocated as it is; the text says why."""
+
+
+def wish_of(claims: Mapping[str, ResourceClaim], classes: Mapping[str, DeviceClass]) -> Wish:
+    """The wish of a pod's claims, which are told by the pod's names for them. Raises Unfit."""
+    requests: list[tuple[int, tuple[Ask, ...]]] = []
+    rules: list[Rule] = []
+    for number, claim in enumerate(claims.values()):
+        requests += [
+            (number, tuple(_asks(request, claim, classes)))
+            for request in claim.spec.devices.requests
+        ]
+        rules += _rules(number, claim)
+    return Wish(tuple(requests), tuple(rules))
+
+
+def is_of(kind: Kind, device: Device) -> bool:
+    """Whether a device is of a kind, its taints borne or none."""
+    if not device.taints:
+        return is_like(kind, device)
+    borne = all(
+        any(_tolerates(told, taint) for told in kind.tolerations) for taint in _barring(device)
+    )
+    return borne and is_like(kind, device)
+
+
+@lru_cache(maxsize=_MATCHES)
+def is_like(kind: Kind, device: Device) -> bool:
+    """Whether a device is of a kind, whatever its taints."""
+    amounts = dict(device.facts.capacity)
+    driver = device.key[0]
+    for name, least in kind.capacity:
+        there = quantity(amounts.get(qualified(name, driver), "")) if amounts else None
+        if there is None or there < least:
+            return False
+    return all(means(expression, device.facts) for expression in kind.expressions)
+
+
+def _barring(device: Device) -> Iterator[DeviceTaint]:
+    return (each for each in device.taints if each.effect in ("NoSchedule", "NoExecute"))
+
+
+def _tolerates(told: DeviceToleration, taint: DeviceTaint) -> bool:
+    is_key = told.key in ("", taint.key) and (told.key or told.operator == "Exists")
+    is_value = told.operator == "Exists" or told.value == taint.value
+    return bool(is_key) and is_value and told.effect in ("", taint.effect)
+
+
+def _asks(
+    request: Request, claim: ResourceClaim, classes: Mapping[str, DeviceClass]
+) -> Iterator[Ask]:
+    told = (
+        [("", request.exactly)]
+        if request.exactly
+        else [(f"/{e.name}", e) for e in request.first_available]
+    )
+    if not told:
+        raise Unfit(
+            f"request {request.name!r} of claim {claim.metadata.name!r} is of a kind that is not known"
+        )
+    for suffix, exactly in told:
+        yield _ask(request.name + suffix, exactly, claim, classes)
+
+
+def _ask(name: str, told: Exactly, claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Ask:
+    where = f"request {name!r} of claim {claim.metadata.name!r}"
+    found = classes.get(told.device_class_name)
+    if found is None:
+        raise Unfit(f"{where}: there is no device class {told.device_class_name!r}")
+    if told.allocation_mode not in MODES:
+        raise Unfit(f"{where}: allocation mode {told.allocation_mode!r} is not known")
+    selectors = (*found.spec.selectors, *told.selectors)
+    kind = Kind(
+        tuple(each.cel.expression for each in selectors),
+        tuple(_capacity(told)),
+        told.tolerations,
+    )
+    _check(kind, where)
+    count = None if told.allocation_mode == "All" else told.count
+    return Ask(name, told.device_class_name, kind, count, told.admin_access)
+
+
+def _capacity(told: Exactly) -> Iterator[tuple[str, float]]:
+    for name, text in sorted((told.capacity.requests if told.capacity else {}).items()):
+        yield name, quantity(str(text)) or 0.0
+
+
+def _check(kind: Kind, where: str) -> None:
+    """Raise Unfit for an expression that cannot be read."""
+    for expression in kind.expressions:
+        try:
+            means(expression, Facts(""))
+        except BadRule as error:
+            raise Unfit(f"{where}: {error}") from error
+
+
+def _rules(number: int, claim: ResourceClaim) -> Iterator[Rule]:
+    for each in claim.spec.devices.constraints:
+        attribute = each.match_attribute or each.distinct_attribute
+        if attribute is None:
+            name = claim.metadata.name
+            raise Unfit(f"a constraint of claim {name!r} is of a kind that is not known")
+        yield Rule(number, frozenset(each.requests), attribute, each.match_attribute is not None)

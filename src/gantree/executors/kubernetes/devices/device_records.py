@@ -1,0 +1,171 @@
+"""Who has each device of a node, as gantree writes it down before it allocates: by compare and swap, in a ConfigMap.
+
+The server lets two schedulers allocate the same device, and a leader that was cut off may write for a while longer.
+Both must write this record first, from the version that they read. Of two who want a device the second is told that it
+has changed, reads again, and finds the first one's claim there. If that claim has the device, the second gives up. If
+it has none (its writer died in between, or is about to write), the claim is changed by an annotation, so that a write
+that rests on what was read before is refused; then the device is free. Records name the last claim that had a device
+and are never tidied: they are as large as their nodes have devices.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from gantree.executors.kubernetes.apiserver.client import MERGE, ApiError, Client, Resource
+from gantree.executors.kubernetes.apiserver.device_objects import CLAIMS, ResourceClaim
+from gantree.executors.kubernetes.apiserver.objects import Metadata, Object
+from gantree.executors.kubernetes.devices.slices import DeviceKey
+from gantree.model.errors import Unreachable
+
+PREFIX = "gantree-devices."
+DATA = "devices.json"
+FENCED = "gantree.io/device-wanted-by"
+TRIES = 8
+AGAIN_S = 0.1
+_LONGEST_NAME = 253
+
+
+class Holder(Object, frozen=True):
+    """The claim that was given a device last."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class DeviceRecord(Object, frozen=True):
+    """The ConfigMap of a node."""
+
+    metadata: Metadata
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+RECORDS: Resource[DeviceRecord] = Resource("api/v1/configmaps", DeviceRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A device of a node, and the claim that is to have it."""
+
+    node: str
+    device: DeviceKey
+    claim: ResourceClaim
+
+
+async def record(client: Client, home: str, wanted: Sequence[Wanted]) -> str:
+    """Write down who is to have these devices; "" once that stands, else why it cannot be. home: a namespace."""
+    of_node: dict[str, list[Wanted]] = {}
+    for each in wanted:
+        of_node.setdefault(each.node, []).append(each)
+    told = await asyncio.gather(
+        *(_record(client, home, node, each) for node, each in of_node.items())
+    )
+    return next((why for why in told if why), "")
+
+
+async def _record(client: Client, home: str, node: str, wanted: Sequence[Wanted]) -> str:
+    trouble = ""
+    for _ in range(TRIES):
+        try:
+            return await _swap(client, home, node, wanted)
+        except ApiError as error:
+            if error.status not in (404, 409, 429) and error.status < 500:
+                return str(error)
+            trouble = str(error)
+        except Unreachable as error:
+            trouble = str(error)
+        await asyncio.sleep(AGAIN_S)
+    return trouble
+
+
+async def _swap(client: Client, home: str, node: str, wanted: Sequence[Wanted]) -> str:
+    """Read a record, look whether devices are free by it, and write it. Raises ApiError (409: anew), Unreachable."""
+    name = name_of(node)
+    old = await _read(client, home, name)
+    holders = {} if old is None else holders_in(old)
+    for each in wanted:
+        why = await _why_not_free(client, holders.get(_text(each.device)), each)
+        if why:
+            return why
+    holders |= {_text(each.device): _holder(each.claim) for each in wanted}
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "namespace": home,
+            **({} if old is None else {"resourceVersion": old.metadata.resource_version}),
+        },
+        "data": {DATA: msgspec.json.encode(holders).decode()},
+    }
+    if old is None:
+        await client.write("POST", RECORDS.of_namespace(home), body)
+    else:
+        await client.write("PUT", RECORDS.of_object(home, name), body)
+    return ""
+
+
+async def _read(client: Client, home: str, name: str) -> DeviceRecord | None:
+    try:
+        return await client.get(RECORDS.of_object(home, name), DeviceRecord)
+    except ApiError as error:
+        if error.status == 404:
+            return None
+        raise
+
+
+async def _why_not_free(client: Client, holder: Holder | None, wanted: Wanted) -> str:
+    """Why a device cannot be had by its record; "" if it can. Raises ApiError, Unreachable."""
+    if holder is None or holder.uid == wanted.claim.metadata.uid:
+        return ""
+    path = CLAIMS.of_object(holder.namespace, holder.name)
+    try:
+        claim = await client.get(path, ResourceClaim)
+        if claim.metadata.uid == holder.uid and claim.status.allocation is None:
+            claim = await _fenced(client, path, claim, wanted)
+    except ApiError as error:
+        if error.status == 404:
+            return ""
+        raise
+    results = claim.status.allocation.devices.results if claim.status.allocation else ()
+    has_it = any((r.driver, r.pool, r.device) == wanted.device for r in results)
+    if claim.metadata.uid == holder.uid and has_it:
+        return f"claim {holder.namespace}/{holder.name} has device {_text(wanted.device)}"
+    return ""
+
+
+async def _fenced(client: Client, path: str, claim: ResourceClaim, wanted: Wanted) -> ResourceClaim:
+    """A claim as it is after a change of it: what was to be written by what was read before is refused."""
+    told = {
+        "resourceVersion": claim.metadata.resource_version,
+        "annotations": {FENCED: wanted.claim.metadata.uid},
+    }
+    await client.write("PATCH", path, {"metadata": told}, MERGE)
+    return await client.get(path, ResourceClaim)
+
+
+def name_of(node: str) -> str:
+    """The name of a node's record; of one whose name is too long for that a digest."""
+    if len(PREFIX + node) <= _LONGEST_NAME:
+        return PREFIX + node
+    return PREFIX + hashlib.sha256(node.encode()).hexdigest()
+
+
+def holders_in(record: DeviceRecord) -> dict[str, Holder]:
+    """The last claim of each device; of a record that somebody has spoilt, none."""
+    try:
+        return msgspec.json.decode(record.data.get(DATA, "{}"), type=dict[str, Holder])
+    except msgspec.DecodeError:
+        return {}
+
+
+def _holder(claim: ResourceClaim) -> Holder:
+    return Holder(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
+
+
+def _text(device: DeviceKey) -> str:
+    return "/".join(device)

@@ -1,0 +1,1 @@
+"""From Node objects to the fabric. Pure."""

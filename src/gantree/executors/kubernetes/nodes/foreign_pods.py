@@ -1,0 +1,87 @@
+"""What pods hold that gantree did not bind, by node: those of other schedulers, of DaemonSets, of the control plane.
+
+They are counted node by node, as the sum of their requests; GPUs, of which requests say only how many, as the last of
+the node. MIG instances of others are not counted: which ones they hold, nobody says.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from gantree.executors.kubernetes.apiserver.objects import Pod
+from gantree.executors.kubernetes.pods.shapes import Amounts, devices_of, held_by
+from gantree.model.events import OthersHold
+from gantree.model.placements import MemberPlacement
+from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES
+
+HOLDER, ROLE = "others on ", "others"
+
+
+class Others:
+    """Keeps the sums, and says which have changed."""
+
+    def __init__(self) -> None:
+        self._amounts_of_pod_on_node: dict[str, dict[str, Amounts]] = {}
+        self._node_of_pod: dict[str, str] = {}
+        self._changed: dict[str, None] = {}
+        self._told = 0
+
+    def adopt(self, holders: Iterable[str]) -> None:
+        """Who is on record as holding something: if all their pods went while nobody looked, that is told."""
+        nodes = (each.removeprefix(HOLDER) for each in holders if each.startswith(HOLDER))
+        self._changed |= dict.fromkeys(nodes)
+
+    def see(self, pod: Pod) -> None:
+        """A pod that gantree did not bind is like this."""
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        if not node or pod.has_ended:
+            self.forget(uid)
+        elif self._node_of_pod.get(uid) != node:
+            self.forget(uid)
+            self._node_of_pod[uid] = node
+            self._amounts_of_pod_on_node.setdefault(node, {})[uid] = held_by(pod)
+            self._changed[node] = None
+
+    def forget(self, uid: str) -> None:
+        """A pod is gone, or is none of these."""
+        node = self._node_of_pod.pop(uid, None)
+        if node is not None:
+            pods = self._amounts_of_pod_on_node[node]
+            del pods[uid]
+            if not pods:
+                del self._amounts_of_pod_on_node[node]
+            self._changed[node] = None
+
+    def changes(
+        self, gpus_of_node: Mapping[str, int], now: float, epoch: int
+    ) -> Iterator[OthersHold]:
+        """An event for each node on which the sum is another; where pods are on one that is not known yet, it waits."""
+        there = self._amounts_of_pod_on_node
+        for node in [each for each in self._changed if each in gpus_of_node or each not in there]:
+            del self._changed[node]
+            self._told += 1
+            member = self._member(node, gpus_of_node.get(node, 0))
+            yield OthersHold(
+                id=f"others/{node}/{epoch}.{self._told}",
+                observed_at=now,
+                holder=HOLDER + node,
+                members=() if member is None else (member,),
+            )
+
+    def _member(self, node: str, gpus: int) -> MemberPlacement | None:
+        pods = self._amounts_of_pod_on_node.get(node)
+        if not pods:
+            return None
+        sums: Amounts = {}
+        for amounts in pods.values():
+            for name, amount in amounts.items():
+                sums[name] = sums.get(name, 0.0) + amount
+        taken = min(gpus, int(sum(sums.get(name, 0.0) for name in GPU_RESOURCES)))
+        devices = {**devices_of(sums), "pods": len(pods)}
+        return MemberPlacement(
+            role=ROLE,
+            rank=0,
+            node=node,
+            gpus=tuple(range(gpus - taken, gpus)),
+            cpus=sums.get("cpu", 0.0),
+            memory_GiB=sums.get("memory", 0.0) / 2**30,
+            devices=tuple(sorted(devices.items())),
+        )

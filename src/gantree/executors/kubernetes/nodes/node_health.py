@@ -1,0 +1,65 @@
+"""Why nothing new may start on a node that is ready: it is cordoned, or a condition says that it is short or unwell.
+
+Conditions are those of the kubelet (pressure), of node-problem-detector and its kin, which are true where something is
+wrong, and those named after what should be so (...Ready, ...Healthy), which are false then. Beside the kernel's,
+only conditions about GPUs and their links count: what else an operator's detector watches is his to act on. A node that
+is short of something is cordoned, and what runs there stays. One whose kernel or GPUs are in trouble is unwell: gangs
+that can save leave it if they have a place (`core.cycle.drain`).
+
+Taints need nothing here: they keep pods off that do not tolerate them, as they do everywhere.
+"""
+
+import re
+
+from gantree.executors.kubernetes.apiserver.objects import Condition, Node
+
+SOURCE = "conditions"
+"""Who says that a node is unwell, where its conditions do."""
+CORDONED = "cordoned in Kubernetes"
+"""The reason of cordons that are Kubernetes' begins so; an operator's of gantree are his to lift."""
+OF_KUBELET = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
+OF_KERNEL = frozenset(
+    {"KernelDeadlock", "ReadonlyFilesystem", "XfsShutdown", "CperHardwareErrorFatal"}
+)
+_OF_GPUS = re.compile(
+    r"GPU|Gpu|XID|Xid|NV(?:Link|Switch|LINK|SWITCH)|N[vV][iI][dD][iI][aA]|Accelerat|InfiniBand|IBLink|RDMA|Rdma|DCGM|Dcgm"
+)
+_SHOULD_BE = re.compile(r"(?:Ready|Healthy|Ok|OK|Available)$")
+
+
+def why_cordoned(node: Node) -> str | None:
+    """The reason of the cordon that a node should have, None for none."""
+    if node.spec.unschedulable:
+        return CORDONED
+    short = next((each for each in node.status.conditions if _is_short(each)), None)
+    return None if short is None else f"{CORDONED}: {_in_words(short)}"
+
+
+def what_is_wrong(node: Node, before: str) -> str:
+    """The first condition by which a node is unwell, "" for none; as it was told before where it is still so."""
+    wrong = [each for each in node.status.conditions if _is_wrong(each)]
+    if before and any(before.partition(" (")[0] == each.type for each in wrong):
+        return before
+    return _in_words(wrong[0]) if wrong else ""
+
+
+def _in_words(condition: Condition) -> str:
+    said = ": ".join(part for part in (condition.reason, condition.message) if part)
+    return condition.type + (f" ({said})" if said else "")
+
+
+def is_of_kubernetes(reason: str | None) -> bool:
+    """Whether a cordon is one that is lifted when Kubernetes says that the node is well."""
+    return (reason or "").startswith(CORDONED)
+
+
+def _is_short(condition: Condition) -> bool:
+    return condition.type in OF_KUBELET and condition.status == "True"
+
+
+def _is_wrong(condition: Condition) -> bool:
+    if condition.type in OF_KERNEL:
+        return condition.status == "True"
+    if not _OF_GPUS.search(condition.type):
+        return False
+    return condition.status == ("False" if _SHOULD_BE.search(condition.type) else "True")

@@ -1,0 +1,1 @@
+"""Commands around the scheduler: webhook, preflight, dry run, snapshot."""

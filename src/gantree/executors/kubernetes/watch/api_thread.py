@@ -1,0 +1,373 @@
+"""The thread that talks to the API server: an event loop with the reflectors and the writes.
+
+What it sees goes into a queue, in the order in which it was seen; the controller's thread takes it from there. Nothing
+is decided on this thread, and nothing of it is shared but that queue.
+"""
+
+import asyncio
+import logging
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import uvloop
+
+from gantree.executors.kubernetes.apiserver.client import ApiError, Client, Key, Resource
+from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.device_objects import (
+    CLAIMS,
+    CLASSES,
+    SLICES,
+    ResourceClaim,
+)
+from gantree.executors.kubernetes.apiserver.objects import Group, JobObject, Node
+from gantree.executors.kubernetes.apiserver.post_queue import Posts
+from gantree.executors.kubernetes.apiserver.reflector import Reflector, all_synced
+from gantree.executors.kubernetes.apiserver.volume_objects import NAMESPACES, OF_VOLUMES
+from gantree.executors.kubernetes.constraints.volume_writes import Provision, make
+from gantree.executors.kubernetes.devices.claim_writes import take_back
+from gantree.executors.kubernetes.nodes.topologies import TOPOLOGY_KINDS
+from gantree.executors.kubernetes.nodes.zones import ZONES, NodeZones
+from gantree.executors.kubernetes.pods.gang_spec import GroupKind
+from gantree.executors.kubernetes.watch.discovery import Watched, has_devices, made, served
+from gantree.executors.kubernetes.workloads.gang_owners import JOB
+from gantree.executors.kubernetes.workloads.pod_groups import CORE
+from gantree.executors.kubernetes.writes.writes import (
+    PODS,
+    Binding,
+    Bound,
+    Failed,
+    Said,
+    bind_all,
+    bind_with_grants,
+    delete,
+    say,
+)
+from gantree.model.errors import Unreachable
+
+NODES: Resource[Node] = Resource("api/v1/nodes", Node)
+Listed = tuple[tuple[str, Resource[Any]], ...]
+"""Resources, each with the noun as which its objects are seen."""
+OF_ANY_SERVER: Listed = (
+    ("namespace", NAMESPACES),
+    *(("volume", each) for each in OF_VOLUMES),
+)
+"""Beside nodes and pods: what every server has, so that it is listed while it is asked for the rest."""
+OF_DEVICES: Listed = (
+    ("slice", SLICES),
+    ("class", CLASSES),
+    ("claim", CLAIMS),
+)
+TYPE_OF_KIND: Mapping[GroupKind, type[Group]] = {JOB: JobObject, ZONES: NodeZones}
+"""Kinds that are read into more, or less, than a group."""
+SYNC_WITHIN_S = 60.0
+LOOKS_AGAIN_S = 30.0
+"""What is served is asked anew so often, at least: definitions are installed, and removed, while this runs."""
+ENDS_WITHIN_S = 5.0
+SAID_AT_ONCE = 4
+"""Gangs that are told something at the same time."""
+PACE_S = 0.01
+"""The controller is woken so often at most: what is seen meanwhile is looked at together, for each look costs the same
+whatever there is to see. What comes after a pause is told at once."""
+
+log = logging.getLogger(__name__)
+
+MakeClient = Callable[[Reach, Callable[[], bool]], Client]
+Seen = tuple[str, Any, Any, Any]
+"""What was seen: (noun, key, before, after) of a node, pod, namespace, volume, slice, class or claim; ("bound", what
+came of it, None, None); ("group" | "topology", (kind, key), before, after)."""
+
+
+class Link:
+    """Starts the thread; `wake` is called from it soon after anything was seen."""
+
+    def __init__(
+        self,
+        reach: Reach,
+        wake: Callable[[], None],
+        leads: Callable[[], bool] = lambda: True,
+        nodes: Resource[Node] = NODES,
+        make_client: MakeClient = Client,
+    ) -> None:
+        """wake lets the controller look at once. leads says whether we may write, now; asked on any thread.
+
+        nodes are those that are ours.
+        """
+        self.seen: deque[Seen] = deque()
+        self.leads = leads
+        self.wake = wake
+        self._reach = reach
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
+        self._client: Client | None = None
+        self._make_client = make_client
+        self._always: Listed = (("pod", PODS), ("node", nodes), *OF_ANY_SERVER)
+        self._reflectors: list[Reflector[Any]] = []
+        self._watched = Watched(self._watch_kind)
+        self._made: dict[GroupKind, str | None] = {}
+        self._quietly = asyncio.Semaphore(SAID_AT_ONCE)
+        self._is_waking, self._next_wake_at = False, 0.0
+        self._has_devices = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._to_do: deque[Callable[[], None]] = deque()
+        self._posts: Posts | None = None
+
+    def start(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Begin to watch, and wait until everything was listed once; meanwhile is done while the server lists.
+
+        Raises Unreachable where the server does not answer, refuses, or lists for too long.
+        """
+        self._thread.start()
+        try:
+            begun = self._await(self._begin())
+            meanwhile()
+            begun.result(SYNC_WITHIN_S)
+        except TimeoutError:
+            trouble = next((each.trouble for each in self._reflectors if each.trouble), "")
+            self.close()
+            raise Unreachable(
+                f"{self._reach.server}: not everything was listed within {SYNC_WITHIN_S:g} s. {trouble}"
+            ) from None
+        except ApiError as error:
+            self.close()
+            raise Unreachable(f"{self._reach.server}: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def bind(
+        self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision] = ()
+    ) -> None:
+        """Bind pods; what came of it is seen as ("bound", ...). Safe from any thread.
+
+        first: volumes that are made before any of them is bound.
+        """
+        self._soon(partial(self._bind, job, attempt, bindings, first))
+
+    def take_back(self, claim: ResourceClaim, pod: str) -> None:
+        """A claim is not for the pod of this uid any more. Safe from any thread."""
+        self._send(self._take_back(claim, pod))
+
+    def delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
+        """Delete a pod. Safe from any thread; who needs it gone asks again while it is there."""
+        self._send(self._delete(namespace, name, uid, grace_s))
+
+    def write(self, work: Callable[[Client], Coroutine[Any, Any, str]]) -> None:
+        """Have something written that answers "" or why it was not done. Safe from any thread."""
+        self._send(self._write(work))
+
+    def status_of_group(self, key: tuple[str, str, str]) -> str | None:
+        """Where the status of a gang's group is written, if it is of a kind that says whether it was scheduled."""
+        namespace, name, group = key
+        version = self._watched.versions.get(CORE)
+        if group != CORE.group or version is None:
+            return None
+        resource = Resource(CORE.path(version), Group)
+        return f"{resource.of_object(namespace, name)}/status"
+
+    def version_of(self, kind: GroupKind) -> str | None:
+        """The version of a kind of which we make objects and see none; None where it is not served."""
+        return self._made.get(kind)
+
+    def say(self, said: Said) -> None:
+        """Tell pods why they wait; a few at a time, behind everything else. Safe from any thread."""
+        self._send(self._say(said))
+
+    def request(self, method: str, path: str, body: object, kind: str) -> None:
+        """Write something that is asked for again while it is not there. Safe from any thread."""
+        self._send(self._request(method, path, body, kind))
+
+    @property
+    def trouble(self) -> str | None:
+        """Why something is not watched at the moment."""
+        return next((each.trouble for each in list(self._reflectors) if each.trouble), None)
+
+    def close(self) -> None:
+        """End the thread and let go of the connections; what runs goes on running."""
+        if not self._thread.is_alive():
+            return
+        ending = self._await(self._end())
+        try:
+            ending.result(ENDS_WITHIN_S)
+        except TimeoutError:
+            log.warning("the link to %s does not end; it is left behind", self._reach.server)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(ENDS_WITHIN_S)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    def _send(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something written; nobody waits for it, so what breaks there is seen as any broken task is."""
+        self._soon(lambda: self._keep(self._loop.create_task(work)))
+
+    def _soon(self, work: Callable[[], None]) -> None:
+        """Have something done on the loop."""
+        self._to_do.append(work)
+        if len(self._to_do) == 1:  # else the loop is yet to come to this one
+            self._loop.call_soon_threadsafe(self._do)
+
+    def _do(self) -> None:
+        while self._to_do:
+            try:
+                self._to_do.popleft()()
+            except Exception as bug:
+                self._broke(bug)
+
+    def _await(self, work: Coroutine[Any, Any, Any]) -> "Future[Any]":
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def _begin(self) -> None:
+        self._client = client = self._make_client(self._reach, self.leads)
+        self._posts = Posts(client, self._keep, self._broke)
+        for noun, resource in self._always:
+            self._watch(Reflector(client, resource, self._teller(noun)))
+        are_devices, versions = await asyncio.gather(has_devices(client), served(client))
+        self._watch_devices(are_there=are_devices)
+        self._watched.follow(versions)
+        self._made = await made(client)
+        await all_synced(self._reflectors)
+        self._keep(asyncio.ensure_future(self._look_again(client)))
+
+    async def _look_again(self, client: Client) -> None:
+        """From time to time ask what is served by now, until the end."""
+        while True:
+            await asyncio.sleep(LOOKS_AGAIN_S * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+            try:
+                self._watched.follow(await served(client, self._watched.versions))
+                self._made = await made(client)
+                if not self._has_devices:
+                    self._watch_devices(are_there=await has_devices(client))
+            except (ApiError, Unreachable) as error:
+                log.debug("what is served was not told: %s", error)
+
+    def _watch_devices(self, *, are_there: bool) -> None:
+        assert self._client is not None, "not started"
+        self._has_devices = are_there
+        for noun, resource in OF_DEVICES if are_there else ():
+            self._watch(Reflector(self._client, resource, self._teller(noun)))
+
+    def _watch_kind(
+        self, kind: GroupKind, version: str, copy: dict[Key, Any]
+    ) -> tuple[Reflector[Any], Callable[[], None]]:
+        """Watch the objects of a kind, of which a copy is known; the second is called to end it."""
+        assert self._client is not None, "not started"
+        objects = Resource(kind.path(version), TYPE_OF_KIND.get(kind, Group))
+        noun = "topology" if kind in TOPOLOGY_KINDS else "group"
+        reflector = Reflector(self._client, objects, self._group_teller(noun, kind), copy)
+        task = self._watch(reflector)
+
+        def end() -> None:
+            task.cancel()
+            self._reflectors.remove(reflector)
+
+        return reflector, end
+
+    def _watch(self, reflector: Reflector[Any]) -> "asyncio.Task[None]":
+        self._reflectors.append(reflector)
+        task = asyncio.ensure_future(reflector.run())
+        self._keep(task)
+        return task
+
+    def _keep(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (bug := task.exception()) is not None:
+            self._broke(bug)
+
+    def _broke(self, bug: BaseException) -> None:
+        log.critical("the link to %s broke", self._reach.server, exc_info=bug)
+        self._see(("broken", bug, None, None))
+
+    def _teller(self, noun: str) -> Callable[[Key, Any, Any], None]:
+        return lambda key, before, after: self._see((noun, key, before, after))
+
+    def _group_teller(self, noun: str, kind: GroupKind) -> Callable[[Key, Any, Any], None]:
+        return lambda key, before, after: self._see((noun, (kind, key), before, after))
+
+    def _see(self, seen: Seen) -> None:
+        self.seen.append(seen)
+        if not self._is_waking:
+            self._is_waking = True
+            self._loop.call_at(self._next_wake_at, self._wake)
+
+    def _wake(self) -> None:
+        self._is_waking, self._next_wake_at = False, self._loop.time() + PACE_S
+        self.wake()
+
+    def _bind(
+        self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision]
+    ) -> None:
+        """Most pods have neither claims nor volumes that are to be made: nobody waits for these."""
+        assert self._posts is not None, "not started"
+        if first or any(each.grants for each in bindings):
+            self._keep(self._loop.create_task(self._prepare(job, attempt, bindings, first)))
+        else:
+            bind_all(self._posts, bindings, lambda failed: self._see_bound(job, attempt, failed))
+
+    async def _prepare(
+        self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision]
+    ) -> None:
+        """Bind pods once they have what they need."""
+        assert self._posts is not None, "not started"
+        why = await make(self._posts.client, first) if first else ""
+        failed: Failed = tuple((binding.uid, why) for binding in bindings)
+        if not why:
+            failed = await bind_with_grants(self._posts, bindings, self._reach.namespace)
+        self._see_bound(job, attempt, failed)
+
+    def _see_bound(self, job: str, attempt: int, failed: Failed) -> None:
+        self._see(("bound", Bound(job, attempt, failed), None, None))
+
+    async def _take_back(self, claim: ResourceClaim, pod: str) -> None:
+        assert self._client is not None, "not started"
+        why = await take_back(self._client, claim, pod)
+        if why:
+            log.warning("claim %s was not given back: %s", claim.metadata.name, why)
+            key = (claim.metadata.namespace, claim.metadata.name)
+            self._see(("claim again", key, None, None))
+
+    async def _request(self, method: str, path: str, body: object, kind: str) -> None:
+        assert self._client is not None, "not started"
+        try:
+            await self._client.write(method, path, body, kind)
+        except (ApiError, Unreachable) as error:
+            if not isinstance(error, ApiError) or error.status not in (404, 409):
+                log.warning("%s %s: %s", method, path, error)
+
+    async def _delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
+        assert self._client is not None, "not started"
+        why = await delete(self._client, namespace, name, uid, grace_s)
+        if why:
+            log.warning("pod %s/%s was not deleted: %s", namespace, name, why)
+
+    async def _write(self, work: Callable[[Client], Coroutine[Any, Any, str]]) -> None:
+        assert self._client is not None, "not started"
+        if why := await work(self._client):
+            log.warning("not written: %s", why)
+
+    async def _say(self, said: Said) -> None:
+        assert self._client is not None, "not started"
+        async with self._quietly:
+            why = await say(self._client, said)
+        if why:
+            log.warning("pods were not told why they wait: %s", why)
+
+    async def _end(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._client is not None:
+            await self._client.close()

@@ -1,0 +1,1 @@
+"""From pods to gangs. Pure."""

@@ -1,0 +1,287 @@
+"""GangJob, gantree's own kind of objects: its fields, and the pods and the service that are made of one. Pure.
+
+`deploy/kubernetes/crds/gangjobs.yaml` is its schema. A GangJob has the words of a job file, and a pod template for each
+role; `gangjobs` makes what it asks for and says what became of it. The pods find each other by the variables that
+processes have on the local executor too (docs/executor.md), at names that a headless service gives them.
+
+What a variable says is written down when the pod is made, where that is known by then. The pods of an elastic GangJob
+are made before anybody knows how many there will be: their ranks, and how many ranks there are, come from the
+annotations that gantree writes with the binding, which the kubelet reads when it starts the containers.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gantree.executors.kubernetes.apiserver.objects import Group, Pod
+from gantree.executors.kubernetes.pods.environment import OF_PLACE, OF_RANK, environment
+from gantree.executors.kubernetes.pods.gang_spec import (
+    GroupKind,
+    Odd,
+    RoleTerms,
+    Spec,
+    Terms,
+    amount,
+    count,
+    flag,
+    number,
+    priority_said,
+    table,
+    tables,
+    text,
+)
+from gantree.model.jobs import Elastic, Restarts
+
+Json = dict[str, Any]
+
+GANGJOB = GroupKind("gantree.io", "gangjobs", ("v1alpha1",))
+API_VERSION, KIND = "gantree.io/v1alpha1", "GangJob"
+OF_GANGJOB = "gantree.io/gangjob"
+"""A label: the GangJob that a pod was made for."""
+ROLE, INDEX, PROCESSES = "gantree.io/role", "gantree.io/index", "gantree.io/processes"
+MASTER_PORT = 29500
+GPU = "nvidia.com/gpu"
+_RESTARTS = Restarts()
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One pod of a GangJob: its role, its number in the gang and in the role, its first rank."""
+
+    role: Spec
+    member: int
+    of_role: int
+    first_rank: int
+
+
+def terms(spec: Spec) -> Terms:
+    """What a GangJob asks for as a gang. Raises Odd."""
+    topology = table(spec, "topology")
+    slices = table(topology, "slices")
+    elastic = elastic_of(spec)
+    roles = tuple(_role_terms(role, elastic) for role in tables(spec, "gang"))
+    restarts = table(spec, "restarts")
+    limit = count(restarts, "limit")
+    return Terms(
+        members=sum(role.members for role in roles) or 1,
+        queue=text(spec, "queue"),
+        priority=_priority(spec),
+        required=text(topology, "required"),
+        preferred=text(topology, "preferred"),
+        slice_members=count(slices, "members"),
+        slice_required=text(slices, "required"),
+        preemptible=flag(spec, "preemptible") if spec.get("preemptible") is not None else None,
+        roles=roles,
+        restarts=Restarts(
+            _RESTARTS.limit if limit is None else limit,
+            amount(restarts, "backoffSeconds") or _RESTARTS.backoff_s,
+            amount(restarts, "backoffMaxSeconds") or _RESTARTS.backoff_max_s,
+            amount(restarts, "replaceWithinSeconds") or None,
+        ),
+        time_limit_s=amount(spec, "timeLimitSeconds") or None,
+        elastic=elastic,
+        size=None if elastic is None else size_written(spec),
+    )
+
+
+def elastic_of(spec: Spec) -> Elastic | None:
+    """Between which numbers of members a GangJob may have any; None where it has one size. Raises Odd."""
+    told = table(spec, "elastic")
+    least, most = count(told, "min"), count(told, "max")
+    if least is None and most is None:
+        return None
+    if least is None or most is None or not 1 <= least <= size_written(spec) <= most:
+        raise Odd("elastic has no min and max between which the members are")
+    if len(tables(spec, "gang")) != 1:
+        raise Odd("elastic is for a gang of one role")
+    return Elastic(least, most)
+
+
+def size_asked(spec: Spec) -> int | None:
+    """How many members somebody has asked for since, as `kubectl scale` does; None for nobody. Raises Odd."""
+    return None if elastic_of(spec) is None else count(table(spec, "elastic"), "members")
+
+
+def size_written(spec: Spec) -> int:
+    """The members of a GangJob as its author wrote it."""
+    return sum(_members(role) for role in tables(spec, "gang"))
+
+
+def index_of(pod: Pod) -> int | None:
+    """Which member of its GangJob a pod was made to be; None where it does not say."""
+    said = pod.metadata.annotations.get(INDEX, "")
+    return int(said) if said.isascii() and said.isdecimal() else None
+
+
+def _role_terms(role: Spec, elastic: Elastic | None) -> RoleTerms:
+    topology = table(role, "topology")
+    table(table(role, "template"), "spec")
+    return RoleTerms(
+        _role_name(role),
+        _members(role) if elastic is None else elastic.min,
+        text(topology, "required"),
+        text(topology, "preferred"),
+    )
+
+
+def _priority(spec: Spec) -> str | int | None:
+    said = spec.get("priority")
+    return priority_said(said) if isinstance(said, str) else number(spec, "priority")
+
+
+def members_of(spec: Spec, size: int | None = None) -> Iterator[Member]:
+    """All members, role by role, as ranks count; size: so many of an elastic one."""
+    member = first_rank = 0
+    for role in tables(spec, "gang"):
+        for of_role in range(_members(role) if size is None else size):
+            yield Member(role, member, of_role, first_rank)
+            member += 1
+            first_rank += _processes(role)
+
+
+def pods_of(group: Group, scheduler: str, size: int | None = None) -> dict[str, Json]:
+    """The pods that a GangJob asks for, by name; size: so many of an elastic one. Raises Odd."""
+    members = list(members_of(group.spec, size))
+    world = sum(_processes(each.role) for each in members)
+    return {_name(group, each): _pod(group, each, members, world, scheduler) for each in members}
+
+
+def number_of(pod: Json) -> int:
+    """The number in the gang of a pod that was made of a GangJob."""
+    return int(pod["metadata"]["annotations"][INDEX])
+
+
+def service_of(group: Group) -> Json:
+    """The headless service by which its pods know each other's names, before they are ready too."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": group.metadata.name,
+            "namespace": group.metadata.namespace,
+            "labels": {OF_GANGJOB: group.metadata.name},
+            "ownerReferences": [_owner(group)],
+        },
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {OF_GANGJOB: group.metadata.name},
+        },
+    }
+
+
+def _pod(group: Group, each: Member, members: list[Member], world: int, scheduler: str) -> Json:
+    template = table(each.role, "template")
+    meta, spec = table(template, "metadata"), table(template, "spec")
+    name = _name(group, each)
+    env, from_pod = _env(group, each, members, world), OF_PLACE
+    if elastic_of(group.spec) is not None:
+        env = {name: value for name, value in env.items() if name not in OF_RANK}
+        from_pod = {**OF_PLACE, **OF_RANK}
+    containers = [
+        _container(one, env, from_pod, each.role, is_first=n == 0)
+        for n, one in enumerate(tables(spec, "containers"))
+    ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": group.metadata.namespace,
+            "labels": {**table(meta, "labels"), OF_GANGJOB: group.metadata.name, ROLE: _role_name(each.role)},
+            "annotations": {
+                **table(meta, "annotations"),
+                INDEX: str(each.member),
+                PROCESSES: str(_processes(each.role)),
+            },
+            "ownerReferences": [_owner(group)],
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            **spec,
+            "schedulerName": scheduler,
+            "hostname": name,
+            "subdomain": group.metadata.name,
+            "containers": containers,
+        },
+    }  # fmt: skip
+
+
+def _env(group: Group, each: Member, members: list[Member], world: int) -> dict[str, str]:
+    """The variables of one pod. Of several processes RANK is the first; torchrun, which starts them, has its own."""
+    meta, processes = group.metadata, _processes(each.role)
+    master = f"{_name(group, members[0])}.{meta.name}.{meta.namespace}.svc"
+    port = str(count(group.spec, "masterPort") or MASTER_PORT)
+    return {
+        "RANK": str(each.first_rank),
+        "WORLD_SIZE": str(world),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": str(processes),
+        "NODE_RANK": str(each.member),
+        "NNODES": str(len(members)),
+        "MASTER_ADDR": master,
+        "MASTER_PORT": port,
+        "PET_NNODES": str(len(members)),
+        "PET_NPROC_PER_NODE": str(processes),
+        "PET_NODE_RANK": str(each.member),
+        "PET_MASTER_ADDR": master,
+        "PET_MASTER_PORT": port,
+        "GANTREE_ROLE": _role_name(each.role),
+        "GANTREE_MEMBER": str(each.of_role),
+        "GANTREE_WORLD_SIZE": str(world),
+    }
+
+
+def _container(
+    told: Spec, env: Mapping[str, str], from_pod: Mapping[str, str], role: Spec, *, is_first: bool
+) -> Json:
+    """A container with the variables that it does not set itself; the first asks for what each member needs."""
+    container = {**told, "env": environment(told, env, from_pod)}
+    needs = _needs(table(role, "each"))
+    if is_first and needs:
+        resources = table(told, "resources")
+        both = ("requests", "limits")
+        more = {kind: {**needs, **table(resources, kind)} for kind in both}
+        container["resources"] = {**resources, **more}
+    return container
+
+
+def _needs(each: Spec) -> dict[str, str]:
+    """What a member needs, as resources: GPUs, CPUs, memory, others by name."""
+    gpus, cpus, memory = count(each, "gpus"), amount(each, "cpus"), amount(each, "memoryGiB")
+    devices = {name: str(count(table(each, "devices"), name) or 0) for name in table(each, "devices")}  # fmt: skip
+    return {
+        **({GPU: str(gpus)} if gpus else {}),
+        **({"cpu": f"{cpus:g}"} if cpus else {}),
+        **({"memory": f"{round(memory * 1024)}Mi"} if memory else {}),
+        **devices,
+    }
+
+
+def _name(group: Group, each: Member) -> str:
+    """The name of a pod, which is its host name too; a GangJob's own name is short enough by its schema."""
+    return f"{group.metadata.name}-{_role_name(each.role)}-{each.of_role}"
+
+
+def _role_name(role: Spec) -> str:
+    return text(role, "role") or "worker"
+
+
+def _members(role: Spec) -> int:
+    members = count(role, "members")
+    return 1 if members is None else members
+
+
+def _processes(role: Spec) -> int:
+    return count(role, "processes") or 1
+
+
+def _owner(group: Group) -> Json:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": group.metadata.name,
+        "uid": group.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

@@ -1,0 +1,87 @@
+"""Which gang a pod is of: what the pod says, and where the object of its group makes gangs of its parts, the part.
+
+A pod that came later than its gang started stands alone from then on.
+"""
+
+import re
+from collections.abc import Iterable
+
+from gantree.executors.kubernetes.apiserver.objects import Pod
+from gantree.executors.kubernetes.pods.gang_spec import PART, Terms
+from gantree.executors.kubernetes.workloads.gang_labels import group_of
+from gantree.executors.kubernetes.workloads.gang_owners import role_of
+
+Key = tuple[str, str, str]
+"""What holds a gang together: namespace, name (and part), and the kind of group, or "pod" for one that stands alone."""
+ALONE, BY_WORD = "pod", "gang"
+"""Kinds of gangs that have no object."""
+LONGEST = 253
+"""What an annotation names may be any text; no object has a longer name."""
+_NO_NAME, _NO_WORD = re.compile(r"[^A-Za-z0-9.-]"), re.compile(rf"[^A-Za-z0-9._{PART}-]")
+"""What stands in no name, and in no name of a gang of ours: ids of jobs are made of them."""
+
+
+def key_of(pod: Pod) -> Key:
+    """The gang that a pod says it is of."""
+    ref = group_of(pod)
+    if ref is None:
+        return key_alone(pod)
+    if ref.kind is None:
+        return ref.namespace, _NO_WORD.sub("_", ref.name)[:LONGEST], BY_WORD
+    name = _NO_NAME.sub("_", ref.name)[:LONGEST]
+    part = _NO_WORD.sub("_", ref.part)[:LONGEST]
+    return ref.namespace, f"{name}{PART}{part}" if part else name, ref.kind.key_word
+
+
+def key_alone(pod: Pod) -> Key:
+    """The gang of a pod that stands alone."""
+    return pod.metadata.namespace, pod.metadata.name, ALONE
+
+
+def object_of(key: Key) -> Key:
+    """The object that makes a gang what it is: that of its name without the part."""
+    namespace, name, kind = key
+    has_object = kind not in (ALONE, BY_WORD)
+    return (namespace, name.partition(PART)[0], kind) if has_object else key
+
+
+def part_of(key: Key) -> str:
+    """The part of its object that a gang is; "" for the whole."""
+    return key[1].partition(PART)[2] if key[2] not in (ALONE, BY_WORD) else ""
+
+
+class Keys:
+    """What objects say, by their keys, and the pods that stand alone although they say otherwise."""
+
+    def __init__(self) -> None:
+        self.terms: dict[Key, Terms] = {}
+        self._alone: set[str] = set()
+
+    def of(self, pod: Pod) -> Key:
+        """The gang of a pod."""
+        if pod.metadata.uid in self._alone:
+            return key_alone(pod)
+        key = key_of(pod)
+        terms = self.terms.get(object_of(key))
+        if terms is None or not terms.apart:
+            return key
+        part, role = part_of(key), role_of(pod)
+        own = f"{role}{PART}{part}" if part else role
+        has_own = own in terms.parts or own[: own.rfind(PART) + 1] in terms.parts
+        return (key[0], f"{object_of(key)[1]}{PART}{own}", key[2]) if has_own else key
+
+    def terms_of(self, key: Key) -> Terms | None:
+        """What the object of a gang asks for; None for a gang without one, or one that was not seen."""
+        return self.terms.get(object_of(key))
+
+    def set_alone(self, uid: str) -> None:
+        """A pod stands alone from now on."""
+        self._alone.add(uid)
+
+    def forget(self, uid: str) -> None:
+        """A pod is gone."""
+        self._alone.discard(uid)
+
+    def keep(self, uids: Iterable[str]) -> None:
+        """These are all pods that there are."""
+        self._alone.intersection_update(uids)

@@ -1,0 +1,142 @@
+"""Objects whose one purpose is to make pods a gang: the gang API of Kubernetes, scheduler-plugins, Volcano, KAI.
+
+Each reader takes the spec of an object and gives its terms; what it does not act upon is told. Names are those of the
+API types upstream: kubernetes `scheduling.k8s.io`, kubernetes-sigs/scheduler-plugins `scheduling/v1alpha1/types.go`,
+volcano.sh/apis `scheduling/v1beta1/types.go`, KAI-Scheduler `scheduling/v2alpha2/podgroup_types.go`. Raises Odd.
+"""
+
+from gantree.executors.kubernetes.pods.gang_spec import (
+    GroupKind,
+    Odd,
+    RoleTerms,
+    Spec,
+    Terms,
+    count,
+    number,
+    table,
+    tables,
+    text,
+    texts,
+    there,
+)
+
+CORE = GroupKind("scheduling.k8s.io", "podgroups", ("v1", "v1beta1", "v1alpha3", "v1alpha2"))
+PLUGINS = GroupKind("scheduling.x-k8s.io", "podgroups", ("v1alpha1",))
+VOLCANO = GroupKind("scheduling.volcano.sh", "podgroups", ("v1beta1",))
+KAI = GroupKind("scheduling.run.ai", "podgroups", ("v2alpha2",))
+
+TIER_NUMBER = "hypernode-tier:"
+"""Before the number of a tier of Volcano's HyperNodes, where a group names it by number."""
+IS_PREEMPTIBLE = {"preemptible": True, "non-preemptible": False}
+
+
+def core(spec: Spec) -> Terms:
+    """A PodGroup of Kubernetes."""
+    gang = table(table(spec, "schedulingPolicy"), "gang")
+    topology = tables(table(spec, "schedulingConstraints"), "topology")
+    mode = spec.get("disruptionMode")
+    if not isinstance(mode, str | dict | None):
+        raise Odd("disruptionMode is neither a word nor an object")
+    one_by_one = mode == "Pod" or (isinstance(mode, dict) and "single" in mode)
+    priority = number(spec, "priority") or None
+    return Terms(
+        members=count(gang, "minCount") or 1,
+        priority=priority if priority is not None else None,
+        required=text(topology[0], "key") if topology else None,
+        unknown=(
+            *there(spec, "resourceClaims", "parentCompositePodGroupName"),
+            *(("disruptionMode: pods one by one",) if one_by_one else ()),
+            *(("schedulingConstraints.topology after the first",) if len(topology) > 1 else ()),
+        ),
+    )
+
+
+def plugins(spec: Spec) -> Terms:
+    """A PodGroup of scheduler-plugins."""
+    return Terms(
+        members=count(spec, "minMember") or 1,
+        unknown=there(spec, "minResources", "scheduleTimeoutSeconds"),
+    )
+
+
+def volcano(spec: Spec) -> Terms:
+    """A PodGroup of Volcano. Tasks are roles: so many members of each must be there."""
+    required, preferred = _volcano_topology(table(spec, "networkTopology"))
+    tasks = table(spec, "minTaskMember")
+    roles = tuple(RoleTerms(name, count(tasks, name) or 0) for name in tasks)
+    size, tier, unknown = _volcano_subgroups(spec)
+    return Terms(
+        members=count(spec, "minMember") or 1,
+        queue=text(spec, "queue"),
+        required=required,
+        preferred=preferred,
+        slice_members=size,
+        slice_required=tier,
+        roles=roles,
+        unknown=(*there(spec, "minResources"), *unknown),
+    )
+
+
+def _volcano_topology(topology: Spec) -> tuple[str | None, str | None]:
+    """The tier that is required, and the one that is preferred: by its name, else by its number."""
+    name, tier = text(topology, "highestTierName"), count(topology, "highestTierAllowed")
+    word = name or (None if tier is None else f"{TIER_NUMBER}{tier}")
+    is_hard = (text(topology, "mode") or "hard") == "hard"
+    return (word, None) if is_hard else (None, word)
+
+
+def _volcano_subgroups(spec: Spec) -> tuple[int | None, str | None, tuple[str, ...]]:
+    """Members and tier of one kind of subgroups as slices of the gang, and what of subgroups is not acted upon.
+
+    Subgroups of one policy without labels are runs of pods. Labels tell them apart otherwise than by number, several
+    policies would be slices of several lengths, and a minimum of subgroups is less than all of them: these are told.
+    """
+    policies = tables(spec, "subGroupPolicy")
+    if not policies:
+        return None, None, ()
+    policy = policies[0]
+    table(policy, "labelSelector"), texts(policy, "matchLabelKeys")
+    size = count(policy, "subGroupSize")
+    required, preferred = _volcano_topology(table(policy, "networkTopology"))
+    odd = there(policy, "labelSelector", "matchLabelKeys", "minSubGroups")
+    odd = (*odd, *(("networkTopology.mode: soft",) if preferred else ()))
+    if len(policies) > 1:
+        return None, None, ("subGroupPolicy: more than one",)
+    if not size or not required or {"labelSelector", "matchLabelKeys"} & set(odd):
+        return None, None, ("subGroupPolicy",)
+    return size, required, tuple(f"subGroupPolicy.{name}" for name in odd)
+
+
+def kai(spec: Spec) -> Terms:
+    """A PodGroup of KAI. Subgroups are roles, with members and a topology of their own."""
+    topology = table(spec, "topologyConstraint")
+    subgroups = tables(spec, "subGroups")
+    roles = tuple(_kai_role(each) for each in subgroups if not there(each, "minSubGroup"))
+    told = text(spec, "preemptibility")
+    return Terms(
+        members=count(spec, "minMember") or sum(role.members for role in roles) or 1,
+        queue=text(spec, "queue"),
+        required=text(topology, "requiredTopologyLevel"),
+        preferred=text(topology, "preferredTopologyLevel"),
+        preemptible=IS_PREEMPTIBLE.get(told or ""),
+        roles=roles,
+        unknown=(
+            *there(
+                spec, "minSubGroup", "schedulingBackoff", "preemptionDelay",
+                "stalenessGracePeriod", "markUnschedulable",
+            ),
+            *dict.fromkeys(
+                f"subGroups.{word}" for each in subgroups for word in there(each, "parent", "minSubGroup")
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _kai_role(subgroup: Spec) -> RoleTerms:
+    topology = table(subgroup, "topologyConstraint")
+    return RoleTerms(
+        text(subgroup, "name") or "",
+        count(subgroup, "minMember") or 0,
+        text(topology, "requiredTopologyLevel"),
+        text(topology, "preferredTopologyLevel"),
+    )

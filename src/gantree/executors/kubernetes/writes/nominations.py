@@ -1,0 +1,68 @@
+"""`status.nominatedNodeName`: on which node room is being freed for a pod that waits. Written, and taken back.
+
+Other schedulers and autoscalers read it: they leave that room alone, and add no node for such a pod. It is kept as the
+ledger's claims are, and compared with what the pods say, so that none is left behind: not by a claim that was dropped,
+nor by a gantree that was killed.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import Claim
+from gantree.executors.kubernetes.apiserver.objects import Metadata, Pod
+from gantree.executors.kubernetes.constraints.gang_constraints import role_of
+from gantree.executors.kubernetes.workloads.gangs import Gang
+
+Nominate = Callable[[Metadata, str], None]
+
+
+@dataclass(slots=True)
+class Nominations:
+    """What pods that wait were told last, by uid: a node, or "" for none."""
+
+    nominate: Nominate
+    _told: dict[str, str] = field(default_factory=dict)
+    _claims: dict[str, Claim] = field(default_factory=dict)
+    _is_stale: bool = False
+
+    def see(self, pod: Pod, *, waits: bool) -> None:
+        """A pod is like this: what it says of itself counts, whoever wrote it."""
+        uid, said = pod.metadata.uid, pod.status.nominated_node_name
+        if waits and said:
+            self._told[uid] = said
+        else:
+            self._told.pop(uid, None)
+        self._is_stale = True
+
+    def step(
+        self, ledger: Ledger, gang: Callable[[str], Gang | None], pods: Mapping[str, Pod]
+    ) -> None:
+        """Tell what has changed. gang gives the pods of a job that wait, pods are all that there are, by uid."""
+        if not self._is_stale and self._claims == ledger.claims:
+            return
+        self._is_stale, self._claims = False, dict(ledger.claims)
+        wanted = dict(_wanted(self._claims, gang))
+        for uid in [uid for uid, node in self._told.items() if node and uid not in wanted]:
+            self._tell(pods[uid], "")
+        for uid, node in wanted.items():
+            if self._told.get(uid, "") != node:
+                self._tell(pods[uid], node)
+
+    def _tell(self, pod: Pod, node: str) -> None:
+        self._told[pod.metadata.uid] = node
+        self.nominate(pod.metadata, node)
+
+
+def _wanted(
+    claims: Mapping[str, Claim], gang: Callable[[str], Gang | None]
+) -> Iterator[tuple[str, str]]:
+    """The node of each pod for which room is held: members of a role are its pods, in order."""
+    for job, claim in claims.items():
+        waits = gang(job)
+        pods_of_role = {role.name: deque(pods) for role, pods in waits.roles} if waits else {}
+        for member in claim.placement.members:
+            pods = pods_of_role.get(role_of(member.role))
+            if pods:
+                yield pods.popleft().metadata.uid, member.node

@@ -1,0 +1,94 @@
+"""Telling pods why they wait: a condition on each pod and on its group, and events for what is not honoured.
+
+People and autoscalers read `PodScheduled=False, Unschedulable` of every pod that waits, so it is kept true, but never
+at the cost of decisions: so many gangs are looked at in one step, one after the other, and only what has changed is
+written. Reasons of events are those that Kueue uses, so that what watches for them there does so here.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gantree.core.explain.explain import in_short
+from gantree.core.ledger.ledger import Ledger
+from gantree.executors.kubernetes.pods.ports import in_words
+from gantree.executors.kubernetes.workloads.keys import Key
+from gantree.model.verdicts import Gate
+
+AT_ONCE = 4
+"""Gangs that are looked at in one step at most."""
+EVERY_S = 10.0
+"""A gang's reason is looked at anew so often at most."""
+REASON_OF_GATE = {
+    Gate.LIMIT: "ExceedsMaxQuota",
+    Gate.QUOTA: "WaitingForQuota",
+    Gate.SHAPE: "NoMatchingFlavor",
+    Gate.ROOM: "NoMatchingFlavor",
+    Gate.CONTIGUITY: "TopologyPlacementFailed",
+    Gate.HARM: "WaitingForPreemptedWorkloads",
+    Gate.RESERVATION: "PendingEvaluation",
+}
+"""Kueue's words for the gates, as its condition QuotaReserved has them."""
+MISCONFIGURED, PENDING = "Misconfigured", "PendingEvaluation"
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """Why a gang waits: Kueue's word, and a sentence."""
+
+    reason: str
+    sentence: str
+
+
+@dataclass(slots=True)
+class Telling:
+    """Which gangs wait, what they were told last, and whose turn it is."""
+
+    tell: Callable[[Key, Saying], None]
+    _turns: deque[tuple[float, Key]] = field(default_factory=deque)
+    _in_line: set[Key] = field(default_factory=set)
+    """The keys of all turns: a gang that waits again before its turn is up has that one."""
+    _told: dict[Key, Saying | None] = field(default_factory=dict)
+
+    def waits(self, key: Key, now: float) -> None:
+        """A gang waits from now on."""
+        self._told.setdefault(key, None)
+        if key not in self._in_line:
+            self._in_line.add(key)
+            self._turns.append((now, key))
+
+    def is_over(self, key: Key) -> None:
+        """A gang waits no more."""
+        self._told.pop(key, None)
+
+    def say(self, key: Key, saying: Saying) -> None:
+        """Tell a gang something that no ledger knows, unless it was told that already."""
+        if self._told.get(key) != saying:
+            self._told[key] = saying
+            self.tell(key, saying)
+
+    def step(self, ledger: Ledger, job_of: Callable[[Key], str | None], now: float) -> None:
+        """Look at the next few whose turn it is."""
+        for _ in range(AT_ONCE):
+            if not self._turns or self._turns[0][0] > now:
+                return
+            _, key = self._turns.popleft()
+            if key not in self._told:
+                self._in_line.discard(key)
+                continue
+            self._turns.append((now + EVERY_S, key))
+            job = job_of(key)
+            saying = None if job is None else saying_of(ledger, job, now)
+            if saying is not None:
+                self.say(key, saying)
+
+
+def saying_of(ledger: Ledger, job: str, now: float) -> Saying | None:
+    """Why a job waits; None for one that is not decided about yet, or does not wait."""
+    if job in ledger.rejected:
+        return Saying(MISCONFIGURED, f"Rejected: {ledger.rejected[job]}.")
+    state = ledger.jobs.get(job)
+    if state is None or state.placement is not None or state.ended_at is not None:
+        return None
+    sentence, gate = in_short(ledger, state, now)
+    return Saying(PENDING if gate is None else REASON_OF_GATE[gate], in_words(sentence))
