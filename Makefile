@@ -69,7 +69,7 @@ fault-test: $(VENV)/.ready  ## gantree on Kubernetes among forced failures, abou
 
 .PHONY: sameness
 sameness: $(VENV)/.ready  ## A digest of all decisions, compared with the newest in benchmarks/results; DATA=directory of traces
-	$(PY) benchmarks/sameness.py --against $$(ls benchmarks/results/sameness-*.txt | tail -1) \
+	PYTHONPATH=tests $(PY) benchmarks/sameness.py --against $$(ls benchmarks/results/sameness-*.txt | tail -1) \
 	  $(if $(DATA),--philly $(DATA)/philly_pollux/philly_jobs.csv.gz --topo $(DATA)/lingjun2023_topo/topo.csv.gz)
 
 .PHONY: demo
@@ -105,7 +105,7 @@ screenshots: $(VENV)/.ready  ## Take the pictures of the documentation anew (nee
 
 .PHONY: manifests
 manifests: $(VENV)/.ready  ## Write deploy/kubernetes/gantree.yaml anew from the Helm chart
-	$(PY) -m gantree.testing.manifests
+	PYTHONPATH=tests $(PY) -m support.manifests
 
 .PHONY: test-kubernetes
 test-kubernetes: $(VENV)/.ready  ## Tests of an API server on a real one too; KUBEBUILDER_ASSETS=DIR has it

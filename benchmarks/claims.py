@@ -2,7 +2,7 @@
 
 No server: slices, classes, claims and pods as they are decoded, handed to the allocator of `gantree kubernetes`.
 
-    python benchmarks/claims.py --nodes 5000 --pods 1000
+    PYTHONPATH=tests python benchmarks/claims.py --nodes 5000 --pods 1000
 """
 
 import argparse
@@ -22,7 +22,7 @@ from gantree.executors.kubernetes.apiserver.device_objects import (
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Node, Pod
 from gantree.executors.kubernetes.controllers.allocator import Allocator
 from gantree.executors.kubernetes.writes.writes import Binding
-from gantree.testing.devices import GPU, NIC, gpu, nic, request
+from support.devices import GPU, NIC, gpu, nic, request
 
 T = TypeVar("T")
 LARGE = f'device.capacity["{GPU}"].memory.compareTo(quantity("80Gi")) >= 0'

@@ -1,6 +1,6 @@
 """Forced fail-overs under load: is an acknowledged submission lost, is a job started twice, how long does it take?
 
-    python benchmarks/failover.py --failovers 50 [--clients 4] [--json]
+    PYTHONPATH=tests python benchmarks/failover.py --failovers 50 [--clients 4] [--json]
 
 Two daemons (`gantree up`) on one real PostgreSQL. Clients hand in jobs with idempotency keys, each of them until it is
 acknowledged; every start of a job appends its name to a file. Meanwhile the daemon that leads is killed (kill -9),
@@ -25,8 +25,8 @@ from pathlib import Path
 
 from gantree.control.leadership import LEASE_S
 from gantree.model.errors import GantreeError
-from gantree.testing.fleet import Cable, Fleet
-from gantree.testing.postgres import Server
+from support.fleet import Cable, Fleet
+from support.postgres import Server
 
 CLUSTER = """
 name: failover

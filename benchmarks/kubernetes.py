@@ -1,6 +1,7 @@
 """How fast gantree is on Kubernetes: bindings beside a bare loop, a large gang, a large cluster, a steady stream.
 
-    python benchmarks/kubernetes.py [singles|gang|ready|stream]... [--nodes N] [--pods N] [--per-s N] [--rounds N]
+    PYTHONPATH=tests python benchmarks/kubernetes.py [singles|gang|ready|stream]... [--nodes N] [--pods N] [--per-s N]
+    [--rounds N]
 
 The server is gantree's API server for tests, in a process of its own; gantree is another, stepped as the daemon steps
 it. CPU is that of gantree's process alone, from before the pods were made: it has to see them, decide, bind, and see
@@ -41,7 +42,7 @@ from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
 from gantree.model.events import Event
 from gantree.model.orders import Order
-from gantree.testing.kubernetes.client import Client
+from support.kubernetes.client import Client
 
 IN_FLIGHT = 32
 GPUS_OF_NODE = 8
@@ -223,7 +224,7 @@ class GantreeProcess:
 @contextmanager
 def server() -> Iterator[str]:
     """The API server as a process, and where it listens."""
-    command = [sys.executable, "-m", "gantree.testing.kubernetes", "--until-eof"]
+    command = [sys.executable, "-m", "support.kubernetes", "--until-eof"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         yield run.stdout.readline().strip()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gantree.api import sockets
-from gantree.testing.postgres import Server
+from support.postgres import Server
 
 PATIENCE_S = 300.0
 NODES = 16

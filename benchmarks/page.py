@@ -1,9 +1,9 @@
 """The map of a large cluster as a browser gets it: bytes, milliseconds of the daemon, first paint in real Chromium.
 
-A site in this process whose gangs run at once and do nothing (`gantree.testing.pretended`), with 16,384 GPUs in 2,048
+A site in this process whose gangs run at once and do nothing (`support.pretended`), with 16,384 GPUs in 2,048
 nodes, nearly full; then the page in Chromium, loaded several times with an empty cache.
 
-    python benchmarks/page.py [--jobs 640] [--single] [--loads 7]
+    PYTHONPATH=tests python benchmarks/page.py [--jobs 640] [--single] [--loads 7]
 
 --single: every job has one GPU, which is the most that a map can have to tell.
 `first_paint_ms` is from the beginning of the navigation to the end of the first drawing of all GPUs, by the page's own
@@ -25,12 +25,12 @@ from typing import Any
 
 from gantree.model.jobs import Job
 from gantree.testing.builders import cluster, job
-from gantree.testing.chromium import chromium
-from gantree.testing.pretended import TOKEN, PretendedSite
 from gantree.web.pages.heat_feed import LEVEL
 from gantree.web.pages.heat_layout import heat_map, heat_map_json
 from gantree.web.pages.heat_scene import HeatScene, heat_scene
 from gantree.web.pages.heat_words import compact, delta_json, whole_json
+from support.chromium import chromium
+from support.pretended import TOKEN, PretendedSite
 
 SHAPE = (4, 16, 32)
 SIZES = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8), (8, 8), (16, 8))

@@ -3,7 +3,7 @@
 Jobs wait on a full cluster; a controller takes them in, and a follower of its journal answers. Every tenth question one
 more job has come, as what is kept from one answer to the next is good until then.
 
-    python benchmarks/question_costs.py [--pending 10000] [--times 60]
+    PYTHONPATH=tests python benchmarks/question_costs.py [--pending 10000] [--times 60]
 
 Prints for each question the median and the largest milliseconds, what of the median is pickling, and the answer's size.
 """
@@ -29,9 +29,9 @@ from gantree.formats.clusters import read_cluster
 from gantree.formats.jobs import read_job_objects
 from gantree.formats.policies import PRESETS
 from gantree.journal.sqlite import SqliteJournal, SqliteReader
-from gantree.testing.recording import RecordingCluster
 from gantree.web.pages import heat_feed, job_page, job_rows, latest, overview, shares
 from loading import CLUSTER, TAKEN, job
+from support.recording import RecordingCluster
 
 BATCH = 100
 ONE_MORE_EVERY = 10

@@ -1,6 +1,6 @@
 """How soon a daemon decides again: from the start of its process to the first decision, with a long journal.
 
-    python benchmarks/restart.py --facts 1000000 --live 20000 [--keep DIRECTORY] [--json]
+    PYTHONPATH=tests python benchmarks/restart.py --facts 1000000 --live 20000 [--keep DIRECTORY] [--json]
 
 Builds a real SQLite journal of at least that many facts (jobs of one to eight GPUs on 16,384; most have ended, of the
 live ones half run and half wait), with the snapshots that a daemon would have taken, the last one as long before the
@@ -47,7 +47,7 @@ from gantree.model.phases import HOLDING, Phase
 from gantree.model.placements import Domain, MemberPlacement, Placement, Predicted
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.recording import RecordingCluster
+from support.recording import RecordingCluster
 
 NODES, GPUS_OF_NODE = 2048, 8
 TURN = 250

@@ -1,7 +1,7 @@
 """A digest of everything that is decided: random lives under many policies, and Philly jobs under every preset.
 
-    python benchmarks/sameness.py [--philly philly_jobs.csv.gz --topo topo.csv.gz] [--lives 200] [--jobs 500]
-                                  [--workers N] [--against FILE] [--write FILE]
+    PYTHONPATH=tests python benchmarks/sameness.py [--philly philly_jobs.csv.gz --topo topo.csv.gz] [--lives 200]
+    [--jobs 500] [--workers N] [--against FILE] [--write FILE]
 
 One line a policy and one a preset: the first digits of SHA-256 over the facts, as the journal writes them, and over
 the moments at which each decision asked to be called again. Two versions of the program that print the same lines
@@ -28,7 +28,7 @@ from gantree.sim.cluster import Overheads
 from gantree.sim.lingjun.philly import gpu_s_of_queue, known_gang_of, shared_out, with_queues
 from gantree.sim.lingjun.subfabric import GPUS_OF_HOST, first_hosts, read_fabric
 from gantree.sim.run import Simulation
-from gantree.testing.random_lives import EVERY_KIND, Lives
+from support.random_lives import EVERY_KIND, Lives
 
 STEPS = 50
 DIGITS = 16

@@ -1,6 +1,6 @@
 """How soon another daemon leads where the journal is long and many jobs live.
 
-    python benchmarks/takeover.py [--facts 1000000] [--live 20000] [--times 5]
+    PYTHONPATH=tests python benchmarks/takeover.py [--facts 1000000] [--live 20000] [--times 5]
 
 Builds the journal of `restart.py` in a real PostgreSQL, its live jobs waiting and held, the newest snapshot as long
 before the end as can be. Two daemons (`gantree up`) share it. The one that leads is killed (kill -9) again and again,
@@ -24,10 +24,10 @@ from typing import NamedTuple
 from gantree.control.leadership import LEASE_S
 from gantree.executors.epochs import EpochFile
 from gantree.journal.postgres import PostgresJournal
-from gantree.testing.fleet import Fleet
-from gantree.testing.postgres import Server
 from loading import resident_MB, spent_s
 from restart import build
+from support.fleet import Fleet
+from support.postgres import Server
 
 NAMES = ("a", "b")
 SETTLED_S = 3.0

@@ -4,12 +4,13 @@ import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from gantree.testing.examples import examples
-from gantree.testing.postgres import NoPostgres, Server, SharedServer
+from support.examples import examples
+from support.postgres import NoPostgres, Server, SharedServer
 
 LONGEST_FIRST = (
     "test_demo.py",
@@ -27,6 +28,10 @@ LONGEST_FIRST = (
 
 NEW_OBJECTS_TO_A_COLLECTION = 100_000
 """So many, and not Python's 700: a test makes more than that in a moment, and Hypothesis times each collection."""
+
+TESTS = str(Path(__file__).parent)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (TESTS, os.environ.get("PYTHONPATH"))))
+"""Processes that tests start find `support`, too."""
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 """A shell starts a command in the background deaf to interrupts, and its children too: some tests send them one."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.testing.nursery import Born, Nursery
+from support.nursery import Born, Nursery
 
 
 @pytest.fixture(scope="module")

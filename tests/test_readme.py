@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.testing.daemon import Daemon
+from support.daemon import Daemon
 
 ROOT = Path(__file__).resolve().parents[1]
 GANTREE = Path(sys.executable).with_name("gantree")

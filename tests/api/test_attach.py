@@ -18,8 +18,8 @@ import pytest
 from gantree.api.attaching import attach
 from gantree.api.client import Client
 from gantree.model.errors import Conflict, Unauthenticated, Unreachable
-from gantree.testing.daemon import Daemon
-from gantree.testing.gangs import left_over
+from support.daemon import Daemon
+from support.gangs import left_over
 
 CLUSTER = """
 name: one

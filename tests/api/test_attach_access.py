@@ -17,8 +17,8 @@ from gantree.model.errors import TooOften
 from gantree.model.events import GangStarted
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
-from gantree.testing.front import Front
+from support.examples import examples
+from support.front import Front
 
 ACCESS = """
 users:

@@ -15,7 +15,7 @@ from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster
-from gantree.testing.front import DAEMON_TOKEN, Front
+from support.front import DAEMON_TOKEN, Front
 
 ACCESS = "users: {alice: {grants: {role: user}}, otto: {grants: {role: operator}}}"
 JOB = {

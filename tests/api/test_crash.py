@@ -19,7 +19,7 @@ from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import Unreachable
 from gantree.model.phases import ENDED, Phase
 from gantree.policy.rules import Policy
-from gantree.testing.daemon import Daemon
+from support.daemon import Daemon
 
 CLUSTER = """
 name: four

@@ -25,8 +25,8 @@ from gantree.model.errors import (
     Unreachable,
 )
 from gantree.model.events import TimePassed
-from gantree.testing.daemon import Daemon
 from gantree.testing.journal_contract import led
+from support.daemon import Daemon
 
 CLUSTER = """
 name: pair

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from gantree.testing.daemon import Daemon
+from support.daemon import Daemon
 
 CLUSTER = """
 name: two

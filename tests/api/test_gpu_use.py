@@ -20,8 +20,8 @@ from gantree.model.access import grant_of
 from gantree.model.jobs import Role, Shape
 from gantree.telemetry.gpu_use import GpuUse
 from gantree.testing.builders import cluster, job
-from gantree.testing.daemon import Daemon
 from gantree.testing.stage import Stage
+from support.daemon import Daemon
 
 CLUSTER = """
 name: two

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gantree.model.errors import Conflict, NotFound
-from gantree.testing.daemon import Daemon
+from support.daemon import Daemon
 
 CLUSTER = """
 name: one

@@ -34,7 +34,7 @@ from gantree.model.errors import (
     TooOften,
     Unauthenticated,
 )
-from gantree.testing.daemon import Daemon
+from support.daemon import Daemon
 
 CLUSTER = """
 name: pair

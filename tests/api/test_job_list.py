@@ -9,7 +9,7 @@ from gantree.api import questions
 from gantree.api.routes import jobs
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster
-from gantree.testing.front import Front
+from support.front import Front
 
 JOBS = 7
 

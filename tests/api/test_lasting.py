@@ -15,8 +15,8 @@ from gantree.api.routes import site
 from gantree.control.controller import Controller
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.front import Front
 from gantree.web.pages import heat_feed, routers
+from support.front import Front
 
 ACCESS = """
 users:

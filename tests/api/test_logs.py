@@ -21,7 +21,7 @@ from gantree.api.logs import (
     tail_start,
     tail_starts,
 )
-from gantree.testing.examples import examples
+from support.examples import examples
 
 
 async def collect(place: Path, processes: int, rank: int | None = None) -> bytes:

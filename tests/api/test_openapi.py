@@ -28,7 +28,7 @@ from gantree.api import requests
 from gantree.api.async_client import AsyncClient
 from gantree.api.client import Client
 from gantree.api.requests import Request, Stream
-from gantree.testing.daemon import Daemon
+from support.daemon import Daemon
 
 EXAMPLES = int(os.environ.get("GANTREE_API_EXAMPLES", "4"))
 """Requests for each operation; `make api-fuzz` makes more."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gantree.model.errors import BadFields, BadInput, Conflict, NotFound, Stale
-from gantree.testing.daemon import Daemon
+from support.daemon import Daemon
 
 CLUSTER = """
 name: two

@@ -14,7 +14,7 @@ from gantree.model.access import grant_of, narrowed
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.front import DAEMON_TOKEN, Front, Told
+from support.front import DAEMON_TOKEN, Front, Told
 
 ACCESS = """
 users:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gantree.model.errors import BadInput, Conflict, NotFound
-from gantree.testing.daemon import Daemon
+from support.daemon import Daemon
 
 CLUSTER = """
 name: pair

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gantree.model.errors import Conflict, GantreeError, NotFound, Unreachable
-from gantree.testing.daemon import Daemon
+from support.daemon import Daemon
 
 CLUSTER = """\
 name: one

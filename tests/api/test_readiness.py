@@ -7,7 +7,7 @@ import pytest
 
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster
-from gantree.testing.front import Front
+from support.front import Front
 
 
 @pytest.fixture

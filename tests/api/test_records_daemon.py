@@ -7,7 +7,7 @@ import pytest
 
 from gantree.cli.main import main
 from gantree.model.errors import Conflict, NotFound
-from gantree.testing.daemon import Daemon
+from support.daemon import Daemon
 
 CLUSTER = """
 name: two-leaves

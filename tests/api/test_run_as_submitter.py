@@ -15,7 +15,7 @@ from gantree.api.attaching import attach
 from gantree.api.client import Client
 from gantree.executors.unix_users import unix_user
 from gantree.model.errors import BadInput, Forbidden, NotFound
-from gantree.testing.daemon import Daemon
+from support.daemon import Daemon
 
 CLUSTER = """
 name: one

@@ -16,8 +16,8 @@ from gantree.model.access import grant_of
 from gantree.model.errors import Unreachable
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster
-from gantree.testing.front import DAEMON_TOKEN, Front, Told
-from gantree.testing.oidc_provider import CLIENT, Provider
+from support.front import DAEMON_TOKEN, Front, Told
+from support.oidc_provider import CLIENT, Provider
 
 SITE = "http://gantree.test"
 

@@ -14,7 +14,7 @@ from gantree.api.guard import MOST_BYTES
 from gantree.api.rates import Rates
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster
-from gantree.testing.front import Front, Told
+from support.front import Front, Told
 
 ACCESS = """
 users:

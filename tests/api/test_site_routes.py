@@ -16,7 +16,7 @@ from gantree.control.controller import Controller
 from gantree.model.errors import NotFound, Unreachable
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.front import Front
+from support.front import Front
 
 ACCESS = "users: {otto: {grants: {role: operator}}}"
 

@@ -19,8 +19,8 @@ from gantree.api.attaching import attach
 from gantree.api.client import Client
 from gantree.api.listening import listen_of
 from gantree.model.errors import BadInput, Unauthenticated, Unreachable
-from gantree.testing.certificates import certificate
-from gantree.testing.daemon import Daemon
+from support.certificates import certificate
+from support.daemon import Daemon
 
 CLUSTER = """
 name: one

@@ -20,7 +20,7 @@ from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import BadInput
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster
-from gantree.testing.recording import RecordingCluster
+from support.recording import RecordingCluster
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 JOB = "name: a\ngang:\n  - {role: w, members: 1, each: {gpus: 1}, run: ['true']}\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gantree.testing.daemon import Daemon
-from gantree.testing.gangs import left_over
+from support.daemon import Daemon
+from support.gangs import left_over
 
 CLUSTER = """
 name: one

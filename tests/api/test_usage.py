@@ -22,8 +22,8 @@ from gantree.core.ledger.usage import DAY_S
 from gantree.model.access import grant_of
 from gantree.model.errors import BadFields
 from gantree.testing.builders import cluster, job
-from gantree.testing.daemon import Daemon
 from gantree.testing.stage import Stage
+from support.daemon import Daemon
 
 CLUSTER = """
 name: two

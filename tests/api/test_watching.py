@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gantree.api.client import Client
 from gantree.api.sockets import FILE as SOCKET
 from gantree.journal.sqlite import FILE as JOURNAL
-from gantree.testing.daemon import Daemon
+from support.daemon import Daemon
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 CLUSTER = """

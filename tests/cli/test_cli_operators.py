@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gantree.testing.daemon import Daemon
+from support.daemon import Daemon
 
 Gantree = Callable[..., Any]
 Complaints = Callable[[Any, str], list[str]]

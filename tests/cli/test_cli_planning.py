@@ -11,7 +11,7 @@ from gantree.cli.options import PRESETS
 from gantree.cli.reading import MAX_POLICY_BYTES
 from gantree.cli.what_if_live import _cost
 from gantree.formats.policies import MAX_POLICY_FILE_BYTES, PRESET_NAMES
-from gantree.testing.daemon import Daemon
+from support.daemon import Daemon
 
 Complaints = Callable[[Any, str], list[str]]
 Gantree = Callable[..., Any]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.testing.daemon import Daemon
+from support.daemon import Daemon
 
 CLUSTER = """
 name: one

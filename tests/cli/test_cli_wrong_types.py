@@ -20,7 +20,7 @@ import pytest
 from gantree.api.client import Client
 from gantree.api.promises import PROMISES
 from gantree.api.requests import Request
-from gantree.testing.daemon import Daemon
+from support.daemon import Daemon
 
 Gantree = Callable[..., Any]
 CLUSTER = """

@@ -14,9 +14,9 @@ from typing import IO, Any
 import httpx
 import pytest
 
-from gantree.testing.daemon import Program
-from gantree.testing.kubernetes.samples import node
-from gantree.testing.pods import PodStage
+from support.daemon import Program
+from support.kubernetes.samples import node
+from support.pods import PodStage
 
 Gantree = Callable[..., Any]
 READY = "ready: cluster kubernetes, 4 nodes, 32 GPUs"
@@ -105,7 +105,7 @@ def test_a_server_that_does_not_answer_yet_is_waited_for(tmp_path: Path) -> None
     where = ["--api-server", f"http://127.0.0.1:{at}", "--state", str(tmp_path), "--listen", here]
     told = [sys.executable, "-m", "gantree.cli", "kubernetes", *where]
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    server = [sys.executable, "-m", "gantree.testing.kubernetes", "--until-eof", "--port", str(at)]
+    server = [sys.executable, "-m", "support.kubernetes", "--until-eof", "--port", str(at)]
     with subprocess.Popen(told, **pipes) as daemon:
         assert f"127.0.0.1:{at} does not answer" in first_with(daemon.stderr, "trying again")
         assert httpx.get(f"http://{here}/healthz").status_code == 200

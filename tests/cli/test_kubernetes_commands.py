@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from gantree.formats import read_job
-from gantree.testing.daemon import Program
-from gantree.testing.pods import PodStage
+from support.daemon import Program
+from support.pods import PodStage
 
 Gantree = Callable[..., Any]
 

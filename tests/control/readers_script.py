@@ -30,8 +30,8 @@ from gantree.model.errors import BadFields, GantreeError, NotLeading, Problem
 from gantree.model.events import ClusterObserved
 from gantree.model.facts import PolicyAdopted
 from gantree.policy.rules import Policy
-from gantree.testing.random_lives import site
-from gantree.testing.recording import RecordingCluster
+from support.random_lives import site
+from support.recording import RecordingCluster
 
 ANYBODY = Caller("op", EVERYTHING, "socket")
 NOTHING_YET = Moment(0, 0.0)

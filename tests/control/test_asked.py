@@ -18,7 +18,7 @@ from gantree.model.jobs import Elastic, Job
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.recording import RecordingCluster
+from support.recording import RecordingCluster
 
 SITE = cluster(leaves=1, nodes=2)
 

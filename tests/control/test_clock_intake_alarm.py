@@ -14,8 +14,8 @@ from gantree.control.intake import Intake
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError
 from gantree.model.events import Event, GangStartFailed
-from gantree.testing.examples import examples
 from gantree.testing.journal_contract import led, tick
+from support.examples import examples
 
 
 class Hands:

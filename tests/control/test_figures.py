@@ -22,9 +22,9 @@ from gantree.model.events import HoldRequested, NodeLost
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
 from gantree.topology.hardware.masks import gpus_of
+from support.examples import examples
 
 
 class SteadyTime:

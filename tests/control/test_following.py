@@ -19,10 +19,10 @@ from gantree.journal.sqlite import SqliteJournal, SqliteReader
 from gantree.model.errors import GantreeError
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
-from gantree.testing.examples import examples
-from gantree.testing.random_lives import POLICIES
-from gantree.testing.recorded_lives import Recorded
-from gantree.testing.same_ledger import differences
+from support.examples import examples
+from support.random_lives import POLICIES
+from support.recorded_lives import Recorded
+from support.same_ledger import differences
 
 ANYBODY = Caller("op", EVERYTHING, "socket")
 

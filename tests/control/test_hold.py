@@ -14,7 +14,7 @@ from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.recording import RecordingCluster
+from support.recording import RecordingCluster
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from gantree.model.events import GangEnded, GangStarted
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.recording import RecordingCluster
+from support.recording import RecordingCluster
 
 Scene = Callable[[Loop, Controller], Awaitable[None]]
 

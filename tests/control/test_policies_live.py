@@ -21,8 +21,8 @@ from gantree.model.facts import Fact, PolicyAdopted
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.recording import RecordingCluster
-from gantree.testing.same_ledger import differences
+from support.recording import RecordingCluster
+from support.same_ledger import differences
 
 SITE = cluster(leaves=1, nodes=2)
 OPEN = "preset: gantree\n"

@@ -16,9 +16,9 @@ from gantree.model.jobs import Job, Role, Shape
 from gantree.model.orders import MemberLaunch, StartGang
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import place
-from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 
 def site(leaves: int, nodes: int, machine: str = "m4", gpu: str = "H100-80GB") -> Cluster:

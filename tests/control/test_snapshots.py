@@ -12,8 +12,8 @@ from gantree.core.scheduler import Decision
 from gantree.journal.contract import RecordedFact
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.events import Event
-from gantree.testing.random_lives import POLICIES, Lives
-from gantree.testing.same_ledger import differences
+from support.random_lives import POLICIES, Lives
+from support.same_ledger import differences
 
 
 class Recorded(Lives):

@@ -28,8 +28,8 @@ from gantree.model.jobs import Checkpoint, Job
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
-from gantree.testing.recording import RecordingCluster
 from gantree.testing.stage import Stage
+from support.recording import RecordingCluster
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from gantree.model.orders import Order, StartGang
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
-from gantree.testing.recording import RecordingCluster
+from support.examples import examples
+from support.recording import RecordingCluster
 
 
 @pytest.fixture

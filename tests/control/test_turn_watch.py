@@ -24,8 +24,8 @@ from gantree.model.orders import StopGang
 from gantree.planning.reserve import Slip
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.recording import RecordingCluster
 from gantree.testing.stage import Stage
+from support.recording import RecordingCluster
 
 
 class Tracing:

@@ -25,12 +25,12 @@ from gantree.model.errors import JournalError
 from gantree.model.facts import Fact
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
-from gantree.testing.random_lives import POLICIES
-from gantree.testing.recorded_lives import Recorded
-from gantree.testing.recording import RecordingCluster
-from gantree.testing.same_ledger import differences
 from gantree.topology.occupancy.occupancy_snapshot import KeptOccupancy
+from support.examples import examples
+from support.random_lives import POLICIES
+from support.recorded_lives import Recorded
+from support.recording import RecordingCluster
+from support.same_ledger import differences
 
 SOON_S = 90.0
 SITE = cluster(leaves=1, nodes=2)

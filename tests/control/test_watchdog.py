@@ -17,7 +17,7 @@ from gantree.control.watchdog import EXIT_STALLED, LOOK_EVERY_S, Pulse, Watchdog
 from gantree.journal.sqlite import SqliteJournal
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.recording import RecordingCluster
+from support.recording import RecordingCluster
 
 
 class Engine:

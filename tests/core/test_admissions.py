@@ -19,7 +19,7 @@ from gantree.policy.amounts import held
 from gantree.policy.quota import Quota
 from gantree.policy.rules import Amounts, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
+from support.examples import examples
 
 SITE = cluster(leaves=2, nodes=2, gpus=4)
 OWNERS = "abcd"

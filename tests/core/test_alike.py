@@ -23,8 +23,8 @@ from gantree.placement.counting import one_node
 from gantree.placement.request import topology_request as wish
 from gantree.policy.quota import Quota
 from gantree.policy.rules import Policy
-from gantree.testing.examples import examples
-from gantree.testing.random_lives import POLICIES, Lives, a_job, assert_same
+from support.examples import examples
+from support.random_lives import POLICIES, Lives, a_job, assert_same
 
 MOST_ALIKE = 8
 

@@ -18,8 +18,8 @@ from gantree.model.verdicts import Gate
 from gantree.planning.rightsize import options
 from gantree.policy.rules import Backfill, Policy, QueueRule
 from gantree.testing.builders import cluster, job, machine
-from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
+from support.examples import examples
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.policy.rules import Backfill, OrderKey, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
+from support.examples import examples
 
 SITE = cluster(leaves=2, nodes=2, gpus=4)
 RULES = (QueueRule("a", guarantee={"gpus": 8}), QueueRule("b"))

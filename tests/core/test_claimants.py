@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from gantree.core.ledger.claims_by_node import Claimants
 from gantree.model.placements import Domain, MemberPlacement, Placement, Predicted
-from gantree.testing.examples import examples
+from support.examples import examples
 
 NODES = ("n0", "n1", "n2", "n3")
 nodes = st.lists(st.sampled_from(NODES), min_size=1, max_size=3, unique=True)

@@ -13,8 +13,8 @@ from gantree.model.phases import Phase
 from gantree.model.verdicts import Gate
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
-from gantree.testing.lives import Life
 from gantree.testing.stage import Stage
+from support.lives import Life
 
 
 def filled(nodes: int = 4, gpus: int = 4, policy: Policy | None = None) -> Stage:

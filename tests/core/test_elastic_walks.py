@@ -14,9 +14,9 @@ from gantree.model.jobs import Checkpoint, Elastic, Job
 from gantree.model.phases import ENDED, Phase, StopCause
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
-from gantree.testing.lives import Life
 from gantree.testing.stage import Stage
+from support.examples import examples
+from support.lives import Life
 
 NODES = ("n0", "n1", "n2", "n3")
 MOVES = {StopCause.RESIZED, StopCause.MOVED}

@@ -8,8 +8,8 @@ from gantree.model.facts import JobRejected
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.same_ledger import differences
 from gantree.testing.stage import Stage
+from support.same_ledger import differences
 
 
 def stage_with_ended(*names: str) -> Stage:

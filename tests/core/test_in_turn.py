@@ -10,8 +10,8 @@ from gantree.model.facts import GangPlaced, GangPreempted
 from gantree.model.phases import Phase
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
+from support.examples import examples
 
 IN_TURN = Policy(order=("arrival",), backfill=Backfill("none"), preemption=Preemption(by="none"))
 SITE = cluster(leaves=1, nodes=2, gpus=4)

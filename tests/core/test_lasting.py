@@ -17,8 +17,8 @@ from gantree.model.phases import Phase
 from gantree.planning.preempt import Victim
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
-from gantree.testing.lives import Life
 from gantree.testing.stage import Stage
+from support.lives import Life
 
 By = Literal["priority", "order"]
 

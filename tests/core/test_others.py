@@ -15,8 +15,8 @@ from gantree.model.node_rules import NODES_LABEL, TOLERATES_LABEL, Taint
 from gantree.model.phases import Phase
 from gantree.model.placements import MemberPlacement
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
+from support.examples import examples
 
 
 def held(node: str, *gpus: int) -> tuple[MemberPlacement, ...]:

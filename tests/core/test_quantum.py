@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.core.lifecycle.time_quantum import Change, Gpu, Sharer, next_end, next_turns
-from gantree.testing.examples import examples
+from support.examples import examples
 
 QUANTUM_S = 60.0
 

@@ -22,8 +22,8 @@ from gantree.policy.queues import QueueTree
 from gantree.policy.quota import Quota
 from gantree.policy.rules import Amounts, Backfill, Policy, QueueRule
 from gantree.testing.builders import machine
-from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
+from support.examples import examples
 
 A, B = "H100-80GB", "A100-80GB"
 GPUS_A, GPUS_B = f"gpus/{A}", f"gpus/{B}"

@@ -12,8 +12,8 @@ import pytest
 
 from gantree.model.events import Event, HoldRequested, PriorityRequested
 from gantree.model.phases import Phase
-from gantree.testing.examples import examples
-from gantree.testing.random_lives import EVERY_KIND, WAYS, Lives
+from support.examples import examples
+from support.random_lives import EVERY_KIND, WAYS, Lives
 
 PRIORITIES = ("research", "batch", "production", "serving", 150, 350)
 LEAVING = (Phase.SAVING, Phase.STOPPING)

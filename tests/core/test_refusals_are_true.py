@@ -21,8 +21,8 @@ from gantree.model.phases import Phase
 from gantree.model.verdicts import Gate, Refused
 from gantree.policy.rules import Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job, machine
-from gantree.testing.examples import examples
-from gantree.testing.lives import Life
+from support.examples import examples
+from support.lives import Life
 
 LEAVES, NODES, GPUS = 2, 2, 4
 TIERS = {None: NODES * LEAVES, "leaf": NODES, "node": 1}

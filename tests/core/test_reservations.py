@@ -33,9 +33,9 @@ from gantree.model.jobs import Checkpoint, Elastic, Job
 from gantree.model.phases import Phase
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job, machine
-from gantree.testing.examples import examples
-from gantree.testing.lives import Life
 from gantree.testing.stage import Stage
+from support.examples import examples
+from support.lives import Life
 
 GRACE_S = 10.0
 CLASSES = ("research", "batch", "production", "serving")

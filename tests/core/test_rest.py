@@ -10,7 +10,7 @@ from gantree.model.events import ReleaseRequested, SuspendRequested
 from gantree.model.jobs import Restarts
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
-from gantree.testing.lives import Life
+from support.lives import Life
 
 RESTART_S = 60.0
 LOW = job("low", gpus=4, priority="research")

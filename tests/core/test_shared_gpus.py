@@ -12,9 +12,9 @@ from gantree.model.facts import GangPlaced, GangPreempted
 from gantree.model.jobs import Job, Role, Shape
 from gantree.policy.rules import OrderKey, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
-from gantree.testing.lives import Life
 from gantree.testing.stage import Stage
+from support.examples import examples
+from support.lives import Life
 
 ONE_GPU = cluster(leaves=1, nodes=1, gpus=1)
 TURNS, MPS = "time-slicing", "mps"

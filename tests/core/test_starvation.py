@@ -11,7 +11,7 @@ from gantree.model.jobs import Job, TopologyWish
 from gantree.model.verdicts import Gate
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
-from gantree.testing.lives import Life
+from support.lives import Life
 
 QUEUES = (QueueRule("product", guarantee={"gpus": 2}), QueueRule("research"))
 

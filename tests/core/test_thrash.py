@@ -25,8 +25,8 @@ from gantree.model.facts import (
 from gantree.model.jobs import Checkpoint, Elastic, Job, Spread, TopologyWish
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
-from gantree.testing.lives import Life
+from support.examples import examples
+from support.lives import Life
 
 MOST_EVICTIONS = 2
 """Of one job, out of at most 16: one more, and it would rest, and end a cycle. In 1,000 lives of these strategies

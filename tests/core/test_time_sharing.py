@@ -16,8 +16,8 @@ from gantree.model.orders import ResumeGang, SuspendGang
 from gantree.model.phases import HOLDING, Phase
 from gantree.policy.rules import Policy, TimeSharing
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
+from support.examples import examples
 
 RULES = TimeSharing(("notebook",), 60.0)
 PRIORITIES = {"notebook": 150, "batch": 200}

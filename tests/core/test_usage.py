@@ -26,9 +26,9 @@ from gantree.model.facts import (
 )
 from gantree.model.jobs import Checkpoint
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
-from gantree.testing.random_lives import POLICIES, Lives
 from gantree.testing.stage import Stage
+from support.examples import examples
+from support.random_lives import POLICIES, Lives
 
 H100 = "H100-80GB"
 Sums = dict[str, tuple[float, float]]

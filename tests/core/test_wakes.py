@@ -33,7 +33,7 @@ from gantree.policy.order import Line, Standing
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.policy.walk import Looked, Walk
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
+from support.examples import examples
 
 SITE = cluster(leaves=2, nodes=2, gpus=4)
 QUEUES = ("a", "b", "c")

@@ -13,8 +13,8 @@ from gantree.model.events import GangEnded, MemberLost, NodeLost, NodeReturned
 from gantree.model.jobs import Checkpoint
 from gantree.model.phases import ENDED, NEXT, Phase
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
+from support.examples import examples
 
 CLASSES = ("research", "batch", "production", "serving")
 

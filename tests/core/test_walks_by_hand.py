@@ -26,8 +26,8 @@ from gantree.model.events import (
 from gantree.model.jobs import Checkpoint, Elastic, Job
 from gantree.model.phases import ENDED, Phase
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
+from support.examples import examples
 
 CLASSES = ("research", "batch", "production")
 NODES = ("n0", "n1", "n2", "n3")

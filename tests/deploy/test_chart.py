@@ -11,8 +11,8 @@ import yaml
 
 from gantree.cli.kubernetes import app
 from gantree.executors.kubernetes.apiserver.rbac import RIGHTS
-from gantree.testing.kubernetes.thread import Api, ServerThread
-from gantree.testing.manifests import DEPLOY, PLAIN, objects, plain, rendered
+from support.kubernetes.server.thread import Api, ServerThread
+from support.manifests import DEPLOY, PLAIN, objects, plain, rendered
 
 helm = pytest.importorskip("helm_python", reason="Helm's library is for Linux on x86-64 alone")
 

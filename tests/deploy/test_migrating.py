@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from gantree.executors.kubernetes.workloads.pod_groups import VOLCANO
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.pods import PodStage
+from support.kubernetes.server.statuses import Json
+from support.pods import PodStage
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text()
 SECTIONS = re.findall(r"^## From (?:the )?(.+?)\n(.*?)(?=^## )", GUIDE, re.MULTILINE | re.DOTALL)

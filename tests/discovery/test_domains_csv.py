@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
-from gantree.testing.examples import examples
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.listings.domains_csv import parse
+from support.examples import examples
 
 TEXT = "node,pod,rack\nn[0-1],p0,r0\nn2,p0,r1\nn3,p1,r0\n"
 FULL = (

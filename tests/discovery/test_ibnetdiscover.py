@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
-from gantree.testing.examples import examples
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.networks.ibnetdiscover import parse
 from gantree.topology.discovery.networks.infiniband import (
@@ -18,6 +17,7 @@ from gantree.topology.discovery.networks.infiniband import (
     link_GBps,
     switch_name,
 )
+from support.examples import examples
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology" / "ibnetdiscover"
 

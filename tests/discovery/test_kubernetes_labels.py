@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import DomainFacts
 from gantree.model.errors import BadFields, BadInput, GantreeError
-from gantree.testing.examples import examples
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.listings.kubernetes import parse
 from gantree.topology.discovery.listings.kubernetes import read as read_texts
 from gantree.topology.discovery.listings.kubernetes_nodes import quantity
+from support.examples import examples
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology" / "k8s"
 Labels = Mapping[str, str]

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
-from gantree.testing.examples import examples
 from gantree.topology.discovery.listings.lingjun import parse
+from support.examples import examples
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces" / "lingjun2023_topo"
 TEXT = "ip,DSW,PSW,ASW\naa01,G6,P10,S14\naa02,G6,P12,S14\naa03,G6,P10,S14\naa04,G6,P10,S2\n"

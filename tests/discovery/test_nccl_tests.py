@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
-from gantree.testing.examples import examples
 from gantree.topology.discovery.logs.nccl_tests import NcclRun, NcclTest, parse
+from support.examples import examples
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "topology" / "nccl-tests"
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import DomainFacts
 from gantree.model.errors import BadFields, BadInput, GantreeError
-from gantree.testing.examples import examples
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.networks.netq import parse
+from support.examples import examples
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology" / "topograph"
 Json = dict[str, Any]

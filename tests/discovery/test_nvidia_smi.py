@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
-from gantree.testing.examples import examples
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
 from gantree.topology.discovery.machines.nvidia_smi import parse
+from support.examples import examples
 
 DATA = Path(__file__).parents[1] / "data" / "nvidia_smi"
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology" / "nvidia-smi-topo"

@@ -9,8 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
-from gantree.testing.damage import damaged, told_machine
-from gantree.testing.examples import examples
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
 from gantree.topology.discovery.machines.rocm_smi import (
     DIRECT,
@@ -19,6 +17,8 @@ from gantree.topology.discovery.machines.rocm_smi import (
     OVER_GPUS,
     parse,
 )
+from support.damage import damaged, told_machine
+from support.examples import examples
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology" / "rocm"
 

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadInput
-from gantree.testing.examples import examples
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
 from gantree.topology.discovery.machines import (
     nvidia_smi,
@@ -20,6 +19,7 @@ from gantree.topology.discovery.machines import (
 )
 from gantree.topology.discovery.machines.nvlink_status import NvlinkStatus
 from gantree.topology.discovery.machines.same_machine import joined
+from support.examples import examples
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology"
 

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
-from gantree.testing.damage import damaged, told_fabric
-from gantree.testing.examples import examples
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.listings.slurm_conf import parse
 from gantree.topology.discovery.listings.slurm_names import MAX_NAMES, BadNames, expanded
+from support.damage import damaged, told_fabric
+from support.examples import examples
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology" / "slurm"
 

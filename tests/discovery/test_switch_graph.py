@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.testing.examples import examples
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.networks.switch_graph import (
     Cable,
@@ -18,6 +17,7 @@ from gantree.topology.discovery.networks.switch_graph import (
     SwitchGraph,
     read_graph,
 )
+from support.examples import examples
 
 
 def drawn(*lines: str, GBps: float = 50.0) -> SwitchGraph:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.testing.gangs import GangStage, four_nodes, left_over
+from support.gangs import GangStage, four_nodes, left_over
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ from gantree.executors import local, processes, shim
 from gantree.executors.local import LocalCluster
 from gantree.executors.shim import read_json, write_json
 from gantree.model.events import GangEnded, GangStarted, GangStartFailed, MemberLost, RankExited
-from gantree.testing.gangs import GangStage, left_over
+from support.gangs import GangStage, left_over
 
 DAEMON = """
 import sys, time
 from pathlib import Path
-from gantree.testing.gangs import GangStage, four_nodes
+from support.gangs import GangStage, four_nodes
 stage = GangStage(Path(sys.argv[1]), four_nodes())
 print("up", flush=True)
 stage.start("sh", "-c", sys.argv[2], members=2, processes=2)

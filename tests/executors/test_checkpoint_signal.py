@@ -5,7 +5,7 @@ import time
 import pytest
 
 from gantree.model.events import CheckpointSaved, GangStarted
-from gantree.testing.gangs import GangStage
+from support.gangs import GangStage
 
 ANSWERS = """
 step=40

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gantree.executors.checkpoints import CheckpointWatch, Saved
 from gantree.executors.shim import write_json
 from gantree.model.orders import SaveCheckpoint
-from gantree.testing.examples import examples
+from support.examples import examples
 
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where flushing to disk costs nothing."""

@@ -16,7 +16,7 @@ from gantree.executors.shim import read_json
 from gantree.model.errors import JournalError
 from gantree.model.events import Event, GangEnded, GangStarted
 from gantree.model.orders import StopGang
-from gantree.testing.gangs import GangStage, four_nodes, start_order
+from support.gangs import GangStage, four_nodes, start_order
 
 
 def cluster_of(

@@ -18,7 +18,7 @@ from gantree.executors.shim import process_stat, read_json
 from gantree.model.errors import Conflict, NotFound
 from gantree.model.events import GangEnded, GangStarted
 from gantree.model.orders import SuspendGang
-from gantree.testing.gangs import QUICK_PYTHON, GangStage, left_over
+from support.gangs import QUICK_PYTHON, GangStage, left_over
 
 
 class Line:

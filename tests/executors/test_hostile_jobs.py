@@ -20,7 +20,7 @@ from gantree.model.events import (
     GangStartFailed,
     MemberLost,
 )
-from gantree.testing.gangs import GangStage, four_nodes
+from support.gangs import GangStage, four_nodes
 
 NO_RECORDS = {
     "text that is no JSON": "{nope",

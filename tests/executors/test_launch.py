@@ -14,7 +14,7 @@ from gantree.executors.rundir import RunDirectory, order_from_json, order_to_jso
 from gantree.model.errors import BadInput
 from gantree.model.orders import MemberLaunch, StartGang
 from gantree.model.placements import GpuChange, MigPart, SharePart
-from gantree.testing.gangs import four_nodes, start_order
+from support.gangs import four_nodes, start_order
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 INSTANCES = st.lists(st.builds(MigPart, st.integers(0, 7), TEXT, st.integers(0, 7))).map(tuple)

@@ -18,7 +18,7 @@ from gantree.executors import gang, rundir
 from gantree.executors.processes import ShimId, is_alive, sweep
 from gantree.executors.shim import EPOCH_LOCK, boot_id, read_json
 from gantree.model.events import GangEnded, GangStarted, GangStartFailed, MemberLost, RankExited
-from gantree.testing.gangs import GangStage, four_nodes, left_over, start_order
+from support.gangs import GangStage, four_nodes, left_over, start_order
 
 IGNORES_TERM = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 

@@ -15,7 +15,7 @@ from gantree.executors.parts import share_variables
 from gantree.model.events import GangEnded, GangStarted, GangStartFailed
 from gantree.model.orders import StartGang
 from gantree.model.placements import GpuChange, MigPart, SharePart
-from gantree.testing.gangs import GangStage, four_nodes, left_over, start_order
+from support.gangs import GangStage, four_nodes, left_over, start_order
 
 PERCENTAGE, MEMORY = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 INSTANCE = MigPart(1, "3g.40gb", 4)

@@ -15,9 +15,9 @@ from gantree.placement.choice.search import place
 from gantree.placement.ranks.order import rank_map
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.gangs import QUICK_PYTHON, GangStage, left_over, start_order
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.gangs import QUICK_PYTHON, GangStage, left_over, start_order
 
 PLAIN_SITE = cluster(leaves=2, nodes=2, gpus=2)
 SITE = replace(

@@ -25,8 +25,8 @@ from gantree.executors.rundir import RunDirectory
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.events import GangEnded
 from gantree.model.orders import MemberLaunch, StartGang
-from gantree.testing.examples import examples
-from gantree.testing.gangs import QUICK_PYTHON, GangStage, four_nodes, start_order
+from support.examples import examples
+from support.gangs import QUICK_PYTHON, GangStage, four_nodes, start_order
 
 GIT = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "HOME": "/nonexistent"}
 

@@ -10,7 +10,7 @@ import pytest
 from gantree.executors.shim import process_stat, read_json
 from gantree.model.events import GangEnded, GangStarted, MemberLost
 from gantree.model.orders import ResumeGang, SuspendGang
-from gantree.testing.gangs import GangStage, left_over
+from support.gangs import GangStage, left_over
 
 COUNTS = "i=0; while :; do i=$((i+1)); echo $i > {file}.$RANK; sleep 0.01; done"
 

@@ -2,7 +2,7 @@
 
 from gantree.model.events import GangStarted
 from gantree.model.orders import SignalGang
-from gantree.testing.gangs import GangStage
+from support.gangs import GangStage
 
 ORDER = SignalGang(id="j/1/warn", job="j", attempt=1, signal="SIGUSR1")
 SCRIPT = (

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gantree.model.errors import GantreeError
-from gantree.testing.fleet import Fleet
-from gantree.testing.gangs import left_over
-from gantree.testing.postgres import NoPostgres, Server, fresh_place
+from support.fleet import Fleet
+from support.gangs import left_over
+from support.postgres import NoPostgres, Server, fresh_place
 
 CLUSTER = (
     "name: one\ntiers: [node]\nmachines: {m: {gpus: 8, gpu: H100-80GB, cpus: 64, memory_GiB: 64}}\n"

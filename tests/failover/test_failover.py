@@ -19,12 +19,12 @@ from sqlalchemy import make_url
 
 from gantree.api.client import Client
 from gantree.model.errors import NotFound, NotLeading
-from gantree.testing.chromium import Complaints, chromium
-from gantree.testing.daemon import Program
-from gantree.testing.fleet import Cable, Fleet
-from gantree.testing.gangs import left_over
-from gantree.testing.page_rules import AUDIT
-from gantree.testing.postgres import Server
+from support.chromium import Complaints, chromium
+from support.daemon import Program
+from support.fleet import Cable, Fleet
+from support.gangs import left_over
+from support.page_rules import AUDIT
+from support.postgres import Server
 
 CLUSTER = (
     "name: two\ntiers: [node]\nmachines: {m: {gpus: 8, gpu: H100-80GB, cpus: 64, memory_GiB: 64}}\n"

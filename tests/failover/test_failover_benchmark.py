@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gantree.testing.postgres import Server
+from support.postgres import Server
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "failover.py"
 

@@ -16,10 +16,10 @@ import psycopg
 import pytest
 
 from gantree.control.watchdog import EXIT_STALLED
-from gantree.testing import hanging
-from gantree.testing.fleet import READY_WITHIN_S, Fleet
-from gantree.testing.gangs import left_over
-from gantree.testing.postgres import Server
+from support import hanging
+from support.fleet import READY_WITHIN_S, Fleet
+from support.gangs import left_over
+from support.postgres import Server
 
 CLUSTER = (
     "name: one\ntiers: [node]\nmachines: {m: {gpus: 8, gpu: H100-80GB, cpus: 64, memory_GiB: 64}}\n"

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gantree.testing.fleet import Cable
-from gantree.testing.postgres import Server
+from support.fleet import Cable
+from support.postgres import Server
 
 UP = """
 import sys

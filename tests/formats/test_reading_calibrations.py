@@ -13,8 +13,8 @@ from gantree.formats.schemas import DIALECT
 from gantree.model.cluster import Link
 from gantree.model.errors import BadFields, GantreeError
 from gantree.model.jobs import COLLECTIVES
-from gantree.testing.examples import examples
 from gantree.topology.fabric.calibration import Calibration, MeasuredRow
+from support.examples import examples
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "calibration.schema.json"
 TEXT = """\

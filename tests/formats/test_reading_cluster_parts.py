@@ -13,7 +13,7 @@ from gantree.formats.cluster_writer import write_cluster
 from gantree.model.cluster import Allocation, DataSet, Mig, Torus
 from gantree.model.errors import BadFields, GantreeError
 from gantree.model.placements import MigPart, SharePart
-from gantree.testing.examples import examples
+from support.examples import examples
 
 PARTS = """\
 name: parts

@@ -22,8 +22,8 @@ from gantree.model.cluster import (
     Torus,
 )
 from gantree.model.errors import BadFields, GantreeError
-from gantree.testing.examples import examples
 from gantree.topology.hardware.catalog import MACHINES
+from support.examples import examples
 
 DATA = Path(__file__).parents[1] / "data" / "clusters"
 GOOD = (DATA / "two-leaves.yaml").read_text(encoding="utf-8")

@@ -25,10 +25,10 @@ from gantree.model.cluster import (
 from gantree.model.errors import BadFields, BadInput, GantreeError
 from gantree.model.jobs import ISOLATIONS
 from gantree.model.placements import MigPart, SharePart
-from gantree.testing.examples import examples
 from gantree.text.hostlists import expand
 from gantree.topology.hardware.catalog import MACHINES, PATH_CLASSES
 from gantree.topology.hardware.mig import mig_table
+from support.examples import examples
 
 names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,20}", fullmatch=True)
 texts = st.text(

@@ -19,7 +19,7 @@ from gantree.formats.access import read_access
 from gantree.formats.jobs import read_job_objects
 from gantree.formats.traces import read_trace_text
 from gantree.model.errors import BadFields, GantreeError
-from gantree.testing.examples import examples
+from support.examples import examples
 
 DATA = Path(__file__).parents[1] / "data"
 CLUSTER = (DATA / "clusters" / "two-leaves.yaml").read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from gantree.model.errors import JournalError
 from gantree.model.events import EVENTS, Event
 from gantree.model.facts import FACTS, Fact
 from gantree.model.orders import ORDERS, Order
-from gantree.testing.examples import examples
+from support.examples import examples
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)  # surrogates are refused
 NUMBERS = st.floats(allow_nan=False)  # a NaN equals nothing

@@ -21,8 +21,8 @@ from gantree.model.events import Event
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
 from gantree.policy.rules import Policy
-from gantree.testing.examples import examples
 from gantree.testing.journal_contract import ended, led, stop, tick
+from support.examples import examples
 
 NOTHING = SnapshotCodec().encode(snapshot_of(Scheduler(Policy())))
 """A snapshot of a ledger in which there is nothing; white space at its end tells one turn's from another's."""

@@ -29,7 +29,7 @@ from gantree.journal.verify import verify
 from gantree.model.errors import JournalError
 from gantree.policy.rules import Policy
 from gantree.testing.journal_contract import ended, led, stop, tick
-from gantree.testing.older_journals import older_database
+from support.older_journals import older_database
 
 TURNS = 4
 EVERY = 3

@@ -19,7 +19,7 @@ from gantree.journal.tables import METADATA, VERSION, VERSION_TABLE, leadership
 from gantree.journal.verify import verify
 from gantree.model.errors import JournalError, NotLeading
 from gantree.testing.journal_contract import ended, led, tick
-from gantree.testing.older_journals import older_database
+from support.older_journals import older_database
 
 FILES = Path(__file__).parents[1] / "data" / "journals"
 """A SQLite journal of each older version, written by the gantree of that time."""

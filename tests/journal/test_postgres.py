@@ -28,7 +28,7 @@ from gantree.model.facts import GangRunning
 from gantree.testing.compaction_contract import CompactionContract
 from gantree.testing.journal_contract import JournalContract, led, tick
 from gantree.testing.leadership_contract import LeadershipContract
-from gantree.testing.postgres import Server
+from support.postgres import Server
 
 
 class TestPostgres(JournalContract, LeadershipContract, CompactionContract):

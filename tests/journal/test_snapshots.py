@@ -20,9 +20,9 @@ from gantree.model.facts import PolicyAdopted
 from gantree.model.jobs import Job, Role, Shape
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
-from gantree.testing.random_lives import POLICIES, Lives
-from gantree.testing.same_ledger import differences
 from gantree.testing.stage import Stage
+from support.random_lives import POLICIES, Lives
+from support.same_ledger import differences
 
 
 @pytest.mark.parametrize("policy", POLICIES)

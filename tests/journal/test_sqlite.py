@@ -23,9 +23,9 @@ from gantree.journal.tables import VERSION
 from gantree.model.errors import JournalError
 from gantree.model.events import Event
 from gantree.testing.compaction_contract import CompactionContract, at_turn, lived
-from gantree.testing.examples import examples
 from gantree.testing.journal_contract import JournalContract, ended, led, stop, tick
 from gantree.testing.leadership_contract import LeadershipContract
+from support.examples import examples
 
 
 class TestSqlite(JournalContract, LeadershipContract, CompactionContract):

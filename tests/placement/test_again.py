@@ -12,9 +12,9 @@ from gantree.model.jobs import SOLE, DataNeed, Job, Like, Role, Shape, TopologyW
 from gantree.model.placements import MemberPlacement
 from gantree.placement.choice.search import find
 from gantree.placement.request.preferences import DEFAULT, Taste
-from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
 PORT = SOLE + "port-80"

@@ -9,10 +9,10 @@ from gantree.model.jobs import Job, Role, Shape
 from gantree.model.placements import MigPart, Placement, SharePart
 from gantree.placement.choice.search import place
 from gantree.placement.machine.mig import MODE_S, NODE_S
-from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 THREE = ("3g.40gb", 4)
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import Machine
 from gantree.placement.machine.devices import choose_gpus
-from gantree.testing.examples import examples
-from gantree.testing.gpu_choice import plain_link, plain_rank
 from gantree.topology.discovery.gpus import machine_from
 from gantree.topology.discovery.machines.nvidia_smi import parse
 from gantree.topology.hardware.catalog import bonded_links, machine
 from gantree.topology.hardware.masks import mask_of as mask
+from support.examples import examples
+from support.gpu_choice import plain_link, plain_rank
 
 PRINTS = Path(__file__).parents[1] / "data" / "nvidia_smi"
 ALL = range(8)

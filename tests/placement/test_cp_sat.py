@@ -20,11 +20,11 @@ from gantree.placement.optimum.time import PROVEN_WITHIN
 from gantree.placement.request.topology_request import read_wish
 from gantree.placement.slots.problem import Problem, Spread
 from gantree.testing.builders import job
-from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 pytest.importorskip("ortools", reason="OR-Tools is an extra")
 

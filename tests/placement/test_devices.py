@@ -12,10 +12,10 @@ from gantree.model.cluster import Machine, Nic
 from gantree.model.errors import BadInput
 from gantree.placement.machine.devices import choose_gpus, choose_nics, inner_domains
 from gantree.placement.machine.gpu_sets import Greedy, Inside
-from gantree.testing.examples import examples
-from gantree.testing.gpu_choice import Around, plain_choice, plain_counts, plain_ring
 from gantree.topology.hardware.catalog import MACHINES, machine, plain, weakness
 from gantree.topology.hardware.masks import mask_of as mask
+from support.examples import examples
+from support.gpu_choice import Around, plain_choice, plain_counts, plain_ring
 
 CLASSES = ("NV1", "NV2", "NV4", "PIX", "PXB", "PHB", "NODE", "SYS", "")
 

@@ -35,12 +35,12 @@ from gantree.placement.resize.elastic import (
     shrunk,
 )
 from gantree.testing import builders
-from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 TIERS = ("row", "rack", "node")
 Counts = tuple[int, ...]

@@ -24,7 +24,7 @@ from gantree.placement.scoring.fragmentation import (
 )
 from gantree.placement.scoring.fragmentation_state import Asked, Standing
 from gantree.placement.scoring.share_prices import WHOLE_MILLI, prices_of_sizes, worth_of_left
-from gantree.testing.examples import examples
+from support.examples import examples
 
 GPUS = 4
 SIZES = (50, 160, 190, 300, 330, 470, 500, 650, 810)

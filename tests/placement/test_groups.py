@@ -16,11 +16,11 @@ from gantree.model.placements import Placement
 from gantree.placement.choice.search import place
 from gantree.placement.ranks.groups import few_pieces, whole_groups
 from gantree.placement.ranks.order import RankMap, rank_map
-from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.topology.traffic.traffic import ways_of
+from support.examples import examples
 
 Weights = tuple[tuple[str, float], ...]
 

@@ -19,10 +19,10 @@ from gantree.placement.request.topology_request import read_wish
 from gantree.placement.slots.problem import Problem
 from gantree.placement.slots.slots import SlotShape, slots
 from gantree.sim.bench.mix import gang, half_full
-from gantree.testing.examples import examples
 from gantree.testing.placement_checker import domains_used, problems_of
 from gantree.topology.fabric.fabric import Fabric, IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.placement.counting.least_sums import INFINITE, Costs, least_sum, part_of
-from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import IntArray
+from support.examples import examples
 
 
 def some_costs(rng: Random, roles: int, *, closed: bool) -> Costs:

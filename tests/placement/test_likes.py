@@ -13,10 +13,10 @@ from gantree.model.jobs import KIN, Company, Job, Like, Role, Shape, TopologyWis
 from gantree.model.node_rules import TOLERATES_LABEL, Taint, satisfies
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import find
-from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
 from gantree.topology.fabric.fabric import Fabric, Labels
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 LEAVES = "s0/l0: n0 aa.. n1 ....\ns0/l1: n2 .... n3 ....\n"
 

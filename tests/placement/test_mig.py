@@ -23,12 +23,12 @@ from gantree.placement.slots.parts import (
 )
 from gantree.placement.slots.problem import Problem
 from gantree.placement.slots.secondary_resources import members_on_node, slots_beside
-from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.mig import TABLES, MigProfile, MigTable, mig_table
 from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.topology.occupancy.parts import PLAIN, GpuState, Instance, NodeState, rules_of
+from support.examples import examples
 
 GPUS = (
     "A30-24GB",

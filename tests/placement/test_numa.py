@@ -22,12 +22,12 @@ from gantree.placement.machine.numa import (
     nics_with_room,
     split_numa,
 )
-from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine, plain
 from gantree.topology.hardware.masks import gpus_of, mask_of
 from gantree.topology.hardware.numa import NumaUse, amounts_of, numa_layout
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 H100 = replace(machine("dgx-h100"), numa_memory_GBps=400)
 """112 CPUs, 1024 GiB and 400 GB/s on each of two NUMA nodes, with GPUs and NICs 0-3 and 4-7."""

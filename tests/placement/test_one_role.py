@@ -20,10 +20,10 @@ from gantree.placement.counting.solve import problems, solve
 from gantree.placement.members.members import placement_of
 from gantree.placement.request.topology_request import read_wish
 from gantree.placement.slots.problem import Problem, Spread
-from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 OUTER = ("hall", "zone", "block", "rack")
 

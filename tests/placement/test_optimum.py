@@ -20,10 +20,10 @@ from gantree.placement.members.members import placement_of
 from gantree.placement.request.relaxations import relaxed
 from gantree.placement.request.topology_request import read_wish
 from gantree.placement.slots.problem import Problem
-from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 OUTER = ("zone", "block", "rack")
 

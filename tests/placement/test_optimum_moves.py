@@ -16,11 +16,11 @@ from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import place
 from gantree.placement.optimum.moves import Movable, Moves, defragmented
 from gantree.testing.builders import job
-from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 pytest.importorskip("ortools", reason="OR-Tools is an extra")
 

@@ -24,11 +24,11 @@ from gantree.sim.openb.lists import Nodes, PodShape, Workload
 from gantree.sim.openb.policies import Choice
 from gantree.sim.openb.room import NO_GPU, Room
 from gantree.sim.openb.standing import LeastLossOfPods
-from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 TURNS, MPS = ISOLATIONS
 MODELS = ("A10-24GB", "T4-16GB")

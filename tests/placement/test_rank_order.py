@@ -15,7 +15,6 @@ from gantree.model.jobs import AXES, AxisTraffic, Job, Role, Shape, Traffic, Tra
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.ranks.layouts import Layout, axis_orders
 from gantree.placement.ranks.order import RankMap, rank_map
-from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.cost.prediction import predict
@@ -25,6 +24,7 @@ from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.topology.traffic.traffic import groups_of, ways_of
+from support.examples import examples
 
 LINKS = {"spine": Link(20.0, 12.0, 400.0), "leaf": Link(25.0, 6.0, 300.0)}
 MODEL = Transformer(parameters=13e9, layers=40, hidden=5120, sequence=4096, batch=1 << 10)

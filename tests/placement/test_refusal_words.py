@@ -15,11 +15,11 @@ from gantree.placement.choice.search import fits, place
 from gantree.placement.refusal.on_empty import OnEmpty
 from gantree.placement.request.relaxations import relaxed
 from gantree.testing import builders
-from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 FPGA = (("fpga", 1),)
 

@@ -22,11 +22,11 @@ from gantree.placement.machine.shares import (
     milli_left,
     sharing_of,
 )
-from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.topology.occupancy.parts import PLAIN, NodeState, rules_of
+from support.examples import examples
 
 TURNS, MPS = ISOLATIONS
 HALF, QUARTER = Shape(gpu_share=0.5), Shape(gpu_share=0.25)

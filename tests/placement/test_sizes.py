@@ -26,12 +26,12 @@ from gantree.placement.choice.search import find
 from gantree.placement.request.sizes import ALIKE, MOST_PRICED, UNTOLD_COMM_SHARE
 from gantree.placement.resize.elastic import best_size, placed_elastically, resized, sizes_of
 from gantree.testing import builders
-from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 LLAMA = Transformer(7e9, 32, 4096, sequence=4096, batch=96)
 DGX = machine("dgx-h100")

@@ -16,12 +16,12 @@ from gantree.placement.torus.choice import ladder
 from gantree.placement.torus.largest import largest_window
 from gantree.placement.torus.room import chips_free
 from gantree.placement.torus.torus import find_on_torus, fits_on_torus, place_on_torus
-from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
-from gantree.testing.tori import job_on_box, patched, site_of, torus
 from gantree.topology.fabric.tori import Box, Point, TorusIndex, tori_of
 from gantree.topology.fabric.torus_pieces import cell_of, pieces_of
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
+from support.tori import job_on_box, patched, site_of, torus
 
 Sides = tuple[int, ...]
 

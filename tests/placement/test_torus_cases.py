@@ -12,10 +12,10 @@ from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Gate, Refused
 from gantree.placement.torus.torus import find_on_torus, fits_on_torus, place_on_torus
 from gantree.testing.placement_checker import problems_of
-from gantree.testing.tori import drawn_torus, job_on_box, patched, pods, site_of, torus
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.fabric.tori import tori_of
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.tori import drawn_torus, job_on_box, patched, pods, site_of, torus
 
 Sides = tuple[int, ...]
 

@@ -16,10 +16,10 @@ from gantree.placement.machine.devices import inner_domains
 from gantree.placement.machine.intra_node import ALL
 from gantree.placement.request.relaxations import relaxed
 from gantree.placement.slots.secondary_resources import members_on_node
-from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 PAIRS = tuple(
     tuple("X" if a == b else "NV4" if a // 2 == b // 2 else "SYS" for b in range(4))

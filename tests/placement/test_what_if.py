@@ -17,12 +17,12 @@ from gantree.placement.choice.search import place
 from gantree.placement.request.relaxations import relaxed
 from gantree.placement.resize.what_if import WhatIf
 from gantree.testing import builders
-from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 PICTURE = """s0/l0: n0 aaaa.... n1 ........
              s0/l1: n2 aaaaaaaa n3 bbbbbb.."""

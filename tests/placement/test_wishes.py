@@ -24,11 +24,11 @@ from gantree.placement.request.preferred import MOST_COMBINED, wishes
 from gantree.placement.request.relaxations import relaxed
 from gantree.placement.request.topology_request import read_wish
 from gantree.testing import builders
-from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 # ----- the plain twin
 

@@ -21,9 +21,9 @@ from gantree.planning.cells import (
 )
 from gantree.policy.rules import LOOSE, QueueRule
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 LEAVES, NODES, GPUS = 2, 2, 4
 QUEUES = ("a", "b", "c")

@@ -13,10 +13,10 @@ from gantree.model.placements import MemberPlacement
 from gantree.placement.choice.search import find, fits
 from gantree.planning.defragment import Movable, MovePlan, plan_defragment
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 FACTOR = 4.0
 """The heuristic costs at most so many times what the solver's plan does here (docs/least-harm.md has the mean)."""

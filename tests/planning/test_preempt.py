@@ -11,9 +11,9 @@ from gantree.model.placements import Placement
 from gantree.placement.choice.search import fits, place
 from gantree.planning.preempt import Victim, plan_preemption
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 
 def busy(wishes: Iterable[tuple[int, int]]) -> tuple[Occupancy, list[str]]:

@@ -16,9 +16,9 @@ from gantree.placement.choice.search import find, fits, place
 from gantree.planning.preempt import Forbidden, Victim, plan_preemption, why_not
 from gantree.planning.preempt_prices import MOST_LEVELS, levels, price
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 FACTOR = 2.0
 """A plan's harm is at most so many times the least there is (docs/least-harm.md has the mean)."""

@@ -25,9 +25,9 @@ from gantree.planning.reserve import (
     still_true,
 )
 from gantree.testing.builders import machine
-from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 NOW = 10.0
 

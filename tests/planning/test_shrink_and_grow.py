@@ -13,10 +13,10 @@ from gantree.placement.resize.elastic import resized, sizes_of
 from gantree.planning.grow import plan_growth
 from gantree.planning.shrink import ElasticGang, plan_shrink
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 
 def elastic_job(name: str, members: int, gpus: int, least: int, most: int) -> Job:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gantree.policy.ahead import count_ahead
 from gantree.policy.order import Line, Lines, Position, Standing
 from gantree.policy.walk import Share, Walk
-from gantree.testing.examples import examples
+from support.examples import examples
 
 SMALL = st.integers(0, 2)
 TREES = st.integers(1, 7).flatmap(

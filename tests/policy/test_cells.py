@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gantree.model.errors import BadInput
 from gantree.policy.cells import Cell, Level, Wish, cells_of, levels_of, lost, pack
 from gantree.policy.rules import QueueRule
-from gantree.testing.examples import examples
+from support.examples import examples
 
 Sizes = list[list[int]]
 """GPUs of each node of each leaf."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gantree.policy.queues import ROOT, QueueTree
 from gantree.policy.quota import Quota
 from gantree.policy.rules import Amounts, QueueRule
-from gantree.testing.examples import examples
+from support.examples import examples
 
 RESOURCES = ("gpus", "cpus")
 PATHS = ("a", "a/c", "a/d", "a/d/e", "b", "b/f")

@@ -16,7 +16,7 @@ from gantree.policy.runtimes import (
     latest_end,
     stem_of,
 )
-from gantree.testing.examples import examples
+from support.examples import examples
 
 Run = tuple[str, str, str, float]
 

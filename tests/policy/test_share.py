@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gantree.policy.queues import ROOT, QueueTree
 from gantree.policy.rules import Amounts, QueueRule
 from gantree.policy.share import Shares
-from gantree.testing.examples import examples
+from support.examples import examples
 
 DAY_S = 86400.0
 

@@ -16,7 +16,7 @@ from gantree.sim.openb.lists import (
     read_ranks,
     read_workload,
 )
-from gantree.testing.examples import examples
+from support.examples import examples
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 b,8000,100,2,T4

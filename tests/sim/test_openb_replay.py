@@ -18,7 +18,7 @@ from gantree.sim.openb.policies import Choice
 from gantree.sim.openb.replay import POLICIES, policy_named, replay
 from gantree.sim.openb.room import Room
 from gantree.sim.openb.standing import LeastLossOfPods
-from gantree.testing.examples import examples
+from support.examples import examples
 
 MODELS = ("A10", "T4")
 

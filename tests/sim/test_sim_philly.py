@@ -11,7 +11,7 @@ from gantree.policy.rules import Policy
 from gantree.sim.cluster import Overheads
 from gantree.sim.run import Simulation
 from gantree.testing.builders import cluster
-from gantree.testing.examples import examples
+from support.examples import examples
 
 PHILLY = Path(__file__).resolve().parents[3] / "shared/data/traces/philly_pollux/philly_jobs.csv.gz"
 JOBS = 75 * examples(4)

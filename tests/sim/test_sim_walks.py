@@ -15,7 +15,7 @@ from gantree.sim.cluster import Overheads
 from gantree.sim.run import Simulation, simulate
 from gantree.sim.work import Doing
 from gantree.testing.builders import cluster
-from gantree.testing.examples import examples
+from support.examples import examples
 
 SITE = cluster(leaves=2, nodes=2, gpus=4)
 NODES = 4

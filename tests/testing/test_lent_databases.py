@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from gantree.testing.postgres import Server
+from support.postgres import Server
 
 OID = "SELECT oid FROM pg_database WHERE datname = current_database()"
 

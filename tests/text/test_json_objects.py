@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields
-from gantree.testing.examples import examples
 from gantree.text.document import NOT_TEXT
 from gantree.text.objects import documents_of
+from support.examples import examples
 
 TEXTS = st.text(
     st.one_of(

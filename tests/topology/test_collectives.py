@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Cluster, Link, Node
 from gantree.model.errors import BadInput
 from gantree.model.jobs import COLLECTIVES
-from gantree.testing.examples import examples
 from gantree.topology.cost.collectives import ADMITTED, busbw_factor
 from gantree.topology.cost.pricing import NOTHING, Price, Pricer
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.hardware.constants import FILL, LAUNCH_US
+from support.examples import examples
 
 GIB, MIB = 1 << 30, 1 << 20
 

@@ -12,12 +12,12 @@ from gantree.model.cluster import Cluster, DomainFacts, Link, Machine, NicFacts,
 from gantree.model.jobs import COLLECTIVES, Job, Transformer
 from gantree.model.placements import MemberPlacement
 from gantree.testing.builders import job
-from gantree.testing.examples import examples
 from gantree.topology.cost.cost import GIB, Pricer, predict, pricer_of, ranks_of
 from gantree.topology.fabric.calibration import Calibration
 from gantree.topology.fabric.conditions import Conditions
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
+from support.examples import examples
 
 ALL = tuple(range(8))
 TIERS = ("spine", "leaf", "node")

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Cluster, Node
 from gantree.model.placements import MemberPlacement, NumaPart
 from gantree.testing.builders import machine
-from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.member_parts import grown, is_nothing, part_of, without
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 MACHINE = replace(machine(4, nics=2, cpus=8.0), memory_GiB=16.0, numa_memory_GBps=400.0)
 SITE = Cluster("one", ("node",), {"m": MACHINE}, (Node("n0", "m", ()),))

@@ -12,10 +12,10 @@ from gantree.model.errors import BadInput
 from gantree.model.jobs import Shape
 from gantree.model.placements import MemberPlacement, MigPart, NumaPart, SharePart
 from gantree.placement.slots.slots import SlotShape, slots
-from gantree.testing.examples import examples
 from gantree.testing.pictures import drawn, picture_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.examples import examples
 
 NICS = (Nic("a", (0, 1)), Nic("b", (2, 3)))
 

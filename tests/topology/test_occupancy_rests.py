@@ -11,11 +11,11 @@ from gantree.model.jobs import Job, Role, Shape
 from gantree.model.placements import MemberPlacement, MigPart, SharePart
 from gantree.placement.choice.search import find, fits
 from gantree.testing.builders import cluster
-from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.mig import MigInstance
 from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.topology.occupancy.parts import MILLIONTHS, REST
+from support.examples import examples
 
 TURNS, MPS = "time-slicing", "mps"
 SMALL = cluster(leaves=1, nodes=2, gpus=2)

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Cluster, DomainFacts, Link, Machine, NicFacts, Node
-from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.hardware.constants import NVLINK_DOMAIN_EGRESS_GBps
 from gantree.topology.traffic.alike import alike
 from gantree.topology.traffic.paths import Paths, each_alone, read_paths
 from gantree.topology.traffic.traffic_index import Terrain
+from support.examples import examples
 
 Ranks = Sequence[tuple[int, int]]
 MACHINES = (

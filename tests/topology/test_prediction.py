@@ -12,13 +12,13 @@ from gantree.model.cluster import Cluster, DomainFacts, Link, NicFacts, Node
 from gantree.model.jobs import AxisTraffic, Job, Traffic, Transformer
 from gantree.model.placements import MemberPlacement, MigPart, SharePart
 from gantree.testing.builders import job
-from gantree.testing.examples import examples
 from gantree.topology.cost.cost import Pricer, predict, pricer_of
 from gantree.topology.cost.prediction import predict_anew
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.traffic import signature
 from gantree.topology.traffic.signature import Kept, Shapes
+from support.examples import examples
 
 MODELS = {name: machine(name) for name in ("dgx-h100", "dgx-1-v100", "cpu-only")}
 

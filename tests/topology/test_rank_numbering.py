@@ -13,13 +13,13 @@ from gantree.model.cluster import Link
 from gantree.model.jobs import AXES, AxisTraffic, Job, Traffic
 from gantree.model.placements import MemberPlacement
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
 from gantree.topology.cost.prediction import predict
 from gantree.topology.cost.pricing import pricer_of
 from gantree.topology.cost.step import step_time
 from gantree.topology.cost.step_orders import StepOfOrders
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.traffic.traffic import EXPERT_DATA, groups_of, ways_of
+from support.examples import examples
 
 WIDE = Fabric.build(cluster(spines=2, leaves=2, nodes=2, gpus=2))
 

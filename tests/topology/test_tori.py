@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import Cluster, Machine, Node, Torus
 from gantree.model.errors import BadInput
-from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.fabric.tori import Box, Point, TorusIndex, tori_of
+from support.examples import examples
 
 
 def fabric(*tori: Torus, nodes: int = 0, gpu: str | None = None) -> Fabric:

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Cluster, Machine, Node, Torus
-from gantree.testing.examples import examples
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.fabric.tori import Box, TorusIndex
 from gantree.topology.fabric.torus_pieces import (
@@ -22,6 +21,7 @@ from gantree.topology.fabric.torus_pieces import (
     runs,
     totals,
 )
+from support.examples import examples
 
 
 @st.composite

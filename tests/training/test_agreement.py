@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree import training
-from gantree.testing.examples import examples
 from gantree.training.agreement import Agreement, agreement_of
+from support.examples import examples
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pytest
 
 from gantree.formats.jobs import read_job
 from gantree.model.events import CheckpointSaved, GangEnded
-from gantree.testing.gangs import GangStage, four_nodes, left_over
+from support.gangs import GangStage, four_nodes, left_over
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "train"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from gantree.testing.chromium import chromium
-from gantree.testing.daemon import Daemon
+from support.chromium import chromium
+from support.daemon import Daemon
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 CLUSTER = """

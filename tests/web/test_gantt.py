@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.facts import Fact
 from gantree.testing.builders import cluster, job
-from gantree.testing.examples import examples
 from gantree.testing.stage import Stage
 from gantree.web.pages.gantt_layout import (
     LABEL_WIDTH,
@@ -24,6 +23,7 @@ from gantree.web.pages.gantt_layout import (
 )
 from gantree.web.pages.gantt_past import Past
 from gantree.web.pages.gantt_scene import Bar, as_seen, bars_to_come
+from support.examples import examples
 
 HOUR = 3600.0
 

@@ -9,8 +9,8 @@ from gantree.api.permissions import KEY
 from gantree.model.events import EndedJobsDue, JobSubmitted
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.testing.front import Front
 from gantree.web.pages import assets, login, routers
+from support.front import Front
 
 ACCESS = """
 users:

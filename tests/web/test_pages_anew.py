@@ -16,11 +16,11 @@ from gantree.core.queue.eligibility import how_many_ahead, in_order
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.access import grant_of
 from gantree.model.phases import HOLDING, Phase
-from gantree.testing.recorded_lives import Recorded
 from gantree.web.pages import job_rows as rows
 from gantree.web.pages.fact_words import job_of_fact
 from gantree.web.pages.job_rows import Wanted, Which, job_rows
 from gantree.web.pages.latest import Histories, Json, fact_row, latest, rows_asked
+from support.recorded_lives import Recorded
 
 CALLERS = (
     Caller("op", EVERYTHING, "socket"),

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from gantree.testing.chromium import Complaints, chromium
-from gantree.testing.daemon import Daemon
-from gantree.testing.page_rules import AUDIT
 from gantree.web.pages.frame import local_path
+from support.chromium import Complaints, chromium
+from support.daemon import Daemon
+from support.page_rules import AUDIT
 
 CLUSTER = """
 name: two-leaves

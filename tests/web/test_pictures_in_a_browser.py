@@ -20,9 +20,9 @@ from gantree.model.jobs import Job
 from gantree.policy.rules import Policy, QueueRule
 from gantree.telemetry.gpu_use import GpuUse
 from gantree.testing.builders import cluster, job
-from gantree.testing.chromium import Complaints, chromium
-from gantree.testing.page_rules import AUDIT
-from gantree.testing.pretended import TOKEN, PretendedSite
+from support.chromium import Complaints, chromium
+from support.page_rules import AUDIT
+from support.pretended import TOKEN, PretendedSite
 
 EVIL = "\"><img src=x onerror=window.taken=1>'"
 SMALL, LARGE = (2, 2, 16), (4, 16, 32)

@@ -10,7 +10,7 @@ from gantree.executors.kubernetes.devices.allocation import Given, Stock, alloca
 from gantree.executors.kubernetes.devices.claims import Ask, Kind, Rule, Wish, is_of
 from gantree.executors.kubernetes.devices.slices import Device, DeviceKey, NodeDevices
 from gantree.executors.kubernetes.pods.device_rules import Facts
-from gantree.testing.examples import examples
+from support.examples import examples
 
 GPU, NIC = Kind(('device.driver == "gpu.x"',)), Kind(('device.driver == "nic.x"',))
 SETS = {("gpu.x", "p", f"s{number}"): 2.0 for number in range(2)}

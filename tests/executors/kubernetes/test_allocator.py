@@ -15,7 +15,7 @@ from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.controllers.allocator import Allocator
 from gantree.executors.kubernetes.devices.claims import Unfit
 from gantree.executors.kubernetes.writes.writes import Binding
-from gantree.testing.devices import GPU, gpu, request
+from support.devices import GPU, gpu, request
 
 T = TypeVar("T")
 

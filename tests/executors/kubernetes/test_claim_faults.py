@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from gantree.core.ledger.invariants import check
-from gantree.testing.devices import GPU, NIC, DeviceStage, request
-from gantree.testing.kubernetes.faults import Fault
-from gantree.testing.kubernetes.statuses import Json
+from support.devices import GPU, NIC, DeviceStage, request
+from support.kubernetes.faults import Fault
+from support.kubernetes.server.statuses import Json
 
 SEEDS = int(os.environ.get("GANTREE_KUBERNETES_SEEDS", "2"))
 ROUNDS = 4

@@ -9,10 +9,10 @@ import pytest
 from gantree.executors.kubernetes.controllers import claim_controller as claim_desk
 from gantree.executors.kubernetes.writes.pod_status import saying_of
 from gantree.model.phases import Phase
-from gantree.testing.devices import API, GPU, NIC, DeviceStage, device, gpu, nic, request
-from gantree.testing.kubernetes.samples import consumer
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.pods import PodStage
+from support.devices import API, GPU, NIC, DeviceStage, device, gpu, nic, request
+from support.kubernetes.samples import consumer
+from support.kubernetes.server.statuses import Json
+from support.pods import PodStage
 
 
 @pytest.fixture

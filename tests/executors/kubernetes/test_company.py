@@ -13,8 +13,8 @@ from gantree.executors.kubernetes.constraints.pod_index import Scene
 from gantree.executors.kubernetes.constraints.preferred_pod_affinity import company_of
 from gantree.executors.kubernetes.pods.self_affinity import kin_devices
 from gantree.model.jobs import Company
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.pods import PodStage
+from support.kubernetes.server.statuses import Json
+from support.pods import PodStage
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 

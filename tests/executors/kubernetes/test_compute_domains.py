@@ -35,9 +35,9 @@ from gantree.executors.kubernetes.pods.shapes import OF_COMPUTE_DOMAINS
 from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of
 from gantree.model.events import ClusterObserved
 from gantree.model.phases import Phase
-from gantree.testing.kubernetes.compute_domains import DRIVER, LABEL
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.racks import RackStage
+from support.kubernetes.controllers.compute_domains import DRIVER, LABEL
+from support.kubernetes.server.statuses import Json
+from support.racks import RackStage
 
 DEPLOY = Path(__file__).parents[3] / "deploy/kubernetes"
 GANGJOBS = "/apis/gantree.io/v1alpha1/namespaces/default/gangjobs"

@@ -17,10 +17,10 @@ from gantree.executors.kubernetes.devices.claim_writes import (
     take_back,
 )
 from gantree.executors.kubernetes.devices.device_records import Wanted, record
-from gantree.testing.devices import API
-from gantree.testing.kubernetes.samples import allocation, claim, pod
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.kubernetes.thread import Api, ServerThread
+from support.devices import API
+from support.kubernetes.samples import allocation, claim, pod
+from support.kubernetes.server.statuses import Json
+from support.kubernetes.server.thread import Api, ServerThread
 
 T = TypeVar("T")
 DEVICE = ("gpu.example.com", "node-0", "gpu-0")

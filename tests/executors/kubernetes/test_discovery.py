@@ -12,8 +12,8 @@ from gantree.executors.kubernetes.apiserver.reflector import Reflector
 from gantree.executors.kubernetes.watch import api_thread as link_module
 from gantree.executors.kubernetes.watch.discovery import Watched
 from gantree.executors.kubernetes.workloads.pod_groups import PLUGINS
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.pods import PodStage
+from support.kubernetes.server.statuses import Json
+from support.pods import PodStage
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAME = f"{PLUGINS.plural}.{PLUGINS.group}"

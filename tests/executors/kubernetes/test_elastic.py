@@ -20,9 +20,9 @@ from gantree.core.ledger.invariants import check
 from gantree.executors.kubernetes.controllers import gangjobs
 from gantree.executors.kubernetes.workloads import elastic
 from gantree.formats.policies import PRESETS
-from gantree.testing.kubernetes.faults import Fault
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.pods import PodStage
+from support.kubernetes.faults import Fault
+from support.kubernetes.server.statuses import Json
+from support.pods import PodStage
 
 SEEDS = int(os.environ.get("GANTREE_KUBERNETES_SEEDS", "2"))
 ROUNDS = 4

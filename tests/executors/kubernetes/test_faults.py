@@ -21,8 +21,8 @@ from gantree.core.ledger.invariants import check
 from gantree.executors.kubernetes.workloads.gang_labels import REPLACE_WITHIN
 from gantree.formats.policies import PRESETS
 from gantree.model.phases import ENDED
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.pods import PodStage
+from support.kubernetes.server.statuses import Json
+from support.pods import PodStage
 
 SEEDS = int(os.environ.get("GANTREE_KUBERNETES_SEEDS", "2"))
 FIRST_SEED = int(os.environ.get("GANTREE_KUBERNETES_FIRST_SEED", "0"))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gantree.executors.kubernetes.writes import pod_status as telling
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.pods import PodStage
+from support.kubernetes.server.statuses import Json
+from support.pods import PodStage
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 

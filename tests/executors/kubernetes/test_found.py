@@ -9,8 +9,8 @@ import pytest
 
 from gantree.core.ledger.state import JobState
 from gantree.model.phases import Phase
-from gantree.testing.devices import GPU, DeviceStage, request
-from gantree.testing.pods import PodStage
+from support.devices import GPU, DeviceStage, request
+from support.pods import PodStage
 
 PODS = "/api/v1/namespaces/default/pods"
 

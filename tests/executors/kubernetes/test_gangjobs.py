@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.pods import PodStage
+from support.kubernetes.server.statuses import Json
+from support.pods import PodStage
 
 CRD = Path(__file__).parents[3] / "deploy/kubernetes/crds/gangjobs.yaml"
 URL = "/apis/gantree.io/v1alpha1/namespaces/default/gangjobs"

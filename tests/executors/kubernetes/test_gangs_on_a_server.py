@@ -8,7 +8,7 @@ import pytest
 
 from gantree.executors.kubernetes.writes import pod_status as telling
 from gantree.model.phases import Phase
-from gantree.testing.pods import PodStage
+from support.pods import PodStage
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from gantree.executors.kubernetes.workloads import gang_owners as owners
 from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of, order_of
 from gantree.executors.kubernetes.workloads.keys import key_of
 from gantree.executors.kubernetes.workloads.pending_pods import Waiting
-from gantree.testing.kubernetes.statuses import Json
+from support.kubernetes.server.statuses import Json
 
 JOBSET, LWS = owners.JOBSET.key_word, owners.LWS.key_word
 SET = "jobset.sigs.k8s.io/"

@@ -8,8 +8,8 @@ import pytest
 
 from gantree.executors.kubernetes.writes import writes
 from gantree.model.phases import HOLDING
-from gantree.testing.kubernetes.samples import binding
-from gantree.testing.pods import PodStage
+from support.kubernetes.samples import binding
+from support.pods import PodStage
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -17,8 +17,8 @@ PODS = "/api/v1/namespaces/default/pods"
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PodStage]:
     """gantree soon asks again for what is to go."""
-    for module in ("late", "members"):
-        monkeypatch.setattr(f"gantree.executors.kubernetes.{module}.AGAIN_S", 0.05)
+    for module in ("late_bindings", "attempt_controller"):
+        monkeypatch.setattr(f"gantree.executors.kubernetes.controllers.{module}.AGAIN_S", 0.05)
     with PodStage(tmp_path) as stage:
         stage.nodes("n[0-1]")
         stage.start()

@@ -9,7 +9,7 @@ from gantree.executors.kubernetes.apiserver.connection import Reach
 from gantree.executors.kubernetes.apiserver.lease import LOOK_EVERY_S, LeaseElection
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError
-from gantree.testing.kubernetes.thread import Api, ServerThread
+from support.kubernetes.server.thread import Api, ServerThread
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 FOR_S = 15.0

@@ -17,9 +17,9 @@ from gantree.executors.kubernetes.pods.shapes import asked_by
 from gantree.executors.kubernetes.writes import eviction
 from gantree.executors.kubernetes.writes.patches import nominate
 from gantree.formats.policies import PRESETS
-from gantree.testing.kubernetes.controllers import Controllers
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.pods import PodStage
+from support.kubernetes.controllers.controllers import Controllers
+from support.kubernetes.server.statuses import Json
+from support.pods import PodStage
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 PODS = "/api/v1/namespaces/default/pods"

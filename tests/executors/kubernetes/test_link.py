@@ -22,10 +22,10 @@ from gantree.executors.kubernetes.writes.pod_status import Telling
 from gantree.executors.kubernetes.writes.writes import Binding
 from gantree.journal import codec
 from gantree.model.errors import Unreachable
-from gantree.testing.kubernetes.access import Access, Grant, User
-from gantree.testing.kubernetes.server import Settings
-from gantree.testing.kubernetes.thread import ServerThread
-from gantree.testing.pods import PodStage
+from support.kubernetes.server.access import Access, Grant, User
+from support.kubernetes.server.server import Settings
+from support.kubernetes.server.thread import ServerThread
+from support.pods import PodStage
 
 KEY = ("default", "g", "gang")
 

@@ -14,7 +14,7 @@ from gantree.executors.kubernetes.apiserver.client import Client, Resource
 from gantree.executors.kubernetes.apiserver.connection import Reach
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Object, Pod
 from gantree.executors.kubernetes.watch.api_thread import Link
-from gantree.testing.kubernetes.thread import Api, ServerThread
+from support.kubernetes.server.thread import Api, ServerThread
 
 WITHIN_S = 5.0
 NAMES = [f"p{number}" for number in range(5)]

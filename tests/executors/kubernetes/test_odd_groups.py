@@ -22,7 +22,7 @@ from gantree.executors.kubernetes.workloads.gangjob import GANGJOB, pods_of
 from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of, order_of
 from gantree.executors.kubernetes.workloads.keys import key_of
 from gantree.executors.kubernetes.workloads.pod_groups import CORE, KAI, PLUGINS, VOLCANO
-from gantree.testing.kubernetes.statuses import Json
+from support.kubernetes.server.statuses import Json
 
 REPLICAS = {"Master": {"replicas": 1}, "Worker": {"replicas": 2}}
 CONSTRAINT = {"topology": "t", "requiredTopologyLevel": "rack", "preferredTopologyLevel": "rack"}

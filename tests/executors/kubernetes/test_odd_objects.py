@@ -11,7 +11,7 @@ from gantree.executors.kubernetes.apiserver.objects import JobObject, Node, Pod,
 from gantree.executors.kubernetes.nodes.site import site_of
 from gantree.executors.kubernetes.pods.shapes import labels_of
 from gantree.model.node_rules import read_rule, read_tolerations
-from gantree.testing.pods import PodStage
+from support.pods import PodStage
 
 NULLS = {
     "labels": None,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.pods import PodStage
+from support.kubernetes.server.statuses import Json
+from support.pods import PodStage
 
 LEAF = "network.topology.nvidia.com/leaf"
 KINDS = (

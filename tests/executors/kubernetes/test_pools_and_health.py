@@ -8,7 +8,7 @@ import pytest
 from gantree.executors.kubernetes.apiserver.objects import Condition, Metadata, Node, NodeStatus
 from gantree.executors.kubernetes.nodes.node_health import what_is_wrong, why_cordoned
 from gantree.model.phases import Phase
-from gantree.testing.pods import PodStage
+from support.pods import PodStage
 
 
 @pytest.fixture

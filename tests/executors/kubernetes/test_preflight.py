@@ -11,10 +11,10 @@ import pytest
 from gantree.executors.kubernetes.apiserver.connection import Reach
 from gantree.executors.kubernetes.tools.preflight import UPGRADE, Finding, Level, findings
 from gantree.executors.kubernetes.tools.survey import survey
-from gantree.testing.kubernetes.access import Access, Grant, User
-from gantree.testing.kubernetes.compute_domains import DRIVER, GROUP, crd
-from gantree.testing.kubernetes.server import Settings
-from gantree.testing.kubernetes.thread import Api, ServerThread
+from support.kubernetes.controllers.compute_domains import DRIVER, GROUP, crd
+from support.kubernetes.server.access import Access, Grant, User
+from support.kubernetes.server.server import Settings
+from support.kubernetes.server.thread import Api, ServerThread
 
 SOUND = {
     "nvidia.com/gpu.present": "true",

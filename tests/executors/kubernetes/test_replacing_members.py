@@ -12,7 +12,7 @@ from gantree.executors.kubernetes.workloads.gang_labels import terms_of_group, t
 from gantree.executors.kubernetes.workloads.gang_owners import KUBEFLOW
 from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of
 from gantree.executors.kubernetes.workloads.keys import key_alone
-from gantree.testing.pods import PodStage
+from support.pods import PodStage
 
 GANG = {"gantree.io/gang": "g", "gantree.io/gang-size": "3"}
 CRD = Path(__file__).parents[3] / "deploy/kubernetes/crds/gangjobs.yaml"

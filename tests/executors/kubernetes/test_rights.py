@@ -8,8 +8,8 @@ from gantree.executors.kubernetes.apiserver.rbac import RIGHTS
 from gantree.executors.kubernetes.nodes.topologies import TOPOLOGY_KINDS
 from gantree.executors.kubernetes.workloads.gang_labels import GROUP_KINDS
 from gantree.executors.kubernetes.writes import pod_status as telling
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.pods import GANTREE, PodStage
+from support.kubernetes.server.statuses import Json
+from support.pods import GANTREE, PodStage
 
 SERVED = ("scheduling.k8s.io", "batch")
 """Groups that the server has by itself."""

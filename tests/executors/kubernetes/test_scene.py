@@ -19,7 +19,7 @@ from gantree.executors.kubernetes.apiserver.selectors import digest, matches
 from gantree.executors.kubernetes.constraints import affinity, spread
 from gantree.executors.kubernetes.constraints.pod_index import Scene
 from gantree.executors.kubernetes.pods.pod_selectors import Kind
-from gantree.testing.examples import examples
+from support.examples import examples
 
 ZONE = "zone"
 ZONES = ("a", "b", "c")

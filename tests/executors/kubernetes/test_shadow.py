@@ -11,7 +11,7 @@ from gantree.executors.kubernetes.apiserver.objects import Metadata, Pod
 from gantree.executors.kubernetes.apiserver.settings import Shadow
 from gantree.executors.kubernetes.tools.shadow_tally import Shade
 from gantree.model.phases import Phase
-from gantree.testing.pods import GANTREE, PodStage
+from support.pods import GANTREE, PodStage
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from gantree.model.cluster import Cluster
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.choice.search import place
-from gantree.testing.devices import GPU, NIC, DeviceStage, gpu, nic, request
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
+from support.devices import GPU, NIC, DeviceStage, gpu, nic, request
 
 SAME = {"requests": ["gpu", "nic"], "matchAttribute": "resource.kubernetes.io/pcieRoot"}
 

@@ -13,9 +13,9 @@ from gantree.executors.kubernetes.apiserver.volume_objects import Claim, Volume
 from gantree.executors.kubernetes.constraints import volume_writes
 from gantree.executors.kubernetes.constraints.static_volumes import Free, limit_of
 from gantree.executors.kubernetes.writes import pod_status as telling
-from gantree.testing.kubernetes.binder import VolumeBinder
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.pods import PodStage
+from support.kubernetes.controllers.binder import VolumeBinder
+from support.kubernetes.server.statuses import Json
+from support.pods import PodStage
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"

@@ -10,7 +10,7 @@ import pytest
 from gantree.executors.kubernetes.controllers import attempt_controller as members
 from gantree.executors.kubernetes.workloads.attempts import Attempt, Seat
 from gantree.model.phases import Phase
-from gantree.testing.pods import PodStage
+from support.pods import PodStage
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from gantree.executors.kubernetes.pods.templates import kept_of
 from gantree.executors.kubernetes.workloads import gangs
 from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of
 from gantree.executors.kubernetes.workloads.keys import key_of
-from gantree.testing.kubernetes.statuses import Json
+from support.kubernetes.server.statuses import Json
 
 AMOUNTS = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
 TOKEN = {"name": "kube-api-access-x7k2p", "projected": {"sources": []}}

@@ -12,8 +12,8 @@ from gantree.executors.kubernetes.nodes.site import SiteReading, site_of
 from gantree.executors.kubernetes.nodes.topologies import HYPERNODE, KAI, KUEUE, told_by
 from gantree.formats import read_cluster
 from gantree.model.errors import BadInput
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.pods import PodStage
+from support.kubernetes.server.statuses import Json
+from support.pods import PodStage
 
 BLOCK, RACK = "cloud.provider.com/topology-block", "cloud.provider.com/topology-rack"
 

@@ -10,7 +10,7 @@ import pytest
 from gantree.api.exporters import answers, questions
 from gantree.control.health_watch import HealthWatch
 from gantree.telemetry.dcgm_health import signs_in
-from gantree.testing.pods import PodStage
+from support.pods import PodStage
 
 XID = 'DCGM_FI_DEV_XID_ERRORS{{gpu="{gpu}",UUID="GPU-{gpu}",Hostname="exporter-x",pod=""}} {xid}\n'
 CHECKPOINT = {"gantree.io/checkpoint": "first", "gantree.io/checkpoint-grace": "60s"}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from gantree.executors.kubernetes.writes import pod_status as telling
-from gantree.testing.kubernetes.provisioner import NAME, SELECTED_NODE, ZONE, Provisioner
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.pods import PodStage
+from support.kubernetes.controllers.provisioner import NAME, SELECTED_NODE, ZONE, Provisioner
+from support.kubernetes.server.statuses import Json
+from support.pods import PodStage
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"

@@ -24,10 +24,10 @@ from gantree.executors.kubernetes.tools import webhook
 from gantree.executors.kubernetes.tools.admission import Site, patch_of
 from gantree.executors.kubernetes.tools.webhook import reviewed, serve
 from gantree.model.errors import BadInput
-from gantree.testing.certificates import certificate
-from gantree.testing.kubernetes.patch import json_patch
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.pods import PodStage
+from support.certificates import certificate
+from support.kubernetes.server.patch import json_patch
+from support.kubernetes.server.statuses import Json
+from support.pods import PodStage
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 SITE = Site("gantree", (("NCCL_SOCKET_IFNAME", "eth0"),), "rdma/hca", 2)

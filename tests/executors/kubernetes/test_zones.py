@@ -14,9 +14,9 @@ from gantree.executors.kubernetes.nodes.topologies import told_by
 from gantree.executors.kubernetes.nodes.zones import ZONES, NodeZones, sockets_of
 from gantree.executors.kubernetes.pods.gang_spec import Odd
 from gantree.model.events import ClusterObserved
-from gantree.testing.kubernetes.samples import definition
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.pods import PodStage
+from support.kubernetes.samples import definition
+from support.kubernetes.server.statuses import Json
+from support.pods import PodStage
 
 URL = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 SOCKET = {"annotations": {"gantree.io/required-topology": "socket"}}

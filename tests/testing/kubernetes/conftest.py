@@ -10,8 +10,8 @@ from itertools import count
 
 import pytest
 
-from gantree.testing.kubernetes.real import NoRealServer, is_asked_for, real_server
-from gantree.testing.kubernetes.thread import Api, ServerThread, Site
+from support.kubernetes.real import NoRealServer, is_asked_for, real_server
+from support.kubernetes.server.thread import Api, ServerThread, Site
 
 _spaces = count(1)
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from gantree.testing.kubernetes.access import Access, Grant, User
-from gantree.testing.kubernetes.samples import allocation, binding, claim, pod
-from gantree.testing.kubernetes.server import Settings
-from gantree.testing.kubernetes.thread import Api, ServerThread
+from support.kubernetes.samples import allocation, binding, claim, pod
+from support.kubernetes.server.access import Access, Grant, User
+from support.kubernetes.server.server import Settings
+from support.kubernetes.server.thread import Api, ServerThread
 
 PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from gantree.testing.certificates import certificate
-from gantree.testing.kubernetes.statuses import Json
-from gantree.testing.kubernetes.thread import Api
+from support.certificates import certificate
+from support.kubernetes.server.statuses import Json
+from support.kubernetes.server.thread import Api
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 PODS = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}

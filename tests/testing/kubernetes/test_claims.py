@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gantree.testing.kubernetes.samples import allocation, claim, consumer, pod, result
-from gantree.testing.kubernetes.thread import Api, ServerThread
+from support.kubernetes.samples import allocation, claim, consumer, pod, result
+from support.kubernetes.server.thread import Api, ServerThread
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gantree.testing.kubernetes.samples import definition
-from gantree.testing.kubernetes.thread import Api
+from support.kubernetes.samples import definition
+from support.kubernetes.server.thread import Api
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SCHEMA = {

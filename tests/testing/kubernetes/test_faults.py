@@ -6,8 +6,8 @@ from itertools import islice
 import httpx
 import pytest
 
-from gantree.testing.kubernetes.samples import binding, claim, pod
-from gantree.testing.kubernetes.thread import Api, ServerThread
+from support.kubernetes.samples import binding, claim, pod
+from support.kubernetes.server.thread import Api, ServerThread
 
 PODS = "/api/v1/namespaces/default/pods"
 KNOBS = "/gantree-faults"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gantree.testing.kubernetes.samples import binding, pod
-from gantree.testing.kubernetes.thread import Api
+from support.kubernetes.samples import binding, pod
+from support.kubernetes.server.thread import Api
 
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from gantree.testing.kubernetes.samples import pod, pod_group
-from gantree.testing.kubernetes.server import Settings
-from gantree.testing.kubernetes.thread import Api, ServerThread
+from support.kubernetes.samples import pod, pod_group
+from support.kubernetes.server.server import Settings
+from support.kubernetes.server.thread import Api, ServerThread
 
 GANG = {"schedulingPolicy": {"gang": {"minCount": 4}}}
 PROTECTION = "scheduling.k8s.io/podgroup-protection"

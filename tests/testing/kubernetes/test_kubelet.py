@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from gantree.testing.kubernetes.client import Client
-from gantree.testing.kubernetes.controllers import DELETE_PROTECTION, Controllers, desired
-from gantree.testing.kubernetes.kubelet import Kubelet
-from gantree.testing.kubernetes.samples import allocation, binding, claim, consumer, pod, pod_group
-from gantree.testing.kubernetes.thread import Api, ServerThread
+from support.kubernetes.client import Client
+from support.kubernetes.controllers.controllers import DELETE_PROTECTION, Controllers, desired
+from support.kubernetes.controllers.kubelet import Kubelet
+from support.kubernetes.samples import allocation, binding, claim, consumer, pod, pod_group
+from support.kubernetes.server.thread import Api, ServerThread
 
 PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gantree.testing.kubernetes.samples import node, pod
-from gantree.testing.kubernetes.thread import Api
+from support.kubernetes.samples import node, pod
+from support.kubernetes.server.thread import Api
 
 MAPS = "/api/v1/namespaces/{}/configmaps"
 

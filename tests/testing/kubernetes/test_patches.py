@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gantree.testing.kubernetes.patch import json_patch, merge_patch, strategic_merge
-from gantree.testing.kubernetes.samples import pod
-from gantree.testing.kubernetes.statuses import Refusal
-from gantree.testing.kubernetes.thread import Api
+from support.kubernetes.samples import pod
+from support.kubernetes.server.patch import json_patch, merge_patch, strategic_merge
+from support.kubernetes.server.statuses import Refusal
+from support.kubernetes.server.thread import Api
 
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"

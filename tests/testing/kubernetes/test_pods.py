@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gantree.testing.kubernetes.samples import binding, node, pod
-from gantree.testing.kubernetes.thread import Api
+from support.kubernetes.samples import binding, node, pod
+from support.kubernetes.server.thread import Api
 
 PODS = "/api/v1/namespaces/{}/pods"
 GATED: dict[str, Any] = {"schedulingGates": [{"name": "example.com/wait"}]}

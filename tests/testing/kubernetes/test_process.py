@@ -3,14 +3,14 @@
 import subprocess
 import sys
 
-from gantree.testing.kubernetes.samples import binding, pod
-from gantree.testing.kubernetes.thread import Api
+from support.kubernetes.samples import binding, pod
+from support.kubernetes.server.thread import Api
 
-COMMAND = [sys.executable, "-m", "gantree.testing.kubernetes", "--port", "0"]
+COMMAND = [sys.executable, "-m", "support.kubernetes", "--port", "0"]
 
 
 def test_it_prints_where_it_listens_and_ends_with_its_input() -> None:
-    """`python -m gantree.testing.kubernetes --port 0 --until-eof --cluster`."""
+    """`python -m support.kubernetes --port 0 --until-eof --cluster`."""
     with subprocess.Popen(
         [*COMMAND, "--until-eof", "--cluster", "--gang-api", "none"],
         stdin=subprocess.PIPE,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.testing.kubernetes.real import ASSETS, NoRealServer, is_asked_for, real_server
+from support.kubernetes.real import ASSETS, NoRealServer, is_asked_for, real_server
 
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

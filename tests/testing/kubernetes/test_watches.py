@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gantree.testing.kubernetes.samples import binding, pod
-from gantree.testing.kubernetes.thread import Api, ServerThread
+from support.kubernetes.samples import binding, pod
+from support.kubernetes.server.thread import Api, ServerThread
 
 PODS = "/api/v1/namespaces/{}/pods"
 Event = dict[str, Any]

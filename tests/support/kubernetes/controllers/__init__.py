@@ -1,0 +1,1 @@
+"""What lives beside an API server: controllers, a kubelet, a provisioner."""

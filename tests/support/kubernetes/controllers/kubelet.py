@@ -1,0 +1,292 @@
+"""A kubelet that runs pods without running anything, for any number of nodes, on any API server.
+
+    async with Client(server.url) as client, Kubelet(client) as kubelet:
+        await kubelet.register("n0", {"cpu": "8"})
+        ...
+        await kubelet.exit("default", "worker-0", code=1)
+
+A pod that is bound to a node becomes Running, ends as its annotations or a test say, and is taken away when it was told
+to go and its grace is over, sooner if it stops sooner. What an annotation may say:
+
+    kubelet.gantree/starts-s   after how long it runs (0)
+    kubelet.gantree/runs-s     how long it runs; without it until a test says so
+    kubelet.gantree/exit-code  with what it exits then (0)
+    kubelet.gantree/stops-s    how long it takes to stop when told to (0); its grace ends it in any case
+    kubelet.gantree/refused    any text: the kubelet refuses it (UnexpectedAdmissionError)
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+from support.kubernetes.client import STRATEGIC, Client, path_of
+from support.kubernetes.controllers.follower import Follower
+from support.kubernetes.server.statuses import Json
+
+PREFIX = "kubelet.gantree/"
+ENDED = frozenset({"Succeeded", "Failed"})
+KILLED = 143
+HEARS_WITHIN_S = 60.0
+REFUSED = "UnexpectedAdmissionError"
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+
+
+@dataclass(slots=True)
+class _Sandbox:
+    """A pod as its kubelet has it. exited is set when a test ends it, deleted when it was told to go."""
+
+    pod: Json
+    exited: "asyncio.Future[int]"
+    deleted: asyncio.Event = field(default_factory=asyncio.Event)
+    restarts: int = 0
+    ip: str = ""
+    task: "asyncio.Task[None] | None" = None
+
+    @property
+    def node(self) -> str:
+        """Where it is."""
+        name: str = self.pod["spec"]["nodeName"]
+        return name
+
+    def says(self, name: str, otherwise: str = "") -> str:
+        """An annotation of the pod."""
+        told: str = (self.pod["metadata"].get("annotations") or {}).get(PREFIX + name, otherwise)
+        return told
+
+
+class Kubelet(Follower):
+    """All kubelets of a cluster. frozen nodes do nothing and say nothing until they are thawed."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self.client = client
+        self.prepare: Callable[[Json], Coroutine[Any, Any, None]] | None = None
+        """What drivers do for the claims of a pod before it starts, if there are any."""
+        self._sandboxes: dict[str, _Sandbox] = {}
+        self._numbers: Iterator[int] = count(1)
+        self._refusals = 0
+        self._thawed: dict[str, asyncio.Event] = {}
+
+    async def begin(self) -> None:
+        """Follow what it acts upon."""
+        self.run(self._follow())
+
+    # What a test says
+
+    async def register(
+        self, name: str, capacity: dict[str, str], labels: dict[str, str] | None = None
+    ) -> None:
+        """A node joins and is ready."""
+        status = {"capacity": capacity, "conditions": [_ready("True")]}
+        metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}}
+        await self.client.insist(
+            "POST", path_of("v1", "nodes"), {"metadata": metadata, "status": status}
+        )
+
+    async def tell_ready(self, node: str, status: str) -> None:
+        """A node's condition becomes True, False or Unknown; taints follow, as of the node lifecycle controller."""
+        path = path_of("v1", "nodes", name=node)
+        body = {"status": {"conditions": [_ready(status)]}}
+        await self.client.insist("PATCH", f"{path}/status", body, STRATEGIC)
+        key = {"False": NOT_READY, "Unknown": UNREACHABLE}.get(status)
+        taints: list[Json] = [
+            {"key": each, "$patch": "delete"} for each in (NOT_READY, UNREACHABLE) if each != key
+        ]
+        if key:
+            taints.append({"key": key, "effect": "NoExecute"})
+        await self.client.insist("PATCH", path, {"spec": {"taints": taints}}, STRATEGIC)
+
+    async def exit(self, namespace: str, name: str, code: int = 0) -> None:
+        """A pod's container exits. Waits for a pod that was bound, but of which its kubelet has not heard yet."""
+        async with asyncio.timeout(HEARS_WITHIN_S):
+            while not (found := self._sandboxes_of(namespace, name)):
+                await asyncio.sleep(0.01)
+        for each in found:
+            if not each.exited.done():
+                each.exited.set_result(code)
+
+    def _sandboxes_of(self, namespace: str, name: str) -> list[_Sandbox]:
+        """Those of all pods that have had a name."""
+        return [
+            each
+            for each in self._sandboxes.values()
+            if (each.pod["metadata"]["namespace"], each.pod["metadata"]["name"])
+            == (namespace, name)
+        ]
+
+    def refuse_next(self, pods: int = 1) -> None:
+        """Refuse the next pods that are bound to any node."""
+        self._refusals += pods
+
+    def freeze(self, node: str) -> None:
+        """Do and say nothing on a node."""
+        self._thawed[node] = asyncio.Event()
+
+    def thaw(self, node: str) -> None:
+        """Go on where it stopped."""
+        self._thawed.pop(node, asyncio.Event()).set()
+
+    # What it does
+
+    async def _follow(self) -> None:
+        query = {"fieldSelector": "spec.nodeName!="}
+        async for kind, pod in self.client.follow(path_of("v1", "pods"), query):
+            uid = pod["metadata"]["uid"]
+            sandbox = self._sandboxes.get(uid)
+            if kind == "DELETED":
+                self._forget(uid)
+            elif sandbox is None and pod["status"].get("phase") not in ENDED:
+                sandbox = _Sandbox(pod, asyncio.get_running_loop().create_future())
+                self._sandboxes[uid] = sandbox
+                sandbox.task = self.run(self._live(sandbox))
+            if sandbox is not None:
+                sandbox.pod = pod
+                if "deletionTimestamp" in pod["metadata"]:
+                    sandbox.deleted.set()
+
+    def _forget(self, uid: str) -> None:
+        sandbox = self._sandboxes.pop(uid, None)
+        if sandbox and sandbox.task:
+            sandbox.task.cancel()
+
+    async def _live(self, sandbox: _Sandbox) -> None:
+        """The life of a pod on its node."""
+        await self._awake(sandbox)
+        if sandbox.says("refused") or self._takes_refusal():
+            message = (
+                f"Allocate failed: {sandbox.says('refused', 'told by a test')}, which is unexpected"
+            )
+            status = {"phase": "Failed", "reason": REFUSED, "message": message}
+            await self._tell(sandbox, status)
+            return
+        if self.prepare is not None:
+            await _first(sandbox.deleted.wait(), self.prepare(sandbox.pod))
+        await _first(sandbox.deleted.wait(), asyncio.sleep(float(sandbox.says("starts-s", "0"))))
+        sandbox.ip = (
+            f"10.{(number := next(self._numbers)) >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+        )
+        if not sandbox.deleted.is_set():
+            await self._run(sandbox)
+        if sandbox.deleted.is_set():
+            await self._stop(sandbox)
+
+    def _takes_refusal(self) -> bool:
+        self._refusals, is_refused = max(self._refusals - 1, 0), self._refusals > 0
+        return is_refused
+
+    async def _run(self, sandbox: _Sandbox) -> None:
+        """Until it ends for good or is told to go."""
+        while True:
+            await self._tell(sandbox, {"phase": "Running", **_running(sandbox)})
+            runs_s = sandbox.says("runs-s")
+            lasts = asyncio.sleep(float(runs_s)) if runs_s else asyncio.Event().wait()
+            await _first(sandbox.deleted.wait(), asyncio.shield(sandbox.exited), lasts)
+            if sandbox.deleted.is_set():
+                return
+            code = int(sandbox.says("exit-code", "0"))
+            if sandbox.exited.done():
+                code = sandbox.exited.result()
+                sandbox.exited = asyncio.get_running_loop().create_future()
+            await self._awake(sandbox)
+            if not _restarts(sandbox.pod["spec"].get("restartPolicy"), code):
+                await self._tell(sandbox, _ended(sandbox, code))
+                return
+            sandbox.restarts += 1
+
+    async def _stop(self, sandbox: _Sandbox) -> None:
+        """It stops within its grace, says how it ended and is taken away."""
+        metadata = sandbox.pod["metadata"]
+        grace_s = float(metadata.get("deletionGracePeriodSeconds", 0))
+        await asyncio.sleep(min(float(sandbox.says("stops-s", "0")), grace_s))
+        await self._awake(sandbox)
+        if sandbox.pod["status"].get("phase") not in ENDED:
+            await self._tell(sandbox, _ended(sandbox, KILLED))
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
+        await self.client.insist("DELETE", self._path(sandbox), options)
+
+    async def _awake(self, sandbox: _Sandbox) -> None:
+        """Wait while the node is frozen."""
+        while thawed := self._thawed.get(sandbox.node):
+            await thawed.wait()
+
+    def _path(self, sandbox: _Sandbox) -> str:
+        metadata = sandbox.pod["metadata"]
+        return path_of("v1", "pods", metadata["namespace"], metadata["name"])
+
+    async def _tell(self, sandbox: _Sandbox, status: Json) -> None:
+        """Write the pod's status, of this very pod."""
+        body = {"metadata": {"uid": sandbox.pod["metadata"]["uid"]}, "status": status}
+        reply = await self.client.insist("PATCH", f"{self._path(sandbox)}/status", body, STRATEGIC)
+        if reply.code == 200:
+            sandbox.pod = reply.content
+
+
+def _restarts(policy: str | None, code: int) -> bool:
+    """Whether a container that exited is started again."""
+    return policy in {None, "Always"} or (policy == "OnFailure" and code != 0)
+
+
+def _ready(status: str) -> Json:
+    reason = {"True": "KubeletReady", "False": "KubeletNotReady"}.get(status, "NodeStatusUnknown")
+    return {"type": "Ready", "status": status, "reason": reason, "lastTransitionTime": _now()}
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _conditions(is_ready: bool) -> list[Json]:
+    ready = "True" if is_ready else "False"
+    told = {"Initialized": "True", "Ready": ready, "ContainersReady": ready}
+    return [
+        {"type": kind, "status": status, "lastTransitionTime": _now()}
+        for kind, status in told.items()
+    ]
+
+
+def _running(sandbox: _Sandbox) -> Json:
+    return {
+        "startTime": _now(),
+        "podIP": sandbox.ip,
+        "podIPs": [{"ip": sandbox.ip}],
+        "conditions": _conditions(True),
+        "containerStatuses": _containers(sandbox, {"running": {"startedAt": _now()}}, True),
+    }
+
+
+def _ended(sandbox: _Sandbox, code: int) -> Json:
+    reason = "Error" if code else "Completed"
+    state = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": _now()}}
+    return {
+        "phase": "Failed" if code else "Succeeded",
+        "conditions": _conditions(False),
+        "containerStatuses": _containers(sandbox, state, False),
+    }
+
+
+def _containers(sandbox: _Sandbox, state: Json, is_ready: bool) -> list[Json]:
+    return [
+        {
+            "name": each["name"],
+            "image": each["image"],
+            "imageID": "",
+            "ready": is_ready,
+            "started": is_ready,
+            "restartCount": sandbox.restarts,
+            "state": state,
+        }
+        for each in sandbox.pod["spec"]["containers"]
+    ]
+
+
+async def _first(*awaited: object) -> None:
+    """Until the first of several is done; the others are given up."""
+    tasks = [asyncio.ensure_future(each) for each in awaited]  # type: ignore[call-overload]  # coroutines and futures
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,124 @@
+"""A real API server for the tests that state what a server does: kube-apiserver and etcd of KUBEBUILDER_ASSETS.
+
+    with real_server(tmp_path) as (url, token):
+        ...
+
+It has no controllers, no scheduler and no kubelet, and serves the gang API with its gates on.
+"""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+ASSETS = "KUBEBUILDER_ASSETS"
+TOKEN = "token-of-the-tests"
+READY_WITHIN_S = 120.0
+LAST_BYTES = 2_000
+GATES = (
+    "GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption",
+    "DRAWorkloadResourceClaims",
+)  # fmt: skip
+
+
+class NoRealServer(Exception):
+    """One was asked for, and there is none that starts."""
+
+
+def is_asked_for() -> bool:
+    """Whether the environment names a real server."""
+    return bool(os.environ.get(ASSETS))
+
+
+@contextmanager
+def real_server(place: Path) -> Iterator[tuple[str, str]]:
+    """(URL, token of an administrator) of a server that keeps its files in a directory."""
+    assets = Path(os.environ[ASSETS])
+    missing = [name for name in ("etcd", "kube-apiserver") if not (assets / name).exists()]
+    if missing:
+        raise NoRealServer(f"{ASSETS} is {assets}, which has no {' and no '.join(missing)}")
+    etcd_port, peer_port, port = _free_port(), _free_port(), _free_port()
+    with (
+        _running(_etcd(assets, place, etcd_port, peer_port), place / "etcd.log"),
+        _running(_apiserver(assets, place, etcd_port, port), place / "apiserver.log") as server,
+    ):
+        url = f"https://127.0.0.1:{port}"
+        _wait(url, server, place / "apiserver.log")
+        yield url, TOKEN
+
+
+def _etcd(assets: Path, place: Path, port: int, peer_port: int) -> list[str]:
+    client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+    return [
+        str(assets / "etcd"), f"--data-dir={place / 'etcd'}", "--unsafe-no-fsync",
+        f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+    ]  # fmt: skip
+
+
+def _apiserver(assets: Path, place: Path, etcd_port: int, port: int) -> list[str]:
+    key, tokens = place / "sa.pem", place / "tokens.csv"
+    key.write_bytes(
+        rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
+        )
+    )
+    tokens.write_text(f'{TOKEN},admin,admin,"system:masters"\n')
+    gates = ",".join(f"{name}=true" for name in GATES)
+    return [
+        str(assets / "kube-apiserver"), f"--etcd-servers=http://127.0.0.1:{etcd_port}",
+        f"--cert-dir={place / 'certs'}", "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+        f"--secure-port={port}", "--service-cluster-ip-range=10.0.0.0/24", f"--token-auth-file={tokens}",
+        "--authorization-mode=RBAC", f"--service-account-key-file={key}",
+        f"--service-account-signing-key-file={key}", f"--service-account-issuer=https://127.0.0.1:{port}",
+        "--disable-admission-plugins=ServiceAccount", "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+        f"--feature-gates={gates}",
+    ]  # fmt: skip
+
+
+@contextmanager
+def _running(command: list[str], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Until it is ready."""
+    ends_at = time.monotonic() + READY_WITHIN_S
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with httpx.Client(verify=False, headers=headers) as http:
+        while server.poll() is None and time.monotonic() < ends_at:
+            try:
+                spaces = http.get(f"{url}/api/v1/namespaces/default")
+                if http.get(f"{url}/readyz").status_code == spaces.status_code == 200:
+                    return
+            except httpx.HTTPError:
+                pass
+            time.sleep(0.2)
+    raise NoRealServer(f"kube-apiserver was not ready: {log.read_bytes()[-LAST_BYTES:].decode()}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

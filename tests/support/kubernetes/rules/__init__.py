@@ -1,0 +1,1 @@
+"""What each kind of resource asks of its writes."""

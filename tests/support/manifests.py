@@ -1,0 +1,66 @@
+"""The manifests that install gantree, as Helm renders them from the chart: `python -m support.manifests`.
+
+deploy/kubernetes/gantree.yaml is the chart with its defaults, in a namespace of its own; this writes it anew, and a
+test holds the two equal. Helm is its own code, in a library (helm_python), which there is for Linux on x86-64 alone.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Json = dict[str, Any]
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+CHART, PLAIN = DEPLOY / "chart" / "gantree", DEPLOY / "kubernetes" / "gantree.yaml"
+RELEASE = NAMESPACE = "gantree"
+HEAD = """\
+# gantree as a scheduler beside the default one: what docs/kubernetes.md installs. Change the image; everything else
+# works as it stands on a cluster with a default storage class.
+# This is deploy/chart/gantree with its defaults: change that, and write this anew with `make manifests`.
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: gantree
+  labels:
+    pod-security.kubernetes.io/enforce: restricted
+"""
+
+
+def rendered(values: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """The text of each template, by its name. Raises helm_python.HelmError for values that the chart refuses."""
+    return dict(_rendered(json.dumps(values or {})))
+
+
+@cache
+def _rendered(values: str) -> dict[str, str]:
+    """Each set of values is rendered once: that takes half a second."""
+    from helm_python import Chart, disable_logging
+
+    disable_logging()  # it tells of the link to the definitions, each time
+    with Chart.load(CHART) as chart:
+        told = chart.render(json.loads(values), name=RELEASE, namespace=NAMESPACE)
+    return {name.rpartition("/")[2]: text for name, text in sorted(told.items())}
+
+
+def objects(values: Mapping[str, Any] | None = None) -> list[Json]:
+    """What the chart makes of values, as objects."""
+    texts = [text for name, text in rendered(values).items() if name.endswith(".yaml")]
+    return [each for text in texts for each in yaml.safe_load_all(text) if each]
+
+
+def plain() -> str:
+    """The text of the plain manifest."""
+    found = (text.strip() for name, text in rendered().items() if name.endswith(".yaml"))
+    texts = [text for text in found if text]
+    return (
+        "\n---\n".join([HEAD.rstrip(), *(text.removeprefix("---").strip() for text in texts)])
+        + "\n"
+    )
+
+
+if __name__ == "__main__":
+    PLAIN.write_text(plain(), encoding="utf-8")

@@ -1,0 +1,227 @@
+"""A Kubernetes cluster for tests, with gantree on it: API server, kubelet, and a controller that is stepped by hand.
+
+with PodStage(tmp_path) as stage:
+    stage.nodes("n[0-3]", gpus=8)
+    stage.pod("p0", gpus=8)
+    stage.until(lambda: stage.phase("p0") == "Running")
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from gantree.control.controller import Controller
+from gantree.core.ledger.invariants import check
+from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.rbac import RIGHTS
+from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
+from gantree.executors.kubernetes.cluster import KubernetesCluster
+from gantree.executors.kubernetes.opening import Opened
+from gantree.formats.policies import PRESETS
+from gantree.journal.sqlite import SqliteJournal
+from gantree.model.cluster import Cluster
+from gantree.policy.rules import Policy
+from gantree.text.hostlists import expand
+from support.kubernetes.client import Client
+from support.kubernetes.controllers.kubelet import Kubelet
+from support.kubernetes.server.access import ALL, Access, Grant, User
+from support.kubernetes.server.server import Settings
+from support.kubernetes.server.statuses import Json
+from support.kubernetes.server.thread import Api, ServerThread
+
+WITHIN_S = 90.0
+TOKEN = GANTREE = "gantree"
+"""Who gantree is on the server, and the token that says so: it may do what its roles allow, and nothing else."""
+HOME = "default"
+"""The namespace that gantree runs in."""
+
+
+def _with_role(settings: Settings) -> Settings:
+    """The same with two users, unless it has some: gantree, and whoever shows no token, who may do everything."""
+    rights = tuple(
+        Grant(right.verbs, (right.group,), (right.resource,), (HOME,) if right.at_home else ())
+        for right in RIGHTS
+    )
+    users = {TOKEN: User(GANTREE, rights), "": User("admin", (Grant((ALL,), (ALL,), (ALL,)),))}
+    return replace(settings, access=settings.access or Access(users))
+
+
+class PodStage:
+    """The server and its kubelet last as long as the block; gantree is started by `start`, and may be stopped."""
+
+    def __init__(
+        self, state_dir: Path, policy: Policy = PRESETS["gantree"], settings: Settings | None = None
+    ) -> None:
+        self.running = ServerThread(_with_role(settings or Settings()))
+        self._state_dir, self._policy = state_dir, policy
+        self._controller: Controller | None = None
+
+    def __enter__(self) -> Self:
+        self.running.__enter__()
+        self.api = Api(self.running.url)
+        self.running.run(self._open_kubelet())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._controller is not None:
+            if kind is None:
+                check(self.controller.ledger)
+            self.stop()
+        self.running.run(self._close_kubelet())
+        self.api.http.close()
+        self.running.__exit__(kind, error, trace)
+
+    @property
+    def report(self) -> Json:
+        """What a dry run that was stopped has reported."""
+        return self._opened.report
+
+    @property
+    def controller(self) -> Controller:
+        """The controller, once it was started."""
+        assert self._controller is not None, "not started"
+        return self._controller
+
+    def start(self, **told: Any) -> None:
+        """Start gantree, or start it again. told: fields of its settings."""
+        reach = Reach(self.running.url, ask_token=lambda: (TOKEN, float("inf")))
+        self._opened = opened = Opened(KubernetesSettings(reach, **told), lambda: None)
+
+        def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
+            return opened.cluster(emit, clock, lambda: self.controller.ledger)
+
+        journal = SqliteJournal(self._state_dir)
+        self._controller = Controller(journal, self._policy, make, site=opened.site)
+        self._controller.recover()
+
+    def stop(self) -> None:
+        """End gantree in order; pods go on."""
+        self.controller.close()
+        self._controller = None
+
+    def kill(self) -> None:
+        """End gantree at once: what it was about to write or to record is lost; pods go on."""
+        link = self._opened._link
+        link._loop.call_soon_threadsafe(link._loop.stop)
+        link._thread.join(WITHIN_S)
+        for task in asyncio.all_tasks(link._loop):  # none is to end well, and nobody is to be told
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # as asyncio.gather does
+        self.controller.journal.close()
+        self._controller = None
+
+    def until(self, done: Callable[[], bool], within_s: float = WITHIN_S) -> None:
+        """Step gantree until something is so."""
+        deadline = time.monotonic() + within_s
+        while not done():
+            assert time.monotonic() < deadline, self.told()
+            if not self.controller.step():
+                time.sleep(0.02)
+
+    def work_for(self, seconds: float) -> None:
+        """Step gantree for so long: for what must not happen meanwhile."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if not self.controller.step():
+                time.sleep(0.02)
+
+    def told(self) -> str:
+        """How things stand, for a test that failed."""
+        pods = {
+            name: (pod["status"].get("phase"), pod["spec"].get("nodeName"))
+            for name, pod in self.pods().items()
+        }
+        jobs = {
+            job: (str(state.phase), state.reason)
+            for job, state in self.controller.ledger.jobs.items()
+        }
+        return f"pods {pods}; jobs {jobs}; rejected {self.controller.ledger.rejected}"
+
+    # ----- what a user does
+
+    def nodes(
+        self, names: str, gpus: int = 8, product: str = "NVIDIA-H100-80GB-HBM3", **labels: str
+    ) -> None:
+        """Nodes join. Labels whose keys have dots are given with underscores for them, and two for a slash."""
+        told = {key.replace("__", "/").replace("_", "."): value for key, value in labels.items()}
+        if gpus:
+            told |= {"nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": "81559"}
+        capacity = {"cpu": "96", "memory": "1024Gi", "pods": "110"}
+        if gpus:
+            capacity["nvidia.com/gpu"] = str(gpus)
+        for name in expand(names):
+            self.running.run(self.kubelet.register(name, capacity, told))
+
+    def pod(self, name: str, gpus: int = 0, **told: Any) -> Json:
+        """Create a pod for gantree. told: labels, annotations, owners and spec, as in a manifest."""
+        requests = {"cpu": "1", "memory": "1Gi"}
+        if gpus:
+            requests["nvidia.com/gpu"] = str(gpus)
+        container = {
+            "name": "main",
+            "image": "train",
+            "resources": {"requests": requests, "limits": requests},
+        }
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "labels": told.get("labels", {}),
+                "annotations": told.get("annotations", {}),
+                "ownerReferences": told.get("owners", []),
+            },
+            "spec": {
+                "schedulerName": "gantree",
+                "restartPolicy": "Never",
+                "containers": [container],
+                **told.get("spec", {}),
+            },
+        }
+        answer = self.api.post("/api/v1/namespaces/default/pods", body)
+        assert answer.status_code == 201, answer.text
+        made: Json = answer.json()
+        return made
+
+    def exit(self, name: str, code: int = 0) -> None:
+        """A pod's container exits."""
+        self.running.run(self.kubelet.exit("default", name, code))
+
+    # ----- what is there
+
+    def pods(self) -> dict[str, Json]:
+        """All pods by name."""
+        found = self.api.get("/api/v1/pods").json()["items"]
+        return {pod["metadata"]["name"]: pod for pod in found}
+
+    def phase(self, name: str) -> str:
+        """The phase of a pod, "" where there is none."""
+        pod = self.pods().get(name)
+        return "" if pod is None else str(pod["status"].get("phase"))
+
+    def node_of(self, name: str) -> str:
+        """The node of a pod, "" while it has none."""
+        return str(self.pods()[name]["spec"].get("nodeName", ""))
+
+    def bound(self, *names: str) -> bool:
+        """Whether all these pods have a node."""
+        pods = self.pods()
+        return all(name in pods and pods[name]["spec"].get("nodeName") for name in names)
+
+    async def _open_kubelet(self) -> None:
+        self._client = Client(self.running.url)
+        await self._client.__aenter__()
+        self.kubelet = Kubelet(self._client)
+        await self.kubelet.__aenter__()
+
+    async def _close_kubelet(self) -> None:
+        await self.kubelet.__aexit__(None, None, None)
+        await self._client.__aexit__(None, None, None)
