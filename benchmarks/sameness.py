@@ -1,7 +1,7 @@
 """A digest of everything that is decided: random lives under many policies, and Philly jobs under every preset.
 
     PYTHONPATH=tests python benchmarks/sameness.py [--philly philly_jobs.csv.gz --topo topo.csv.gz] [--lives 200]
-    [--jobs 500] [--workers N] [--against FILE] [--write FILE]
+        [--jobs 500] [--workers N] [--against FILE] [--write FILE]
 
 One line a policy and one a preset: the first digits of SHA-256 over the facts, as the journal writes them, and over
 the moments at which each decision asked to be called again. Two versions of the program that print the same lines
