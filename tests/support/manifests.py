@@ -14,7 +14,7 @@ import yaml
 
 Json = dict[str, Any]
 
-DEPLOY = Path(__file__).parents[3] / "deploy"
+DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART, PLAIN = DEPLOY / "chart" / "gantree", DEPLOY / "kubernetes" / "gantree.yaml"
 RELEASE = NAMESPACE = "gantree"
 HEAD = """\
