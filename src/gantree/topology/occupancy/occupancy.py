@@ -25,7 +25,12 @@ from gantree.topology.occupancy.change_log import ChangeLog, Index
 from gantree.topology.occupancy.free_devices import FreeDevices
 from gantree.topology.occupancy.holders import Holders
 from gantree.topology.occupancy.member_parts import (
-    by_member, grown, is_nothing, may_gain, part_of, without,
+    by_member,
+    grown,
+    is_nothing,
+    may_gain,
+    part_of,
+    without,
 )  # fmt: skip
 from gantree.topology.occupancy.node_room import (
     MachineBook,
@@ -37,7 +42,13 @@ from gantree.topology.occupancy.node_room import (
 )
 from gantree.topology.occupancy.partial_gpus import held_by, rests_held, rests_of, those_in_parts
 from gantree.topology.occupancy.parts import (
-    GpuStates, NodeState, given_back, over, rules_of, states_of_mask, taken,
+    GpuStates,
+    NodeState,
+    given_back,
+    over,
+    rules_of,
+    states_of_mask,
+    taken,
 )  # fmt: skip
 from gantree.topology.occupancy.recount import check_books
 from gantree.topology.occupancy.site import site_members, site_states
