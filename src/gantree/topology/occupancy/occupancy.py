@@ -50,7 +50,7 @@ from gantree.topology.occupancy.parts import (
     states_of_mask,
     taken,
 )  # fmt: skip
-from gantree.topology.occupancy.recount import check_books
+from gantree.topology.occupancy.recount import check_books, hold_again
 from gantree.topology.occupancy.site import site_members, site_states
 from gantree.topology.occupancy.spares import Spares
 
@@ -301,15 +301,7 @@ class Occupancy:
         """A fresh count of what the owners hold, without idle instances; AssertionError where two hold the same."""
         fresh = Occupancy(self.fabric, empty=True)
         fresh._break_nics(self.broken_nic_mask_of_node)
-        for node in list(fresh.parts_of_node):
-            fresh.parts_of_node[node] = states_of_mask(int(self.fabric.gpus_of_node[node]), -1)
-            fresh._follow_parts(node)
-        for owner, members in self.owners.items():
-            for member in members:
-                node = fresh._index(member.node)
-                problem = fresh.room_of_node(node, recut=True).use_up(member)
-                assert not problem, f"{owner} on {member.node}: {problem}"
-                fresh._hold(owner, (member,))
+        hold_again(fresh, self.owners)
         return fresh
 
     def room_of_node(self, node: int, *, recut: bool | None = None) -> NodeRoom:

@@ -4,13 +4,15 @@ Only what members hold can be counted again. Which instances are idle is history
 there.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gantree.model.placements import MemberPlacement
 from gantree.topology.fabric.fabric import BoolArray
 from gantree.topology.hardware.mig import MigInstance
-from gantree.topology.occupancy.parts import GpuStates
+from gantree.topology.occupancy.parts import GpuStates, states_of_mask
 
 if TYPE_CHECKING:
     from gantree.topology.occupancy.occupancy import Occupancy
@@ -90,3 +92,17 @@ def held_back_again(occupancy: "Occupancy") -> BoolArray:
                     held[node] = True
                     left -= 1
     return held
+
+
+def hold_again(fresh: "Occupancy", owners: Mapping[str, Sequence[MemberPlacement]]) -> None:
+    """Let these hold what they hold in an empty occupancy; AssertionError where two hold the same."""
+    gpus_of_node = fresh.fabric.gpus_of_node
+    for node in list(fresh.parts_of_node):
+        fresh.parts_of_node[node] = states_of_mask(int(gpus_of_node[node]), -1)
+        fresh._follow_parts(node)
+    for owner, members in owners.items():
+        for member in members:
+            node = fresh._index(member.node)
+            problem = fresh.room_of_node(node, recut=True).use_up(member)
+            assert not problem, f"{owner} on {member.node}: {problem}"
+            fresh._hold(owner, (member,))
