@@ -12,6 +12,7 @@ from hypothesis import Phase as Stages
 from hypothesis import strategies as st
 
 from gantree.core.explain.explain import why
+from gantree.core.queue.preemption_backoff import BY_CHANCE
 from gantree.model.facts import (
     AttemptEnded,
     ClaimDropped,
@@ -256,6 +257,10 @@ def test_a_job_that_must_be_owed_is_not_kept_from_its_claim_by_one_of_its_queue_
     assert stops == ["first"]
 
 
+UNTIL_IT_RESTS = BY_CHANCE + 1
+"""So often a job may be stopped in vain at one moment where rights go round; then it backs off."""
+
+
 def come(
     order: Sequence[str], jobs: Sequence[Job], rules: Policy, owed_gpus: int, nodes: int = 1
 ) -> Life:
@@ -289,11 +294,9 @@ def in_turn(order: Sequence[str], rules: Policy) -> Life:
         Policy(backfill=Backfill("any"), preemption=Preemption(by="order")),
     ],
 )
-def test_three_that_may_stop_each_other_do_not_go_round(
-    order: Sequence[str], rules: Policy
-) -> None:
+def test_three_that_may_stop_each_other_come_to_rest(order: Sequence[str], rules: Policy) -> None:
     life = in_turn(order, rules)
-    assert most_stops(life.stage.facts) <= 1
+    assert most_stops(life.stage.facts) <= UNTIL_IT_RESTS
     assert "running" in life.stage.phases().values()
 
 
@@ -301,9 +304,7 @@ def test_who_would_stop_in_vain_is_told_so_and_starts_when_the_spoiler_is_gone()
     life = in_turn("vyw", Policy(backfill=Backfill("any")))
     assert life.stage.phases() == {"v": "running", "y": "pending", "w": "pending"}
     told = why(life.stage.scheduler.ledger, "w", life.stage.now)
-    assert told.sentence.endswith(
-        "To stop v would be in vain: y is owed that room, and would stop it in turn."
-    )
+    assert told.sentence.endswith("To stop v would be in vain: y is owed that room.")
     life.stage.cancel("y")
     assert life.quiet() == 1
     assert life.stage.phases() == {"v": "pending", "y": "cancelled", "w": "running"}
@@ -322,20 +323,12 @@ def over_a_guarantee(order: Sequence[str], rules: Policy) -> Life:
 
 @pytest.mark.parametrize("order", list(permutations("wxvu")))
 @pytest.mark.parametrize("by", ["priority", "order"])
-def test_nobody_is_stopped_for_a_gang_whose_room_goes_to_one_that_may_not_stop_them(
+def test_a_round_over_a_guarantee_comes_to_rest(
     order: Sequence[str], by: Literal["priority", "order"]
 ) -> None:
     life = over_a_guarantee(order, Policy(backfill=Backfill("any"), preemption=Preemption(by=by)))
-    assert most_stops(life.stage.facts) <= 1
-    assert "running" in (life.stage.phases()["v"], life.stage.phases()["x"])
-
-
-def test_who_would_stop_others_for_one_that_goes_first_is_told_so() -> None:
-    life = over_a_guarantee("vuwx", Policy(backfill=Backfill("any")))
-    told = why(life.stage.scheduler.ledger, "x", life.stage.now)
-    assert told.sentence.endswith(
-        "To stop u, v would be in vain: w, which may not stop them all, goes first and would take that room."
-    )
+    assert most_stops(life.stage.facts) <= UNTIL_IT_RESTS
+    assert "running" in life.stage.phases().values()
 
 
 def owed_beside_others(order: Sequence[str], rules: Policy) -> Life:
@@ -355,11 +348,11 @@ def owed_beside_others(order: Sequence[str], rules: Policy) -> Life:
 
 @pytest.mark.parametrize("order", list(permutations("vuyw")))
 @pytest.mark.parametrize("by", ["priority", "order"])
-def test_nobody_is_stopped_for_a_gang_whose_room_is_owed_to_one_that_takes_back_more_beside(
+def test_a_round_over_what_is_owed_beside_others_comes_to_rest(
     order: Sequence[str], by: Literal["priority", "order"]
 ) -> None:
     life = owed_beside_others(order, Policy(backfill=Backfill("any"), preemption=Preemption(by=by)))
-    assert most_stops(life.stage.facts) <= 1
+    assert most_stops(life.stage.facts) <= UNTIL_IT_RESTS
     assert "running" in life.stage.phases().values()
 
 
@@ -379,12 +372,12 @@ def beside_its_own(order: Sequence[str], rules: Policy) -> Life:
 
 @pytest.mark.parametrize("order", list(permutations("vuxw")))
 @pytest.mark.parametrize("by", ["priority", "order"])
-def test_nobody_is_stopped_for_a_gang_whose_room_goes_to_one_that_stops_others_beside(
+def test_a_round_within_queues_comes_to_rest(
     order: Sequence[str], by: Literal["priority", "order"]
 ) -> None:
     preemption = Preemption(by=by, across=False)
     life = beside_its_own(order, Policy(backfill=Backfill("any"), preemption=preemption))
-    assert most_stops(life.stage.facts) <= 1
+    assert most_stops(life.stage.facts) <= UNTIL_IT_RESTS
     assert "running" in life.stage.phases().values()
 
 

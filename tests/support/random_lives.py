@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from gantree.core.scheduler import Decision, Scheduler
+from gantree.core.scheduler import Decision, Scheduler, settled
 from gantree.core.snapshot import restored, snapshot_of
 from gantree.journal.snapshots import SnapshotCodec
 from gantree.model.cluster import Cluster, Node
@@ -198,11 +198,11 @@ class Lives:
         self.handle([kind(id=f"e{self.told}", observed_at=self.now, **more)])
 
     def handle(self, events: list[Event]) -> None:
-        decision = self.scheduler.handle(events)
+        decision = settled(self.scheduler, events, self.now)
         self.facts += decision.facts
         self.decided(events, decision)
         for name, twin in self.twins:
-            assert_same(name, twin.handle(events), decision)
+            assert_same(name, settled(twin, events, self.now), decision)
 
     def decided(self, events: list[Event], decision: Decision) -> None:
         """What is to be done about a decision; nothing."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from gantree.control.policy_fit import jobs_without_queue, limits_of_nothing
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.scheduler import Scheduler
+from gantree.core.scheduler import Scheduler, settled
 from gantree.model.events import Event
 from gantree.model.facts import (
     GangMoving,
@@ -77,7 +77,7 @@ def change_of(ledger: Ledger, trial: Scheduler, event: Event) -> PolicyChange:
     owed_then = [job for job in held if twin.accounts.is_owed(twin.jobs[job])]
     without_queue = {queue: tuple(jobs) for queue, jobs in jobs_without_queue(twin).items()}
     numbers = {job: state.priority for job, state in ledger.jobs.items()}
-    facts = trial.handle([event]).facts
+    facts = settled(trial, [event], event.observed_at).facts
     return PolicyChange(
         rules=tuple(rule_changes(ledger.policy, trial.policy)),
         starts=tuple(fact.job for fact in facts if isinstance(fact, GangPlaced)),

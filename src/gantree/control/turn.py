@@ -22,7 +22,7 @@ from dataclasses import replace
 from gantree.control.garbage import take_back
 from gantree.control.ports import ClusterPort
 from gantree.control.turn_watch import STANDING, Moment, TurnWatch, causes_of
-from gantree.core.scheduler import Decision, Scheduler
+from gantree.core.scheduler import Decision, Scheduler, settled
 from gantree.journal.contract import InboxEntry, Journal
 from gantree.model.errors import JournalError
 from gantree.model.events import PolicySubmitted
@@ -120,7 +120,8 @@ class Turns:
                 if scheduler is None:
                     return Decision((), (), self.scheduler.wake_at())
                 self._scheduler = scheduler
-                return scheduler.handle([entry.event for entry in batch])
+                events = [entry.event for entry in batch]
+                return settled(scheduler, events, events[-1].observed_at)
             except JournalError:  # the world's fault, and not this batch's
                 self._scheduler = None
                 raise

@@ -21,7 +21,7 @@ from gantree.core.ledger.state import JobState
 from gantree.core.queue.job_variants import open_ways
 from gantree.core.reservations.reservations import reserved
 from gantree.core.reservations.start_estimates import Start, domain_in_words, told_start
-from gantree.core.scheduler import Scheduler
+from gantree.core.scheduler import Scheduler, settled
 from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.events import TimePassed
 from gantree.model.facts import (
@@ -212,7 +212,7 @@ def _tried(
     scheduler = Scheduler(ledger.policy)
     scheduler.ledger = twin
     scheduler.recover(())
-    decision = scheduler.handle([TimePassed(id="what-if", observed_at=now)])
+    decision = settled(scheduler, [TimePassed(id="what-if", observed_at=now)], now)
     after = twin.jobs[state.job]
     if after.phase in HOLDING:
         assert after.placement is not None

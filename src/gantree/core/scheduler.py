@@ -16,7 +16,7 @@ from gantree.core.lifecycle.lifecycle import time_is_up
 from gantree.core.lifecycle.time_slicing import Turns
 from gantree.core.lifecycle.timers import Timers
 from gantree.model.cluster import Cluster
-from gantree.model.events import Event
+from gantree.model.events import Event, TimePassed
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
 from gantree.planning.cells import CellBook
@@ -64,6 +64,7 @@ class Scheduler:
         for fact in facts:
             self.ledger.apply(fact)
             self._now = max(self._now, fact.at)
+        self._cycle = Cycle(self.policy, taste_of(self.policy))
         self._timers = Timers(self.ledger, self._now)
         self._turns = Turns(self.ledger, self.policy, self._now)
 
@@ -125,3 +126,14 @@ class Scheduler:
             else:
                 site.take(state.job, state.placement.members)
         return tuple(conflicts)
+
+
+def settled(scheduler: Scheduler, events: Sequence[Event], now: float) -> Decision:
+    """All that a scheduler decides at a moment: on a batch, and then for as long as it asks to be called again."""
+    decision = scheduler.handle(events)
+    facts, orders = list(decision.facts), list(decision.orders)
+    while decision.wake_at is not None and decision.wake_at <= now:
+        decision = scheduler.handle([TimePassed(id="again", observed_at=now)])
+        facts += decision.facts
+        orders += decision.orders
+    return Decision(tuple(facts), tuple(orders), decision.wake_at)

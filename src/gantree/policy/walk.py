@@ -5,16 +5,14 @@ one with the smaller share; among equals the one whose next job goes first. Insi
 placed while the walk goes on changes shares, but only on the path of the queue it was placed in; so each queue keeps a
 heap of its children, and after every job that was looked at only its path is put in order again.
 
-Most jobs of a long queue need not be looked at: `admits` says which might get another answer, some by themselves, the
-others
-by their line. It is asked for a queue when the walk begins, and again of each job when that would be next in its queue,
-so that what is placed meanwhile counts; a line in which nobody is to be looked at any more is left out as one.
+Most jobs of a long queue need not be looked at: `looked` says which, some by themselves, the others by their line. It
+is asked once a queue, when the walk begins.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from gantree.policy.order import Line, Lines, Position, Standing
 
@@ -28,12 +26,23 @@ Entry = tuple[tuple[float, ...], float, Position, int, int]
 """(best keys before "share", share, best position, whether it stands for the queue's own jobs, node) of a child."""
 
 
+class Looked(NamedTuple):
+    """Whom a walk looks at in a queue: some by themselves, in order, and all of some lines."""
+
+    alone: Sequence[Standing] = ()
+    lines: Collection[Line] = ()
+
+
+Look = Callable[[int], Looked]
+"""Whom to look at in a queue."""
+
+
 class Walk:
     """One walk: iterating it gives (line, position) in order; a line ends where `ask`, asked before each, says no.
 
     The job that was given last may be removed from its line before the walk goes on. share(queue) is asked as the
-    walk goes; without it all jobs are compared by position alone. queues: of these alone. is_closed: whether nobody
-    else of a queue is looked at; asked after each of its jobs.
+    walk goes; without it all jobs are compared by position alone. queues: of these alone. looked: of whom in each; of
+    all, if omitted. is_closed: whether nobody else of a queue is looked at; asked after each of its jobs.
     """
 
     def __init__(
@@ -45,90 +54,44 @@ class Walk:
         before_share: int = 0,
         *,
         queues: Iterable[int] | None = None,
-        admits: "Admits | None" = None,
+        looked: Look | None = None,
         is_closed: IsClosed | None = None,
     ) -> None:
         self._lines, self._ask, self._parent = lines, ask, parent_of_queue
         self._share, self._before = share, before_share
         self._queues = tuple(lines.queues if queues is None else queues)
-        self._admits, self._is_closed = admits, is_closed
-        self._rows: dict[int, _Row] = {}
-        self._closed: set[Line] = set()
-        self._at: _Row | None = None
-        self._moved: dict[int, _Row] = {}
+        self._looked, self._is_closed = looked or self._all_of, is_closed
+
+    def _all_of(self, queue: int) -> Looked:
+        return Looked(tuple(self._lines.in_queue(queue)))
 
     def __iter__(self) -> Iterator[tuple[Line, Position]]:
-        closed = self._closed = set[Line]()
-        self._rows = {
-            queue: _Row(queue, self._lines, closed, self._admits, self._is_closed)
-            for queue in self._queues
-        }
-        rows = {queue: row for queue, row in self._rows.items() if row.head is not None}
+        closed = set[Line]()
+        rows = {}
+        for queue in self._queues:
+            row = _Row(queue, self._lines, closed, self._looked(queue), self._is_closed)
+            if row.head is not None:
+                rows[queue] = row
         steps = (
             _by_position(rows)
             if self._share is None
             else _Fair(rows, self._parent, self._share, self._before).walk()
         )
         for row in steps:
-            self._at = self._moved[row.queue] = row
             head = row.head
             assert head is not None, "a queue without jobs is next"
-            if not row.head_stands:  # something was placed since
+            if head.line in closed:
                 continue
             if self._ask(head.line, head.position):
                 yield head.line, head.position
             else:
                 closed.add(head.line)
 
-    def has_passed_any(self, of: Callable[[Line], bool] = lambda line: True) -> bool:
-        """Whether anybody of such lines waits who goes before where the walk is in its queue, looked at or not."""
-        return any(row.has_passed_any(of) for row in self._rows.values())
-
-    def has_left_out_any(
-        self, first_of: Callable[[Line], Position | None], *, lately: bool = False
-    ) -> bool:
-        """Whether anybody counts whom the walk has passed, or will not come to as his line has ended.
-
-        first_of: the first of a line who counts, None where nobody does. lately: since this was asked last, when it was
-        nobody; nobody counts who did not then.
-        """
-        rows = list((self._moved if lately else self._rows).values())
-        assert self._at is not None, "the walk is nowhere yet"
-        self._moved = {self._at.queue: self._at}  # it has not gone on yet
-        return any(row.has_left_out_any(first_of) for row in rows)
-
-
-class Looked(NamedTuple):
-    """Whom a walk looks at in a queue: some by themselves, in order, and all of some lines."""
-
-    alone: Sequence[Standing] = ()
-    lines: Collection[Line] = ()
-
-
-class Admits(Protocol):
-    """Who is to be looked at. version changes whenever somebody may be who was not before, moment whenever any answer
-    may be another one."""
-
-    @property
-    def version(self) -> int: ...
-
-    @property
-    def moment(self) -> int: ...
-
-    def those_of(self, queue: int) -> Looked:
-        """Those of a queue who are to be looked at as things are; some too many do no harm."""
-
-    def is_open(self, line: Line) -> bool:
-        """Whether somebody of a line of which all were to be looked at still is."""
-
-    def still(self, standing: Standing) -> bool:
-        """Whether one of these still is."""
-
 
 class _Row:
     """The jobs of one queue, one after the other; head is the next that is to be looked at, None at the end.
 
-    _heads holds of each line of which all are looked at the next position; _last is the last head before it was closed.
+    _heads holds of each line of which all are looked at the next position.
     """
 
     def __init__(
@@ -136,108 +99,46 @@ class _Row:
         queue: int,
         lines: Lines,
         closed: set[Line],
-        admits: "Admits | None",
+        looked: Looked,
         is_closed: IsClosed | None,
     ) -> None:
-        self.queue, self._lines, self._closed, self._admits = queue, lines, closed, admits
+        self.queue, self._lines, self._closed = queue, lines, closed
         self._is_closed = is_closed
         self.head: Standing | None = None
-        self._last: Standing | None = None
-        self._alone: Sequence[Standing] = ()
-        self._at = 0
-        self._heads: list[Standing] = []
-        self._stood: Standing | None = None
-        self._version = self._stood_at = 0
-        self._read()
+        self._alone, self._at = looked.alone, 0
+        self._heads = [Standing(lines[line][0], line) for line in looked.lines]
+        heapify(self._heads)
         self.go_on()
-
-    @property
-    def head_stands(self) -> bool:
-        """Whether the head is still to be looked at."""
-        return self.head is not None and self._stands(self.head)
-
-    def has_passed_any(self, of: Callable[[Line], bool]) -> bool:
-        """Whether anybody of such lines waits who goes before the head."""
-        return any(
-            self._is_passed(self._lines[line][0]) and of(line)
-            for line in self._lines.lines_in(self.queue)
-        )
-
-    def _is_passed(self, position: Position) -> bool:
-        if self._last is not None:
-            return position <= self._last.position
-        return self.head is None or position < self.head.position
-
-    def has_left_out_any(self, first_of: Callable[[Line], Position | None]) -> bool:
-        """Whether anybody who counts goes before the head, or stands in a line that has ended."""
-        for line in self._lines.lines_in(self.queue):
-            first = first_of(line)
-            if first is not None and (
-                self.head is None or first < self.head.position or line in self._closed
-            ):
-                return True
-        return False
 
     def go_on(self) -> None:
         """Go to the next."""
-        if self._admits is not None and self._version != self._admits.version:
-            self._read()
         last, self.head = self.head, None
         if last is not None and self._is_closed is not None and self._is_closed(self.queue):
-            self._last = last
             return
         while (each := self._next()) is not None:
-            if each != last and self._stands(each):
+            if each != last and each.line not in self._closed:
                 self.head = each
                 break
 
-    def _read(self) -> None:
-        """Ask who is to be looked at, of those behind the head."""
-        looked = Looked(tuple(self._lines.in_queue(self.queue)))
-        if self._admits is not None:
-            self._version = self._admits.version
-            looked = self._admits.those_of(self.queue)
-        self._alone = looked.alone
-        self._at = 0 if self.head is None else bisect_right(self._alone, self.head)
-        last = None if self.head is None else self.head.position
-        self._heads = [head for line in looked.lines if (head := self._behind(line, last))]
-        heapify(self._heads)
-
     def _next(self) -> Standing | None:
         """The next in order, be it by itself or of a line; one that is both comes twice in a row."""
-        while self._heads and not self._is_open(self._heads[0].line):
+        while self._heads and self._heads[0].line in self._closed:
             heappop(self._heads)
         alone = self._alone[self._at] if self._at < len(self._alone) else None
         if self._heads and (alone is None or self._heads[0] < alone):
             head = heappop(self._heads)
-            behind = self._behind(head.line, head.position)
+            behind = self._behind(head)
             if behind is not None:
                 heappush(self._heads, behind)
             return head
         self._at += alone is not None
         return alone
 
-    def _behind(self, line: Line, position: Position | None) -> Standing | None:
-        """The first of a line, or the next behind a position."""
-        positions = self._lines[line]
-        place = 0 if position is None else bisect_right(positions, position)
-        return Standing(positions[place], line) if place < len(positions) else None
-
-    def _is_open(self, line: Line) -> bool:
-        assert self._admits is not None, "only whom it names is looked at by lines"
-        return line not in self._closed and self._admits.is_open(line)
-
-    def _stands(self, standing: Standing) -> bool:
-        if standing.line in self._closed:
-            return False
-        if self._admits is None:
-            return True
-        moment = self._admits.moment
-        if self._stood is standing and self._stood_at == moment:
-            return True
-        stands = self._admits.still(standing)
-        self._stood, self._stood_at = standing if stands else None, moment
-        return stands
+    def _behind(self, standing: Standing) -> Standing | None:
+        """The next of a line."""
+        positions = self._lines[standing.line]
+        place = bisect_right(positions, standing.position)
+        return Standing(positions[place], standing.line) if place < len(positions) else None
 
 
 def _by_position(rows: dict[int, _Row]) -> Iterator[_Row]:

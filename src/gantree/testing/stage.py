@@ -13,7 +13,7 @@ from typing import Any
 
 from gantree.core.ledger.invariants import check
 from gantree.core.ledger.state import JobState
-from gantree.core.scheduler import Decision, Scheduler
+from gantree.core.scheduler import Decision, Scheduler, settled
 from gantree.model.cluster import Cluster
 from gantree.model.events import (
     CancelRequested,
@@ -61,8 +61,11 @@ class Stage:
         return kind(id=f"e{self._told}", observed_at=self.now, **fields)
 
     def handle(self, events: Sequence[Event]) -> Decision:
-        """Hand in a batch and check everything that must hold afterwards."""
-        decision = self.scheduler.handle(events)
+        """Hand in a batch, let the scheduler go on for as long as it asks to, and check all that must hold afterwards.
+
+        Returns all that was decided at this moment.
+        """
+        decision = settled(self.scheduler, events, self.now)
         self.facts += decision.facts
         self.orders += decision.orders
         check(self.scheduler.ledger)
@@ -84,7 +87,8 @@ class Stage:
         assert ledger.jobs == self.scheduler.ledger.jobs, "folding the facts gives other jobs"
         assert ledger.claims == self.scheduler.ledger.claims, "... other claims"
         recovered = Scheduler.of(ledger, self._folded.now)
-        decision = recovered.handle([TimePassed(id="recovered", observed_at=self.now)])
+        again = TimePassed(id="recovered", observed_at=self.now)
+        decision = settled(recovered, [again], self.now)
         assert decision.facts == (), "a recovered scheduler decides something else"
         assert decision.wake_at == self.scheduler.wake_at(), "... wakes at another time"
 

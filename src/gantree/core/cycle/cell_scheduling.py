@@ -16,7 +16,6 @@ Which cells, and what keeps them safe, is `planning.cells`; how they stand in th
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from heapq import merge
-from math import inf
 from operator import attrgetter
 
 from gantree.core.ledger.decision_builder import Draft
@@ -62,7 +61,6 @@ _WAIT_AGAIN = (StopCause.PREEMPTED, StopCause.DRAINED)
 class Homes:
     """The cells of a policy on the fabric of the moment.
 
-    _idle_at is the state in which nobody could go home, until a moment at which time alone lets somebody ask again.
     _ever_home tells of jobs, by queue, signature and size, whether the empty private cluster would hold them. _plain
     is the view of the moment _plain_at, which is asked about every job until something is decided. One without a guest
     is of use to that guest alone, and as large: none is kept.
@@ -74,18 +72,13 @@ class Homes:
         self._fabric: Fabric | None = None
         self._book: CellBook | None = None
         self._queues = tuple(rule.path for rule in policy.queues if rule.cells)
-        self._idle_at: tuple[int, ...] | None = None
-        self._idle_until = inf
         self._ever_home: dict[tuple[str, int, int], bool] = {}
         self._plain: CellView | None = None
         self._plain_at = (-1, 0.0)
 
     def send(self, draft: Draft) -> None:
         """Release cells that nobody uses; send home who can go, in the order of each queue."""
-        ledger = draft.ledger
         if not self._queues:
-            return
-        if self._idle_at == self._state(ledger) and draft.now < self._idle_until:
             return
         self._release(draft)
         facts = -1
@@ -93,8 +86,6 @@ class Homes:
             facts = len(draft.facts)
             for queue in self._queues:
                 self._send_of(draft, queue)
-        self._idle_at = self._state(ledger)
-        self._idle_until = self._next_backoff(ledger, draft.now)
 
     def _send_of(self, draft: Draft, queue: str) -> None:
         """Send home who of a queue can go, in its order."""
@@ -119,28 +110,6 @@ class Homes:
             self._ever_home.clear()
             self._plain = None
         return self._book
-
-    def _state(self, ledger: Ledger) -> tuple[int, ...]:
-        """What changes whenever a job may go home that could not before, but for time."""
-        lines, queue_of_node = ledger.lines, ledger.accounts.tree.queue
-        mine = (node for node, queue in enumerate(queue_of_node) if queue in self._queues)
-        changes = sum(lines.changes_in(node) for node in mine)
-        return (
-            ledger.room_version,
-            ledger.holders_version,
-            ledger.placings,
-            len(ledger.unusable),
-            changes,
-        )
-
-    def _next_backoff(self, ledger: Ledger, now: float) -> float:
-        """The next moment at which a job that waits to begin again may go home; inf if there is none."""
-        moments = (
-            moment
-            for job, moment in ledger.resting.items()
-            if moment > now and ledger.jobs[job].spec.queue in self._queues
-        )
-        return min(moments, default=inf)
 
     def _closes(self, ledger: Ledger, queue: str, state: JobState) -> bool:
         """Whether nobody of the queue passes a job that cannot go home now: not where it never can."""

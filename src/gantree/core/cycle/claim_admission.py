@@ -6,12 +6,12 @@ queue does not admit it any more.
 Since it claimed somebody of a higher priority may have come to wait: who was stopped for it and has that now, or who
 came in the same moment in which the last of its victims left; or its own has fallen. Were it started
 first, it would be stopped again at once. So where one of these has a place now if it takes over claims, the claimant is
-put off until the next walk is over, in which the other one is asked; what that does not take it has. Nobody is put off
+put off until the walk is over, in which the other one is asked; what that does not take it has. Nobody is put off
 for what else the order reads: what is left to run, or was served, changes by itself, and a gang that was stopped for it
 would have been stopped in vain.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from operator import attrgetter
 
 from gantree.core.cycle.cell_scheduling import Homes
@@ -35,82 +35,40 @@ from gantree.policy.order import Line
 from gantree.policy.rules import Amounts
 
 
-class Settling:
-    """Settles claims, once for each state in which the room of one may be free or lost."""
+class ClaimAdmission:
+    """Settles claims."""
 
     def __init__(self, homes: Homes, taste: Taste) -> None:
         self._homes = homes
         self._taste = taste
-        self._settled_at: tuple[object, ...] = ()
-        self._freed_at = (-1, -1)
-        self._lack_quota: dict[str, None] = {}
-        self._put_off: dict[str, None] = {}
-        self._all_were_asked = False
 
-    def begin(self) -> None:
-        """A decision begins: nobody has been asked yet."""
-        self._all_were_asked = False
-
-    def all_were_asked(self) -> bool:
-        """A walk is over; whether claimants were put off until then."""
-        self._all_were_asked = True
-        if not self._put_off:
-            return False
-        self._put_off.clear()
-        self._settled_at = ()
-        return True
-
-    def settle(self, draft: Draft, newer: Sequence[str] = ()) -> None:
+    def settle(self, draft: Draft, *, all_were_asked: bool = False) -> None:
         """Start claimants whose room is free; drop claims whose victims have left in vain: the room is no more, or
         somebody of a greater right has taken the quota meanwhile.
 
-        newer: those that claimed since the last time.
+        all_were_asked: everybody has been who may go before a claimant, so nobody is put off.
         """
         ledger = draft.ledger
-        looked_at = self._to_look_at(ledger, newer)
-        if not looked_at:
-            return
-        while self._settles_any(draft, looked_at):
-            looked_at = ledger.claims  # whoever starts lets go of what else was held for it
-        self._settled_at, self._freed_at = _unsettled(ledger), ledger.accounts.freed_anywhere()
+        while True:  # whoever starts lets go of what else was held for it; each round ends a claim
+            facts = len(draft.facts)
+            waiting = [ledger.jobs[job] for job in ledger.claims]
+            for state in sorted(waiting, key=attrgetter("position")):
+                if state.phase is Phase.PENDING and state.job in ledger.claims:
+                    self._settle(draft, state, all_were_asked=all_were_asked)
+            if len(draft.facts) == facts:
+                return
 
-    def _settles_any(self, draft: Draft, looked_at: Iterable[str]) -> bool:
-        """Look at these claims, in the order of the policy; whether one is none any more."""
-        ledger, facts = draft.ledger, len(draft.facts)
-        waiting = (ledger.jobs[job] for job in looked_at if job in ledger.claims)
-        for state in sorted(waiting, key=attrgetter("position")):
-            if state.phase is Phase.PENDING:
-                self._settle(draft, state)
-        return len(draft.facts) > facts
-
-    def _to_look_at(self, ledger: Ledger, newer: Sequence[str]) -> Collection[str]:
-        """The claimants whose room may be free or lost since the last time, or their quota."""
-        if not ledger.claims:
-            return ()
-        at, claimants = _unsettled(ledger), list[str]()
-        if self._settled_at != at:
-            if not newer or self._settled_at != (*at[:-1], at[-1][: -len(newer)]):
-                return ledger.claims
-            claimants += newer
-        if self._freed_at != ledger.accounts.freed_anywhere():
-            claimants += self._lack_quota
-        return dict.fromkeys(claimants)
-
-    def _settle(self, draft: Draft, state: JobState) -> None:
+    def _settle(self, draft: Draft, state: JobState, *, all_were_asked: bool) -> None:
         ledger, job, claim = draft.ledger, state.job, draft.ledger.claims[state.job]
-        self._lack_quota.pop(job, None)
         placement = self._claimed(ledger, state)
         if placement is not None and self._may_start(ledger, state, placement):
-            if not self._all_were_asked and _is_overtaken(draft, state):
-                self._put_off[job] = None
+            if not all_were_asked and _is_overtaken(draft, state):
                 return
             _drop(draft, job, "its room is free")
             start(draft, state, placement, at_home=claim.at_home)
         elif not (ledger.leaving if placement else _awaited(ledger, state, claim)):
             lost = "the room was lost" if placement is None else "others have its quota"
             _drop(draft, job, lost)
-        elif placement is not None:
-            self._lack_quota[job] = None
 
     def _claimed(self, ledger: Ledger, state: JobState) -> Placement | None:
         """The place of a claimant, if its room is free: the very one where it was decided, else the best."""
@@ -209,9 +167,3 @@ def _awaited(ledger: Ledger, state: JobState, claim: Claim) -> list[str]:
         for job, other in ledger.leaving.items()
         if other.placement is not None and not other.placement.nodes.keys().isdisjoint(nodes)
     ]
-
-
-def _unsettled(ledger: Ledger) -> tuple[int, tuple[int, int], tuple[str, ...]]:
-    """What is different whenever the room of a claim may be free, or lost, that was not before."""
-    out_of_use = (len(ledger.unusable), ledger.site.version)
-    return ledger.room_version, out_of_use, tuple(ledger.claims)

@@ -1,55 +1,69 @@
-"""One walk over the waiting jobs: place what fits, make room for what may, and say nothing of the rest.
+"""One scheduling cycle: one pass over the heads of what waits, in the order of the policy.
 
-The walk goes in the order of the policy, over what is owed to queues first and then over everybody: what is borrowed
-may be taken back at once. Every job is either placed, or given a claim on room that others are told to give up, or left
-waiting; a gang behind one that waits may still start, on room that is neither claimed nor reserved. Placing and making
-room happen in one walk, or a small job would be started on GPUs that the next step takes away again. Where room may be
-made that could not be before, the walk begins anew. For each job, the gates in their order:
+A pass goes in the order of the policy, over what is owed to queues first and then over everybody: what is borrowed may
+be taken back at once. Every job is either placed, or given a claim on room that others are told to give up, or told a
+start, or left waiting, before anybody behind it is asked. Placing and making room happen in one walk, or a small job
+would be started on GPUs that the next step takes away again. The gates of each job, in their order:
 
-    held by hand, comes after others, backs off      it is not asked
+    held, comes after others, backs off              it is not asked
     LIMIT, QUOTA      what its queue says (`policy.quota`); queues with cells come first (`core.cycle.cell_scheduling`)
     ROOM, CONTIGUITY  a place on what is free, and on reserved room that it has left by then
                       (`core.queue.held_capacity`)
     HARM              room that others give up, from least harm to most (`core.preemption.free_capacity`)
 
-Then the first that still wait are told when they start (`core.reservations.selection`), and elastic gangs grow into
-what is left (`core.cycle.growth`).
+What a pass does, in this order:
 
-What was refused need not be asked again until something has changed that could change the answer: that is
-`core.cycle.awake`, which may be forgotten at any time.
+    settle      claims whose room is free start, claims that hold no longer are dropped (`core.cycle.claim_admission`)
+    replace     missing members get other places; gangs leave drained nodes; gangs go home to their cells
+    review      starts that were told and do not stand are told anew, before anybody behind them is asked
+    walk        the heads, in order
+    grow        elastic gangs grow into what is left (`core.cycle.growth`)
 
-Room that is given up is held for its claimant; claims are settled before anything else is placed.
+A pass is bounded. It makes at most `MOST_PLANS` preemption plans; where that limit is hit, it stops, and the next pass
+goes on with the same refusals behind it, as long as nothing has changed: that is the cursor. Room that is freed within
+a pass goes to nobody in it. In both cases the scheduler asks to be called again at once. A pass records facts or moves
+the cursor, so a moment has finitely many.
+
+Nothing is remembered from one decision to the next but this: a pass that left no cursor and freed nothing leaves the
+cycle parked. While nothing changes that could give anybody another answer, only those are asked who come.
 """
 
 from collections.abc import Collection, Iterable
-from functools import partial
+from dataclasses import dataclass, field
 from math import inf
 
-from gantree.core.cycle.awake import Awake
 from gantree.core.cycle.cell_scheduling import Homes
-from gantree.core.cycle.claim_admission import Settling
-from gantree.core.cycle.drain import Drain
-from gantree.core.cycle.growth import Growth
+from gantree.core.cycle.claim_admission import ClaimAdmission
+from gantree.core.cycle.drain import next_leaving, send_away
+from gantree.core.cycle.growth import grow, next_growth
 from gantree.core.cycle.moves import move_as_requested
-from gantree.core.cycle.right_behind import RightBehind
+from gantree.core.cycle.prefilter import Prefilter
 from gantree.core.ledger.decision_builder import Draft
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.lifecycle import start
-from gantree.core.lifecycle.replacing import Replacing
+from gantree.core.lifecycle.replacing import replace_missing
 from gantree.core.preemption.candidates import Wanted
-from gantree.core.preemption.free_capacity import NoRoom, make_room
+from gantree.core.preemption.free_capacity import make_room
+from gantree.core.queue.cell_usage import any_cells
 from gantree.core.queue.eligibility import eligible, in_order
+from gantree.core.queue.fit_bound import Needs
+from gantree.core.queue.heads import EverFits
 from gantree.core.queue.held_capacity import lifted, passed_by
-from gantree.core.queue.job_variants import Ways
-from gantree.core.reservations.selection import Desk
+from gantree.core.queue.job_variants import Answer, Ways
+from gantree.core.queue.preemption_rules import next_fall
+from gantree.core.reservations.reservations import review
+from gantree.core.reservations.selection import Desk, next_late, withdraw
 from gantree.model.facts import (
-    CheckpointRequested,
+    CheckpointRecorded,
     Fact,
-    GangPreempted,
+    GangPlaced,
+    GangRunning,
+    GangWarned,
+    JobAccepted,
+    JobRejected,
+    JobsForgotten,
     PriorityChanged,
-    RoomClaimed,
-    StopDecided,
 )
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
@@ -58,275 +72,293 @@ from gantree.placement.choice.search import find
 from gantree.placement.request.preferences import Taste
 from gantree.placement.resize.elastic import best_size
 from gantree.policy.boosts import boost_of, next_expiry
-from gantree.policy.order import Line, Position, Standing
+from gantree.policy.order import Line, Position
 from gantree.policy.rules import Policy
-from gantree.policy.walk import Ask, Looked, Walk
+from gantree.policy.walk import Looked, Walk
 
-MOST_WALKS = 10_000
-"""Walks of one decision. Each begins again only for a fact that the one before recorded, so this is never reached."""
+MOST_PLANS = 16
+"""Preemption plans of one pass. A plan takes some milliseconds on 16,384 GPUs."""
 
-CLAIMING = (RoomClaimed, GangPreempted, StopDecided, CheckpointRequested)
-"""What is recorded where a job claims room that others are told to leave, and nothing else changes."""
+HARMLESS = (JobAccepted, JobRejected, GangWarned, JobsForgotten)
+"""Facts that give nobody who waits another answer, but for what the versions of the ledger tell."""
+
+
+@dataclass(slots=True)
+class _Pass:
+    """What one pass knows, and every pass that goes on where it stopped. moments are those at which time alone may
+    change a refusal."""
+
+    prefilter: Prefilter
+    desk: Desk
+    plans: int = 0
+    moments: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cursor:
+    """Where a pass stopped at its limit: it goes on while nothing was applied since, at the same moment."""
+
+    run: _Pass
+    applied: int
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Parked:
+    """Nobody who waits gets another answer before `until`, while the ledger stays as the versions say."""
+
+    versions: object
+    until: float
 
 
 class Cycle:
-    """The walk, with what it remembers of earlier ones."""
+    """The passes of one scheduler. _needs, _ever_fits and _ways are derived from jobs and the fabric alone. _asks_all:
+    whether who comes may change what others are told, as in a queue that goes in turn, or one that owns cells.
+    """
 
     def __init__(self, policy: Policy, taste: Taste) -> None:
         self._policy = policy
         self._taste = taste
         self._in_turn = policy.backfill.overtake == "none"
-        self._moves = policy.defragment == "apply"
-        self._desk = Desk(policy, taste)
-        self._awake = Awake(self._desk, forgets_rooms=self._moves)
+        self._asks_all = self._in_turn or any(rule.cells for rule in policy.queues)
         self._homes = Homes(policy, taste)
-        self._claims = Settling(self._homes, taste)
-        self._ways = Ways()
-        self._behind = RightBehind(taste)
-        self._growth = Growth(taste)
-        self._drain = Drain(taste)
-        self._replacing = Replacing(taste)
-        self._came_here_at = -1
-        self._over: set[Line] = set()
+        self._claims = ClaimAdmission(self._homes, taste)
+        self._needs, self._ever_fits, self._ways = Needs(), EverFits(), Ways()
         self._closed: set[str] = set()
-        self._boosted_until: float | None = None
+        self._cursor: _Cursor | None = None
+        self._parked: _Parked | None = None
 
     def run(self, draft: Draft) -> None:
         """Decide who starts now, who must make room, and who is told a start."""
-        ledger = draft.ledger
-        if ledger.occupancy is None:
+        if draft.ledger.occupancy is None:
             return
-        self._end_boosts(draft)
-        self._desk.begin(draft)
-        self._claims.begin()
-        self._claims.settle(draft)
-        self._replacing.run(draft)
-        self._drain.run(draft)
-        self._homes.send(draft)
-        walks = 0
-        while self._brings_up_answers(draft) or move_as_requested(draft, self._taste):
-            walks += 1
-            assert walks < MOST_WALKS, "jobs stop each other for ever"
-        self._awake.settle(draft)
-        self._growth.grow(draft)
+        if self._is_parked(draft):
+            self._ask_newcomers(draft)
+        else:
+            self._run_pass(draft)
 
     def wake_at(self, ledger: Ledger, now: float) -> float | None:
-        """The next moment after now at which time alone could change an answer."""
-        moments = [moment for moment in self._awake.moments(ledger) if moment > now]
-        moments += [self._desk.wake_at(ledger, now), next_expiry(self._policy, now)]
-        moments += [self._growth.wake_at(ledger, now), self._drain.wake_at(ledger, now)]
-        first = min(moments)
-        return None if first == inf else first
+        """The next moment at which time alone could change an answer; now, where a pass is to go on or begin."""
+        if ledger.occupancy is None:
+            return None
+        if self._parked is None:
+            return now
+        return None if self._parked.until == inf else self._parked.until
+
+    # ----- passes
+
+    def _run_pass(self, draft: Draft) -> None:
+        """One pass from the top, or from where the last one stopped."""
+        ledger, before, placings = draft.ledger, _versions(draft.ledger), draft.ledger.placings
+        cursor, self._cursor, self._parked = self._cursor, None, None
+        if cursor is None or (cursor.applied, cursor.now) != (ledger.applied, draft.now):
+            self._prepare(draft)
+            run = self._new_pass(draft)
+        else:
+            run = cursor.run
+            run.plans = 0
+        applied = ledger.applied
+        if not self._walk(draft, run):
+            if ledger.applied == applied:
+                self._cursor = _Cursor(run, applied, draft.now)
+            return
+        self._claims.settle(draft, all_were_asked=True)
+        moved = move_as_requested(draft, self._taste)
+        grow(draft, self._taste)
+        retells = ledger.placings > placings and run.desk.found_none(ledger)
+        if not moved and not retells and before == _versions(ledger):
+            self._park(draft, run.moments)
+
+    def _prepare(self, draft: Draft) -> None:
+        """All that comes before anybody who waits for room is asked."""
+        _end_boosts(draft)
+        withdraw(draft)
+        self._claims.settle(draft)
+        replace_missing(draft, self._taste)
+        send_away(draft, self._taste)
+        self._homes.send(draft)
+        review(draft, self._taste)
+
+    def _new_pass(self, draft: Draft, only: frozenset[str] | None = None) -> _Pass:
+        """A pass over all that waits, or only over these jobs."""
+        ledger = draft.ledger
+        prefilter = Prefilter(ledger, draft.now, self._needs, self._ever_fits, only)
+        return _Pass(prefilter, Desk(ledger, self._taste))
+
+    def _is_parked(self, draft: Draft) -> bool:
+        """Whether only those need be asked who have just come."""
+        parked, ledger = self._parked, draft.ledger
+        if parked is None or draft.now >= parked.until or draft.moves_for:
+            return False
+        if self._asks_all and any(isinstance(fact, JobAccepted) for fact in draft.facts):
+            return False
+        return self._are_harmless(ledger, draft.facts) and parked.versions == _versions(ledger)
+
+    def _are_harmless(self, ledger: Ledger, facts: Iterable[Fact]) -> bool:
+        """Whether facts change nobody's answer. What a checkpoint spares counts where moves or growth weigh losses."""
+        weighs = self._policy.defragment == "apply" or bool(ledger.accounts.elastic)
+        harmless = [*HARMLESS]
+        if not weighs:
+            harmless.append(CheckpointRecorded)
+        if not self._policy.falls_back:  # who runs is served, and falls back
+            harmless.append(GangRunning)
+        return all(isinstance(fact, tuple(harmless)) for fact in facts)
+
+    def _ask_newcomers(self, draft: Draft) -> None:
+        """Ask those who have just come; all others have the answer of the moment."""
+        assert self._parked is not None
+        until, facts = self._parked.until, len(draft.facts)
+        jobs = [fact.job for fact in draft.facts if isinstance(fact, JobAccepted)]
+        if not jobs:
+            return
+        run, self._parked = self._new_pass(draft, frozenset(jobs)), None
+        if not self._walk(draft, run):
+            return
+        new = draft.facts[facts:]
+        tells = self._policy.spares_for_a_time or self._policy.backfill.overtake == "promised"
+        if not new or (not tells and all(isinstance(fact, GangPlaced) for fact in new)):
+            self._park(draft, [until, *run.moments])
+
+    def _park(self, draft: Draft, moments: Iterable[float]) -> None:
+        """Everybody has an answer that stands until something changes, or one of these moments comes."""
+        ledger, now = draft.ledger, draft.now
+        later = [moment for moment in (*moments, *ledger.resting.values()) if moment > now]
+        later += [next_fall(ledger, now), next_late(ledger, now), next_expiry(self._policy, now)]
+        later += [next_growth(ledger, now), next_leaving(ledger, now)]
+        self._parked = _Parked(_versions(ledger), min(later))
 
     # ----- the walk
 
-    def _brings_up_answers(self, draft: Draft) -> bool:
-        """Walk, and make told starts anew; whether some may get another answer now.
+    def _walk(self, draft: Draft, run: _Pass) -> bool:
+        """Ask every head that might start or make room, and tell the first that wait; False at the limit.
 
-        Room that was reserved when claims were settled may be free by now.
+        What is owed comes first: who asks for it could take it back, and a gang that is started now would be told to
+        leave at once.
         """
         ledger = draft.ledger
-        self._claims.settle(draft)
-        facts, before, placings = len(draft.facts), self._awake.versions(ledger), ledger.placings
-        if not self._walk(draft) or self._claims.all_were_asked() or self._desk.review(draft):
-            return True
-        if ledger.placings > placings and self._desk.found_none(ledger):
-            return True
-        if self._moves and len(draft.facts) > facts:
-            return True
-        if not ledger.lines.signatures:  # nobody waits
-            return False
-        return before != self._awake.versions(ledger)
-
-    def _walk(self, draft: Draft) -> bool:
-        """Ask every job that might start or make room, and tell the first that wait; False where it must begin again.
-
-        It must where one who was told a start has started, so that the next is told one before others pass it; and
-        where room might be made that could not be before, and somebody waits who would have been asked for it: whoever
-        goes first is asked first.
-        """
-        ledger = draft.ledger
-        self._desk.open(ledger)
-        self._awake.begin(draft)
-        grown = self._awake.grown(ledger)
         owed = [queue for queue in ledger.lines.queues if ledger.accounts.may_reclaim(queue)]
-        return self._ask_owed(draft, owed, grown) and self._ask_all(draft, owed, grown)
-
-    def _ask_owed(self, draft: Draft, queues: Collection[int], grown: int) -> bool:
-        """Ask those whose queues are owed what they want; False where the walk must begin again.
-
-        They could take it back from who borrows it: a gang that is started now would be told to leave at once.
-        """
-        if not queues:
-            return True
-        ledger, self._came_here_at = draft.ledger, -1
-        self._over.clear()
-        ask = self._goes_on if self._in_turn else self._is_owed  # in turn, nobody passes who waits
-        walk = self._in_order(draft, partial(ask, draft), queues)
-        for line, position in walk:
-            state = ledger.jobs[position.job]
-            if not eligible(ledger, state, draft.now):
-                continue
-            was_told, facts = state.job in ledger.bookings, len(draft.facts)
-            if self._goes_first(draft, state) and self._awake.might(draft, line, state):
-                self._ask(draft, line, state)
-            self._close_behind(ledger, state)
-            starts = state.phase is not Phase.PENDING
-            if starts and was_told:
-                return False
-            if self._awake.grown(ledger) != grown:
-                if self._awake.sleeps or (starts and walk.has_passed_any(partial(_is_due, ledger))):
-                    return False
-                if not starts and not self._would_come_here(draft, walk, facts):
-                    return False
-                grown = self._awake.grown(ledger)
-            if starts:  # who was owed something may be no more, and what was claimed give way
-                self._over.clear()
-        return True
-
-    def _would_come_here(self, draft: Draft, walk: Walk, facts: int) -> bool:
-        """Whether a walk over what is owed that began anew would ask nobody before it is here again.
-
-        facts: how many there were before a claim was made. Between queues shares decide, which no claim changes.
-        """
-        ledger, new = draft.ledger, draft.facts[facts:]
-        if self._in_turn or not all(isinstance(fact, CLAIMING) for fact in new):
+        if owed and not self._ask_in_order(draft, run, owed, due=True):
             return False
-        before = ledger.applied - len(new)
-        if ledger.bookings or not all(_only_reclaims(fact) for fact in new):
-            self._over.clear()
-        lately = self._came_here_at == before
-        if walk.has_left_out_any(partial(self._first_to_ask, ledger), lately=lately):
-            return False
-        self._claims.settle(draft, [fact.job for fact in new if isinstance(fact, RoomClaimed)])
-        self._awake.begin(draft)
-        self._came_here_at = ledger.applied
-        return len(draft.facts) == facts + len(new)
+        return self._ask_in_order(draft, run, tuple(ledger.lines.queues), due=False)
 
-    def _first_to_ask(self, ledger: Ledger, line: Line) -> Position | None:
-        """The first of a line who is owed what it asks for and might get another answer for a claim of somebody else.
-
-        Not who has a claim, nor whose queue would say no if all were gone who may be stopped for it.
-        """
-        if line in self._over or not _is_due(ledger, line):
-            return None
-        return next((each for each in ledger.lines[line] if each.job not in ledger.claims), None)
-
-    def _ask_all(self, draft: Draft, owed: Collection[int], grown: int) -> bool:
-        """Ask everybody, and tell the first that wait; False where the walk must begin again.
-
-        owed: the queues that were asked first, for what they are owed.
-        """
-        ledger, nobody_is_due = draft.ledger, False
-        walk = self._in_order(draft, partial(self._goes_on, draft))
-        for line, position in walk:
-            state = ledger.jobs[position.job]
-            if not eligible(ledger, state, draft.now):
-                continue
-            was_told = state.job in ledger.bookings
-            place = self._behind.place(ledger, line, state.job)
-            if place is not None:
-                start(draft, state, place)
-            elif self._awake.might(draft, line, state):
-                self._ask(draft, line, state)
-            self._close_behind(ledger, state)
-            starts = state.phase is not Phase.PENDING
-            if not starts:
-                self._desk.consider(draft, state)
-            elif was_told:
-                return False
-            else:
-                self._behind.started(ledger, line, state)
-            if self._awake.grown(ledger) != grown:
-                nobody_is_due = nobody_is_due or (starts and not _is_any_due(ledger, owed))
-                goes_on = starts and nobody_is_due and not self._awake.sleeps
-                if not goes_on or walk.has_passed_any():
-                    return False
-                grown = self._awake.grown(ledger)
-        return True
-
-    def _in_order(self, draft: Draft, ask: Ask, queues: Collection[int] | None = None) -> Walk:
-        """The walk over all queues, or over what is owed to some."""
-        self._closed.clear()
+    def _ask_in_order(
+        self, draft: Draft, run: _Pass, queues: Collection[int], *, due: bool
+    ) -> bool:
+        """Ask those of some queues in the order of the policy; due: such as are owed what they ask for."""
         ledger = draft.ledger
+        self._closed.clear()
+        for _, position in self._in_order(draft, run, queues, due=due):
+            state = ledger.jobs[position.job]
+            if not eligible(ledger, state, draft.now):
+                continue
+            if run.plans >= MOST_PLANS:
+                return False
+            if not due or self._goes_first(draft, run, state):
+                self._ask(draft, run, state)
+            self._close_behind(draft, run, state)
+            if not due and state.phase is Phase.PENDING and run.prefilter.may_be_told(state):
+                run.desk.consider(draft, state)
+        return True
+
+    def _in_order(self, draft: Draft, run: _Pass, queues: Collection[int], *, due: bool) -> Walk:
+        ledger, names = draft.ledger, draft.ledger.accounts.tree.queue
+
+        def goes_on(line: Line, position: Position) -> bool:
+            return self._goes_on(draft, run, line, position, due=due)
+
         if self._in_turn:
-            is_closed = partial(self._is_closed, ledger)
-            return in_order(ledger, draft.now, ask, queues=queues, is_closed=is_closed)
-        admits = _Admits(self._awake, self._behind, draft, due=queues is not None)
-        among = self._awake.queues(ledger, ledger.lines.queues if queues is None else queues)
-        return in_order(ledger, draft.now, ask, queues=among, admits=admits)
+            is_closed = lambda queue: names[queue] in self._closed  # noqa: E731 - asked for each job
+            return in_order(ledger, draft.now, goes_on, queues=queues, is_closed=is_closed)
 
-    def _close_behind(self, ledger: Ledger, state: JobState) -> None:
-        """Where jobs of a queue go in turn, nobody passes one that still waits, but for those that can never start."""
-        if not self._in_turn or state.phase is not Phase.PENDING or state.job in ledger.claims:
-            return
-        if self._awake.may_ever_start(ledger, state):
-            self._closed.add(state.spec.queue)
+        def looked(queue: int) -> Looked:
+            with_heads = not due and run.desk.wants_more(ledger)
+            return run.prefilter.looked(queue, due=due, with_heads=with_heads)
 
-    def _is_closed(self, ledger: Ledger, queue: int) -> bool:
-        return ledger.accounts.tree.queue[queue] in self._closed
+        return in_order(ledger, draft.now, goes_on, queues=queues, looked=looked)
 
-    def _goes_first(self, draft: Draft, state: JobState) -> bool:
+    def _goes_on(
+        self, draft: Draft, run: _Pass, line: Line, position: Position, *, due: bool
+    ) -> bool:
+        """Whether the next of a line is to be looked at."""
+        ledger = draft.ledger
+        state = ledger.jobs[position.job]
+        if state.spec.queue in self._closed:
+            return False
+        if self._in_turn:
+            return True  # nobody passes who waits
+        if due and not ledger.accounts.is_due(state):
+            return False
+        if run.prefilter.may_start(state) or run.prefilter.may_make_room(state):
+            return True
+        if not due and run.desk.wants_more(ledger):
+            return True
+        return run.prefilter.is_told_behind(line, position)
+
+    def _goes_first(self, draft: Draft, run: _Pass, state: JobState) -> bool:
         """Whether a job is owed what it wants, and nobody who goes before it in its queue might start now.
 
         Who does might stop it again: between the jobs of one queue its own order decides.
         """
-        return draft.ledger.accounts.is_due(state) and not self._awake.is_behind_one_who_may_borrow(
-            draft, state
-        )
-
-    def _goes_on(self, draft: Draft, line: Line, position: Position) -> bool:
-        """Whether the next of a line is to be looked at."""
-        if draft.ledger.jobs[position.job].spec.queue in self._closed:
+        ledger = draft.ledger
+        if not ledger.accounts.is_due(state):
             return False
-        if self._behind.place(draft.ledger, line, position.job) is not None:
-            return True
-        if self._might(draft, line, position):
-            return True
-        if self._in_turn or self._desk.wants_more(draft.ledger):
-            return True  # those behind the front were left out before
-        return self._awake.is_told(line, position)
+        for standing in run.prefilter.heads_of(state.queue).values():
+            if standing.position >= state.position:
+                break
+            other = ledger.jobs[standing.position.job]
+            waits = other.phase is Phase.PENDING and other.job not in ledger.claims
+            if waits and run.prefilter.may_borrow_now(other):
+                return False
+        return True
 
-    def _might(self, draft: Draft, line: Line, position: Position) -> bool:
-        """Whether the next of a line could get another answer than the last one."""
-        return self._awake.might(draft, line, draft.ledger.jobs[position.job])
-
-    def _is_owed(self, draft: Draft, line: Line, position: Position) -> bool:
-        """The same in a walk over what is owed: what has started meanwhile may have used that up, for all of a line."""
-        return draft.ledger.accounts.is_due(draft.ledger.jobs[position.job]) and self._might(
-            draft, line, position
-        )
+    def _close_behind(self, draft: Draft, run: _Pass, state: JobState) -> None:
+        """Where jobs of a queue go in turn, nobody passes one that still waits, but for those that can never start."""
+        if (
+            not self._in_turn
+            or state.phase is not Phase.PENDING
+            or state.job in draft.ledger.claims
+        ):
+            return
+        if not run.prefilter.ever_fits(state):
+            return
+        if not all(admission.never for _, admission in self._ways.answers(draft.ledger, state)):
+            self._closed.add(state.spec.queue)
 
     # ----- one job
 
-    def _ask(self, draft: Draft, line: Line, state: JobState) -> None:
+    def _ask(self, draft: Draft, run: _Pass, state: JobState) -> None:
         """Start a job in the first way that has a place, or make room for it in the first that others give up."""
-        ledger = draft.ledger
+        ledger, prefilter = draft.ledger, run.prefilter
         ways = self._ways.answers(ledger, state)
-        if self._awake.is_new(ledger, state, draft.now):
+        if prefilter.may_start(state):
             if any(not one.refused and self._place(draft, state, way) for way, one in ways):
                 return
             if not any(one.refused for _, one in ways):
-                self._awake.no_place(ledger, state, draft.now)
+                prefilter.no_place(state)
             elif all(one.refused for _, one in ways):
-                self._awake.over(ledger, line)
-            else:
-                self._awake.settled.over_in_part(line)
-        standing = Standing(state.position, line)
-        if self._awake.may_make_room(ledger, standing, draft.now):
-            refusals: list[NoRoom] = []
+                prefilter.no_quota(state)
+        if prefilter.may_make_room(state):
             if ledger.leaving:
                 ways = self._ways.answers(ledger, state, to_come=True)
-            for way, admission in ways:
-                if not admission.never:
-                    wanted = Wanted(state, way, admission)
-                    refusal = make_room(draft, wanted, self._taste, self._awake.prospects)
-                    if refusal is None:
-                        return
-                    refusals.append(refusal)
-            self._awake.no_room(ledger, standing, refusals, draft.now)
-            if len(refusals) == len(ways) and all(refusal.over for refusal in refusals):
-                self._over.add(line)
+            self._make_room(draft, run, state, ways)
+
+    def _make_room(self, draft: Draft, run: _Pass, state: JobState, ways: Iterable[Answer]) -> None:
+        """Let others give up room for a job, in the first way in which they do."""
+        for way, admission in ways:
+            if admission.never:
+                continue
+            run.plans += 1
+            refusal = make_room(
+                draft, Wanted(state, way, admission), self._taste, run.prefilter.rooms, self._needs
+            )
+            if refusal is None:
+                return
+            if refusal.later is not None:
+                run.moments.append(refusal.later)
+        if (
+            state.job not in draft.ledger.bookings
+        ):  # what is said to one that was told a start is true of it alone
+            run.prefilter.no_room(state)
 
     def _place(self, draft: Draft, state: JobState, way: Job) -> bool:
         """Start a job if it has a place now that its queue admits."""
@@ -353,66 +385,34 @@ class Cycle:
             placement = None if sized is None else sized[1]
         return placement
 
-    # ----- boosts
 
-    def _end_boosts(self, draft: Draft) -> None:
-        """Give every job the number that it has now, where a boost has expired since the last time."""
-        if not self._policy.boosts or self._boosted_until == next_expiry(self._policy, draft.now):
-            return
-        self._boosted_until = next_expiry(self._policy, draft.now)
-        for state in list(draft.ledger.jobs.values()):
-            if state.ended_at is not None:
-                continue
-            number = self._policy.priority_of(state.spec.priority)
-            number += boost_of(self._policy, state.spec, draft.now)
-            if number != state.priority:
-                draft.record(PriorityChanged(at=draft.now, job=state.job, priority=number))
-
-
-def _only_reclaims(fact: Fact) -> bool:
-    """Whether nobody is stopped but for what is owed: others who are owed something could stop the same ones."""
-    return not isinstance(fact, GangPreempted) or fact.cause == "reclaim"
-
-
-def _is_due(ledger: Ledger, line: Line) -> bool:
-    """Whether the jobs of a line are owed what they ask for."""
-    return ledger.accounts.is_due(ledger.jobs[ledger.lines[line][0].job])
+def _versions(ledger: Ledger) -> object:
+    """What is different whenever room, quota, a claim or a told start has changed such that somebody who waits might
+    get another answer."""
+    accounts, policy = ledger.accounts, ledger.policy
+    return (
+        ledger.room_version,
+        ledger.free_version,
+        ledger.holders_version,
+        ledger.placings if policy.spares_for_a_time or any_cells(ledger) else 0,
+        accounts.freed_anywhere(),
+        accounts.pushed_out(),
+        tuple(ledger.claims),
+        tuple((job, booking.starts_at) for job, booking in ledger.bookings.items()),
+        len(ledger.unusable),
+        ledger.site.version,
+        len(ledger.gapped),
+    )
 
 
-def _is_any_due(ledger: Ledger, queues: Iterable[int]) -> bool:
-    """Whether anybody of these queues waits for what it is owed."""
-    return any(_is_due(ledger, line) for queue in queues for line in ledger.lines.lines_in(queue))
-
-
-class _Admits:
-    """Whom a walk looks at (`policy.walk.Admits`). due: only at what is owed."""
-
-    def __init__(self, awake: Awake, behind: RightBehind, draft: Draft, *, due: bool) -> None:
-        self._awake, self._behind, self._draft, self._due = awake, behind, draft, due
-
-    @property
-    def version(self) -> int:
-        """Changes whenever somebody may be who was not before."""
-        return self._awake.grown(self._draft.ledger)
-
-    @property
-    def moment(self) -> int:
-        """Changes whenever anything was decided or learned."""
-        return self._awake.moment(self._draft.ledger)
-
-    def those_of(self, queue: int) -> Looked:
-        """Those of a queue who are to be looked at."""
-        return self._awake.those_of(self._draft, queue, due=self._due)
-
-    def is_open(self, line: Line) -> bool:
-        """Whether somebody of a line might start."""
-        if self._behind.is_of(self._draft.ledger, line):
-            return True
-        return self._awake.is_open(self._draft, line)
-
-    def still(self, standing: Standing) -> bool:
-        """Whether one of these still is."""
-        ledger = self._draft.ledger
-        if self._behind.place(ledger, standing.line, standing.position.job) is not None:
-            return True
-        return self._awake.still(self._draft, standing)
+def _end_boosts(draft: Draft) -> None:
+    """Give every job the number that it has now, where a boost has expired."""
+    policy = draft.ledger.policy
+    if not policy.boosts:
+        return
+    for state in list(draft.ledger.jobs.values()):
+        if state.ended_at is not None:
+            continue
+        number = policy.priority_of(state.spec.priority) + boost_of(policy, state.spec, draft.now)
+        if number != state.priority:
+            draft.record(PriorityChanged(at=draft.now, job=state.job, priority=number))

@@ -16,7 +16,7 @@ Nothing is asked anew before room, the gang or the deadline has changed; that me
 forgotten at any time.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from math import inf
 
 from gantree.core.events.operator_requests import UNDER_WAY
@@ -32,43 +32,29 @@ from gantree.placement.request.preferences import Taste
 from gantree.policy.order import DAY_S
 
 
-class Drain:
-    """Sends gangs away; _stayed is what was known when one was last found no place."""
+def send_away(draft: Draft, taste: Taste) -> None:
+    """Send away who can leave now, those that came first before others."""
+    for state, deadline_at in list(to_leave(draft.ledger, draft.now)):
+        _send(draft, state, deadline_at, taste)
 
-    def __init__(self, taste: Taste) -> None:
-        self._taste = taste
-        self._stayed: dict[str, Hashable] = {}
 
-    def run(self, draft: Draft) -> None:
-        """Send away who can leave now, those that came first before others."""
-        for state, deadline_at in list(to_leave(draft.ledger, draft.now)):
-            self._send(draft, state, deadline_at)
+def next_leaving(ledger: Ledger, now: float) -> float:
+    """The next deadline after now of a node on which somebody waits for a place, or end of a day in which somebody
+    may not flee, in seconds; inf if none."""
+    moments = [deadline_at for _, deadline_at in to_leave(ledger, now)]
+    moments += [_may_flee_at(ledger, state) for state, _ in _standing_where(ledger, _is_unwell)]
+    return min((moment for moment in moments if moment > now), default=inf)
 
-    def wake_at(self, ledger: Ledger, now: float) -> float:
-        """The next deadline after now of a node on which somebody waits for a place, or end of a day in which somebody
-        may not flee, in seconds; inf if none."""
-        moments = [deadline_at for _, deadline_at in to_leave(ledger, now)]
-        moments += [_may_flee_at(ledger, state) for state, _ in _standing_where(ledger, _is_unwell)]
-        return min((moment for moment in moments if moment > now), default=inf)
 
-    def _send(self, draft: Draft, state: JobState, deadline_at: float) -> None:
-        ledger = draft.ledger
-        known = (ledger.room_version, ledger.site.version, state.attempt)
-        if deadline_at > draft.now and self._stayed.get(state.job) == known:
-            return
-        placement = None
-        if not state.at_home:
-            placement = place_elsewhere(ledger, state, self._taste)
-        if placement is not None:
-            resized = len(placement.members) != len(
-                state.placement.members if state.placement else ()
-            )
-            cause = StopCause.RESIZED if resized else StopCause.MOVED
-            move(draft, state, placement, cause, flees=what_is_wrong(ledger, state))
-        elif deadline_at <= draft.now:
-            save_then_stop(draft, state, StopCause.DRAINED, ledger.policy)
-        else:
-            self._stayed[state.job] = known
+def _send(draft: Draft, state: JobState, deadline_at: float, taste: Taste) -> None:
+    ledger = draft.ledger
+    placement = None if state.at_home else place_elsewhere(ledger, state, taste)
+    if placement is not None:
+        resized = len(placement.members) != len(state.placement.members if state.placement else ())
+        cause = StopCause.RESIZED if resized else StopCause.MOVED
+        move(draft, state, placement, cause, flees=what_is_wrong(ledger, state))
+    elif deadline_at <= draft.now:
+        save_then_stop(draft, state, StopCause.DRAINED, ledger.policy)
 
 
 def to_leave(ledger: Ledger, now: float) -> Iterator[tuple[JobState, float]]:

@@ -6,12 +6,8 @@ expected to keep the room is more than what the new start costs. It gives member
 (`core.preemption.free_capacity`); one that is never stopped for another could not, and does not grow. A gang whose end
 somebody was told a start by does not grow: its next attempt would end later. One that is at home in its queue's cells
 does not either: larger, it would be a guest.
-
-What was found not to pay is not asked again before room, its checkpoint, or the starts that others were told have
-changed: time alone only makes growing dearer, once a gang has settled. That memory may be forgotten at any time.
 """
 
-from collections.abc import Hashable
 from math import inf
 
 from gantree.core.ledger.decision_builder import Draft
@@ -32,45 +28,25 @@ SETTLED_S = 600.0
 """Seconds that a gang has run before it grows: room that has just become free is often wanted a moment later."""
 
 
-class Growth:
-    """Lets gangs grow; _refused is what was known when a gang was last asked in vain."""
+def grow(draft: Draft, taste: Taste) -> None:
+    """Let gangs grow, those that came first before others."""
+    ledger = draft.ledger
+    if not ledger.policy.elastic or not ledger.accounts.elastic:
+        return
+    awaited = frozenset(job for booking in ledger.bookings.values() for job in booking.waits_for)
+    for job in list(ledger.accounts.elastic):
+        state = ledger.jobs[job]
+        stays = job in awaited or stands_on_cordoned(ledger, state)
+        if may_grow_at(state) <= draft.now and not stays:
+            _grow(draft, state, taste)
 
-    def __init__(self, taste: Taste) -> None:
-        self._taste = taste
-        self._refused: dict[str, Hashable] = {}
 
-    def grow(self, draft: Draft) -> None:
-        """Let gangs grow, those that came first before others."""
-        ledger = draft.ledger
-        if not ledger.policy.elastic or not ledger.accounts.elastic:
-            self._refused.clear()
-            return
-        awaited = frozenset(
-            job for booking in ledger.bookings.values() for job in booking.waits_for
-        )
-        for job in list(ledger.accounts.elastic):
-            state = ledger.jobs[job]
-            stays = job in awaited or stands_on_cordoned(ledger, state)
-            if may_grow_at(state) <= draft.now and not stays:
-                self._ask(draft, state)
-
-    def wake_at(self, ledger: Ledger, now: float) -> float:
-        """The next moment, in seconds, at which a gang has settled and may grow; inf if there is none."""
-        if not ledger.policy.elastic:
-            return inf
-        moments = (may_grow_at(ledger.jobs[job]) for job in ledger.accounts.elastic)
-        return min((moment for moment in moments if moment > now), default=inf)
-
-    def _ask(self, draft: Draft, state: JobState) -> None:
-        ledger = draft.ledger
-        told = tuple((job, booking.starts_at) for job, booking in ledger.bookings.items())
-        known = (ledger.room_version, state.attempt, state.checkpoint_at, told)
-        if self._refused.get(state.job) == known:
-            return
-        if _grow(draft, state, self._taste):
-            self._refused.pop(state.job, None)
-        else:
-            self._refused[state.job] = known
+def next_growth(ledger: Ledger, now: float) -> float:
+    """The next moment, in seconds, at which a gang has settled and may grow; inf if there is none."""
+    if not ledger.policy.elastic:
+        return inf
+    moments = (may_grow_at(ledger.jobs[job]) for job in ledger.accounts.elastic)
+    return min((moment for moment in moments if moment > now), default=inf)
 
 
 def may_grow_at(state: JobState) -> float:
@@ -93,7 +69,7 @@ def _largest(state: JobState) -> int:
     return state.spec.members if state.scaled else elastic.max
 
 
-def _grow(draft: Draft, state: JobState, taste: Taste) -> bool:
+def _grow(draft: Draft, state: JobState, taste: Taste) -> None:
     ledger, placement = draft.ledger, state.placement
     assert placement is not None
     gang = as_it_runs(ledger, state)
@@ -107,11 +83,9 @@ def _grow(draft: Draft, state: JobState, taste: Taste) -> bool:
         restart_gpu_s=state.gpu_s_at_stake(draft.now) + ledger.policy.restart_s * state.gpus,
     )
     if growth is None:
-        return False
-    if not ledger.accounts.admits_instead(state, ledger.accounts.held(growth.placement)):
-        return False
-    move(draft, state, growth.placement, StopCause.RESIZED)
-    return True
+        return
+    if ledger.accounts.admits_instead(state, ledger.accounts.held(growth.placement)):
+        move(draft, state, growth.placement, StopCause.RESIZED)
 
 
 def _most_members(ledger: Ledger, state: JobState, gang: Job) -> int:

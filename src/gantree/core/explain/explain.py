@@ -14,10 +14,11 @@ from gantree.core.explain.nodes import cordoned_for, staying_on
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.replacing import missing_in_words
-from gantree.core.preemption.candidates import Prospects, Wanted, room_to_come, whom_to_ask
-from gantree.core.preemption.lasting import Spoiler, spoilers_of
+from gantree.core.preemption.candidates import Wanted, room_to_come, whom_to_ask
+from gantree.core.preemption.free_capacity import owed_instead
 from gantree.core.queue.cell_usage import only_at_home
 from gantree.core.queue.eligibility import ahead_of, eligible, how_many_ahead
+from gantree.core.queue.fit_bound import Needs
 from gantree.core.queue.held_capacity import lifted, outranks, passed_by
 from gantree.core.queue.job_variants import answers, no_way, open_ways
 from gantree.core.queue.preemption_rules import MIN_RUN, stoppable_at
@@ -444,8 +445,8 @@ def _in_vain(ledger: Ledger, state: JobState, admission: Admission, now: float) 
     victims = whom_to_ask(ledger, wanted, now).victims
     plan = plan_preemption(later, state.spec, victims) if victims or ledger.leaving else None
     if plan is not None:
-        spoilers = spoilers_of(ledger, wanted, plan, later, Prospects(), now)
-        because = _spoilt(ledger, spoilers[0]) if spoilers else ""
+        owed = owed_instead(ledger, wanted, plan, later, Needs(), now)
+        because = "" if owed is None else f"{owed.job} is owed that room"
     else:
         plan, because = _plan_on_promised(ledger, state, victims)
     if plan is None or not because:
@@ -453,16 +454,6 @@ def _in_vain(ledger: Ledger, state: JobState, admission: Admission, now: float) 
     stopped = ", ".join(victim.owner for victim in plan.victims)
     to_claim = f"stop {stopped}" if stopped else "claim what others leave"
     return f" To {to_claim} would be in vain: {because}."
-
-
-def _spoilt(ledger: Ledger, first: Spoiler) -> str:
-    """Why a gang would not stay."""
-    job = first.state.job
-    if first.is_owed:
-        return f"{job} is owed that room, and would stop it in turn"
-    if job in ledger.leaving:
-        return f"{job}, which waits again when it has left, goes first and would take that room"
-    return f"{job}, which may not stop them all, goes first and would take that room"
 
 
 def _plan_on_promised(

@@ -20,8 +20,6 @@ Nobody is preempted for a replacement; what is free, nodes that are held back as
 everybody who waits. What was found to have no place is asked again when room or nodes have changed.
 """
 
-from collections.abc import Hashable
-
 from gantree.core.ledger.decision_builder import Draft
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import Gap, JobState
@@ -37,45 +35,32 @@ from gantree.placement.resize.replaced import domain_of, replaced, with_member
 from gantree.policy.rules import Policy
 
 
-class Replacing:
-    """Finds places for members that are missing; _stayed is what was known when one was last found none."""
+def replace_missing(draft: Draft, taste: Taste) -> None:
+    """Replace the missing members for which there is a place."""
+    for state in list(draft.ledger.gapped.values()):
+        for gap in state.missing if state.phase is Phase.RUNNING else ():
+            if not gap.placed:
+                _replace(draft, state, gap, taste)
 
-    def __init__(self, taste: Taste) -> None:
-        self._taste = taste
-        self._stayed: dict[tuple[str, int], Hashable] = {}
 
-    def run(self, draft: Draft) -> None:
-        """Replace whom there is a place for."""
-        if not draft.ledger.gapped:
-            self._stayed.clear()
-            return
-        for state in list(draft.ledger.gapped.values()):
-            for gap in state.missing if state.phase is Phase.RUNNING else ():
-                if not gap.placed:
-                    self._replace(draft, state, gap)
-
-    def _replace(self, draft: Draft, state: JobState, gap: Gap) -> None:
-        ledger = draft.ledger
-        known = (ledger.room_version, ledger.site.version, state.attempt, gap.deadline_at)
-        if self._stayed.get((state.job, gap.member)) == known:
-            return
-        place = _place_for(ledger, state, gap, self._taste)
-        if place is None:
-            self._stayed[state.job, gap.member] = known
-            return
-        assert ledger.fabric is not None and state.placement is not None
-        draft.record(
-            MemberReplaced(
-                at=draft.now,
-                job=state.job,
-                attempt=state.attempt,
-                member=gap.member,
-                life=state.life_of(gap.member) + 1,
-                place=place,
-                domain=domain_of(ledger.fabric, state.placement, place),
-            )
+def _replace(draft: Draft, state: JobState, gap: Gap, taste: Taste) -> None:
+    ledger = draft.ledger
+    place = _place_for(ledger, state, gap, taste)
+    if place is None:
+        return
+    assert ledger.fabric is not None and state.placement is not None
+    draft.record(
+        MemberReplaced(
+            at=draft.now,
+            job=state.job,
+            attempt=state.attempt,
+            member=gap.member,
+            life=state.life_of(gap.member) + 1,
+            place=place,
+            domain=domain_of(ledger.fabric, state.placement, place),
         )
-        draft.order(replace_order(state, gap.member))
+    )
+    draft.order(replace_order(state, gap.member))
 
 
 def _place_for(ledger: Ledger, state: JobState, gap: Gap, taste: Taste) -> MemberPlacement | None:

@@ -4,9 +4,8 @@ What is done with that, from least harm to most, is `core.preemption.free_capaci
 `core.queue.preemption_rules`.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from math import inf
 
 from gantree.core.ledger.ledger import Ledger
@@ -20,12 +19,12 @@ from gantree.core.queue.preemption_rules import (
     standing,
 )
 from gantree.model.jobs import Job
+from gantree.placement.choice.search import fits
 from gantree.planning.preempt import Forbidden, Victim
+from gantree.planning.rightsize import chooses
 from gantree.policy.admission import Admission
 from gantree.topology.occupancy.occupancy import Occupancy
 
-MOST_ROOMS = 4
-"""Rooms to come that are kept; more than so many classes of jobs, to which others give way, seldom ask in turns."""
 BORROWS, OWED = 0.0, 1.0
 """By what right a gang stays, first of all: above what its queue is guaranteed, or within it."""
 
@@ -129,87 +128,57 @@ def room_to_come(ledger: Ledger, state: JobState, *, puts_off: bool = False) -> 
     return _room_without(ledger, tuple(ledger.bookings) if puts_off else passed, overruled)
 
 
-@dataclass(slots=True)
-class _Later:
-    """Some room to come: at says what must have stayed since; claims and leaving, who was counted."""
-
-    at: tuple[object, ...]
-    room: Occupancy
-    applied: int
-    claims: tuple[str, ...]
-    leaving: int
-    all_whole: bool
-
-
 class RoomToCome:
-    """`room_to_come`, kept for whoever asks next, by what gives way to it, until more is decided than new claims.
+    """`room_to_come`, kept for whoever asks next with the same right, until anything is decided.
 
-    It follows these: where all older claims are whole, and nothing is reserved, more who leave and one more claim
-    change nothing else.
+    Jobs of one rank share it: between queues what comes before shares decides, and whether a job is within its queue's
+    guarantee; beside a claim or a told start of its own queue, its very position does. _fits is what a search found in
+    such a room, by signature.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[tuple[str, ...], tuple[str, ...]], _Later] = {}
+        self._applied = -1
+        self._queues: frozenset[str] = frozenset()
+        self._of_rank: dict[Hashable, Occupancy] = {}
+        self._kept: dict[tuple[tuple[str, ...], tuple[str, ...]], Occupancy] = {}
+        self._fits: dict[tuple[int, int], bool] = {}
 
     def of(self, ledger: Ledger, state: JobState) -> Occupancy:
-        """The occupancy for a job, until more is decided. It is others' too: do not change it."""
-        passed, overruled = giving_way(ledger, state)
-        at = _but_for_claims(ledger)
-        later = self._kept.pop((passed, overruled), None)
-        if later is None or later.at != at or not self._follows(ledger, later):
-            claims, room = tuple(ledger.claims), _room_without(ledger, passed, overruled)
-            is_whole = all(_is_whole(ledger, room, job) for job in claims)
-            later = _Later(at, room, ledger.applied, claims, len(ledger.leaving), is_whole)
-        if len(self._kept) >= MOST_ROOMS:
-            del self._kept[next(iter(self._kept))]
-        self._kept[passed, overruled] = later
-        return later.room
+        """The occupancy for a job. It is others' too: do not change it."""
+        if self._applied != ledger.applied:
+            self._applied = ledger.applied
+            names = (*ledger.bookings, *ledger.claims)
+            self._queues = frozenset(ledger.jobs[job].spec.queue for job in names)
+            for kept in (self._of_rank, self._kept, self._fits):
+                kept.clear()
+        rank = self._rank(ledger, state)
+        room = self._of_rank.get(rank)
+        if room is None:
+            passed, overruled = giving_way(ledger, state)
+            room = self._kept.get((passed, overruled))
+            if room is None:
+                room = self._kept[passed, overruled] = _room_without(ledger, passed, overruled)
+            self._of_rank[rank] = room
+        return room
 
-    def _follows(self, ledger: Ledger, later: _Later) -> bool:
-        """Count those who have claimed or begun to leave since; False where that is not all it takes."""
-        if later.applied == ledger.applied:
+    def may_fit(self, ledger: Ledger, state: JobState) -> bool:
+        """Whether a gang of several ways, or as written, may have a place there without anybody stopped for it."""
+        spec = state.spec
+        if spec.elastic is not None or chooses(spec) or ledger.accounts.rations_models:
             return True
-        claims, known = tuple(ledger.claims), len(later.claims)
-        if ledger.bookings or not later.all_whole or claims[:known] != later.claims:
-            return False
-        for owner in islice(ledger.leaving, later.leaving, None):
-            later.room.give_back(owner)
-        for job in claims[known:]:
-            later.room.take_free(CLAIM + job, ledger.claims[job].placement.members)
-        later.applied, later.claims, later.leaving = ledger.applied, claims, len(ledger.leaving)
-        later.all_whole = all(_is_whole(ledger, later.room, job) for job in claims[known:])
-        return later.all_whole
+        room = self.of(ledger, state)
+        where = id(room), state.signature
+        if where not in self._fits:
+            self._fits[where] = fits(room, spec)
+        return self._fits[where]
 
-
-class Prospects:
-    """What waiting gangs ask of one moment again and again, kept for whoever asks next."""
-
-    def __init__(self) -> None:
-        self.room_to_come = RoomToCome()
-        self._at: tuple[object, ...] = ()
-        self._victims: dict[tuple[str, bool], frozenset[str]] = {}
-
-    def victims(self, ledger: Ledger, wanted: Wanted, now: float) -> frozenset[str]:
-        """The gangs that may be stopped for a waiting one (`whom_to_ask`), until time passes or more is decided."""
-        if self._at != (ledger.applied, now):
-            self._at = (ledger.applied, now)
-            self._victims.clear()
-        asks = wanted.state.job, wanted.admission.takes_back
-        if asks not in self._victims:
-            asked = whom_to_ask(ledger, wanted, now).victims
-            self._victims[asks] = frozenset(victim.owner for victim in asked)
-        return self._victims[asks]
-
-
-def _but_for_claims(ledger: Ledger) -> tuple[object, ...]:
-    """What is different whenever room was taken, freed or lost; claims, and who leaves for them, aside."""
-    out_of_use = len(ledger.unusable), ledger.site.version
-    return ledger.room_version, ledger.placings, out_of_use, tuple(ledger.site.others)
-
-
-def _is_whole(ledger: Ledger, room: Occupancy, job: str) -> bool:
-    """Whether a claim holds all of its place there."""
-    return set(room.owners.get(CLAIM + job, ())) == set(ledger.claims[job].placement.members)
+    def _rank(self, ledger: Ledger, state: JobState) -> Hashable:
+        """The same for jobs to which the same claims and told starts give way."""
+        shared = ledger.accounts.order.before_share
+        if shared is None or state.spec.queue in self._queues:
+            return state.position if self._queues else None
+        is_due = ledger.accounts.is_due(state) if self._queues else False
+        return state.position.key[:shared], state.priority, is_due
 
 
 def giving_way(ledger: Ledger, state: JobState) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -33,14 +33,16 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.lifecycle import save_then_stop, start
 from gantree.core.preemption.candidates import (
-    Prospects,
+    RoomToCome,
     Wanted,
     borrowers_for,
     is_on_reserved,
     whom_to_ask,
 )
-from gantree.core.preemption.lasting import spoilers_of, without_spoilt
+from gantree.core.preemption.node_gpus import NodeGpus, add_gpus, free_gpus
 from gantree.core.queue.cell_usage import any_cells, book_of, only_at_home, seen, spares_cells
+from gantree.core.queue.eligibility import eligible
+from gantree.core.queue.fit_bound import Needs
 from gantree.core.queue.held_capacity import lifted, passed_by
 from gantree.core.queue.job_variants import as_it_runs
 from gantree.core.queue.preemption_rules import claims_overtaken, no_right, stoppable_at
@@ -55,28 +57,25 @@ from gantree.planning.defragment import Movable, MovePlan, plan_defragment
 from gantree.planning.preempt import Plan, Victim, plan_preemption
 from gantree.planning.preempt_trial import Admits
 from gantree.planning.shrink import ElasticGang, plan_shrink
+from gantree.policy.order import Line
 from gantree.topology.occupancy.occupancy import Occupancy
 
 ASK_AGAIN_S, ASK_AGAIN_SHARE = 60.0, 0.125
 """Moves that do not gain yet are planned again after so many seconds, or so much of the wait so far, at the soonest."""
-MOST_PLANS = 8
-"""Plans that are tried for a gang that would not stay: where others leave room too, each may name another victim."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
     """Nobody makes room for a gang now. later is the next moment, in seconds, at which one more gang may be stopped, or
-    moving some may gain; None: no such moment. firm: no event changes that but what frees room or lets more be freed.
-    over: its queue would not admit it if all were gone who may be stopped for it, those among them that run on what the
-    queue is guaranteed; claims of others and who is told to leave for them only take from that.
+    moving some may gain; None: no such moment.
     """
 
     later: float | None = None
-    firm: bool = True
-    over: bool = False
 
 
-def make_room(draft: Draft, wanted: Wanted, taste: Taste, prospects: Prospects) -> NoRoom | None:
+def make_room(
+    draft: Draft, wanted: Wanted, taste: Taste, rooms: RoomToCome, needs: Needs
+) -> NoRoom | None:
     """Claim room for a gang and ask those who hold it to give it up; start at once where nobody must be asked.
 
     Returns None where that was possible.
@@ -84,60 +83,75 @@ def make_room(draft: Draft, wanted: Wanted, taste: Taste, prospects: Prospects) 
     ledger, moves_at = draft.ledger, inf
     if only_at_home(ledger, wanted.state):
         return NoRoom()
-    later = prospects.room_to_come.of(ledger, wanted.state)
+    later = rooms.of(ledger, wanted.state)
     if _admitted(wanted):
         if _shrink(draft, wanted, later, taste):
             return None
         moves_at = _move(draft, wanted, later, taste)
         if moves_at <= draft.now:
             return None
-    return _stop_others(draft, wanted, later, prospects, moves_at, taste)
+    return _stop_others(draft, wanted, later, needs, moves_at, taste)
 
 
 def _stop_others(
     draft: Draft,
     wanted: Wanted,
     later: Occupancy,
-    prospects: Prospects,
+    needs: Needs,
     moves_at: float,
     taste: Taste,
 ) -> NoRoom | None:
     """Stop gangs for one, and claim their room; moves_at is when moving some may gain."""
     ledger = draft.ledger
     asked = whom_to_ask(ledger, wanted, draft.now)
-    plan, was_in_vain = _lasting(draft, wanted, later, asked.victims, prospects, taste)
-    if plan is None:  # who spoils it may go for many a cause
+    plan = _planned(ledger, wanted, later, asked.victims, taste)
+    if plan is None or owed_instead(ledger, wanted, plan, later, needs, draft.now) is not None:
         moment = min(inf if asked.later is None else asked.later, moves_at)
-        over = not was_in_vain and _is_over(ledger, wanted, asked.victims)
-        return NoRoom(None if moment == inf else moment, firm=not was_in_vain, over=over)
+        return NoRoom(None if moment == inf else moment)
     if not _is_in_time(draft, wanted, plan.placement, [victim.owner for victim in plan.victims]):
-        anyway = leaving_there(ledger, plan.placement)  # they may do so sooner
-        return NoRoom(ledger.bookings[wanted.state.job].starts_at, firm=not anyway)
+        return NoRoom(ledger.bookings[wanted.state.job].starts_at)
     _stop_for(draft, wanted, plan, taste)
     return None
 
 
-def _lasting(
-    draft: Draft,
-    wanted: Wanted,
-    later: Occupancy,
-    victims: Sequence[Victim],
-    prospects: Prospects,
-    taste: Taste,
-) -> tuple[Plan | None, bool]:
-    """Whom to stop so that the gang stays, None where that is nobody; and whether somebody would be stopped in vain."""
-    ledger, now, was_in_vain = draft.ledger, draft.now, False
-    for _ in range(MOST_PLANS):
-        plan = _planned(ledger, wanted, later, victims, taste)
-        if plan is None:
-            return None, was_in_vain
-        spoilers = spoilers_of(ledger, wanted, plan, later, prospects, now)
-        if not spoilers:
-            return plan, was_in_vain
-        if not plan.victims:
-            return None, True
-        victims, was_in_vain = without_spoilt(ledger, victims, plan, spoilers, now), True
-    return None, True
+def owed_instead(
+    ledger: Ledger, wanted: Wanted, plan: Plan, later: Occupancy, needs: Needs, now: float
+) -> JobState | None:
+    """A waiting job that would be owed what it asks for with the victims of a plan gone, and may fit there then, but
+    not beside the gang of the plan: a gang that would borrow stops nobody while there is one. None for a gang that is
+    owed its place.
+    """
+    accounts, gone = ledger.accounts, [victim.owner for victim in plan.victims]
+    held = accounts.held(plan.placement)
+    if accounts.admission_to_come(wanted.state, held, gone).state != "borrowed":
+        return None
+    gpus = free_gpus(later)
+    for owner in gone:
+        add_gpus(gpus, later.fabric, later.owners.get(owner, ()))
+    taken = np.zeros_like(gpus)
+    add_gpus(taken, later.fabric, plan.placement.members)
+    room, beside = NodeGpus(later.fabric, gpus), NodeGpus(later.fabric, gpus - taken)
+    for state in _first_guaranteed(ledger, now):
+        need = needs.of(ledger, state.signature)
+        if state is wanted.state or not room.may_hold(need) or beside.may_hold(need):
+            continue
+        if accounts.admission_to_come(state, accounts.asked(state), gone).state == "owed":
+            return state
+    return None
+
+
+def _first_guaranteed(ledger: Ledger, now: float) -> Iterator[JobState]:
+    """Of each queue that is guaranteed anything, the first that waits of all that ask alike."""
+    for queue in ledger.lines.queues:
+        if not ledger.accounts.may_reclaim(queue):
+            continue
+        kinds: dict[tuple[int, bool], Line] = {}
+        for line in ledger.lines.lines_in(queue):
+            kinds.setdefault((line.signature, line.preemptible), line)
+        for line in kinds.values():
+            state = ledger.jobs[ledger.lines[line][0].job]
+            if eligible(ledger, state, now):
+                yield state
 
 
 def _planned(
@@ -208,15 +222,6 @@ def _admits(ledger: Ledger, wanted: Wanted) -> Admits | None:
     accounts, state = ledger.accounts, wanted.state
     amounts = accounts.asked_on(state, wanted.spec)
     return lambda owners: not accounts.admission_to_come(state, amounts, owners).refused
-
-
-def _is_over(ledger: Ledger, wanted: Wanted, victims: Sequence[Victim]) -> bool:
-    """Whether the gang's queue says no with all of these gone, of whom are all that borrow its guarantee."""
-    if _admitted(wanted) or not wanted.admission.takes_back:
-        return False
-    accounts, gone = ledger.accounts, [victim.owner for victim in victims]
-    amounts = accounts.asked_on(wanted.state, wanted.spec)
-    return accounts.admission_to_come(wanted.state, amounts, gone).refused
 
 
 def _shrink(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> bool:

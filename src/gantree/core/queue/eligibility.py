@@ -8,7 +8,7 @@ from gantree.core.ledger.state import JobState
 from gantree.model.phases import Phase
 from gantree.policy.ahead import count_ahead
 from gantree.policy.order import Standing
-from gantree.policy.walk import Admits, Ask, IsClosed, Share, Walk
+from gantree.policy.walk import Ask, IsClosed, Look, Share, Walk
 
 
 def in_order(
@@ -17,7 +17,7 @@ def in_order(
     ask: Ask | None = None,
     *,
     queues: Iterable[int] | None = None,
-    admits: Admits | None = None,
+    looked: Look | None = None,
     is_closed: IsClosed | None = None,
 ) -> Walk:
     """The waiting jobs, or those of some queues, in the order of the policy at a moment."""
@@ -27,7 +27,7 @@ def in_order(
         ledger.accounts.tree.parent,
         *_shares(ledger, now),
         queues=queues,
-        admits=admits,
+        looked=looked,
         is_closed=is_closed,
     )
 

@@ -1,4 +1,4 @@
-"""Which waiting lines could get another answer now than at the last walk: what each waits on, quickly compared.
+"""Which waiting gangs may fit: a bound for each signature, quickly compared.
 
 A gang whose members of one shape fit nowhere near is refused by the shape index alone: it needs `members` slots in one
 domain of its tier, and no domain has as many. That bound is the largest number of slots of a domain, kept up to date by
@@ -6,15 +6,13 @@ the index, so it costs no search; it is never too low, so no gang is passed over
 reserved room counts for those that may use it. Gangs of several roles, those on tori and those that may run on spot
 nodes are compared by GPUs alone.
 
-Bounds are counted once for each shape and tier when something was freed, taken or held, and compared for each
-signature, not for each job: of ten thousand that wait, an event looks at the few hundred signatures. For one gang of
-each that passes a place is searched, once as the rooms are and once with all that is reserved.
-
-Everything here can be forgotten: a walk over all lines must decide the same, and a test holds it to that.
+Bounds are counted once for each shape and tier, and compared for each signature, not for each job: of ten thousand that
+wait, a pass looks at the few hundred signatures.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 from math import inf
 from typing import NamedTuple
 
@@ -29,8 +27,8 @@ from gantree.planning.rightsize import chooses
 from gantree.policy.order import Line, Position
 from gantree.topology.occupancy.occupancy import Occupancy
 
-FEW = 4
-"""So few signatures are asked without a bound: to search is quicker than to keep an index of shapes for bounds."""
+MOST_NEEDS = 10_000
+"""Signatures that are remembered; beyond that all are worked out anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,123 +74,98 @@ class Held(NamedTuple):
 NOTHING = Held(0, 0)
 
 
-class Wakes:
-    """Needs by signature, on the fabric of the moment, and what is there for them.
+class Fit(Enum):
+    """Where a gang may fit: on free room, on reserved room alone, or nowhere."""
 
-    _fitting are the signatures that may fit: on free room, or, where True, only with room that is reserved.
-    """
+    FREE = auto()
+    RESERVED = auto()
+    NOWHERE = auto()
+
+
+class Needs:
+    """What gangs need, by signature: it depends on the job and the fabric alone, so it is kept while both stay."""
 
     def __init__(self) -> None:
         self._fabric: object = None
         self._needs: dict[int, Need] = {}
-        self._specs: dict[int, Job] = {}
         self._where: dict[tuple[Shape | None, int], int] = {}
-        self._applied = -1
-        self._state: tuple[object, ...] = ()
-        self._fitting: dict[int, bool] = {}
-        self._fits_nowhere: dict[int, bool] = {}
-        self._freed_at = -1
-        self._passes_until = 0.0
-        self._lowest = inf
-        self._may_be_due: Callable[[int], bool] = lambda queue: True
-        self._told: dict[Line, Position] = {}
 
-    def look(self, ledger: Ledger) -> None:
-        """Count what is there, if any fact was applied since the last time."""
-        if self._applied == ledger.applied:
-            return
-        self._applied = ledger.applied
-        state = _state(ledger)
-        if self._state == state:
-            return
-        self._state = state
-        self._may_be_due = ledger.accounts.may_reclaim
-        self._told = last_of_lines(ledger.jobs[job] for job in ledger.bookings)
-        held, self._passes_until, self._lowest = _reserved(ledger)
-        if self._freed_at != ledger.free_version:
-            self._freed_at = ledger.free_version
-            self._fits_nowhere.clear()
-        if len(ledger.lines.signatures) <= FEW:
-            self._fitting = dict.fromkeys(ledger.lines.signatures, False)
-        else:
-            self._fitting = self._compared(ledger, held)
-
-    def _compared(self, ledger: Ledger, held: Held) -> dict[int, bool]:
-        """The signatures that may fit, as far as bounds and a search for each tell."""
-        most_of_where: dict[int, int] = {}
-        fitting, reserved = {}, []
-        for signature in ledger.lines.signatures:
-            need = self.need(ledger, signature)
-            most = most_of_where.get(need.where)
-            if most is None:
-                most = most_of_where[need.where] = _most(ledger.rooms(), need)
-            if most >= need.slots and self._fits(ledger, signature):
-                fitting[signature] = False
-            elif held.members and most + _more(need, held) >= need.slots:
-                reserved.append(signature)
-        for signature in self._that_fit_where_reserved(ledger, reserved):
-            fitting[signature] = True
-        return fitting
-
-    def _fits(self, ledger: Ledger, signature: int) -> bool:
-        """Whether the gangs of a signature may fit as the rooms are: searched for, where one search tells it."""
-        spec = self._specs[signature]
-        several = spec.elastic is not None or chooses(spec) or spec.topology.box is not None
-        return several or ledger.rooms().keeps_spares or fits(ledger.rooms(), spec)
-
-    def _that_fit_where_reserved(self, ledger: Ledger, signatures: list[int]) -> list[int]:
-        """Those that may fit if nothing were reserved; what does not stays so until room is freed."""
-        unknown = [each for each in signatures if each not in self._fits_nowhere]
-        if unknown:
-            with lifted(ledger, [BOOKING + job for job in ledger.bookings]):
-                for signature in unknown:
-                    self._fits_nowhere[signature] = not self._fits(ledger, signature)
-        return [each for each in signatures if not self._fits_nowhere[each]]
-
-    def may_fit(self, line: Line, now: float) -> bool:
-        """Whether a line may fit on what is free now, or on reserved room that it may use."""
-        only_reserved = self._fitting.get(line.signature)
-        if only_reserved is None:
-            return False
-        if not only_reserved or now + line.span_s <= self._passes_until:
-            return True
-        return line.priority >= self._lowest or self._may_be_due(line.queue)
-
-    def is_told(self, line: Line) -> bool:
-        """Whether a job of a line was told a start."""
-        return line in self._told
-
-    def is_told_behind(self, line: Line, position: Position) -> bool:
-        """Whether a job of a line was told a start that stands at a position or behind it."""
-        last = self._told.get(line)
-        return last is not None and position <= last
-
-    def fitting_in(self, ledger: Ledger, queue: int) -> frozenset[int]:
-        """The signatures of a queue that may fit."""
-        self.look(ledger)
-        return frozenset(ledger.lines.signatures_in(queue) & self._fitting.keys())
-
-    def suffices(self, ledger: Ledger, line: Line, freeable_gpus: int) -> bool:
-        """Whether a line might fit if so many GPUs more were free; by GPUs alone, so never wrongly no."""
-        need = self.need(ledger, line.signature)
-        return need.all_gpus <= int(ledger.rooms().free_gpus_in_domain(0)[0]) + freeable_gpus
-
-    def need(self, ledger: Ledger, signature: int) -> Need:
+    def of(self, ledger: Ledger, signature: int) -> Need:
         """What the gangs of a signature that somebody waits with need."""
-        if self._fabric is not ledger.rooms().fabric:
+        if self._fabric is not ledger.rooms().fabric or len(self._needs) > MOST_NEEDS:
             self._fabric = ledger.rooms().fabric
             self._needs.clear()
-            self._fits_nowhere.clear()
+            self._where.clear()
         need = self._needs.get(signature)
         if need is None:
             line = next(iter(ledger.lines.of_signature(signature)))
-            spec = ledger.jobs[ledger.lines[line][0].job].spec
-            self._specs[signature] = spec
-            need = Need.of(ledger.rooms(), spec)
+            need = Need.of(ledger.rooms(), ledger.jobs[ledger.lines[line][0].job].spec)
             where = self._where.setdefault((need.shape, need.tier), len(self._where))
-            need = Need(need.shape, need.tier, need.slots, need.gpus, where)
-            self._needs[signature] = need
+            need = self._needs[signature] = replace(need, where=where)
         return need
+
+
+class FitBound:
+    """Which signatures may fit as rooms are in one pass, each counted when it is first asked about."""
+
+    def __init__(self, ledger: Ledger, needs: Needs) -> None:
+        self._ledger, self._needs = ledger, needs
+        self._may_be_due = ledger.accounts.may_reclaim
+        self._held, self._passes_until, self._lowest = _reserved(ledger)
+        self._most_of_where: dict[int, int] = {}
+        self._known: dict[int, Fit] = {}
+        self._is_complete = False
+
+    def may_fit(self, line: Line, now: float) -> bool:
+        """Whether a line may fit on what is free now, or on reserved room that it may use."""
+        fit = self._fit(line.signature)
+        if fit is not Fit.RESERVED or now + line.span_s <= self._passes_until:
+            return fit is not Fit.NOWHERE
+        return line.priority >= self._lowest or self._may_be_due(line.queue)
+
+    def fitting_in(self, queue: int) -> list[int]:
+        """The signatures of a queue that may fit."""
+        if not self._is_complete:
+            self._is_complete = True
+            self._compare(
+                [each for each in self._ledger.lines.signatures if each not in self._known]
+            )
+        signatures = sorted(self._ledger.lines.signatures_in(queue))
+        return [each for each in signatures if self._known[each] is not Fit.NOWHERE]
+
+    def _fit(self, signature: int) -> Fit:
+        if signature not in self._known:
+            self._compare([signature])
+        return self._known[signature]
+
+    def _compare(self, signatures: list[int]) -> None:
+        """By the bound, then by a search for one of each signature, which tells it of all."""
+        rooms, held, reserved = self._ledger.rooms(), self._held, list[int]()
+        for signature in signatures:
+            need = self._needs.of(self._ledger, signature)
+            most = self._most_of_where.get(need.where)
+            if most is None:
+                most = self._most_of_where[need.where] = _most(rooms, need)
+            self._known[signature] = Fit.NOWHERE
+            if most >= need.slots and _is_found(rooms, self._spec(signature)):
+                self._known[signature] = Fit.FREE
+            elif held.members and most + _more(need, held) >= need.slots:
+                reserved.append(signature)
+        if reserved:
+            with lifted(self._ledger, [BOOKING + job for job in self._ledger.bookings]):
+                for signature in reserved:
+                    if _is_found(rooms, self._spec(signature)):
+                        self._known[signature] = Fit.RESERVED
+
+    def _spec(self, signature: int) -> Job:
+        line = next(iter(self._ledger.lines.of_signature(signature)))
+        return self._ledger.jobs[self._ledger.lines[line][0].job].spec
+
+
+def _is_found(rooms: Occupancy, spec: Job) -> bool:
+    """Whether a search finds a place; taken for granted where one search would not tell it."""
+    several = spec.elastic is not None or chooses(spec) or spec.topology.box is not None
+    return several or rooms.keeps_spares or fits(rooms, spec)
 
 
 def last_of_lines(waiting: Iterable[JobState]) -> dict[Line, Position]:
@@ -202,13 +175,6 @@ def last_of_lines(waiting: Iterable[JobState]) -> dict[Line, Position]:
         assert state.line is not None, f"{state.job} waits in no line"
         last[state.line] = max(last.get(state.line, state.position), state.position)
     return last
-
-
-def _state(ledger: Ledger) -> tuple[object, ...]:
-    """What is different whenever another gang may fit, or is told a start."""
-    held = (tuple(ledger.bookings), tuple(ledger.claims))
-    out_of_use = (len(ledger.unusable), ledger.site.version)
-    return ledger.free_version, ledger.placings, held, out_of_use, ledger.lines.kinds
 
 
 def _most(rooms: Occupancy, need: Need) -> int:

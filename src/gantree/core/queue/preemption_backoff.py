@@ -1,14 +1,14 @@
 """How long a job rests whose attempts are cut short by preemption, one after another: what ends rounds without end.
 
-A gang is only stopped for one that has the right and that stays (`core.queue.preemption_rules`,
-`core.preemption.lasting`). Rights may go round all the same where many jobs meet: guarantees, order and the sizes of
-gangs are asked of different pairs. Such a round shows in attempts that are preempted sooner than a new start takes, for
-jobs that get nothing from it: they are stopped in turn, or lose the room to others. Two of these in a row may be
-chance. From the third on the job rests for as long as a new start takes, then for twice that, and so on, up to an hour;
-meanwhile the others get on. A stop for a job that has ended since, or that has held its place for as long as a new
-start takes, was not in vain and is counted no more: who yields to a burst of urgent jobs starts again as soon as there
-is room. An attempt that lasts, or ends for another cause, ends the count. At home in a cell of its own queue nobody is
-preempted, so there a job may begin before it has rested (`waiting.eligible`).
+A gang is only stopped for one that has the right (`core.queue.preemption_rules`). Rights may go round all the same
+where many jobs meet: guarantees, order and the sizes of gangs are asked of different pairs. Such a round shows in
+attempts that are preempted sooner than a new start takes, for jobs that get nothing from it: they are stopped in turn,
+or lose the room to others. Two of these in a row may be chance. From the third on the job rests for as long as a new
+start takes, then for twice that, and so on, up to an hour; meanwhile the others get on. A stop for a job that has ended
+since, or that has held its place for as long as a new start takes, was not in vain and is counted no more: who yields
+to a burst of urgent jobs starts again as soon as there is room. An attempt that lasts, or ends for another cause, ends
+the count. At home in a cell of its own queue nobody is preempted, so there a job may begin before it has rested
+(`core.queue.eligibility`).
 """
 
 from gantree.core.ledger.ledger import Ledger

@@ -159,6 +159,24 @@ def _merits(policy: Policy, state: JobState, now: float) -> Merits:
     return replace(merits, attained_gpu_s=max(0.0, merits.attained_gpu_s - spared_gpu_s))
 
 
+def furthest_back(ledger: Ledger, state: JobState, now: float) -> tuple[float, ...]:
+    """Where a gang that holds a place stands in the order at the furthest, from now on until it falls back a level;
+    where each second counts, wherever it will ever stand."""
+    merits = state.merits(now)
+    if not ledger.policy.attained_levels:
+        merits = replace(merits, attained_gpu_s=inf)
+    return ledger.accounts.order.key(merits)
+
+
+def next_fall(ledger: Ledger, now: float) -> float:
+    """The next moment after now, in seconds, at which a gang falls back a level in the order; inf if none does."""
+    policy = ledger.policy
+    if not policy.falls_back or not policy.attained_levels:
+        return inf
+    moments = (falls(state, policy.attained_levels, now) for state in ledger.holding.values())
+    return min((each[0] for each in moments if each), default=inf)
+
+
 def overtaken_at(ledger: Ledger, state: JobState, other: JobState, now: float) -> float:
     """The moment from which on a waiting job goes before one that holds a place: now, later, or inf.
 

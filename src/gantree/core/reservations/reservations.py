@@ -23,6 +23,9 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import BOOKING, CLAIM, Booking, JobState
 from gantree.core.queue.job_variants import open_ways
 from gantree.model.facts import (
+    AttemptEnded,
+    JobEnded,
+    JobHeld,
     ReservationDropped,
     ReservationMade,
 )
@@ -155,11 +158,16 @@ def _others(
     return tuple(one for one in everyone if one.owner not in own)
 
 
-def review(draft: Draft, taste: Taste, ended: frozenset[str]) -> None:
-    """Make those anew that do not stand any more, and those better for whom somebody in the way is gone (`ended`), or
-    starts earlier now.
+OUT_OF_THE_WAY = (AttemptEnded, JobEnded, JobHeld)
+"""Facts by which a job needs no room any more, or none it was to have."""
+
+
+def review(draft: Draft, taste: Taste) -> None:
+    """Make those anew that do not stand any more, and those better for whom somebody in the way is gone by now, or
+    starts earlier.
     """
     ledger = draft.ledger
+    ended = frozenset(fact.job for fact in draft.facts if isinstance(fact, OUT_OF_THE_WAY))
     for job, booking in list(ledger.bookings.items()):
         state = ledger.jobs[job]
         cause = _broken(ledger, job, booking, draft.now)
@@ -179,9 +187,9 @@ def _broken(ledger: Ledger, job: str, booking: Booking, now: float) -> str:
     lost = any(node in ledger.unusable for node in booking.placement.nodes)
     if not due and not lost:
         return ""
-    if job in ledger.claims and not lost:
-        hangs_on = dict.fromkeys((*ledger.claims[job].victims, *booking.waits_for))
-        leaving = [one for one in hangs_on if one in ledger.leaving]
+    claimed_from = ledger.claims[job].victims if job in ledger.claims else ()
+    leaving = [x for x in dict.fromkeys((*claimed_from, *booking.waits_for)) if x in ledger.leaving]
+    if (leaving or job in ledger.claims) and not lost:
         return f"{', '.join(leaving) or 'what was claimed'} is late to leave"
     slip = slip_of(
         ledger.rooms(),

@@ -11,7 +11,7 @@ an event take one that remembers its last walk (a steady state): a gang ends and
 must wait, a node is lost, it returns, and one that was told to leave for another has left.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
@@ -19,7 +19,7 @@ from statistics import median
 from time import process_time_ns
 from typing import Any
 
-from gantree.core.scheduler import Decision, Scheduler
+from gantree.core.scheduler import Decision, Scheduler, settled
 from gantree.model.events import (
     ClusterObserved,
     Event,
@@ -119,12 +119,8 @@ class _Life:
         self.tell([ClusterObserved(id="site", observed_at=0.0, cluster=empty_cluster(self.gpus))])
 
     def tell(self, events: Iterable[Event]) -> tuple[float, Decision]:
-        """(milliseconds of processor time, what was decided); gangs that were placed are started."""
-        events = tuple(events)
-        start_ns = process_time_ns()
-        decision = self.scheduler.handle(events)
-        time_ms = (process_time_ns() - start_ns) / 1e6
-        self.facts += decision.facts
+        """(milliseconds of processor time of all passes, what was decided); gangs that were placed are started."""
+        time_ms, decision = self._timed(tuple(events))
         placed = [fact for fact in decision.facts if isinstance(fact, GangPlaced)]
         if placed:
             started = [
@@ -133,7 +129,15 @@ class _Life:
                 )
                 for fact in placed
             ]
-            self.facts += self.scheduler.handle(started).facts
+            self._timed(started)
+        return time_ms, decision
+
+    def _timed(self, events: Sequence[Event]) -> tuple[float, Decision]:
+        """A decision, and all that the scheduler asks to go on with at the same moment."""
+        start_ns = process_time_ns()
+        decision = settled(self.scheduler, events, self.now)
+        time_ms = (process_time_ns() - start_ns) / 1e6
+        self.facts += decision.facts
         return time_ms, decision
 
     def fill(self) -> None:

@@ -1,0 +1,159 @@
+"""The most room that others could ever give up for a waiting gang: a coarse bound over whole GPUs, for one pass.
+
+Whom a gang may stop, and what that frees, takes milliseconds to say. Most gangs that wait need not be asked: with all
+gone that it could ever stop, and all that is claimed or told to others, there would still be too few slots for it in
+one domain of its tier. The bound counts by node, for whole GPUs:
+
+    for everybody            what is free, and what gangs hold that leave, but for what is claimed or told to others
+                             (`core.preemption.candidates.room_to_come`); what elastic gangs hold
+    by priority              gangs of a lower one; of other queues only such as are not owed what they hold
+    by order                 gangs behind the waiting one in the order, by `QUANTILES` of it
+    within the guarantee     every gang that is not owed what it holds
+
+It is never too low: minimum run times, budgets and classes are left to whoever asks more closely. Members without whole
+GPUs are not bounded at all.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+import numpy as np
+
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.core.preemption.candidates import RoomToCome
+from gantree.core.preemption.node_gpus import NodeGpus, add_gpus, free_gpus
+from gantree.core.queue.fit_bound import Need
+from gantree.core.queue.preemption_rules import furthest_back
+from gantree.planning.rightsize import chooses
+from gantree.topology.fabric.fabric import IntArray
+from gantree.topology.occupancy.occupancy import Occupancy
+
+QUANTILES = 32
+"""Into so many parts the gangs that run are divided by their order; a part counts as a whole."""
+
+Key = tuple[float, ...]
+
+
+class PreemptibleCapacity:
+    """Bounds as things are at one moment of one pass."""
+
+    def __init__(self, ledger: Ledger, rooms: RoomToCome, now: float) -> None:
+        self._ledger, self._rooms, self._now = ledger, rooms, now
+        self._rules = ledger.policy.preemption
+        self._fabric = ledger.rooms().fabric
+        self._moves = ledger.policy.defragment == "apply"
+        preemptible = [
+            one
+            for one in ledger.holding.values()
+            if not one.leaving and one.moving is None and one.spec.preemptible
+        ]
+        self._elastic = np.zeros(len(self._fabric.nodes), dtype=np.int64)
+        self._any_elastic = False
+        self._rooms_of_bounds: list[
+            Occupancy
+        ] = []  # so that no other room gets the identity of one
+        for one in preemptible if ledger.policy.elastic else ():
+            if one.spec.elastic is not None and one.placement is not None:
+                self._any_elastic = True
+                add_gpus(self._elastic, self._fabric, one.placement.members)
+        self._of_queue: dict[int, _Ranked] = {}
+        self._preemptible_in_queue: dict[int, list[JobState]] = {}
+        for one in preemptible:
+            self._preemptible_in_queue.setdefault(one.queue, []).append(one)
+        not_owed = ledger.accounts.not_owed(preemptible)
+        self._not_owed = self._ranked(not_owed, ledger.accounts.order.before_share)
+        self._with: dict[tuple[int, int, int, int], NodeGpus] = {}
+
+    def may_suffice(self, state: JobState, need: Need) -> bool:
+        """Whether a waiting job might have a place if all left that it could ever stop."""
+        if need.shape is None or not need.gpus:
+            return True
+        room = self._rooms.of(self._ledger, state)
+        mine, others = self._groups(state)
+        nobody = mine == len(self._mine(state).gangs)
+        if (
+            nobody
+            and others == len(self._not_owed.gangs)
+            and not self._any_elastic
+            and not self._moves
+        ):
+            return self._rooms.may_fit(self._ledger, state)
+        where = (id(room), -1 if nobody else state.queue, mine, others)
+        bound = self._with.get(where)
+        if bound is None:
+            held = free_gpus(room) + self._elastic
+            held += self._mine(state).from_on(mine) + self._not_owed.from_on(others)
+            bound = self._with[where] = NodeGpus(self._fabric, held)
+            self._rooms_of_bounds.append(room)
+        return bound.all_gpus() >= need.all_gpus if self._moves else bound.may_hold(need)
+
+    def _groups(self, state: JobState) -> tuple[int, int]:
+        """Which gangs of its own queue count for a job, and which others, by where these begin in their orders."""
+        mine = self._mine(state).begins(state, self._rules.by, gains=self._rules.gain > 0)
+        if self._is_owed(state):
+            return mine, 0
+        if not self._rules.across:
+            return mine, len(self._not_owed.gangs)
+        return mine, self._not_owed.begins(state, self._rules.by, gains=False)
+
+    def _is_owed(self, state: JobState) -> bool:
+        """Whether a job may take back what its queue is guaranteed; taken for granted where it has several ways."""
+        accounts, spec = self._ledger.accounts, state.spec
+        if not accounts.may_reclaim(state.queue):
+            return False
+        several = spec.elastic is not None or chooses(spec) or accounts.rations_models
+        return several or accounts.may_be_owed_to_come(state)
+
+    def _mine(self, state: JobState) -> "_Ranked":
+        """The gangs of a job's own queue."""
+        found = self._of_queue.get(state.queue)
+        if found is None:
+            gangs = self._preemptible_in_queue.get(state.queue, ())
+            found = self._of_queue[state.queue] = self._ranked(gangs, None)
+        return found
+
+    def _ranked(self, gangs: Iterable[JobState], compared: int | None) -> "_Ranked":
+        return _Ranked(self._ledger, gangs, compared, self._now)
+
+
+class _Ranked:
+    """Gangs in the order in which they are stopped last to first, and what those from one on hold of each node."""
+
+    def __init__(
+        self, ledger: Ledger, gangs: Iterable[JobState], compared: int | None, now: float
+    ) -> None:
+        self._fabric, self._compared = ledger.rooms().fabric, compared
+        by_order = ledger.policy.preemption.by == "order"
+        rank = (lambda one: furthest_back(ledger, one, now)[:compared]) if by_order else _falling
+        keyed = sorted(((rank(one), one.seq, one) for one in gangs), key=lambda each: each[:2])
+        self.gangs = [one for _, _, one in keyed]
+        self._keys: list[Key] = [key for key, _, _ in keyed]
+        self._sums: dict[int, IntArray] = {}
+
+    def begins(self, state: JobState, by: str, *, gains: bool) -> int:
+        """Where those begin that a waiting job could stop, rounded down to a quantile of the order."""
+        if by == "none":
+            return len(self.gangs)
+        if by == "priority":
+            key = (-float(state.priority),)
+            return bisect_left(self._keys, key) if gains else bisect_right(self._keys, key)
+        begins = bisect_right(self._keys, state.position.key[: self._compared])
+        step = max(1, len(self.gangs) // QUANTILES)
+        return begins if begins == len(self.gangs) else begins // step * step
+
+    def from_on(self, first: int) -> IntArray:
+        """GPUs of each node that the gangs hold from one on."""
+        gpus = self._sums.get(first)
+        if gpus is None:
+            gpus = np.zeros(len(self._fabric.nodes), dtype=np.int64)
+            for state in self.gangs[first:]:
+                assert state.placement is not None
+                add_gpus(gpus, self._fabric, state.placement.members)
+            self._sums[first] = gpus
+        return gpus
+
+
+def _falling(state: JobState) -> Key:
+    """The highest priority first."""
+    return (-float(state.priority),)
