@@ -119,8 +119,10 @@ def owed_instead(
 ) -> JobState | None:
     """A waiting job that would be owed what it asks for with the victims of a plan gone, and may fit there then, but
     not beside the gang of the plan: a gang that would borrow stops nobody while there is one. None for a gang that is
-    owed its place.
+    owed its place, or that stops nobody.
     """
+    if not plan.victims:
+        return None
     accounts, gone = ledger.accounts, [victim.owner for victim in plan.victims]
     held = accounts.held(plan.placement)
     if accounts.admission_to_come(wanted.state, held, gone).state != "borrowed":
