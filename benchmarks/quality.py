@@ -33,7 +33,11 @@ from gantree.placement.members.members import placement_of
 from gantree.placement.optimum.gang import domains_spanned
 from gantree.placement.optimum.optimum import fewest_domains, optimum
 from gantree.placement.optimum.steps import seconds_of
-from gantree.placement.request.preferences import DEFAULT, DEFAULT_FRAGMENTATION_WEIGHT, Taste
+from gantree.placement.request.preferences import (
+    DEFAULT_FRAGMENTATION_WEIGHT,
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.placement.request.topology_request import read_wish
 from gantree.placement.slots.problem import Problem, Spread
 from gantree.sim.bench.mix import gang
@@ -223,21 +227,25 @@ def _tightest_domain(problem: Problem, left: dict[int, int], tier: int, run: int
     return min((d for d in room if room[d] >= run), key=lambda d: (room[d], d), default=None)
 
 
-def question(seed: int, taste: Taste = DEFAULT) -> tuple[Occupancy, Job, Placement]:
+def question(
+    seed: int, preferences: PlacementPreferences = DEFAULT_PREFERENCES
+) -> tuple[Occupancy, Job, Placement]:
     """The cluster and the gang of a seed, and where the search puts it."""
     rng = Random(seed)
     while True:
         occupancy = Occupancy(Fabric.build(random_cluster(rng)))
         for number in range(8):
             job = random_gang(rng, number)
-            found = place(occupancy, job, taste)
+            found = place(occupancy, job, preferences)
             if isinstance(found, Placement):
                 return occupancy, job, found
 
 
-def judged(seed: int, work_s: float, taste: Taste = DEFAULT) -> Result:
+def judged(
+    seed: int, work_s: float, preferences: PlacementPreferences = DEFAULT_PREFERENCES
+) -> Result:
     """One gang: the search, the optimum, the fewest domains, best-fit."""
-    occupancy, job, found = question(seed, taste)
+    occupancy, job, found = question(seed, preferences)
     solution = solve(occupancy, read_wish(occupancy.fabric, job))
     assert solution is not None, "the search found a place"
     problem = solution[0]
@@ -356,7 +364,7 @@ def main() -> None:
     wanted = parser.parse_args()
     results = []
     for seed in range(wanted.seed, wanted.seed + wanted.clusters):
-        results.append(judged(seed, wanted.seconds, Taste(wanted.weight)))
+        results.append(judged(seed, wanted.seconds, PlacementPreferences(wanted.weight)))
         print(f"\r{len(results)} of {wanted.clusters}", end="", file=sys.stderr)
     print(file=sys.stderr)
     rows = [row(name, [each for each in results if among(each)]) for name, among in CLASSES]

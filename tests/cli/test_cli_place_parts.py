@@ -13,8 +13,12 @@ from gantree.formats import read_cluster, read_job, read_policy
 from gantree.formats.policies import PRESETS
 from gantree.model.jobs import Shape
 from gantree.model.placements import Domain, Placement, Predicted
-from gantree.placement.request.preferences import DEFAULT, Taste, Usual
-from gantree.planning.taste import taste_of
+from gantree.placement.request.preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+    TypicalMember,
+)
+from gantree.planning.preferences import preferences_of
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -233,5 +237,5 @@ def test_ranks_are_told_where_they_are_asked_for(
 def test_what_a_policy_prefers_of_places_reaches_the_search() -> None:
     text = "fragmentation_weight: 3\ndemand: [{each: {gpus: 1}, weight: 6}]\n"
     policy = replace(read_policy(text, "p.yaml"), exact_s=2.0)
-    assert taste_of(policy) == Taste(3.0, (Usual(Shape(1), 6.0),), 2.0)
-    assert all(taste_of(preset) == DEFAULT for preset in PRESETS.values())
+    assert preferences_of(policy) == PlacementPreferences(3.0, (TypicalMember(Shape(1), 6.0),), 2.0)
+    assert all(preferences_of(preset) == DEFAULT_PREFERENCES for preset in PRESETS.values())

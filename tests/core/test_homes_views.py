@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gantree.core.cycle.cell_scheduling import Homes
-from gantree.placement.request.preferences import DEFAULT
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES
 from gantree.planning.cells import CellView
 from gantree.policy.rules import Backfill, Policy, QueueRule
 from gantree.testing.builders import cluster, job
@@ -30,7 +30,7 @@ def view(homes: Homes, stage: Stage, now: float, without: tuple[str, ...] = ()) 
 
 
 def test_one_view_serves_all_who_ask_at_a_moment(stage: Stage) -> None:
-    homes = Homes(POLICY, DEFAULT)
+    homes = Homes(POLICY, DEFAULT_PREFERENCES)
     first = view(homes, stage, 1.0)
     assert view(homes, stage, 1.0) is first
     left = view(homes, stage, 1.0, ("guest",))
@@ -40,12 +40,12 @@ def test_one_view_serves_all_who_ask_at_a_moment(stage: Stage) -> None:
 
 
 def test_what_a_guest_would_lose_grows_with_time(stage: Stage) -> None:
-    homes = Homes(POLICY, DEFAULT)
+    homes = Homes(POLICY, DEFAULT_PREFERENCES)
     assert view(homes, stage, 1.0).cost_of_gpu.max() < view(homes, stage, 100.0).cost_of_gpu.max()
 
 
 def test_what_is_decided_is_seen(stage: Stage) -> None:
-    homes = Homes(POLICY, DEFAULT)
+    homes = Homes(POLICY, DEFAULT_PREFERENCES)
     assert view(homes, stage, 1.0).bound == ()
     stage.submit(replace(job("home", gpus=4), queue="a"))
     after = view(homes, stage, 1.0)
@@ -55,7 +55,7 @@ def test_what_is_decided_is_seen(stage: Stage) -> None:
 
 def test_another_fabric_is_seen(stage: Stage) -> None:
     """Nothing need be decided for that: cells are read off the fabric of the moment."""
-    homes, ledger = Homes(POLICY, DEFAULT), stage.scheduler.ledger
+    homes, ledger = Homes(POLICY, DEFAULT_PREFERENCES), stage.scheduler.ledger
     first = view(homes, stage, 1.0)
     assert first.book is homes._book_of(ledger)
     homes._fabric = None

@@ -11,7 +11,7 @@ from gantree.model.cluster import Allocation, Cluster, Machine, Nic, Node
 from gantree.model.jobs import SOLE, DataNeed, Job, Like, Role, Shape, TopologyWish
 from gantree.model.placements import MemberPlacement
 from gantree.placement.choice.search import find
-from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
 from support.examples import examples
@@ -33,7 +33,7 @@ TOPOLOGIES = (
     TopologyWish(required="socket"),
     TopologyWish(likes=(Like("pool in (a)"),)),
 )
-TASTES = (DEFAULT, Taste(fragmentation_weight=1.0))
+PREFERENCES = (DEFAULT_PREFERENCES, PlacementPreferences(fragmentation_weight=1.0))
 
 
 def machine(name: str, gpu: str, numa: tuple[int, ...]) -> Machine:
@@ -109,8 +109,8 @@ def test_who_comes_after_one_alike_goes_where_a_search_that_knows_of_nobody_send
     occupancy = site(rng)
     names = [node.name for node in occupancy.fabric.nodes]
     for number, job in enumerate(of_some_kinds(rng)):
-        taste = rng.choice([TASTES[0], *TASTES])
-        found, plain = find(occupancy, job, taste), find(occupancy.copy(), job, taste)
+        preferences = rng.choice([PREFERENCES[0], *PREFERENCES])
+        found, plain = find(occupancy, job, preferences), find(occupancy.copy(), job, preferences)
         assert found == plain
         if found is not None and rng.random() < 0.9:  # else it was not admitted
             occupancy.take(f"j{number}", found.members)

@@ -9,7 +9,7 @@ from gantree.model.jobs import AxisTraffic, DataNeed, Job, Role, Shape, Topology
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import place
 from gantree.placement.request.locality import fetch_s_of_node
-from gantree.placement.request.preferences import Taste
+from gantree.placement.request.preferences import PlacementPreferences
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -35,8 +35,10 @@ def gang(members: int, gpus: int = 8, **fields: object) -> Job:
     return replace(job, **fields)  # type: ignore[arg-type]  # fields of Job, named by the tests
 
 
-def nodes_of(cluster: Cluster, job: Job, taste: Taste | None = None) -> list[str]:
-    answer = place(Occupancy(Fabric.build(cluster)), job, taste or Taste())
+def nodes_of(
+    cluster: Cluster, job: Job, preferences: PlacementPreferences | None = None
+) -> list[str]:
+    answer = place(Occupancy(Fabric.build(cluster)), job, preferences or PlacementPreferences())
     assert isinstance(answer, Placement)
     return [member.node for member in answer.members]
 
@@ -80,7 +82,7 @@ def test_the_weight_decides_between_a_faster_place_and_one_that_leaves_more_behi
         *(Node(f"l1n{n}", "dgx-h100", ("s0", "l1")) for n in range(8)),
     )
     cluster = Cluster("site", ("spine", "leaf", "node"), MACHINES, nodes)
-    chosen = nodes_of(cluster, gang(2), Taste(fragmentation_weight=weight))
+    chosen = nodes_of(cluster, gang(2), PlacementPreferences(fragmentation_weight=weight))
     assert {node[:2] for node in chosen} == {leaf}
 
 

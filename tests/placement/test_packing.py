@@ -14,12 +14,12 @@ from gantree.model.jobs import ISOLATIONS, Job, Role, Shape
 from gantree.model.placements import MemberPlacement, MigPart, Placement, SharePart
 from gantree.placement.choice.search import place
 from gantree.placement.machine.shares import count, milli_left, share_on, sharing_of
-from gantree.placement.request.preferences import Taste, Usual
+from gantree.placement.request.preferences import PlacementPreferences, TypicalMember
 from gantree.placement.scoring import fragmentation_state as standing
 from gantree.placement.scoring.demand_classes import demand_of
 from gantree.placement.scoring.fragmentation import DemandClass
 from gantree.placement.scoring.packing import best_node, packing
-from gantree.planning.taste import taste_of
+from gantree.planning.preferences import preferences_of
 from gantree.sim.openb.lists import Nodes, PodShape, Workload
 from gantree.sim.openb.policies import Choice
 from gantree.sim.openb.room import NO_GPU, Room
@@ -84,7 +84,7 @@ def take(occupancy: Occupancy, owner: str, shape: Shape, node: int, gpu: int | N
 
 
 def setting() -> tuple[
-    list[PodShape], list[int], Nodes, Room, LeastLossOfPods, Occupancy, tuple[Usual, ...]
+    list[PodShape], list[int], Nodes, Room, LeastLossOfPods, Occupancy, tuple[TypicalMember, ...]
 ]:
     """Two dozen nodes and some hundred arrivals, as the benchmark sees them and as a cluster."""
     random = np.random.default_rng(4)
@@ -108,13 +108,15 @@ def setting() -> tuple[
             for n, (cpus, gpus, model) in enumerate(rows)
         )
     )
-    usual = tuple(Usual(as_shape(pod), times) for pod, times in zip(shapes, counts, strict=True))
-    return shapes, arrivals, nodes, room, replayed, occupancy, usual
+    typical = tuple(
+        TypicalMember(as_shape(pod), times) for pod, times in zip(shapes, counts, strict=True)
+    )
+    return shapes, arrivals, nodes, room, replayed, occupancy, typical
 
 
 def test_random_pods_go_where_the_benchmark_puts_them() -> None:
     """Some hundred arrivals on two dozen nodes, through the replay's policy and through an occupancy."""
-    shapes, arrivals, nodes, room, replayed, occupancy, usual = setting()
+    shapes, arrivals, nodes, room, replayed, occupancy, typical = setting()
     placed = 0
     for number, arrival in enumerate(arrivals):
         pod, shape = shapes[arrival], as_shape(shapes[arrival])
@@ -123,7 +125,7 @@ def test_random_pods_go_where_the_benchmark_puts_them() -> None:
         if not len(fitting):
             continue
         expected = replayed.choose(arrival, fitting)
-        node, gpu = best_node(occupancy, usual, shape, fitting)
+        node, gpu = best_node(occupancy, typical, shape, fitting)
         assert Choice(node, NO_GPU if gpu is None else gpu) == expected, (number, pod)
         room.place(node, pod, expected.gpu)
         replayed.placed(node)
@@ -135,12 +137,12 @@ def test_random_pods_go_where_the_benchmark_puts_them() -> None:
 
 
 def test_random_pods_are_placed_as_the_benchmark_places_them() -> None:
-    shapes, arrivals, nodes, room, replayed, occupancy, usual = setting()
+    shapes, arrivals, nodes, room, replayed, occupancy, typical = setting()
     for number, arrival in enumerate(arrivals):
         pod, shape = shapes[arrival], as_shape(shapes[arrival])
         fitting = np.flatnonzero(room.fits(pod))
         job = Job(f"j{number}", (Role("worker", 1, shape),))
-        placed = place(occupancy, job, Taste(demand=usual))
+        placed = place(occupancy, job, PlacementPreferences(demand=typical))
         assert isinstance(placed, Placement) == bool(len(fitting))
         if not isinstance(placed, Placement):
             continue
@@ -187,7 +189,7 @@ WALKED = (
     Shape(gpus=1, labels=(("pool", "a"),)),
     Shape(cpus=16),
 )
-EVERY_SHAPE = tuple(Usual(shape, 1 + number) for number, shape in enumerate(WALKED))
+EVERY_SHAPE = tuple(TypicalMember(shape, 1 + number) for number, shape in enumerate(WALKED))
 
 steps = st.lists(
     st.one_of(
@@ -232,25 +234,28 @@ def test_an_index_that_follows_a_walk_chooses_as_one_made_anew(
 
 
 @pytest.mark.parametrize(
-    ("usual", "classes"),
+    ("typical", "classes"),
     [
-        ([Usual(Shape(gpus=2, cpus=4.0004), 3)], [(4001, 2, 1000, 1.0, ())]),
-        ([Usual(Shape(gpu_share=0.5))], [(0, 1, 500, 1.0, ())]),
-        ([Usual(Shape(gpu_share=0.1, gpu_memory_GiB=12))], [(0, 1, 150, 2 / 3, (0,)), (0, 1, 500, 1 / 3, (1,))]),
-        ([Usual(Shape(gpu_memory_GiB=48))], [(0, 1, 600, 1.0, (0,))]),
-        ([Usual(Shape(gpus=1, models=("A10-24GB",)))], [(0, 1, 1000, 1.0, (1,))]),
-        ([Usual(Shape(gpus=1)), Usual(Shape(cpus=1), 3)], [(0, 1, 1000, 0.25, ())]),
-        ([Usual(Shape(gpus=1)), Usual(Shape(mig="1g.10gb"), 3)], [(0, 1, 1000, 0.25, ())]),
-        ([Usual(Shape(gpus=1)), Usual(Shape(gpus=1, models=("B200-180GB",)))], [(0, 1, 1000, 0.5, ())]),
+        ([TypicalMember(Shape(gpus=2, cpus=4.0004), 3)], [(4001, 2, 1000, 1.0, ())]),
+        ([TypicalMember(Shape(gpu_share=0.5))], [(0, 1, 500, 1.0, ())]),
+        (
+            [TypicalMember(Shape(gpu_share=0.1, gpu_memory_GiB=12))],
+            [(0, 1, 150, 2 / 3, (0,)), (0, 1, 500, 1 / 3, (1,))],
+        ),
+        ([TypicalMember(Shape(gpu_memory_GiB=48))], [(0, 1, 600, 1.0, (0,))]),
+        ([TypicalMember(Shape(gpus=1, models=("A10-24GB",)))], [(0, 1, 1000, 1.0, (1,))]),
+        ([TypicalMember(Shape(gpus=1)), TypicalMember(Shape(cpus=1), 3)], [(0, 1, 1000, 0.25, ())]),
+        ([TypicalMember(Shape(gpus=1)), TypicalMember(Shape(mig="1g.10gb"), 3)], [(0, 1, 1000, 0.25, ())]),
+        ([TypicalMember(Shape(gpus=1)), TypicalMember(Shape(gpus=1, models=("B200-180GB",)))], [(0, 1, 1000, 0.5, ())]),
         ([], []),
     ],
 )  # fmt: skip
 def test_usual_members_become_classes_of_the_fabric(
-    usual: list[Usual], classes: list[tuple[int, int, int, float, tuple[int, ...]]]
+    typical: list[TypicalMember], classes: list[tuple[int, int, int, float, tuple[int, ...]]]
 ) -> None:
     """Eight GPUs of 80 GiB, which are kind 0, and four of 24 GiB, which are kind 1."""
     fabric = occupancy_of(machine("a", 8), machine("b", 4, "A10-24GB")).fabric
-    assert demand_of(usual, fabric).classes == tuple(
+    assert demand_of(typical, fabric).classes == tuple(
         DemandClass(cpu, gpus, milli, frequency, 0, models)
         for cpu, gpus, milli, frequency, models in classes
     )
@@ -263,23 +268,25 @@ def test_nodes_are_told_apart_by_the_labels_that_are_asked_for_and_no_others() -
         Node("n2", "m"),
     )
     fabric = Fabric.build(Cluster("c", ("node",), {"m": machine()}, nodes))
-    in_pool = Usual(Shape(gpus=1, labels=(("pool", "a"),)))
-    assert [each.models for each in demand_of([in_pool, Usual(Shape(gpus=2))], fabric).classes] == [
+    in_pool = TypicalMember(Shape(gpus=1, labels=(("pool", "a"),)))
+    assert [
+        each.models for each in demand_of([in_pool, TypicalMember(Shape(gpus=2))], fabric).classes
+    ] == [
         (0,),
         (),
     ]
     assert packing(Occupancy(fabric), (in_pool,))._kinds.of_node.tolist() == [0, 1, 1]
 
 
-WHOLE_AND_EIGHT = (Usual(Shape(gpus=8)), Usual(Shape(gpus=1), 99))
+WHOLE_AND_EIGHT = (TypicalMember(Shape(gpus=8)), TypicalMember(Shape(gpus=1), 99))
 
 
 @pytest.mark.parametrize(
-    ("usual", "picture", "node"),
+    ("typical", "picture", "node"),
     [
         (WHOLE_AND_EIGHT, "l0: n0 ........ n1 aaaaaaa.", "n1"),
         (WHOLE_AND_EIGHT, "l0: n0 ........ n1 ........ n2 aaaa....", "n2"),
-        ((Usual(Shape(gpus=1)),), "l0: n0 ........ n1 aaaaaaa.", "n0"),
+        ((TypicalMember(Shape(gpus=1)),), "l0: n0 ........ n1 aaaaaaa.", "n0"),
         (WHOLE_AND_EIGHT, "l0: n0 aaaa.... n1 ........\nl1: n2 bbbb.... n3 bbbbbbbb", "n2"),
         (WHOLE_AND_EIGHT, "s0/l0: n0 aaaa.... n1 ........\ns1/l1: n2 bbbb.... n3 ........\ns1/l2: n4 bbbbbbbb", "n0"),
         (WHOLE_AND_EIGHT, "s0/l0: n0 aaaa....\ns0/l1: n1 ........\ns1/l2: n2 bbbb....\ns1/l3: n3 bbbbbbbb", "n2"),
@@ -288,17 +295,17 @@ WHOLE_AND_EIGHT = (Usual(Shape(gpus=8)), Usual(Shape(gpus=1), 99))
     ],
 )  # fmt: skip
 def test_one_gpu_is_taken_where_it_takes_least_and_of_equals_in_the_fullest_domain(
-    usual: tuple[Usual, ...], picture: str, node: str
+    typical: tuple[TypicalMember, ...], picture: str, node: str
 ) -> None:
     occupancy = drawn(picture)
-    index, gpu = best_node(occupancy, usual, Shape(gpus=1), room_for(occupancy, Shape(gpus=1)))
+    index, gpu = best_node(occupancy, typical, Shape(gpus=1), room_for(occupancy, Shape(gpus=1)))
     assert (occupancy.fabric.nodes[index].name, gpu) == (node, None), picture_of(occupancy)
     occupancy.check()
 
 
 FULL, FULL_TOO = SharePart(1, 1.0, 80, TURNS), SharePart(2, 1.0, 80, TURNS)
 HALF_IN_TURNS = Shape(gpu_share=0.5, isolation=TURNS)
-HALVES = (Usual(Shape(gpu_share=0.5)), Usual(Shape(gpus=1)))
+HALVES = (TypicalMember(Shape(gpu_share=0.5)), TypicalMember(Shape(gpus=1)))
 
 
 def shared(occupancy: Occupancy, *parts: tuple[str, SharePart]) -> Occupancy:
@@ -341,17 +348,17 @@ def test_a_lopsided_share_is_placed_although_the_score_sees_no_room() -> None:
 def test_a_share_by_memory_is_a_larger_part_of_a_smaller_gpu() -> None:
     """12 GiB are half of an A10 and 15 % of an H100; GPUs count alike, so that is where they take less."""
     shape = Shape(gpu_memory_GiB=12)
-    usual = (Usual(shape), Usual(Shape(gpus=1)))
+    typical = (TypicalMember(shape), TypicalMember(Shape(gpus=1)))
     occupancy = occupancy_of(machine("a"), machine("b", gpu="A10-24GB"))
     shared(occupancy, ("n1", SharePart(3, 0.5, 12, TURNS)), ("n0", SharePart(2, 0.85, 68, TURNS)))
-    assert best_node(occupancy, usual, shape, np.array([0, 1])) == (0, 2)
-    assert best_node(occupancy, usual, shape, np.array([1])) == (1, 3)
+    assert best_node(occupancy, typical, shape, np.array([0, 1])) == (0, 2)
+    assert best_node(occupancy, typical, shape, np.array([1])) == (1, 3)
     occupancy.check()
 
 
-def slots(occupancy: Occupancy, usual: tuple[Usual, ...]) -> list[list[int]]:
+def slots(occupancy: Occupancy, typical: tuple[TypicalMember, ...]) -> list[list[int]]:
     """slots[node][class] as the index has them."""
-    kept = packing(occupancy, usual)._least.standing
+    kept = packing(occupancy, typical)._least.standing
     found: list[list[int]] = kept.states.slots[kept.state_of_node].tolist()
     return found
 
@@ -367,27 +374,27 @@ def test_nodes_that_may_not_be_used_are_room_for_nobody() -> None:
 def test_nodes_that_are_held_back_are_room_for_nobody() -> None:
     """The spare is the last whole node; as soon as that is broken up, another one."""
     occupancy = occupancy_of(machine("a"), machine("b"), machine("c"), spares={"fabric": 1})
-    usual = (Usual(Shape(gpus=2)),)
-    assert slots(occupancy, usual) == [[2], [2], [0]]
+    typical = (TypicalMember(Shape(gpus=2)),)
+    assert slots(occupancy, typical) == [[2], [2], [0]]
     take(occupancy, "j", Shape(gpus=1), 2, None)
-    assert slots(occupancy, usual) == [[2], [0], [1]]
+    assert slots(occupancy, typical) == [[2], [0], [1]]
     occupancy.check()
 
 
 def test_cpus_that_the_site_does_not_count_are_always_enough() -> None:
     occupancy = occupancy_of(Machine("a", 2, "T4-16GB"), Machine("b", 2, "T4-16GB"))
-    usual = (Usual(Shape(gpus=1, cpus=64)),)
+    typical = (TypicalMember(Shape(gpus=1, cpus=64)),)
     take(occupancy, "j", Shape(gpus=1, cpus=1000), 1, None)
-    assert slots(occupancy, usual) == [[2], [1]]
-    assert best_node(occupancy, usual, Shape(gpus=1, cpus=64), np.array([0, 1])) == (0, None)
+    assert slots(occupancy, typical) == [[2], [1]]
+    assert best_node(occupancy, typical, Shape(gpus=1, cpus=64), np.array([0, 1])) == (0, None)
 
 
 def test_the_demand_in_the_page_about_packing_is_one() -> None:
     page = Path(__file__).parents[2] / "docs" / "packing.md"
     written = page.read_text().partition("```yaml\n")[2].partition("```")[0]
-    usual = taste_of(read_policy(written, "docs/packing.md")).demand
+    typical = preferences_of(read_policy(written, "docs/packing.md")).demand
     fabric = occupancy_of(machine("a", 8), machine("b", 4, "A10-24GB")).fabric
-    classes = demand_of(usual, fabric).classes
+    classes = demand_of(typical, fabric).classes
     assert [(each.gpus, each.gpu_milli, each.models) for each in classes] == [
         (1, 150, (0,)),
         (1, 500, (1,)),

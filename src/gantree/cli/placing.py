@@ -7,11 +7,11 @@ from gantree.cli.policies import policy_of
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.request.preferences import Taste
+from gantree.placement.request.preferences import PlacementPreferences
 from gantree.placement.resize.elastic import placed_elastically, resized, sizes_of
 from gantree.placement.resize.what_if import WhatIf
+from gantree.planning.preferences import preferences_of
 from gantree.planning.rightsize import chooses, options, refused
-from gantree.planning.taste import taste_of
 from gantree.policy.rules import Policy
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -21,7 +21,7 @@ class Placer:
     """Places jobs under one policy; changes no occupancy."""
 
     def __init__(self, policy: Policy) -> None:
-        self.taste: Taste = taste_of(policy)
+        self.preferences: PlacementPreferences = preferences_of(policy)
         self._restart_s = policy.restart_s
 
     def place(self, occupancy: Occupancy, job: Job) -> tuple[Job, Placement | Refused]:
@@ -30,14 +30,14 @@ class Placer:
         A refusal is that of the best way, or says why no way is open. Raises as `search.place`.
         """
         if not chooses(job):
-            return placed_elastically(occupancy, job, self.taste)
+            return placed_elastically(occupancy, job, self.preferences)
         ways = options(job, occupancy.fabric, restart_s=self._restart_s)
         closed = refused(job, ways)
         if closed is not None:
             return job, closed
         best: Refused | None = None
         for way in (each.job for each in ways if each.open):
-            placed, verdict = placed_elastically(occupancy, way, self.taste)
+            placed, verdict = placed_elastically(occupancy, way, self.preferences)
             if isinstance(verdict, Placement):
                 return placed, verdict
             best = best or verdict
@@ -59,7 +59,7 @@ class Trials(WhatIf):
     """Trials in which jobs are placed in the first of their ways in which there is room."""
 
     def __init__(self, occupancy: Occupancy, placer: Placer) -> None:
-        super().__init__(occupancy, placer.taste)
+        super().__init__(occupancy, placer.preferences)
         self._placer = placer
 
     def place(self, job: Job) -> Placement | Refused:

@@ -7,7 +7,7 @@ from gantree.formats.job_form import MAX_PRIORITY
 from gantree.model.errors import BadInput, Conflict, GantreeError
 from gantree.model.phases import Phase, StopCause
 from gantree.placement.resize.elastic import sizes_of
-from gantree.planning.taste import taste_of
+from gantree.planning.preferences import preferences_of
 
 FINAL = (StopCause.CANCELLED, StopCause.TIME_LIMIT, StopCause.CANNOT_START)
 """Causes after which a job never waits again."""
@@ -40,7 +40,7 @@ def scale_refused(ledger: Ledger, state: JobState, members: int) -> GantreeError
         )
     assert state.placement is not None
     if len(state.placement.members) == members or place_at_size(
-        ledger, state, members, taste_of(ledger.policy)
+        ledger, state, members, preferences_of(ledger.policy)
     ):
         return None
     return Conflict(f"{state.job} cannot have {members} members now: {_why_not(ledger, state)}")

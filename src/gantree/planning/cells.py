@@ -2,7 +2,7 @@
 
     book = CellBook.of(policy.queues, fabric)                   once per policy and fabric
     view = look(occupancy, book, bound, homes, harm_of_owner)   whenever one of them has changed
-    plan = home(view, queue, job, taste)                        None: it waits, or runs as a guest
+    plan = home(view, queue, job, preferences)                        None: it waits, or runs as a guest
 
 A job of a queue with cells is *at home* when it runs inside its queue's bound cells as owed work. Everybody else on
 lent or unowned room is a *guest*, and leaves when a home job needs the place. `policy.cells` says what makes that safe.
@@ -28,7 +28,7 @@ import numpy as np
 
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.planning.cells_book import Bound, CellBook
 from gantree.planning.cells_room import PrivateCluster, orders
 from gantree.planning.cells_view import Binding, CellView, look
@@ -67,7 +67,9 @@ class HomePlan:
     evict: tuple[str, ...]
 
 
-def home(view: CellView, queue: str, job: Job, taste: Taste = DEFAULT) -> HomePlan | None:
+def home(
+    view: CellView, queue: str, job: Job, preferences: PlacementPreferences = DEFAULT_PREFERENCES
+) -> HomePlan | None:
     """A place for a waiting job in its queue's private cluster; None where there is none now. Raises as `search.place`.
 
     An owner that leaves anyway should be given back in the view's occupancy; of a job that runs as a guest ask
@@ -77,7 +79,7 @@ def home(view: CellView, queue: str, job: Job, taste: Taste = DEFAULT) -> HomePl
         return None
     bound = view.bound_of(queue)
     for bindable in _choices(view, queue, job):
-        plan = _home_in(view, (*bound, *bindable), job, taste)
+        plan = _home_in(view, (*bound, *bindable), job, preferences)
         if plan is not None:
             return plan
     return None
@@ -173,7 +175,9 @@ def _choices(view: CellView, queue: str, job: Job) -> Iterator[tuple[Binding, ..
         yield view.packed_for(queue, wish) or ()
 
 
-def _home_in(view: CellView, private: Sequence[Binding], job: Job, taste: Taste) -> HomePlan | None:
+def _home_in(
+    view: CellView, private: Sequence[Binding], job: Job, preferences: PlacementPreferences
+) -> HomePlan | None:
     """A place in the domains of these bindings, with as little harm to guests as was found."""
     mask = view.gpus_of(private)  # of a GPU that a home job holds a part of, the rest is free
     if job.gpus > int((mask & ~view.fixed_gpu).sum()):
@@ -181,7 +185,7 @@ def _home_in(view: CellView, private: Sequence[Binding], job: Job, taste: Taste)
     trial = PrivateCluster(view, mask)
     plans = [
         HomePlan(placement, _bindings_used(view, private, placement), trial.in_the_way(placement))
-        for placement in trial.places(job, orders(view, private, job), taste)
+        for placement in trial.places(job, orders(view, private, job), preferences)
     ]
     return min(plans, key=lambda plan: _harm(view, plan), default=None)
 

@@ -16,7 +16,7 @@ import numpy as np
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import find, fits
-from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.planning.cells_view import Binding, CellView
 from gantree.topology.fabric.fabric import BoolArray, FloatArray
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -61,10 +61,12 @@ class PrivateCluster:
         self._walled = self._wall()
         self.guests = self._guests()
 
-    def places(self, job: Job, orders: Iterable[FloatArray], taste: Taste) -> Iterator[Placement]:
+    def places(
+        self, job: Job, orders: Iterable[FloatArray], preferences: PlacementPreferences
+    ) -> Iterator[Placement]:
         """For each order of GPUs a place with the shortest sufficient run of guests gone; one where none need go."""
         if self._fits(self._walled, job):
-            place = self._find(self._walled, job, taste)
+            place = self._find(self._walled, job, preferences)
             assert place is not None, f"{job.name} fits and has no place"
             yield place
             return
@@ -72,19 +74,21 @@ class PrivateCluster:
             return
         for rank_of_gpu in orders:
             emptier = self._without(self._enough(job, self._ordered(rank_of_gpu)))
-            place = self._find(emptier, job, taste)
+            place = self._find(emptier, job, preferences)
             assert place is not None, f"{job.name} fits and has no place"
             yield place
 
     def _fits(self, occupancy: Occupancy, job: Job) -> bool:
         """Whether a job has a place inside."""
         if any(role.shape.part for role in job.roles):
-            return self._find(occupancy, job, DEFAULT) is not None
+            return self._find(occupancy, job, DEFAULT_PREFERENCES) is not None
         return fits(occupancy, job)
 
-    def _find(self, occupancy: Occupancy, job: Job, taste: Taste) -> Placement | None:
+    def _find(
+        self, occupancy: Occupancy, job: Job, preferences: PlacementPreferences
+    ) -> Placement | None:
         """A place inside; parts of GPUs outside that would be in it are taken, for the next search, too."""
-        while (place := find(occupancy, job, taste)) is not None:
+        while (place := find(occupancy, job, preferences)) is not None:
             outside = [each for each in map(self._outside, place.members) if each is not None]
             if not outside:
                 return place

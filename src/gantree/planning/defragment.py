@@ -18,7 +18,7 @@ from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import find
 from gantree.placement.optimum.moves import Movable, Move, defragmented
-from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.planning.preempt import Plan, Victim, plan_preemption
 from gantree.topology.occupancy.occupancy import Occupancy
 
@@ -49,7 +49,7 @@ def plan_defragment(
     occupancy: Occupancy,
     wanted: Job,
     movable: Sequence[Movable],
-    taste: Taste = DEFAULT,
+    preferences: PlacementPreferences = DEFAULT_PREFERENCES,
     *,
     gain_gpu_s: float,
     exact_s: float = 0.0,
@@ -61,7 +61,7 @@ def plan_defragment(
     for which OR-Tools, where installed, may look for a cheaper plan. occupancy is left as it is. Raises as
     `search.place`.
     """
-    quick = _quick(occupancy, wanted, movable, taste, gain_gpu_s)
+    quick = _quick(occupancy, wanted, movable, preferences, gain_gpu_s)
     if exact_s > 0 and (quick is None or quick.moves):
         exact = _exact(occupancy, wanted, movable, gain_gpu_s, exact_s)
         if exact is not None and (quick is None or exact.cost_gpu_s <= quick.cost_gpu_s):
@@ -89,7 +89,7 @@ def _quick(
     occupancy: Occupancy,
     wanted: Job,
     movable: Sequence[Movable],
-    taste: Taste,
+    preferences: PlacementPreferences,
     gain_gpu_s: float,
 ) -> MovePlan | None:
     """Empty the cheapest place, then the next one, until everybody who leaves one has a place."""
@@ -97,10 +97,10 @@ def _quick(
     gang_of = {gang.owner: gang for gang in movable}
     for _ in range(MOST_TRIES):
         may_move = {owner: gang for owner, gang in gang_of.items() if owner not in stays}
-        plan = _emptied(occupancy, wanted, may_move, taste)
+        plan = _emptied(occupancy, wanted, may_move, preferences)
         if plan is None or plan.harm_gpu_s >= gain_gpu_s:
             return None
-        moving = _Moving(occupancy.copy(), may_move, taste, gain_gpu_s)
+        moving = _Moving(occupancy.copy(), may_move, preferences, gain_gpu_s)
         moving.give_way(WANTED + wanted.name, plan)
         left_over = moving.rehouse()
         if left_over is None:
@@ -110,22 +110,26 @@ def _quick(
 
 
 def _emptied(
-    room: Occupancy, job: Job, may_move: Mapping[str, Movable], taste: Taste
+    room: Occupancy, job: Job, may_move: Mapping[str, Movable], preferences: PlacementPreferences
 ) -> Plan | None:
     """The cheapest place for a gang, and who leaves it."""
     victims = [
         Victim(gang.owner, 0, gang.cost_gpu_s, seq) for seq, gang in enumerate(may_move.values())
     ]
-    return plan_preemption(room, job, victims, taste)
+    return plan_preemption(room, job, victims, preferences)
 
 
 class _Moving:
     """A plan in the making, on a copy of the occupancy: who has left, who has a new place, what it costs so far."""
 
     def __init__(
-        self, room: Occupancy, may_move: Mapping[str, Movable], taste: Taste, gain_gpu_s: float
+        self,
+        room: Occupancy,
+        may_move: Mapping[str, Movable],
+        preferences: PlacementPreferences,
+        gain_gpu_s: float,
     ) -> None:
-        self.room, self._taste, self._gain_gpu_s = room, taste, gain_gpu_s
+        self.room, self._preferences, self._gain_gpu_s = room, preferences, gain_gpu_s
         self._still = dict(may_move)
         self._homeless: list[Movable] = []
         self._for: dict[str, str] = {}
@@ -146,11 +150,11 @@ class _Moving:
         while self._homeless:
             self._homeless.sort(key=lambda gang: (gang.job.gpus, gang.job.members))
             gang = self._homeless.pop()
-            placement = find(self.room, gang.job, self._taste)
+            placement = find(self.room, gang.job, self._preferences)
             if placement is not None:
                 self.room.take(gang.owner, placement.members)
             else:
-                plan = _emptied(self.room, gang.job, self._still, self._taste)
+                plan = _emptied(self.room, gang.job, self._still, self._preferences)
                 if plan is None or self.cost_gpu_s + plan.harm_gpu_s >= self._gain_gpu_s:
                     return self._first_moved(gang.owner)
                 self.give_way(gang.owner, plan)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
-from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.placement.request.sizes import goodputs
 from gantree.placement.resize.elastic import grown, sizes_of
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -26,7 +26,7 @@ def plan_growth(
     occupancy: Occupancy,
     job: Job,
     placement: Placement,
-    taste: Taste = DEFAULT,
+    preferences: PlacementPreferences = DEFAULT_PREFERENCES,
     most: int | None = None,
     *,
     horizon_s: float,

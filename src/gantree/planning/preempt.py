@@ -18,7 +18,7 @@ from operator import attrgetter
 
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
-from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.planning.preempt_prices import levels, price
 from gantree.planning.preempt_search import chosen_owners
 from gantree.planning.preempt_trial import Admits, Trial
@@ -64,7 +64,7 @@ def plan_preemption(
     occupancy: Occupancy,
     job: Job,
     victims: Sequence[Victim],
-    taste: Taste = DEFAULT,
+    preferences: PlacementPreferences = DEFAULT_PREFERENCES,
     admits: Admits | None = None,
 ) -> Plan | None:
     """The least harmful plan that was found, or None if not even all victims suffice. occupancy is left as it is.
@@ -79,17 +79,17 @@ def plan_preemption(
     owners = chosen_owners(trial, [victim.owner for victim in ordered], prices, level_of)
     if owners is None:
         return None
-    placement = _placed(trial, owners, taste)
+    placement = _placed(trial, owners, preferences)
     used = _in_use(trial, placement, owners)
     if len(used) < len(owners) and trial.enough(used):
-        owners, placement = used, _placed(trial, used, taste)
+        owners, placement = used, _placed(trial, used, preferences)
     chosen = dict.fromkeys(owners)
     return Plan(placement, tuple(victim for victim in ordered if victim.owner in chosen))
 
 
-def _placed(trial: Trial, owners: Sequence[str], taste: Taste) -> Placement:
+def _placed(trial: Trial, owners: Sequence[str], preferences: PlacementPreferences) -> Placement:
     trial.only(owners)
-    placement = trial.place(taste)
+    placement = trial.place(preferences)
     assert placement is not None, "a gang that fits has no place"
     return placement
 
@@ -117,7 +117,7 @@ def why_not(
     job: Job,
     allowed: Sequence[Victim],
     forbidden: Sequence[Forbidden],
-    taste: Taste = DEFAULT,
+    preferences: PlacementPreferences = DEFAULT_PREFERENCES,
     admits: Admits | None = None,
 ) -> tuple[Forbidden, ...]:
     """Who stands in the way of a gang for which `plan_preemption` found no plan: gate HARM if any, else ROOM.
@@ -130,7 +130,7 @@ def why_not(
         Victim(f.victim.owner, f.victim.priority, f.victim.harm_gpu_s, f.victim.seq, (1.0,))
         for f in forbidden
     ]
-    plan = plan_preemption(occupancy, job, ranked, taste, admits)
+    plan = plan_preemption(occupancy, job, ranked, preferences, admits)
     if plan is None:
         return ()
     return tuple(by_owner[v.owner] for v in plan.victims if v.owner in by_owner)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import find, fits
-from gantree.placement.request.preferences import Taste
+from gantree.placement.request.preferences import PlacementPreferences
 from gantree.topology.occupancy.occupancy import Occupancy
 
 Admits = Callable[[Sequence[str]], bool]
@@ -81,9 +81,9 @@ class Trial:
         """GPUs of which an owner has or had all or a part."""
         return sum(len(member.gpus) + len(member.parts) for member in self._held.get(owner, ()))
 
-    def place(self, taste: Taste) -> Placement | None:
+    def place(self, preferences: PlacementPreferences) -> Placement | None:
         """The best place for the gang now."""
-        return find(self.room, self.job, taste)
+        return find(self.room, self.job, preferences)
 
 
 def shortest(trial: Trial, owners: Sequence[str], gone: Sequence[str] = ()) -> int | None:

@@ -16,7 +16,7 @@ from typing import Literal
 
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement
-from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.planning.reserve_timeline import Reservation, Running, Timeline
 from gantree.topology.occupancy.occupancy import Occupancy
 
@@ -41,7 +41,7 @@ def reserve(
     job: Job,
     running: Iterable[Running],
     now: float,
-    taste: Taste = DEFAULT,
+    preferences: PlacementPreferences = DEFAULT_PREFERENCES,
     without: Iterable[str] = (),
 ) -> Reservation | None:
     """The earliest place of a gang when others leave at their ends; None where it has none even then.
@@ -50,7 +50,7 @@ def reserve(
     free (the gang's own reservation, to be made anew). For several gangs on one occupancy
     a `Timeline` is quicker. Raises BadInput and Unsupported as `placement.choice.search.find` does.
     """
-    return Timeline(occupancy, running, now, without).reserve(job, taste)
+    return Timeline(occupancy, running, now, without).reserve(job, preferences)
 
 
 def promise_and_estimate(
@@ -59,7 +59,7 @@ def promise_and_estimate(
     limits: Iterable[Running],
     estimates: Iterable[Running],
     now: float,
-    taste: Taste = DEFAULT,
+    preferences: PlacementPreferences = DEFAULT_PREFERENCES,
     without: Iterable[str] = (),
 ) -> tuple[Reservation | None, Reservation | None]:
     """(the promised start, the estimated one where it is earlier): each None where there is none.
@@ -67,8 +67,8 @@ def promise_and_estimate(
     limits are the gangs with their enforced ends (inf where they have none), estimates the same gangs with the ends
     that they probably have.
     """
-    promise = reserve(occupancy, job, limits, now, taste, without)
-    estimate = reserve(occupancy, job, estimates, now, taste, without)
+    promise = reserve(occupancy, job, limits, now, preferences, without)
+    estimate = reserve(occupancy, job, estimates, now, preferences, without)
     return promise, estimate if better(promise, estimate) is estimate else None
 
 

@@ -26,7 +26,7 @@ from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import find, fits
 from gantree.placement.refusal.on_empty import OnEmpty
 from gantree.placement.request.apart import job_of
-from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.placement.request.topology_request import read_wish
 from gantree.topology.occupancy.node_room import NodeRoom, mask_of_gpus
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -94,11 +94,13 @@ class Timeline:
         self._go_to(0)
         self._enter((one,))
 
-    def reserve(self, job: Job, taste: Taste = DEFAULT) -> Reservation | None:
+    def reserve(
+        self, job: Job, preferences: PlacementPreferences = DEFAULT_PREFERENCES
+    ) -> Reservation | None:
         """As `planning.reserve.reserve`."""
         if not self._may_ever_fit(job) or not self._go_to_first_fit(job):
             return None
-        placement = find(self._room, job, taste)
+        placement = find(self._room, job, preferences)
         assert placement is not None, f"{job.name} fits and has no place"
         waits_for = self._waits_for(job, placement)
         return Reservation(

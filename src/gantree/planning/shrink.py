@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import find, fits
-from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.placement.request.sizes import goodputs, resized
 from gantree.placement.request.standing_gang import Standing
 from gantree.placement.request.topology_request import read_wish
@@ -74,7 +74,10 @@ class ShrinkPlan:
 
 
 def plan_shrink(
-    occupancy: Occupancy, job: Job, elastic: Sequence[ElasticGang], taste: Taste = DEFAULT
+    occupancy: Occupancy,
+    job: Job,
+    elastic: Sequence[ElasticGang],
+    preferences: PlacementPreferences = DEFAULT_PREFERENCES,
 ) -> ShrinkPlan | None:
     """The plan that costs least goodput among those tried, or None if none of them makes room.
 
@@ -83,7 +86,7 @@ def plan_shrink(
     """
     trial = _Trial(occupancy, job)
     if trial.fits():
-        return trial.plan({}, taste)
+        return trial.plan({}, preferences)
     sized = {gang.owner: sizes for gang in elastic if (sizes := _smaller_sizes(gang))}
     gangs = [gang for gang in elastic if gang.owner in sized]
     found = [
@@ -93,7 +96,7 @@ def plan_shrink(
     ]
     if not found:
         return None
-    return trial.plan(min(found, key=lambda made: _harm(made, gangs)), taste)
+    return trial.plan(min(found, key=lambda made: _harm(made, gangs)), preferences)
 
 
 _Harm = tuple[tuple[float, ...], float, float, int]
@@ -134,9 +137,9 @@ class _Trial:
             self.room.give_back(owner)
             self.room.take(owner, each.placement.members)
 
-    def plan(self, made: Mapping[str, Shrunk], taste: Taste) -> ShrinkPlan:
+    def plan(self, made: Mapping[str, Shrunk], preferences: PlacementPreferences) -> ShrinkPlan:
         self.hold(made)
-        placement = find(self.room, self.job, taste)
+        placement = find(self.room, self.job, preferences)
         assert placement is not None, "a gang that fits has no place"
         return ShrinkPlan(placement, tuple(made.values()))
 

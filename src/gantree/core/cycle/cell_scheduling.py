@@ -38,7 +38,7 @@ from gantree.model.facts import (
 from gantree.model.phases import Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused
-from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.planning.cells import (
     CellBook,
     CellView,
@@ -66,9 +66,9 @@ class Homes:
     is of use to that guest alone, and as large: none is kept.
     """
 
-    def __init__(self, policy: Policy, taste: Taste) -> None:
+    def __init__(self, policy: Policy, preferences: PlacementPreferences) -> None:
         self._policy = policy
-        self._taste = taste
+        self._preferences = preferences
         self._fabric: Fabric | None = None
         self._book: CellBook | None = None
         self._queues = tuple(rule.path for rule in policy.queues if rule.cells)
@@ -123,7 +123,7 @@ class Homes:
         key = queue, state.signature, spec.members
         if key not in self._ever_home:
             empty = look(ledger.rooms().emptied(), book, {}, {}, {})
-            self._ever_home[key] = home(empty, queue, spec, self._taste) is not None
+            self._ever_home[key] = home(empty, queue, spec, self._preferences) is not None
         return self._ever_home[key]
 
     # ----- one view, one job
@@ -196,12 +196,12 @@ class Homes:
 
     def _place(self, ledger: Ledger, queue: str, state: JobState, now: float) -> HomePlan | None:
         without = () if state.phase is Phase.PENDING else (state.job,)
-        plan = home(self._view(ledger, now, without), queue, state.present, self._taste)
+        plan = home(self._view(ledger, now, without), queue, state.present, self._preferences)
         if plan is None or not self._kept(ledger, state, plan.evict, now):
             return plan
         claims = (CLAIM + job for job in ledger.claims)
         kept = self._kept(ledger, state, (*claims, *ledger.holding), now)
-        plan = home(self._view(ledger, now, without, kept), queue, state.present, self._taste)
+        plan = home(self._view(ledger, now, without, kept), queue, state.present, self._preferences)
         return plan if plan is not None and kept.isdisjoint(plan.evict) else None
 
     def _kept(
@@ -297,7 +297,7 @@ def lost_cells(ledger: Ledger) -> tuple[Cell, ...]:
 
 def refused_at_home(ledger: Ledger, state: JobState, now: float) -> Refused | None:
     """Why a gang that runs at home only does not start there; None where it would."""
-    queue, homes = state.spec.queue, Homes(ledger.policy, DEFAULT)
+    queue, homes = state.spec.queue, Homes(ledger.policy, DEFAULT_PREFERENCES)
     if homes.plan(ledger, queue, state, now) is not None:
         return None
     owned = next(rule.cells for rule in ledger.policy.queues if rule.path == queue)
@@ -310,7 +310,7 @@ def refused_at_home(ledger: Ledger, state: JobState, now: float) -> Refused | No
 
 def never_at_home(ledger: Ledger, state: JobState) -> bool:
     """Whether the cells of its queue would not hold a job if they were empty."""
-    return not Homes(ledger.policy, DEFAULT).may_ever(ledger, state.spec.queue, state)
+    return not Homes(ledger.policy, DEFAULT_PREFERENCES).may_ever(ledger, state.spec.queue, state)
 
 
 def _is_free(ledger: Ledger, placement: Placement) -> bool:

@@ -29,7 +29,7 @@ from gantree.model.facts import ClaimDropped, JobEnded, JobRequeued
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import find, fits
-from gantree.placement.request.preferences import Taste
+from gantree.placement.request.preferences import PlacementPreferences
 from gantree.planning.rightsize import chooses
 from gantree.policy.order import Line
 from gantree.policy.rules import Amounts
@@ -38,9 +38,9 @@ from gantree.policy.rules import Amounts
 class ClaimAdmission:
     """Settles claims."""
 
-    def __init__(self, homes: Homes, taste: Taste) -> None:
+    def __init__(self, homes: Homes, preferences: PlacementPreferences) -> None:
         self._homes = homes
-        self._taste = taste
+        self._preferences = preferences
 
     def settle(self, draft: Draft, *, all_were_asked: bool = False) -> None:
         """Start claimants whose room is free; drop claims whose victims have left in vain: the room is no more, or
@@ -79,7 +79,7 @@ class ClaimAdmission:
                 return None if lost or rooms.missing(claim.placement.members) else claim.placement
             if not fits(rooms, state.spec):
                 return None
-            return find(rooms, state.spec, self._taste)
+            return find(rooms, state.spec, self._preferences)
 
     def _is_exact(self, ledger: Ledger, state: JobState) -> bool:
         """Whether a claimant may have the very place that it claims only: another one might not be admitted."""

@@ -69,7 +69,7 @@ from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import find
-from gantree.placement.request.preferences import Taste
+from gantree.placement.request.preferences import PlacementPreferences
 from gantree.placement.resize.elastic import best_size
 from gantree.policy.boosts import boost_of, next_expiry
 from gantree.policy.order import Line, Position
@@ -116,13 +116,13 @@ class Cycle:
     whether who comes may change what others are told, as in a queue that goes in turn, or one that owns cells.
     """
 
-    def __init__(self, policy: Policy, taste: Taste) -> None:
+    def __init__(self, policy: Policy, preferences: PlacementPreferences) -> None:
         self._policy = policy
-        self._taste = taste
+        self._preferences = preferences
         self._in_turn = policy.backfill.overtake == "none"
         self._asks_all = self._in_turn or any(rule.cells for rule in policy.queues)
-        self._homes = Homes(policy, taste)
-        self._claims = ClaimAdmission(self._homes, taste)
+        self._homes = Homes(policy, preferences)
+        self._claims = ClaimAdmission(self._homes, preferences)
         self._needs, self._ever_fits, self._ways = Needs(), EverFits(), Ways()
         self._closed: set[str] = set()
         self._cursor: _Cursor | None = None
@@ -163,8 +163,8 @@ class Cycle:
                 self._cursor = _Cursor(run, applied, draft.now)
             return
         self._claims.settle(draft, all_were_asked=True)
-        moved = move_as_requested(draft, self._taste)
-        grow(draft, self._taste)
+        moved = move_as_requested(draft, self._preferences)
+        grow(draft, self._preferences)
         retells = ledger.placings > placings and run.desk.found_none(ledger)
         if not moved and not retells and before == _versions(ledger):
             self._park(draft, run.moments)
@@ -174,16 +174,16 @@ class Cycle:
         _end_boosts(draft)
         withdraw(draft)
         self._claims.settle(draft)
-        replace_missing(draft, self._taste)
-        send_away(draft, self._taste)
+        replace_missing(draft, self._preferences)
+        send_away(draft, self._preferences)
         self._homes.send(draft)
-        review(draft, self._taste)
+        review(draft, self._preferences)
 
     def _new_pass(self, draft: Draft, only: frozenset[str] | None = None) -> _Pass:
         """A pass over all that waits, or only over these jobs."""
         ledger = draft.ledger
         prefilter = Prefilter(ledger, draft.now, self._needs, self._ever_fits, only)
-        return _Pass(prefilter, Desk(ledger, self._taste))
+        return _Pass(prefilter, Desk(ledger, self._preferences))
 
     def _is_parked(self, draft: Draft) -> bool:
         """Whether only those need be asked who have just come."""
@@ -349,7 +349,11 @@ class Cycle:
                 continue
             run.plans += 1
             refusal = make_room(
-                draft, Wanted(state, way, admission), self._taste, run.prefilter.rooms, self._needs
+                draft,
+                Wanted(state, way, admission),
+                self._preferences,
+                run.prefilter.rooms,
+                self._needs,
             )
             if refusal is None:
                 return
@@ -379,9 +383,9 @@ class Cycle:
         return True
 
     def _find(self, ledger: Ledger, spec: Job) -> Placement | None:
-        placement = find(ledger.rooms(), spec, self._taste)
+        placement = find(ledger.rooms(), spec, self._preferences)
         if placement is None and spec.elastic is not None and self._policy.elastic:
-            sized = best_size(ledger.rooms(), spec, self._taste)
+            sized = best_size(ledger.rooms(), spec, self._preferences)
             placement = None if sized is None else sized[1]
         return placement
 

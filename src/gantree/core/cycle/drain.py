@@ -28,14 +28,14 @@ from gantree.core.lifecycle.lifecycle import save_then_stop
 from gantree.core.preemption.free_capacity import move
 from gantree.core.queue.scaling import place_elsewhere
 from gantree.model.phases import Phase, StopCause
-from gantree.placement.request.preferences import Taste
+from gantree.placement.request.preferences import PlacementPreferences
 from gantree.policy.order import DAY_S
 
 
-def send_away(draft: Draft, taste: Taste) -> None:
+def send_away(draft: Draft, preferences: PlacementPreferences) -> None:
     """Send away who can leave now, those that came first before others."""
     for state, deadline_at in list(to_leave(draft.ledger, draft.now)):
-        _send(draft, state, deadline_at, taste)
+        _send(draft, state, deadline_at, preferences)
 
 
 def next_leaving(ledger: Ledger, now: float) -> float:
@@ -46,9 +46,11 @@ def next_leaving(ledger: Ledger, now: float) -> float:
     return min((moment for moment in moments if moment > now), default=inf)
 
 
-def _send(draft: Draft, state: JobState, deadline_at: float, taste: Taste) -> None:
+def _send(
+    draft: Draft, state: JobState, deadline_at: float, preferences: PlacementPreferences
+) -> None:
     ledger = draft.ledger
-    placement = None if state.at_home else place_elsewhere(ledger, state, taste)
+    placement = None if state.at_home else place_elsewhere(ledger, state, preferences)
     if placement is not None:
         resized = len(placement.members) != len(state.placement.members if state.placement else ())
         cause = StopCause.RESIZED if resized else StopCause.MOVED

@@ -18,7 +18,7 @@ from gantree.core.queue.job_variants import as_it_runs
 from gantree.core.queue.scaling import stands_on_cordoned
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase, StopCause
-from gantree.placement.request.preferences import Taste
+from gantree.placement.request.preferences import PlacementPreferences
 from gantree.placement.resize.elastic import resized, sizes_of
 from gantree.planning.grow import plan_growth
 
@@ -28,7 +28,7 @@ SETTLED_S = 600.0
 """Seconds that a gang has run before it grows: room that has just become free is often wanted a moment later."""
 
 
-def grow(draft: Draft, taste: Taste) -> None:
+def grow(draft: Draft, preferences: PlacementPreferences) -> None:
     """Let gangs grow, those that came first before others."""
     ledger = draft.ledger
     if not ledger.policy.elastic or not ledger.accounts.elastic:
@@ -38,7 +38,7 @@ def grow(draft: Draft, taste: Taste) -> None:
         state = ledger.jobs[job]
         stays = job in awaited or stands_on_cordoned(ledger, state)
         if may_grow_at(state) <= draft.now and not stays:
-            _grow(draft, state, taste)
+            _grow(draft, state, preferences)
 
 
 def next_growth(ledger: Ledger, now: float) -> float:
@@ -69,7 +69,7 @@ def _largest(state: JobState) -> int:
     return state.spec.members if state.scaled else elastic.max
 
 
-def _grow(draft: Draft, state: JobState, taste: Taste) -> None:
+def _grow(draft: Draft, state: JobState, preferences: PlacementPreferences) -> None:
     ledger, placement = draft.ledger, state.placement
     assert placement is not None
     gang = as_it_runs(ledger, state)
@@ -77,7 +77,7 @@ def _grow(draft: Draft, state: JobState, taste: Taste) -> None:
         ledger.rooms(),
         gang,
         placement,
-        taste,
+        preferences,
         _most_members(ledger, state, gang),
         horizon_s=_horizon_s(state, draft.now),
         restart_gpu_s=state.gpu_s_at_stake(draft.now) + ledger.policy.restart_s * state.gpus,

@@ -18,7 +18,7 @@ from gantree.core.queue.job_variants import answers
 from gantree.model.errors import NotFound
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
-from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.planning.defragment import MovePlan
 
 
@@ -49,7 +49,7 @@ class Defragmentation:
 
 
 def defragmentation_plan(
-    ledger: Ledger, job: str, now: float, taste: Taste = DEFAULT
+    ledger: Ledger, job: str, now: float, preferences: PlacementPreferences = DEFAULT_PREFERENCES
 ) -> Defragmentation | None:
     """The moves that would let a waiting job start now; None where there are none that gain, or policy makes no plans.
 
@@ -58,7 +58,7 @@ def defragmentation_plan(
     state = ledger.jobs.get(job)
     if state is None:
         raise NotFound(f"there is no job {job}")
-    found = _planned(ledger, state, now, taste)
+    found = _planned(ledger, state, now, preferences)
     if found is None:
         return None
     _, plan = found
@@ -70,19 +70,19 @@ def defragmentation_plan(
     )
 
 
-def move_as_requested(draft: Draft, taste: Taste) -> bool:
+def move_as_requested(draft: Draft, preferences: PlacementPreferences) -> bool:
     """Carry out the plans that operators asked for in this batch, where they still gain; whether anything was."""
     asked, draft.moves_for = draft.moves_for, []
     carried_out = False
     for job in asked:
-        found = _planned(draft.ledger, draft.ledger.jobs[job], draft.now, taste)
+        found = _planned(draft.ledger, draft.ledger.jobs[job], draft.now, preferences)
         if found is not None:
             carried_out = claim_and_move(draft, *found) or carried_out
     return carried_out
 
 
 def _planned(
-    ledger: Ledger, state: JobState, now: float, taste: Taste
+    ledger: Ledger, state: JobState, now: float, preferences: PlacementPreferences
 ) -> tuple[Wanted, MovePlan] | None:
     """The first way of a waiting job for which moves gain, as it asks for room, with the plan."""
     if (
@@ -97,7 +97,7 @@ def _planned(
     for way, admission in answers(ledger, state, to_come=True):
         if not admission.refused:
             wanted = Wanted(state, way, admission)
-            plan = defragmentation(ledger, wanted, later, now, taste)
+            plan = defragmentation(ledger, wanted, later, now, preferences)
             if plan is not None:
                 return wanted, plan
     return None

@@ -36,9 +36,9 @@ from gantree.model.facts import (
     ReservationDropped,
 )
 from gantree.model.phases import ENDED, Phase, StopCause
-from gantree.placement.request.preferences import Taste
+from gantree.placement.request.preferences import PlacementPreferences
 from gantree.placement.request.sizes import sizes_of
-from gantree.planning.taste import taste_of
+from gantree.planning.preferences import preferences_of
 from gantree.policy.boosts import boost_of
 from gantree.policy.rules import Policy
 
@@ -108,13 +108,13 @@ def _scale_requested(draft: Draft, event: ScaleRequested, policy: Policy) -> Non
     if state.phase is Phase.PENDING:
         withdraw(draft, state.job, "the job has another size")
     elif state.phase in UNDER_WAY and state.moving is None:
-        _resize(draft, state, event.members, taste_of(policy))
+        _resize(draft, state, event.members, preferences_of(policy))
 
 
-def _resize(draft: Draft, state: JobState, members: int, taste: Taste) -> None:
+def _resize(draft: Draft, state: JobState, members: int, preferences: PlacementPreferences) -> None:
     assert state.placement is not None
     if len(state.placement.members) != members:
-        placement = place_at_size(draft.ledger, state, members, taste)
+        placement = place_at_size(draft.ledger, state, members, preferences)
         if placement is not None:
             move(draft, state, placement, StopCause.RESIZED)
 

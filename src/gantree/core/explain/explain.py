@@ -1,7 +1,7 @@
 """Why a job is where it is: the first gate that says no, in numbers and in one sentence; and when it will start.
 
 Computed when somebody asks, from the state as it is, by the same searches that decide. Nothing of it is recorded.
-A site's taste is not asked: it decides where a gang goes, never whether it fits.
+A site's placement preferences are not read: they decide where a gang goes, never whether it fits.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from gantree.model.phases import ENDED, Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused, Shortage
 from gantree.placement.choice.search import fits, place
-from gantree.placement.request.preferences import DEFAULT
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES
 from gantree.placement.resize.elastic import placed_elastically
 from gantree.planning.preempt import Plan, Victim, plan_preemption, why_not
 from gantree.policy.admission import Admission
@@ -146,7 +146,7 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
         return None
     if _never_starts(ledger, state) or _in_turn(ledger, state, now):
         return None
-    found = reserved(ledger, state, now, DEFAULT, can_promise=False)
+    found = reserved(ledger, state, now, DEFAULT_PREFERENCES, can_promise=False)
     if found is None:
         return None
     return Start(

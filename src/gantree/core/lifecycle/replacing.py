@@ -30,22 +30,22 @@ from gantree.model.facts import MemberBack, MemberMissed, MemberReplaced
 from gantree.model.orders import MemberLaunch
 from gantree.model.phases import Phase, StopCause
 from gantree.model.placements import MemberPlacement
-from gantree.placement.request.preferences import Taste
+from gantree.placement.request.preferences import PlacementPreferences
 from gantree.placement.resize.replaced import domain_of, replaced, with_member
 from gantree.policy.rules import Policy
 
 
-def replace_missing(draft: Draft, taste: Taste) -> None:
+def replace_missing(draft: Draft, preferences: PlacementPreferences) -> None:
     """Replace the missing members for which there is a place."""
     for state in list(draft.ledger.gapped.values()):
         for gap in state.missing if state.phase is Phase.RUNNING else ():
             if not gap.placed:
-                _replace(draft, state, gap, taste)
+                _replace(draft, state, gap, preferences)
 
 
-def _replace(draft: Draft, state: JobState, gap: Gap, taste: Taste) -> None:
+def _replace(draft: Draft, state: JobState, gap: Gap, preferences: PlacementPreferences) -> None:
     ledger = draft.ledger
-    place = _place_for(ledger, state, gap, taste)
+    place = _place_for(ledger, state, gap, preferences)
     if place is None:
         return
     assert ledger.fabric is not None and state.placement is not None
@@ -63,7 +63,9 @@ def _replace(draft: Draft, state: JobState, gap: Gap, taste: Taste) -> None:
     draft.order(replace_order(state, gap.member))
 
 
-def _place_for(ledger: Ledger, state: JobState, gap: Gap, taste: Taste) -> MemberPlacement | None:
+def _place_for(
+    ledger: Ledger, state: JobState, gap: Gap, preferences: PlacementPreferences
+) -> MemberPlacement | None:
     """Where a missing member goes; only where the gang then counts for as much in its queue as before."""
     assert state.placement is not None
     launch = launch_of(state, gap.member)
@@ -72,7 +74,7 @@ def _place_for(ledger: Ledger, state: JobState, gap: Gap, taste: Taste) -> Membe
         for each in state.placement.members
         if (each.role, each.rank) == (launch.role, launch.rank)
     )
-    place = replaced(ledger.rooms(), state.job, as_it_runs(ledger, state), before, taste)
+    place = replaced(ledger.rooms(), state.job, as_it_runs(ledger, state), before, preferences)
     if place is None:
         return None
     held = ledger.accounts.held

@@ -51,7 +51,7 @@ from gantree.model.facts import ClaimDropped, GangMoving, GangPreempted, RoomCla
 from gantree.model.phases import StopCause
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import find
-from gantree.placement.request.preferences import Taste
+from gantree.placement.request.preferences import PlacementPreferences
 from gantree.planning.cells import preferred_for_guests
 from gantree.planning.defragment import Movable, MovePlan, plan_defragment
 from gantree.planning.preempt import Plan, Victim, plan_preemption
@@ -74,7 +74,7 @@ class NoRoom:
 
 
 def make_room(
-    draft: Draft, wanted: Wanted, taste: Taste, rooms: RoomToCome, needs: Needs
+    draft: Draft, wanted: Wanted, preferences: PlacementPreferences, rooms: RoomToCome, needs: Needs
 ) -> NoRoom | None:
     """Claim room for a gang and ask those who hold it to give it up; start at once where nobody must be asked.
 
@@ -85,12 +85,12 @@ def make_room(
         return NoRoom()
     later = rooms.of(ledger, wanted.state)
     if _admitted(wanted):
-        if _shrink(draft, wanted, later, taste):
+        if _shrink(draft, wanted, later, preferences):
             return None
-        moves_at = _move(draft, wanted, later, taste)
+        moves_at = _move(draft, wanted, later, preferences)
         if moves_at <= draft.now:
             return None
-    return _stop_others(draft, wanted, later, needs, moves_at, taste)
+    return _stop_others(draft, wanted, later, needs, moves_at, preferences)
 
 
 def _stop_others(
@@ -99,18 +99,18 @@ def _stop_others(
     later: Occupancy,
     needs: Needs,
     moves_at: float,
-    taste: Taste,
+    preferences: PlacementPreferences,
 ) -> NoRoom | None:
     """Stop gangs for one, and claim their room; moves_at is when moving some may gain."""
     ledger = draft.ledger
     asked = whom_to_ask(ledger, wanted, draft.now)
-    plan = _planned(ledger, wanted, later, asked.victims, taste)
+    plan = _planned(ledger, wanted, later, asked.victims, preferences)
     if plan is None or owed_instead(ledger, wanted, plan, later, needs, draft.now) is not None:
         moment = min(inf if asked.later is None else asked.later, moves_at)
         return NoRoom(None if moment == inf else moment)
     if not _is_in_time(draft, wanted, plan.placement, [victim.owner for victim in plan.victims]):
         return NoRoom(ledger.bookings[wanted.state.job].starts_at)
-    _stop_for(draft, wanted, plan, taste)
+    _stop_for(draft, wanted, plan, preferences)
     return None
 
 
@@ -157,16 +157,20 @@ def _first_guaranteed(ledger: Ledger, now: float) -> Iterator[JobState]:
 
 
 def _planned(
-    ledger: Ledger, wanted: Wanted, later: Occupancy, victims: Sequence[Victim], taste: Taste
+    ledger: Ledger,
+    wanted: Wanted,
+    later: Occupancy,
+    victims: Sequence[Victim],
+    preferences: PlacementPreferences,
 ) -> Plan | None:
     """Whom to stop, such that the gang is admitted at its place; where it breaks up what cells need, another place."""
     admits = _admits(ledger, wanted)
-    plan = plan_preemption(later, wanted.spec, victims, taste, admits)
+    plan = plan_preemption(later, wanted.spec, victims, preferences, admits)
     if plan is None or _admitted_with(ledger, wanted, plan):
         return plan
     if wanted.state.spec.preemptible or not any_cells(ledger):
         return None
-    plan = plan_preemption(_off_cells(ledger, later), wanted.spec, victims, taste, admits)
+    plan = plan_preemption(_off_cells(ledger, later), wanted.spec, victims, preferences, admits)
     return plan if plan is not None and _admitted_with(ledger, wanted, plan) else None
 
 
@@ -226,11 +230,13 @@ def _admits(ledger: Ledger, wanted: Wanted) -> Admits | None:
     return lambda owners: not accounts.admission_to_come(state, amounts, owners).refused
 
 
-def _shrink(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> bool:
+def _shrink(
+    draft: Draft, wanted: Wanted, later: Occupancy, preferences: PlacementPreferences
+) -> bool:
     """Let elastic gangs give members back, if that is enough."""
     ledger, policy = draft.ledger, draft.ledger.policy
     gangs = list(_elastic(ledger, wanted, later, draft.now)) if policy.elastic else []
-    plan = plan_shrink(later, wanted.spec, gangs, taste) if gangs else None
+    plan = plan_shrink(later, wanted.spec, gangs, preferences) if gangs else None
     if plan is None or not plan.shrunk or not _admitted_at(ledger, wanted, plan.placement):
         return False
     if not _is_in_time(draft, wanted, plan.placement, [each.owner for each in plan.shrunk]):
@@ -262,7 +268,9 @@ def _elastic(ledger: Ledger, wanted: Wanted, later: Occupancy, now: float) -> It
             yield ElasticGang(other.job, gang, other.placement, right, restart_gpu_s, least)
 
 
-def _move(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> float:
+def _move(
+    draft: Draft, wanted: Wanted, later: Occupancy, preferences: PlacementPreferences
+) -> float:
     """Move gangs to places of their own, where the policy says so and the sum gains.
 
     Returns from when on that gains, as far as can be said now: the present moment where they move.
@@ -270,12 +278,12 @@ def _move(draft: Draft, wanted: Wanted, later: Occupancy, taste: Taste) -> float
     ledger, now = draft.ledger, draft.now
     if ledger.policy.defragment != "apply":
         return inf
-    plan = defragmentation(ledger, wanted, later, now, taste)
+    plan = defragmentation(ledger, wanted, later, now, preferences)
     if plan is not None:
         return now if claim_and_move(draft, wanted, plan) else inf
     if wanted.state.job in ledger.bookings:  # the nearer its start, the less there is to gain
         return inf
-    plan = _moves(ledger, wanted, later, now, taste, inf)
+    plan = _moves(ledger, wanted, later, now, preferences, inf)
     if plan is None:
         return inf
     worth_s = plan.cost_gpu_s / max(1, wanted.spec.gpus)
@@ -300,7 +308,7 @@ def claim_and_move(draft: Draft, wanted: Wanted, plan: MovePlan) -> bool:
 
 
 def defragmentation(
-    ledger: Ledger, wanted: Wanted, later: Occupancy, now: float, taste: Taste
+    ledger: Ledger, wanted: Wanted, later: Occupancy, now: float, preferences: PlacementPreferences
 ) -> MovePlan | None:
     """The plan that moves gangs for a waiting one, or None where none gains.
 
@@ -309,11 +317,16 @@ def defragmentation(
     booking = ledger.bookings.get(wanted.state.job)
     waits_s = (booking.starts_at - now) if booking else now - wanted.state.submitted_at
     gain_gpu_s = max(0.0, waits_s) * max(1, wanted.spec.gpus)
-    return _moves(ledger, wanted, later, now, taste, gain_gpu_s)
+    return _moves(ledger, wanted, later, now, preferences, gain_gpu_s)
 
 
 def _moves(
-    ledger: Ledger, wanted: Wanted, later: Occupancy, now: float, taste: Taste, gain_gpu_s: float
+    ledger: Ledger,
+    wanted: Wanted,
+    later: Occupancy,
+    now: float,
+    preferences: PlacementPreferences,
+    gain_gpu_s: float,
 ) -> MovePlan | None:
     if only_at_home(ledger, wanted.state):
         return None
@@ -335,7 +348,7 @@ def _moves(
         later,
         wanted.spec,
         movable,
-        taste,
+        preferences,
         gain_gpu_s=gain_gpu_s,
         exact_s=ledger.policy.exact_s,
     )
@@ -372,13 +385,13 @@ def move(
     save_then_stop(draft, state, cause, draft.ledger.policy)
 
 
-def _stop_for(draft: Draft, wanted: Wanted, plan: Plan, taste: Taste) -> None:
+def _stop_for(draft: Draft, wanted: Wanted, plan: Plan, preferences: PlacementPreferences) -> None:
     """Claim the room and ask its holders to leave; start at once if only claims of others were in the way."""
     ledger, state = draft.ledger, wanted.state
     _drop_later_claims(draft, state, plan.placement)
     if not plan.victims:
         with lifted(ledger, passed_by(ledger, state, draft.now)):
-            placement = _free_place(ledger, wanted, plan, taste)
+            placement = _free_place(ledger, wanted, plan, preferences)
             if placement is not None:
                 start(draft, state, placement)
                 return
@@ -395,10 +408,12 @@ def _stop_for(draft: Draft, wanted: Wanted, plan: Plan, taste: Taste) -> None:
         save_then_stop(draft, other, StopCause.PREEMPTED, ledger.policy)
 
 
-def _free_place(ledger: Ledger, wanted: Wanted, plan: Plan, taste: Taste) -> Placement | None:
+def _free_place(
+    ledger: Ledger, wanted: Wanted, plan: Plan, preferences: PlacementPreferences
+) -> Placement | None:
     """A place that is free now and at which the gang is admitted: the best, else the planned one."""
     rooms = ledger.rooms()
-    placement = find(rooms, wanted.spec, taste)
+    placement = find(rooms, wanted.spec, preferences)
     if placement is not None and _may_start_at(ledger, wanted, placement):
         return placement
     if rooms.missing(plan.placement.members):

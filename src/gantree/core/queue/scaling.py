@@ -10,12 +10,14 @@ from gantree.core.queue.cell_usage import spares_cells
 from gantree.core.queue.job_variants import as_it_runs
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import find
-from gantree.placement.request.preferences import Taste
+from gantree.placement.request.preferences import PlacementPreferences
 from gantree.placement.resize.elastic import best_size, grown, resized, shrunk
 from gantree.topology.occupancy.occupancy import Occupancy
 
 
-def place_at_size(ledger: Ledger, state: JobState, members: int, taste: Taste) -> Placement | None:
+def place_at_size(
+    ledger: Ledger, state: JobState, members: int, preferences: PlacementPreferences
+) -> Placement | None:
     """Where a running gang would go on with so many members; None where there is no room, or its queue says no.
 
     It stays where it is as far as it may; from a node on which nothing new may start it goes.
@@ -25,7 +27,7 @@ def place_at_size(ledger: Ledger, state: JobState, members: int, taste: Taste) -
     if stands_on_cordoned(ledger, state):
         if state.at_home:
             return None
-        placement = find(without(ledger, state), resized(gang, members), taste)
+        placement = find(without(ledger, state), resized(gang, members), preferences)
     elif members < len(state.placement.members):
         placement = shrunk(ledger.rooms(), gang, state.placement, members)
     elif state.at_home:
@@ -35,12 +37,14 @@ def place_at_size(ledger: Ledger, state: JobState, members: int, taste: Taste) -
     return placement if placement is not None and may_hold(ledger, state, placement) else None
 
 
-def place_elsewhere(ledger: Ledger, state: JobState, taste: Taste) -> Placement | None:
+def place_elsewhere(
+    ledger: Ledger, state: JobState, preferences: PlacementPreferences
+) -> Placement | None:
     """Where a running gang would go on if it left where it is: at its size, else at the best that has room."""
     rooms, gang = without(ledger, state), as_it_runs(ledger, state)
-    placement = find(rooms, gang, taste)
+    placement = find(rooms, gang, preferences)
     if placement is None and gang.elastic is not None and ledger.policy.elastic:
-        sized = best_size(rooms, gang, taste)
+        sized = best_size(rooms, gang, preferences)
         placement = None if sized is None else sized[1]
     return placement if placement is not None and may_hold(ledger, state, placement) else None
 

@@ -30,7 +30,7 @@ from gantree.model.facts import (
     ReservationMade,
 )
 from gantree.model.jobs import Job
-from gantree.placement.request.preferences import Taste
+from gantree.placement.request.preferences import PlacementPreferences
 from gantree.planning.reserve import Reservation, Running, Timeline, better, slip_of
 from gantree.policy.order import Line
 from gantree.policy.runtimes import estimated_end
@@ -76,7 +76,7 @@ def reserved(
     ledger: Ledger,
     state: JobState,
     now: float,
-    taste: Taste,
+    preferences: PlacementPreferences,
     *,
     can_promise: bool = True,
     without: Iterable[str] = (),
@@ -90,7 +90,7 @@ def reserved(
     ways = open_ways(ledger, state.spec)
     if can_promise:
         enforced = _others(ledger, now, own, limits_only=True)
-        promise = _earliest(Timeline(rooms, enforced, now, own), ways, taste)
+        promise = _earliest(Timeline(rooms, enforced, now, own), ways, preferences)
         if promise is not None and promise.promised:
             return replace(promise, waits_for=_jobs(promise.waits_for))
     probable = _others(ledger, now, own, limits_only=False)
@@ -98,15 +98,17 @@ def reserved(
     if admitted is None:
         return None
     admitted_at, freed_by = admitted
-    found = _earliest(Timeline(rooms, probable, admitted_at, own), ways, taste)
+    found = _earliest(Timeline(rooms, probable, admitted_at, own), ways, preferences)
     return found and replace(found, promised=False, waits_for=_jobs((*found.waits_for, *freed_by)))
 
 
-def _earliest(timeline: Timeline, ways: Iterable[Job], taste: Taste) -> Reservation | None:
+def _earliest(
+    timeline: Timeline, ways: Iterable[Job], preferences: PlacementPreferences
+) -> Reservation | None:
     """The earliest start of a job in any of its ways, the first of them where several are as early."""
     found: Reservation | None = None
     for way in ways:
-        found = better(found, timeline.reserve(way, taste))
+        found = better(found, timeline.reserve(way, preferences))
     return found
 
 
@@ -162,7 +164,7 @@ OUT_OF_THE_WAY = (AttemptEnded, JobEnded, JobHeld)
 """Facts by which a job needs no room any more, or none it was to have."""
 
 
-def review(draft: Draft, taste: Taste) -> None:
+def review(draft: Draft, preferences: PlacementPreferences) -> None:
     """Make those anew that do not stand any more, and those better for whom somebody in the way is gone by now, or
     starts earlier.
     """
@@ -174,10 +176,10 @@ def review(draft: Draft, taste: Taste) -> None:
         if cause:
             draft.record(ReservationDropped(at=draft.now, job=job, reason=cause))
             slips = booking.slips + (booking.starts_at <= draft.now)
-            book(draft, state, taste, slips)
+            book(draft, state, preferences, slips)
         elif not ended.isdisjoint(booking.waits_for):
             facts = len(draft.facts)
-            _improve(draft, state, booking, taste)
+            _improve(draft, state, booking, preferences)
             ended |= {job} if len(draft.facts) > facts else set()
 
 
@@ -215,14 +217,18 @@ def _began_late(ledger: Ledger, job: str, booking: Booking) -> bool:
     return ends_at <= booking.starts_at
 
 
-def _improve(draft: Draft, state: JobState, booking: Booking, taste: Taste) -> None:
+def _improve(
+    draft: Draft, state: JobState, booking: Booking, preferences: PlacementPreferences
+) -> None:
     """An earlier start, now that a gang has ended; never a later one.
 
     Those who wait for it are not in its way: they start when it would have left anyway, and so when it leaves earlier.
     """
     ledger, old = draft.ledger, _as_held(booking)
     behind = behind_in_row(ledger, state.job)
-    new = reserved(ledger, state, draft.now, taste, can_promise=booking.promised, without=behind)
+    new = reserved(
+        ledger, state, draft.now, preferences, can_promise=booking.promised, without=behind
+    )
     if new is None or new.starts_at <= draft.now or new.promised < old.promised:
         return
     if better(old, new) is new:
@@ -238,7 +244,11 @@ class Outcome(Enum):
 
 
 def book(
-    draft: Draft, state: JobState, taste: Taste, slips: int = 0, instead: str | None = None
+    draft: Draft,
+    state: JobState,
+    preferences: PlacementPreferences,
+    slips: int = 0,
+    instead: str | None = None,
 ) -> Outcome:
     """Tell a gang that waits for room when it starts, if anybody can say. instead: whose estimate it takes."""
     sure = is_sure_of_quota(draft.ledger, state)
@@ -246,7 +256,7 @@ def book(
         draft.ledger,
         state,
         draft.now,
-        taste,
+        preferences,
         can_promise=sure,
         without=() if instead is None else (instead,),
     )

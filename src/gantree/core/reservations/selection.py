@@ -30,7 +30,7 @@ from gantree.model.facts import (
 )
 from gantree.model.verdicts import Gate
 from gantree.placement.choice.search import fits
-from gantree.placement.request.preferences import Taste
+from gantree.placement.request.preferences import PlacementPreferences
 from gantree.planning.reserve import Running
 from gantree.planning.rightsize import chooses
 from gantree.policy.admission import Admission
@@ -61,10 +61,10 @@ class Desk:
     one. _at_last is the room when all have left who leave at any time, _fits_at_last who would fit there, by signature.
     """
 
-    def __init__(self, ledger: Ledger, taste: Taste) -> None:
+    def __init__(self, ledger: Ledger, preferences: PlacementPreferences) -> None:
         rules = ledger.policy.backfill
         self._most = rules.reservations if rules.overtake == "promised" else 0
-        self._taste = taste
+        self._preferences = preferences
         self._heads = self._in_vain = 0
         self._at_last: Occupancy | None = None
         self._fits_at_last: dict[int, bool] = {}
@@ -96,7 +96,7 @@ class Desk:
         """Tell a gang a start, if anybody can say. Whom no time makes room for keeps nobody from one."""
         if instead is None and self._is_too_large(draft, state):
             return
-        if book(draft, state, self._taste, instead=instead) is Outcome.TOLD:
+        if book(draft, state, self._preferences, instead=instead) is Outcome.TOLD:
             self._heads += 1
         else:
             self._in_vain += 1

@@ -21,7 +21,7 @@ from gantree.placement.choice.linked import well_linked
 from gantree.placement.counting.one_role import one_role_spread
 from gantree.placement.counting.solve import Solution, solve
 from gantree.placement.request.locality import nodes_with_data
-from gantree.placement.request.preferences import Taste
+from gantree.placement.request.preferences import PlacementPreferences
 from gantree.placement.request.topology_request import Wish
 from gantree.placement.scoring.traffic_classes import has_uneven_machines, node_sets
 from gantree.placement.slots.problem import Problem, Spread
@@ -33,12 +33,12 @@ MOST_NODES = 1024
 
 
 def candidates(
-    occupancy: Occupancy, wish: Wish, job: Job, found: Solution, taste: Taste
+    occupancy: Occupancy, wish: Wish, job: Job, found: Solution, preferences: PlacementPreferences
 ) -> list[Solution]:
     """All places to compare, each once: at first the one that was found."""
     places: dict[tuple[tuple[int, tuple[int, ...]], ...], Solution] = {}
     preferred = _preferred_tier(occupancy.fabric, job, found)
-    for other in _each(occupancy, wish, job, found, taste):
+    for other in _each(occupancy, wish, job, found, preferences):
         if preferred is None or _domains(other)[preferred] == 1:
             places.setdefault(tuple(other[1]), other)
     return list(places.values())
@@ -55,7 +55,7 @@ def _preferred_tier(fabric: Fabric, job: Job, found: Solution) -> int | None:
 
 
 def _each(
-    occupancy: Occupancy, wish: Wish, job: Job, found: Solution, taste: Taste
+    occupancy: Occupancy, wish: Wish, job: Job, found: Solution, preferences: PlacementPreferences
 ) -> Iterator[Solution]:
     yield found
     speed = price_differs(job)
@@ -71,8 +71,8 @@ def _each(
         yield from (other for other in alike if _domains(other) == domains)
         yield from _among(occupancy, wish, found, sets.sound)
         yield from _filled(job, found)
-    if speed and taste.exact_s:
-        yield from _exact(job, found, taste)
+    if speed and preferences.exact_s:
+        yield from _exact(job, found, preferences)
 
 
 def price_differs(job: Job) -> bool:
@@ -128,9 +128,9 @@ def _filled(job: Job, found: Solution) -> Iterator[Solution]:
             yield problem, other
 
 
-def _exact(job: Job, found: Solution, taste: Taste) -> Iterator[Solution]:
+def _exact(job: Job, found: Solution, preferences: PlacementPreferences) -> Iterator[Solution]:
     from gantree.placement.optimum.optimum import faster_spread  # noqa: PLC0415 - OR-Tools is an extra
 
-    spread = faster_spread(*found, job, taste.exact_s)
+    spread = faster_spread(*found, job, preferences.exact_s)
     if spread is not None:
         yield found[0], spread

@@ -25,7 +25,7 @@ from gantree.placement.choice.repeat_placement import note_placed
 from gantree.placement.counting.solve import Solution, problems, solve
 from gantree.placement.members.members import placement_of
 from gantree.placement.request.locality import fetch_s_of_node
-from gantree.placement.request.preferences import Taste, Usual
+from gantree.placement.request.preferences import PlacementPreferences, TypicalMember
 from gantree.placement.request.topology_request import Wish
 from gantree.placement.scoring.packing import best_node
 from gantree.placement.scoring.traffic_classes import has_uneven_machines, node_sets
@@ -35,17 +35,21 @@ FETCH_WORTH_S = 3600.0
 """Seconds of fetching that weigh as much as a step twice as long: about what a short training job runs."""
 
 
-def best_place(occupancy: Occupancy, wish: Wish, job: Job, taste: Taste) -> Placement | None:
+def best_place(
+    occupancy: Occupancy, wish: Wish, job: Job, preferences: PlacementPreferences
+) -> Placement | None:
     """The place of the least score; None where the gang does not fit."""
-    if taste.demand and _is_packed(wish):
-        return _packed(occupancy, wish, job, taste.demand)
+    if preferences.demand and _is_packed(wish):
+        return _packed(occupancy, wish, job, preferences.demand)
     found = solve(occupancy, wish)
     if found is None:
         return None
-    if not _is_worth_comparing(occupancy, job, found, taste):
-        note_placed(found[0], job, taste)
+    if not _is_worth_comparing(occupancy, job, found, preferences):
+        note_placed(found[0], job, preferences)
         return placement_of(*found, job)
-    return _cheapest(occupancy, job, taste, candidates(occupancy, wish, job, found, taste))
+    return _cheapest(
+        occupancy, job, preferences, candidates(occupancy, wish, job, found, preferences)
+    )
 
 
 def _is_packed(wish: Wish) -> bool:
@@ -55,7 +59,7 @@ def _is_packed(wish: Wish) -> bool:
 
 
 def _packed(
-    occupancy: Occupancy, wish: Wish, job: Job, demand: tuple[Usual, ...]
+    occupancy: Occupancy, wish: Wish, job: Job, demand: tuple[TypicalMember, ...]
 ) -> Placement | None:
     """The place of the least loss for one member (`placement.scoring.packing`)."""
     for problem in problems(occupancy, wish):
@@ -66,7 +70,9 @@ def _packed(
     return None
 
 
-def _is_worth_comparing(occupancy: Occupancy, job: Job, found: Solution, taste: Taste) -> bool:
+def _is_worth_comparing(
+    occupancy: Occupancy, job: Job, found: Solution, preferences: PlacementPreferences
+) -> bool:
     """Whether another place than the one found by counting may have a lower score."""
     if job.data:
         return True
@@ -74,10 +80,12 @@ def _is_worth_comparing(occupancy: Occupancy, job: Job, found: Solution, taste: 
         return False
     if node_sets(occupancy.fabric).kinds or has_uneven_machines(occupancy.fabric):
         return True
-    return len(found[1]) > 1 and (taste.exact_s > 0 or tells_traffic(job))
+    return len(found[1]) > 1 and (preferences.exact_s > 0 or tells_traffic(job))
 
 
-def _cheapest(occupancy: Occupancy, job: Job, taste: Taste, solutions: list[Solution]) -> Placement:
+def _cheapest(
+    occupancy: Occupancy, job: Job, preferences: PlacementPreferences, solutions: list[Solution]
+) -> Placement:
     fetch_s = fetch_s_of_node(occupancy.fabric, job.data)
     places, stranded = [], []
     for problem, spread in solutions:
@@ -89,7 +97,7 @@ def _cheapest(occupancy: Occupancy, job: Job, taste: Taste, solutions: list[Solu
     scores = [
         (_seconds(place) / least_s if least_s else 1.0)
         + place.fetch_s / FETCH_WORTH_S
-        + taste.fragmentation_weight * left
+        + preferences.fragmentation_weight * left
         for place, left in zip(places, stranded, strict=True)
     ]
     return places[scores.index(min(scores))]

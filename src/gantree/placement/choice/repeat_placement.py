@@ -15,7 +15,7 @@ from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.affinity_tiebreak import has_likes
 from gantree.placement.counting.one_node import is_plain_inside, tightest_node
 from gantree.placement.members.members import placement_of
-from gantree.placement.request.preferences import Taste
+from gantree.placement.request.preferences import PlacementPreferences
 from gantree.placement.request.preferred import may_prefer
 from gantree.placement.request.topology_request import Wish
 from gantree.placement.slots.problem import Problem
@@ -33,7 +33,7 @@ class _Again(Index):
     """A job that was placed, what was asked for it, and what its member got of nodes that were free in some way."""
 
     job: Job
-    taste: Taste
+    preferences: PlacementPreferences
     wish: Wish
     models_of_role: tuple[tuple[str, ...], ...]
     got: dict[Hashable, MemberPlacement] = field(default_factory=dict)
@@ -42,13 +42,15 @@ class _Again(Index):
         """Nothing of it is about the moment."""
 
 
-def placed_again(occupancy: Occupancy, job: Job, taste: Taste) -> Placement | None:
+def placed_again(
+    occupancy: Occupancy, job: Job, preferences: PlacementPreferences
+) -> Placement | None:
     """The best place of a job like the one that was placed last; None where it has to be searched for."""
     last = occupancy.indexes.get(_KEPT)
     if last is None or len(job.roles) != 1 or job.roles[0].members != 1:
         return None
     assert isinstance(last, _Again), "the name is its own"
-    if last.taste != taste or not job.is_alike(last.job):
+    if last.preferences != preferences or not job.is_alike(last.job):
         return None
     problem = Problem(occupancy, last.wish, (1,), (), last.models_of_role)
     node = tightest_node(problem)
@@ -59,10 +61,10 @@ def placed_again(occupancy: Occupancy, job: Job, taste: Taste) -> Placement | No
     return _placed(last, problem, node, job)
 
 
-def note_placed(problem: Problem, job: Job, taste: Taste) -> None:
+def note_placed(problem: Problem, job: Job, preferences: PlacementPreferences) -> None:
     """Remember a gang that was placed where counting found it, if the next of its kind may be placed the same way."""
     if _is_simple(problem, job):
-        known = _Again(job, taste, problem.wish, problem.models_of_role)
+        known = _Again(job, preferences, problem.wish, problem.models_of_role)
         problem.occupancy.indexes[_KEPT] = known
 
 

@@ -19,30 +19,34 @@ from gantree.placement.choice.choice import best_place
 from gantree.placement.choice.repeat_placement import placed_again
 from gantree.placement.counting.preference_fallback import grantable, granted
 from gantree.placement.refusal.refusal import explain
-from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.placement.request.topology_request import read_wish
 from gantree.placement.torus.torus import find_on_torus, fits_on_torus, place_on_torus
 from gantree.topology.occupancy.occupancy import Occupancy
 
 
-def place(occupancy: Occupancy, job: Job, taste: Taste = DEFAULT) -> Placement | Refused:
+def place(
+    occupancy: Occupancy, job: Job, preferences: PlacementPreferences = DEFAULT_PREFERENCES
+) -> Placement | Refused:
     """Find the best place for a gang, or say why there is none.
 
     Raises BadInput for a tier or role that is not there, Unsupported for what this version cannot place.
     """
     if job.topology.box is not None:
         return place_on_torus(occupancy, job)
-    found = find(occupancy, job, taste)
+    found = find(occupancy, job, preferences)
     if found is None:
         return explain(occupancy, job, read_wish(occupancy.fabric, job))
     return found
 
 
-def find(occupancy: Occupancy, job: Job, taste: Taste = DEFAULT) -> Placement | None:
+def find(
+    occupancy: Occupancy, job: Job, preferences: PlacementPreferences = DEFAULT_PREFERENCES
+) -> Placement | None:
     """The best place for a gang, or None: `place` without the reasons. Raises as `place` does."""
     if job.topology.box is not None:
         return find_on_torus(occupancy, job)
-    again = placed_again(occupancy, job, taste)
+    again = placed_again(occupancy, job, preferences)
     if again is not None:
         return again
 
@@ -50,7 +54,7 @@ def find(occupancy: Occupancy, job: Job, taste: Taste = DEFAULT) -> Placement | 
         return granted(
             occupancy,
             job,
-            lambda where, wish: best_place(where, limited(wish, among), job, taste),
+            lambda where, wish: best_place(where, limited(wish, among), job, preferences),
         )
 
     found = best({})
@@ -91,14 +95,15 @@ def signature(job: Job) -> Signature:
     if known is not None and job.has_gang_of(known[0]):
         return known[1]
     roles = tuple(
-        (r.name, r.members, r.processes, r.shape, _without_taste(r.topology)) for r in job.roles
+        (r.name, r.members, r.processes, r.shape, _without_preferences(r.topology))
+        for r in job.roles
     )
-    signed = Signature((roles, _without_taste(job.topology), job.communicates))
+    signed = Signature((roles, _without_preferences(job.topology), job.communicates))
     _LAST[job.communicates] = (job, signed)
     return signed
 
 
-def _without_taste(topology: TopologyWish) -> Hashable:
+def _without_preferences(topology: TopologyWish) -> Hashable:
     """A wish without what is only preferred, which changes where a gang goes, not whether."""
     binding = tuple(run for run in topology.slices if not run.preferred)
     return topology.required, binding, topology.spread, topology.apart, topology.box

@@ -1,6 +1,6 @@
-"""What a site prefers where several places would do: the policy's knobs that a search reads.
+"""Which of several possible places a site prefers: the knobs of its policy that a placement search reads.
 
-Nothing here decides whether a gang fits, only where.
+Preferences never decide whether a gang fits, only where it goes.
 """
 
 from dataclasses import dataclass
@@ -11,28 +11,31 @@ DEFAULT_FRAGMENTATION_WEIGHT = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Usual:
-    """Members that usually come: what one asks for on a node, and how often, in any unit (only ratios count)."""
+class TypicalMember:
+    """A member that is typical of the site: what it requests on its node, and how often it comes.
+
+    The weight is in any unit: only ratios of weights count.
+    """
 
     shape: Shape
     weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Taste:
-    """Preferences of a site.
+class PlacementPreferences:
+    """The preferences of a site.
 
-    fragmentation_weight: what leaving GPUs behind in a broken-up domain is worth against speed. Of the domains that
-    hold a gang in equally few parts, that one is taken whose sum is least: its step time over that of the fastest, plus
-    this weight times the share of the domain's GPUs that stay free. 0 looks at the step time alone. demand: the members
-    that usually come, by which single-node members are packed (`placement.scoring.packing`); empty where the site does
-    not say. exact_s: seconds for which the optimum may be searched (`placement.optimum.optimum`); 0 for the quick
-    search alone.
+    fragmentation_weight: what GPUs that are left behind in a broken-up domain cost against speed. Of the domains that
+    hold a gang in equally few parts, the search takes the one of the least sum of two terms: the gang's step time over
+    that of the fastest domain, and this weight times the share of the domain's GPUs that stay free. 0: step time alone.
+    demand: the typical members for which single-node members are packed (`placement.scoring.packing`); empty if the
+    site names none.
+    exact_s: seconds that the search of the optimum may run (`placement.optimum.optimum`); 0: only the quick search.
     """
 
     fragmentation_weight: float = DEFAULT_FRAGMENTATION_WEIGHT
-    demand: tuple[Usual, ...] = ()
+    demand: tuple[TypicalMember, ...] = ()
     exact_s: float = 0.0
 
 
-DEFAULT = Taste()
+DEFAULT_PREFERENCES = PlacementPreferences()

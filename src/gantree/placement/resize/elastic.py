@@ -19,7 +19,7 @@ from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused
 from gantree.placement.choice.search import find, fits, place
-from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.placement.request.sizes import Priced, best_of, resized, sizes_of
 from gantree.placement.request.standing_gang import kept_ranks
 from gantree.placement.resize.grown import grown
@@ -39,37 +39,39 @@ __all__ = [
 ]
 
 
-def best_size(occupancy: Occupancy, job: Job, taste: Taste = DEFAULT) -> Priced | None:
+def best_size(
+    occupancy: Occupancy, job: Job, preferences: PlacementPreferences = DEFAULT_PREFERENCES
+) -> Priced | None:
     """The best number of members between `elastic.min` and `elastic.max` for the room there is, and their place.
 
     None where not even the smallest has one. Raises as `search.place`.
     """
-    return _best(occupancy, job, taste, sizes_of(job))
+    return _best(occupancy, job, preferences, sizes_of(job))
 
 
 def placed_elastically(
-    occupancy: Occupancy, job: Job, taste: Taste = DEFAULT
+    occupancy: Occupancy, job: Job, preferences: PlacementPreferences = DEFAULT_PREFERENCES
 ) -> tuple[Job, Placement | Refused]:
     """Place a job as it is written, or, where it is elastic and that does not fit, at the best smaller size.
 
     Returns the job of the size that it got, to launch and to number the ranks of; the job as it is written where it is
     refused, which then is at its smallest size too. Raises as `search.place`.
     """
-    found = find(occupancy, job, taste)
+    found = find(occupancy, job, preferences)
     if found is not None:
         return job, found
     smaller = [size for size in sizes_of(job) if size < job.members]
     if not smaller:
-        return job, place(occupancy, job, taste)
-    best = _best(occupancy, job, taste, smaller)
+        return job, place(occupancy, job, preferences)
+    best = _best(occupancy, job, preferences, smaller)
     if best is not None:
         return resized(job, best[0]), best[1]
-    return job, _refused_at(occupancy, resized(job, smaller[0]), taste)
+    return job, _refused_at(occupancy, resized(job, smaller[0]), preferences)
 
 
-def _refused_at(occupancy: Occupancy, smallest: Job, taste: Taste) -> Refused:
+def _refused_at(occupancy: Occupancy, smallest: Job, preferences: PlacementPreferences) -> Refused:
     """Why not even the smallest size has a place; a member that no machine holds is said of any size."""
-    refused = place(occupancy, smallest, taste)
+    refused = place(occupancy, smallest, preferences)
     assert isinstance(refused, Refused), f"{smallest.members} members fit and were not found"
     if refused.gate is Gate.SHAPE:
         return refused
@@ -78,10 +80,12 @@ def _refused_at(occupancy: Occupancy, smallest: Job, taste: Taste) -> Refused:
     return replace(refused, sentence=f"{verdict}, even with {members}{colon}{why}")
 
 
-def _best(occupancy: Occupancy, job: Job, taste: Taste, sizes: Sequence[int]) -> Priced | None:
+def _best(
+    occupancy: Occupancy, job: Job, preferences: PlacementPreferences, sizes: Sequence[int]
+) -> Priced | None:
     return best_of(
         job,
         sizes,
         lambda each: fits(occupancy, each),
-        lambda each: find(occupancy, each, taste),
+        lambda each: find(occupancy, each, preferences),
     )

@@ -19,14 +19,18 @@ from gantree.model.jobs import Job, TopologyWish
 from gantree.model.placements import Domain, MemberPlacement, Placement
 from gantree.placement.choice.search import find
 from gantree.placement.request.apart import apart_nodes
-from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.placement.request.topology_request import RoleWish, Wish, read_wish
 from gantree.topology.fabric.fabric import BoolArray, Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def replaced(
-    occupancy: Occupancy, owner: str, job: Job, member: MemberPlacement, taste: Taste = DEFAULT
+    occupancy: Occupancy,
+    owner: str,
+    job: Job,
+    member: MemberPlacement,
+    preferences: PlacementPreferences = DEFAULT_PREFERENCES,
 ) -> MemberPlacement | None:
     """The place for a member of the gang that an owner holds, member included; None where there is none now."""
     where = occupancy.copy()
@@ -45,7 +49,7 @@ def replaced(
     for nodes in _nearest_first(where, wish, role, member, others):
         near = where.copy()
         near.usable_node &= nodes
-        found = find(near, alone, taste)
+        found = find(near, alone, preferences)
         if found is not None:
             return replace(found.members[0], role=member.role, rank=member.rank)
     return None

@@ -22,7 +22,7 @@ from gantree.model.errors import NotFound
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.request.preferences import DEFAULT, Taste
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.placement.resize.elastic import placed_elastically
 from gantree.topology.occupancy.occupancy import Occupancy
 
@@ -75,9 +75,11 @@ class _OutOfUse:
 class WhatIf:
     """Trial placements on a copied occupancy, as many as one likes. Read `occupancy`, never change it."""
 
-    def __init__(self, occupancy: Occupancy, taste: Taste = DEFAULT) -> None:
+    def __init__(
+        self, occupancy: Occupancy, preferences: PlacementPreferences = DEFAULT_PREFERENCES
+    ) -> None:
         self._kept = occupancy.copy()
-        self._taste = taste
+        self._preferences = preferences
         self._done: list[_Taken | _GivenBack | _OutOfUse] = []
         self.occupancy = self._kept.copy()
 
@@ -86,7 +88,7 @@ class WhatIf:
 
         It holds its place from then on, as "NUMBER:JOB".
         """
-        placed, verdict = placed_elastically(self.occupancy, job, self._taste)
+        placed, verdict = placed_elastically(self.occupancy, job, self._preferences)
         if isinstance(verdict, Placement):
             self.take(placed, verdict)
         return verdict

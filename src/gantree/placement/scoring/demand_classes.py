@@ -1,13 +1,12 @@
-"""Members that usually come, as classes of one fabric: what they ask on its kinds of nodes.
+"""The typical members of a site as demand classes of one fabric: what they request on its kinds of nodes.
 
-A node's kind is what decides, beside its room, whether a member is admitted and how much of a GPU it takes there: GPU
-model, ways of sharing, and those of its labels that some usual member asks for. Classes of
+A node's kind is what decides, beside its free resources, whether it admits a member and how much of a GPU the member
+uses there: its GPU model, its ways of sharing, and those of its labels that some typical member requests. Classes of
 `placement.scoring.fragmentation` name GPU models by number; here these are numbers of kinds.
 
-A usual member that names its GPU memory takes a larger part of a small GPU than of a large one. It becomes a class for
-each part, with its frequency divided among them as the GPUs are. Usual members with a MIG profile count among all that
-come but have no slots, as those do that no node admits: what they find depends on how GPUs are cut, of which the score
-knows nothing.
+A member that names its GPU memory uses a larger part of a small GPU than of a large one. It becomes a class for each
+part, with its frequency divided among them as the GPUs are. Members with a MIG profile, or that no node admits, count
+in the total but have no slots: what they find depends on how GPUs are cut, which the score does not know.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ import numpy as np
 
 from gantree.model.jobs import Shape
 from gantree.placement.machine.shares import Share, milli_asked, sharing_of
-from gantree.placement.request.preferences import Usual
+from gantree.placement.request.preferences import TypicalMember
 from gantree.placement.scoring.fragmentation import Demand, DemandClass
 from gantree.placement.scoring.fragmentation_state import Asked
 from gantree.placement.scoring.share_prices import WHOLE_MILLI
@@ -38,9 +37,9 @@ class Kinds:
     gpus: IntArray
 
     @classmethod
-    def of(cls, fabric: Fabric, usual: Sequence[Usual]) -> Self:
-        """The kinds that these usual members tell apart."""
-        asked_for = frozenset(label for each in usual for label in each.shape.labels)
+    def of(cls, fabric: Fabric, typical: Sequence[TypicalMember]) -> Self:
+        """The kinds that these members distinguish."""
+        asked_for = frozenset(label for each in typical for label in each.shape.labels)
         number_of: dict[tuple[object, ...], int] = {}
         of_node, labels, rules = [], list[frozenset[tuple[str, str]]](), list[PartRules]()
         for node in fabric.nodes:
@@ -83,15 +82,15 @@ class Kinds:
         return _share_milli(rules, shape) if shape.part else WHOLE_MILLI
 
 
-def demand_of(usual: Sequence[Usual], fabric: Fabric) -> Demand:
-    """Usual members as the classes of a fabric; models of a class are numbers of `Kinds`."""
-    kinds = Kinds.of(fabric, usual)
-    return Demand.of([each for member in usual for each in _classes(member, kinds)])
+def demand_of(typical: Sequence[TypicalMember], fabric: Fabric) -> Demand:
+    """Typical members as the classes of a fabric; models of a class are numbers of `Kinds`."""
+    kinds = Kinds.of(fabric, typical)
+    return Demand.of([each for member in typical for each in _classes(member, kinds)])
 
 
-def _classes(usual: Usual, kinds: Kinds) -> Iterator[DemandClass]:
-    """The classes of one usual member, one for each part of a GPU that it comes to on some kind of node."""
-    shape, weight = usual.shape, usual.weight
+def _classes(typical: TypicalMember, kinds: Kinds) -> Iterator[DemandClass]:
+    """The classes of one typical member, one for each part of a GPU that it comes to on some kind of node."""
+    shape, weight = typical.shape, typical.weight
     cpu_milli, memory_MiB = _cpu_milli(shape), _memory_MiB(shape)
     gpu_milli = kinds.gpu_milli(shape)
     admitting = [kind for kind, milli in enumerate(gpu_milli) if milli is not None]

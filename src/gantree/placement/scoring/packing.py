@@ -21,7 +21,7 @@ import numpy as np
 
 from gantree.model.jobs import Shape
 from gantree.placement.machine.shares import Share, milli_left, share_on, sharing_of, tightest
-from gantree.placement.request.preferences import Usual
+from gantree.placement.request.preferences import TypicalMember
 from gantree.placement.scoring.demand_classes import Kinds, demand_of
 from gantree.placement.scoring.fragmentation import Demand, Loss, NodeStates
 from gantree.placement.scoring.fragmentation_state import Asked, Standing
@@ -108,7 +108,7 @@ def _widened(losses: FloatArray, choices: int) -> FloatArray:
 
 
 def best_node(
-    occupancy: Occupancy, demand: tuple[Usual, ...], shape: Shape, fitting: IntArray
+    occupancy: Occupancy, demand: tuple[TypicalMember, ...], shape: Shape, fitting: IntArray
 ) -> tuple[int, int | None]:
     """Of the nodes that have room for one member (rising, at least one) that where it takes least from those to come.
 
@@ -121,10 +121,10 @@ def best_node(
     return packing(occupancy, demand).best_node(occupancy, shape, fitting)
 
 
-def packing(occupancy: Occupancy, demand: tuple[Usual, ...]) -> "Packing":
+def packing(occupancy: Occupancy, demand: tuple[TypicalMember, ...]) -> "Packing":
     """The current index of a demand, kept beside the occupancy."""
     index = occupancy.indexes.get(INDEX)
-    if isinstance(index, Packing) and (index.usual is demand or index.usual == demand):
+    if isinstance(index, Packing) and (index.typical is demand or index.typical == demand):
         return index.follow(occupancy)
     made = occupancy.indexes[INDEX] = Packing(demand, occupancy)
     return made
@@ -133,14 +133,16 @@ def packing(occupancy: Occupancy, demand: tuple[Usual, ...]) -> "Packing":
 class Packing:
     """The nodes of an occupancy as the score sees them; current after `follow`."""
 
-    def __init__(self, usual: tuple[Usual, ...], occupancy: Occupancy) -> None:
-        self.usual = usual
-        self._kinds = Kinds.of(occupancy.fabric, usual)
+    def __init__(self, typical: tuple[TypicalMember, ...], occupancy: Occupancy) -> None:
+        self.typical = typical
+        self._kinds = Kinds.of(occupancy.fabric, typical)
         self._gpus = int(occupancy.fabric.gpus_of_node.max())
         self._asked: dict[Shape, tuple[Asked, ...]] = {}
         self._row_of_mask: dict[int, tuple[int, ...]] = {}
         every = range(len(occupancy.fabric.nodes))
-        self._least = LeastLoss(demand_of(usual, occupancy.fabric), self._states(occupancy, every))
+        self._least = LeastLoss(
+            demand_of(typical, occupancy.fabric), self._states(occupancy, every)
+        )
         self._seen = occupancy.version
 
     def follow(self, occupancy: Occupancy) -> Self:

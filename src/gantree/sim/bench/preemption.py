@@ -10,7 +10,7 @@ from typing import Any
 
 from gantree.model.cluster import Allocation, Cluster, Node
 from gantree.model.jobs import Job, Role, Shape, TopologyWish
-from gantree.placement.request.preferences import DEFAULT
+from gantree.placement.request.preferences import DEFAULT_PREFERENCES
 from gantree.planning.preempt import Victim, plan_preemption
 from gantree.sim.bench.mix import GPUS_OF_NODE, MACHINE
 from gantree.sim.bench.timing import timed_us
@@ -46,7 +46,7 @@ def _figures(nodes: int, job: Job, one_in: int) -> dict[str, Any]:
     occupancy = _full(nodes)
     owners = [owner for n, owner in enumerate(occupancy.owners) if n // GPUS_OF_NODE % one_in == 0]
     victims = [Victim(owner, 0, float(n * 37 % 1000), n) for n, owner in enumerate(owners)]
-    ask = partial(plan_preemption, occupancy, job, victims, DEFAULT)
+    ask = partial(plan_preemption, occupancy, job, victims, DEFAULT_PREFERENCES)
     timed = [timed_us(ask) for _ in range(REPEATS)]
     plan = timed[0][1]
     assert plan is not None, "everybody may leave, and the cluster is large enough"

@@ -1,12 +1,16 @@
-"""What a site prefers of places reaches the scheduler: its policy decides where gangs go, also when room is made."""
+"""The scheduler places gangs by the preferences of its policy, also when it makes room by preemption."""
 
 import pytest
 
 from gantree.formats.policies import PRESETS
 from gantree.model.cluster import Cluster, Node
 from gantree.model.jobs import Shape
-from gantree.placement.request.preferences import DEFAULT, Taste, Usual
-from gantree.planning.taste import taste_of
+from gantree.placement.request.preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+    TypicalMember,
+)
+from gantree.planning.preferences import preferences_of
 from gantree.policy.rules import Policy
 from gantree.testing.builders import job, machine
 from gantree.testing.stage import Stage
@@ -33,10 +37,10 @@ def slow_and_fast() -> Cluster:
     return Cluster("site", ("leaf", "node"), machines, nodes)
 
 
-def test_a_taste_is_what_the_policy_says() -> None:
+def test_preferences_are_those_of_the_policy() -> None:
     policy = Policy(fragmentation_weight=3.0, demand=((Shape(1), 6.0),), exact_s=2.0)
-    assert taste_of(policy) == Taste(3.0, (Usual(Shape(1), 6.0),), 2.0)
-    assert all(taste_of(preset) == DEFAULT for preset in PRESETS.values())
+    assert preferences_of(policy) == PlacementPreferences(3.0, (TypicalMember(Shape(1), 6.0),), 2.0)
+    assert all(preferences_of(preset) == DEFAULT_PREFERENCES for preset in PRESETS.values())
 
 
 @pytest.mark.parametrize(("policy", "node"), [(Policy(), "four"), (Policy(demand=FOURS), "six")])
