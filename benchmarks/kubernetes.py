@@ -80,7 +80,7 @@ class Gantree:
         self._link = opened._link
 
         def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
-            return opened.cluster(emit, clock, lambda: self.controller.ledger)
+            return opened.cluster(emit, clock, lambda: self.controller.decided)
 
         return Controller(SqliteJournal(state_dir), PRESETS["gantree"], make, site=opened.site)
 

@@ -97,7 +97,7 @@ class PodStage:
         self._opened = opened = Opened(KubernetesSettings(reach, **told), lambda: None)
 
         def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
-            return opened.cluster(emit, clock, lambda: self.controller.ledger)
+            return opened.cluster(emit, clock, lambda: self.controller.decided)
 
         journal = SqliteJournal(self._state_dir)
         self._controller = Controller(journal, self._policy, make, site=opened.site)

@@ -409,7 +409,7 @@ def _engine(
     """What carries out orders. running holds the controller once it is there."""
     settings = daemon.settings
     if settings.kubernetes is not None:
-        return kubernetes_engine(settings, lambda: running[0].ledger, lambda: term.is_on, wake)
+        return kubernetes_engine(settings, lambda: running[0].decided, lambda: term.is_on, wake)
     return local_engine(
         settings,
         daemon.site if is_named else None,

@@ -16,7 +16,7 @@ from gantree.control.controller import FindSite
 from gantree.control.gpu_ids import gpu_ids_of, mig_ids_of
 from gantree.control.ports import Clock, ClusterPort, Emit, MakeCluster
 from gantree.control.versions import policy_version, versions_of
-from gantree.core.ledger.ledger import Ledger
+from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.settings import EXTRA, KubernetesSettings
 from gantree.executors.local import LocalCluster
 from gantree.executors.unix_users import RunAs
@@ -84,7 +84,7 @@ def election_by_lease(told: KubernetesSettings, journal: Election) -> tuple["Lea
 
 def kubernetes_engine(
     settings: Settings,
-    ledger: Callable[[], Ledger],
+    decided: Callable[[], LedgerView],
     leads: Callable[[], bool],
     wake: Callable[[], None],
 ) -> Engine:
@@ -100,7 +100,7 @@ def kubernetes_engine(
     opened = Opened(told, wake, leads)
 
     def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
-        return opened.cluster(emit, clock, ledger)
+        return opened.cluster(emit, clock, decided)
 
     figures = ShadowFigures(lambda: opened.report) if told.shadow is not None else None
     return Engine(opened.site, make_cluster, opened.close, figures)

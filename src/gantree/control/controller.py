@@ -35,6 +35,7 @@ from gantree.control.warming import ReadAhead, read_ahead
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.scheduler import Scheduler
+from gantree.core.view import LedgerView
 from gantree.formats.policy_places import NOWHERE, PolicyPlaces
 from gantree.journal.contract import Journal
 from gantree.model.cluster import Cluster
@@ -56,8 +57,8 @@ from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 
 RECONCILE_EVERY_S = 30.0
-FindSite = Callable[[Ledger], Cluster]
-"""Looks at what is there now, given what the ledger on record says is held."""
+FindSite = Callable[[LedgerView], Cluster]
+"""Looks at what is there now, given what is held according to the record."""
 LEASE_S = 4.0
 """How long a leadership holds that is not renewed, where the journal has leases at all."""
 JOBS_NAMED = 10
@@ -86,7 +87,7 @@ class Controller:
         follower: Follower | None = None,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
-        """site is the cluster as described now, or finds it, given the ledger on record; None: the one on record stays.
+        """site is the cluster as described now, or finds it, given what is decided; None: the one on record stays.
         places are the policy's.
 
         epoch is the one in which this process leads already; None: it begins one here. follower has read the journal
@@ -138,6 +139,11 @@ class Controller:
     def ledger(self) -> Ledger:
         """The ledger, equal to the fold of the journal's facts."""
         return self.turns.scheduler.ledger
+
+    @property
+    def decided(self) -> LedgerView:
+        """The ledger as executors may read it."""
+        return LedgerView(self.ledger)
 
     def recover(self) -> None:
         """Go on where the last process stopped: adopt what runs, take the site as it is now, say orders again.
@@ -404,7 +410,7 @@ def _site_of(
     journal: Journal, folded: Scheduler, described: Cluster | FindSite | None
 ) -> tuple[Cluster, Cluster | None]:
     """The cluster that there is, and the same again if it is not the one on record. Raises BadInput for none at all."""
-    site = described(folded.ledger) if callable(described) else described
+    site = described(LedgerView(folded.ledger)) if callable(described) else described
     on_record = site_on_record(journal, folded.ledger)
     known = site or on_record
     if known is None:

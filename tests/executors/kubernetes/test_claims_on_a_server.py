@@ -97,7 +97,9 @@ def told(stage: DeviceStage, name: str) -> str:
     """What the condition PodScheduled of a pod says, or is to say when it is its gang's turn."""
     ledger = stage.controller.ledger
     for job in ledger.jobs:
-        if job.startswith(f"default.{name}.") and (saying := saying_of(ledger, job, time.time())):
+        if job.startswith(f"default.{name}.") and (
+            saying := saying_of(stage.controller.decided, job, time.time())
+        ):
             return saying.sentence
     conditions = stage.pods()[name]["status"].get("conditions", [])
     return next((str(each["message"]) for each in conditions if each["status"] == "False"), "")

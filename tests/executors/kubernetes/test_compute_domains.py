@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.device_objects import (
     ClaimSpec,
     DevicesAsked,
@@ -187,15 +188,17 @@ def test_a_label_that_comes_with_every_gang_makes_no_other_site() -> None:
     before = Node(Metadata(name="n0", labels={"a": "b"}), status=NodeStatus({"cpu": "8"}))
     marked = dict.fromkeys(OF_COMPUTE_DOMAINS, "u") | {"a": "b"}
     nodes.see("n0", before, 0.0)
-    nodes.build(Ledger(), 0.0)
+    nodes.build(LedgerView(Ledger()), 0.0)
     after = msgspec.structs.replace(before, metadata=Metadata(name="n0", labels=marked))
     nodes.see("n0", after, 0.0)
     assert [
-        each for each in nodes.events(Ledger(), 9.0, 1) if isinstance(each, ClusterObserved)
+        each
+        for each in nodes.events(LedgerView(Ledger()), 9.0, 1)
+        if isinstance(each, ClusterObserved)
     ] == []
     other = msgspec.structs.replace(before, metadata=Metadata(name="n0", labels={"a": "c"}))
     nodes.see("n0", other, 0.0)
-    assert [type(each) for each in nodes.events(Ledger(), 9.0, 1)] == [ClusterObserved]
+    assert [type(each) for each in nodes.events(LedgerView(Ledger()), 9.0, 1)] == [ClusterObserved]
 
 
 def test_a_configuration_that_is_none_of_the_drivers_names_no_domain() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.client import Client, Gone, Listed, Resource
 from gantree.executors.kubernetes.apiserver.connection import Reach
 from gantree.executors.kubernetes.apiserver.objects import Pod
@@ -194,7 +195,7 @@ def test_a_gang_that_waits_again_and_again_has_one_turn_to_be_told() -> None:
     telling.waits(KEY, 9.0)
     assert len(telling._turns) == 1
     telling.is_over(KEY)
-    telling.step(Ledger(), lambda key: None, 99.0)
+    telling.step(LedgerView(Ledger()), lambda key: None, 99.0)
     telling.waits(KEY, 99.0)
     assert len(telling._turns) == 1
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Node, NodeStatus, Wiring
 from gantree.executors.kubernetes.controllers.nodes import Nodes
 from gantree.executors.kubernetes.nodes.site import site_of
@@ -90,13 +91,13 @@ def test_for_what_is_free_of_a_zone_the_site_is_not_built_anew() -> None:
     nodes = Nodes("k", ())
     nodes.see("n0", node(), 0.0)
     nodes.see_topology(ZONES, "n0", told(zone(0, 1), zone(1, 1)), 0.0)
-    nodes.build(Ledger(), 0.0)
+    nodes.build(LedgerView(Ledger()), 0.0)
     before = nodes.site
     nodes.see_topology(ZONES, "n0", told(zone(0, 1, free=1), zone(1, 1)), 0.0)
-    assert list(nodes.events(Ledger(), 9.0, 1)) == []
+    assert list(nodes.events(LedgerView(Ledger()), 9.0, 1)) == []
     assert nodes.site is before
     nodes.see_topology(ZONES, "n0", told(zone(0, 2)), 10.0)
-    assert [type(each) for each in nodes.events(Ledger(), 19.0, 1)] == [ClusterObserved]
+    assert [type(each) for each in nodes.events(LedgerView(Ledger()), 19.0, 1)] == [ClusterObserved]
 
 
 @pytest.fixture

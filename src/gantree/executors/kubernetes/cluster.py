@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gantree.core.ledger.ledger import Ledger
+from gantree.core.view import LedgerView
 from gantree.executors.guests import Awaited, Terminal
 from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Pod
@@ -55,7 +55,7 @@ class KubernetesCluster:
         allocator: Allocator,
         emit: Callable[[Event], None],
         clock: Callable[[], float],
-        ledger: Callable[[], Ledger],
+        decided: Callable[[], LedgerView],
         *,
         scheduler: str = "gantree",
         takes_over: bool = True,
@@ -67,7 +67,7 @@ class KubernetesCluster:
         self._link, self._nodes, self._emit, self._clock = link, nodes, emit, clock
         self._allocator = allocator
         self._desk = ClaimDesk(link, nodes, allocator, scheduler)
-        self._ledger, self._scheduler = ledger, scheduler
+        self._decided, self._scheduler = decided, scheduler
         self._epoch = 0
         self._waiting, self._others = Waiting(), Others()
         self._whereabouts = Whereabouts()
@@ -88,27 +88,27 @@ class KubernetesCluster:
     def adopt(self, epoch: int) -> None:
         """See everything once, with the attempts of the ledger; tell what became of them."""
         self._epoch = epoch
-        ledger = self._ledger()
-        self._members.adopt(ledger)
-        self._reception.adopt(ledger, epoch)
-        self._news.adopt(ledger)
-        self._others.adopt(ledger.site.others)
-        self._allocator.adopt(ledger.site.others)
+        decided = self._decided()
+        self._members.adopt(decided)
+        self._reception.adopt(decided, epoch)
+        self._news.adopt(decided)
+        self._others.adopt(decided.site.foreign_holders())
+        self._allocator.adopt(decided.site.foreign_holders())
         self._take_seen()
         self._waiting.keys.keep(self._members.pods)
-        self._members.miss(ledger)
-        self._reception.ended(self._members.tell(ledger, self._clock()))
+        self._members.miss(decided)
+        self._reception.ended(self._members.tell(decided, self._clock()))
         if self._takes_over:
             self._found.due()
 
     def poll(self) -> None:
         """Take what was seen, and tell what follows."""
         self._take_seen()
-        now, ledger = self._clock(), self._ledger()
-        for found in self._found.step(ledger, self._nodes.site, self._nodes.gpus_of_node, now):
+        now, decided = self._clock(), self._decided()
+        for found in self._found.step(decided, self._nodes.site, self._nodes.gpus_of_node, now):
             self._emit(found)
         self._reception.expects(self._found.asked)
-        for event in self._nodes.events(ledger, now, self._epoch):
+        for event in self._nodes.events(decided, now, self._epoch):
             self._emit(event)
         for event in self._others.changes(self._nodes.gpus_of_node, now, self._epoch):
             self._emit(event)
@@ -116,15 +116,15 @@ class KubernetesCluster:
             self._emit(event)
         for event in self._handshakes.answers(now):
             self._emit(event)
-        self._reception.ended(self._members.tell(ledger, now))
-        self._members.step(ledger, now)
-        self._members.start_anew(ledger)
+        self._reception.ended(self._members.tell(decided, now))
+        self._members.step(decided, now)
+        self._members.start_anew(decided)
         self._late.step(now)
-        self._reception.step(ledger, self._nodes.site, now)
-        self._desk.step(self._members.pods, lambda pod: self._may_start(pod, ledger))
-        self._nominations.step(ledger, self._waiting.gang_of_job, self._members.pods)
-        self._gangjobs.step(ledger, now)
-        self._news.step(ledger, now)
+        self._reception.step(decided, self._nodes.site, now)
+        self._desk.step(self._members.pods, lambda pod: self._may_start(pod, decided))
+        self._nominations.step(decided, self._waiting.gang_of_job, self._members.pods)
+        self._gangjobs.step(decided, now)
+        self._news.step(decided, now)
         if self._waiting.changed:
             self._link.wake()
 
@@ -134,11 +134,11 @@ class KubernetesCluster:
             return
         match order:
             case StartGang():
-                self._members.start(order, self._ledger())
+                self._members.start(order, self._decided())
             case ReplaceMember():
                 self._members.replace(order)
             case StopGang():
-                state = self._ledger().jobs.get(order.job)
+                state = self._decided().job(order.job)
                 self._handshakes.forget(order.job, order.attempt)
                 self._members.stop(
                     order, for_others=state is not None and state.stop_cause in FOR_OTHERS
@@ -249,7 +249,7 @@ class KubernetesCluster:
             self._others.forget(uid)
         elif pod.spec.node_name:
             self._see_other(pod, gone=after is None)
-            self._late.see(pod, self._ledger(), gone=after is None)
+            self._late.see(pod, self._decided(), gone=after is None)
         elif pod.spec.scheduler_name == self._scheduler:
             waits = after is not None and may_be_bound(after)
             self._waiting.see(pod, waits=waits)
@@ -263,9 +263,9 @@ class KubernetesCluster:
         if after is None:
             self._waiting.keys.forget(uid)
 
-    def _may_start(self, pod: Pod, ledger: Ledger) -> bool:
+    def _may_start(self, pod: Pod, decided: LedgerView) -> bool:
         """Whether a pod that is not bound is being bound, or will be by an order that was given already."""
-        state = ledger.jobs.get(self._waiting.job_of(self._waiting.keys.of(pod)) or "")
+        state = decided.job(self._waiting.job_of(self._waiting.keys.of(pod)) or "")
         is_placed = state is not None and state.placement is not None
         return is_placed or self._members.has_seat(pod.metadata.uid)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gantree.core.ledger.ledger import Ledger
+from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.client import Client
 from gantree.executors.kubernetes.apiserver.connection import Reach
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings, Shadow
@@ -51,20 +51,20 @@ class Opened:
                 self._nodes.see_topology(kind, name, after, 0.0)
         self._allocator.see_all(tuple(self._link.seen))
 
-    def site(self, on_record: Ledger) -> Cluster:
-        """The site as it is now, with room for what the ledger has running.
+    def site(self, decided: LedgerView) -> Cluster:
+        """The site as it is now, with room for every gang that is placed.
 
         Raises Unreachable while there is no node at all, and BadInput for nodes that make no site.
         """
         if not self._nodes.are_there:
             raise Unreachable(f"{self._told.reach.server} has no nodes yet")
-        return self._nodes.build(on_record, 0.0)
+        return self._nodes.build(decided, 0.0)
 
     def cluster(
         self,
         emit: Callable[[Event], None],
         clock: Callable[[], float],
-        ledger: Callable[[], Ledger],
+        decided: Callable[[], LedgerView],
     ) -> KubernetesCluster:
         """The cluster that a controller talks to."""
         return KubernetesCluster(
@@ -73,7 +73,7 @@ class Opened:
             self._allocator,
             emit,
             clock,
-            ledger,
+            decided,
             scheduler=self._told.shadow.scheduler if self._told.shadow else self._told.scheduler,
             takes_over=self._told.shadow is None,
         )

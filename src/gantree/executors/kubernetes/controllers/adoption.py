@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gantree.core.ledger.ledger import Ledger
+from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.constraints.gang_constraints import role_of
 from gantree.executors.kubernetes.controllers.allocator import Allocator
@@ -70,14 +70,18 @@ class Found:
         self._is_due = True
 
     def step(
-        self, ledger: Ledger, site: SiteReading | None, gpus_of_node: Mapping[str, int], now: float
+        self,
+        decided: LedgerView,
+        site: SiteReading | None,
+        gpus_of_node: Mapping[str, int],
+        now: float,
     ) -> Iterator[GangFound]:
         """What is found, gang by gang; the first time after it became due."""
-        self._answered(ledger, now)
-        if not self._is_due or site is None or ledger.fabric is None:
+        self._answered(decided, now)
+        if not self._is_due or site is None or decided.site.description is None:
             return
         self._is_due = False
-        for seated in _gangs(self._members.pods.values(), self._members, ledger, self._scheduler):
+        for seated in _gangs(self._members.pods.values(), self._members, decided, self._scheduler):
             event = self._event(seated, site, gpus_of_node, now)
             if event is not None:
                 self._seat(event, seated, now)
@@ -98,13 +102,14 @@ class Found:
         for pod in pods:
             self._see(pod)
 
-    def _answered(self, ledger: Ledger, now: float) -> None:
+    def _answered(self, decided: LedgerView, now: float) -> None:
         """Those that were turned down are others' again."""
         for job, asked in list(self._asked.items()):
-            if job in ledger.jobs:
+            rejected_for = decided.rejection(job)
+            if decided.job(job) is not None:
                 del self._asked[job]
-            elif job in ledger.rejected or now >= asked.until:
-                log.warning("%s was not taken over: %s", job, ledger.rejected.get(job, "no answer"))
+            elif rejected_for is not None or now >= asked.until:
+                log.warning("%s was not taken over: %s", job, rejected_for or "no answer")
                 del self._asked[job]
                 self._waiting.part(job)
                 self._members.settle(job, asked.attempt)
@@ -187,7 +192,7 @@ class Found:
 
 
 def _gangs(
-    pods: Iterable[Pod], members: Members, ledger: Ledger, scheduler: str
+    pods: Iterable[Pod], members: Members, decided: LedgerView, scheduler: str
 ) -> Iterator[list[Seated]]:
     """The pods of each attempt that runs whole and that the ledger does not know, in member order."""
     of_job: dict[str, dict[int, list[Seated]]] = {}
@@ -196,7 +201,7 @@ def _gangs(
         is_ours = pod.spec.scheduler_name == scheduler and pod.spec.node_name
         if mark is None or not is_ours or members.has_seat(pod.metadata.uid):
             continue
-        if mark.job not in ledger.jobs and mark.job not in ledger.rejected:
+        if decided.job(mark.job) is None and decided.rejection(mark.job) is None:
             of_job.setdefault(mark.job, {}).setdefault(mark.attempt, []).append((mark, pod))
     for job in sorted(of_job):
         seated = sorted(of_job[job][max(of_job[job])], key=lambda each: each[0].member)

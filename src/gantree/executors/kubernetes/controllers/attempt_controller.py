@@ -7,9 +7,7 @@ failed: then it waits again.
 from collections import deque
 from collections.abc import Callable
 
-from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import JobState
-from gantree.core.lifecycle.launch import start_order
+from gantree.core.view import JobView, LedgerView
 from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.constraints.inter_pod_feasibility import Whereabouts
@@ -65,18 +63,18 @@ class Members:
         self._evictions = Evictions()
         self._to_come = ToCome()
 
-    def adopt(self, ledger: Ledger) -> None:
+    def adopt(self, decided: LedgerView) -> None:
         """Attempts that the ledger knows; their pods say themselves which they are."""
-        for state in ledger.holding.values():
+        for state in decided.placed_jobs():
             name = (state.job, state.attempt)
             self._attempts[name] = Attempt(state.job, state.attempt, state.present.members)
-            self._lives[name] = dict(state.lives)
+            self._lives[name] = dict(state.replacements)
 
-    def miss(self, ledger: Ledger) -> None:
+    def miss(self, decided: LedgerView) -> None:
         """Once all pods were seen: members that ran and have no pod went while nobody looked."""
-        for state in ledger.holding.values():
+        for state in decided.placed_jobs():
             if state.phase is not Phase.STARTING:
-                self._miss(self._attempts[state.job, state.attempt], state)
+                self._miss(self._attempts[state.job, state.attempt], state, decided)
 
     def take_over(self, job: str, attempt: int, size: int) -> None:
         """An attempt that runs counts from now on; its pods take their seats when they are seen."""
@@ -174,39 +172,39 @@ class Members:
             self._whereabouts.forget(pod)
             self._waiting.see(pod, waits=may_be_bound(pod))
 
-    def _miss(self, attempt: Attempt, state: JobState) -> None:
+    def _miss(self, attempt: Attempt, state: JobView, decided: LedgerView) -> None:
         """Who ran and has no pod is gone, but for those that were to start anew and have none yet."""
         known = {}
         if state.spec.restarts.replace_s is not None:
-            known = {each.node_rank: each for each in start_order(state).members}
+            known = {each.node_rank: each for each in decided.start_order(state.job).members}
         for member in range(attempt.size):
-            launch, gap = known.get(member), state.gap(member)
+            launch = known.get(member)
             rank, role = (launch.first_rank, launch.role) if launch else (member, "worker")
-            fresh = Seat(member, rank, role, life=state.life_of(member))
+            fresh = Seat(member, rank, role, life=state.replacements.get(member, 0))
             seat = attempt.seats.setdefault(member, fresh)
-            if gap is None or not gap.placed:
+            if member not in state.replacing:
                 seat.gone = seat.gone or seat.uid is None
                 seat.uid = seat.uid or ""
         self._touched[attempt.job, attempt.attempt] = None
 
     # ----- what is told
 
-    def tell(self, ledger: Ledger, now: float) -> list[str]:
+    def tell(self, decided: LedgerView, now: float) -> list[str]:
         """Tell what became of attempts; give the jobs of those that have ended."""
         there = [(name, self._attempts[name]) for name in self._touched if name in self._attempts]
         told = [
             (name, event)
             for name, it in there
             if not it.is_quiet
-            for event in _told_by(it, now, waits=self._waits_for_pods(ledger, it.job))
+            for event in _told_by(it, now, waits=self._waits_for_pods(decided, it.job))
         ]
         fresh = [event for name, event in told if self._tell_once(name, event)]
         self._touched.clear()
         return [event.job for event in fresh if isinstance(event, GangEnded)]
 
-    def _waits_for_pods(self, ledger: Ledger, job: str) -> bool:
+    def _waits_for_pods(self, decided: LedgerView, job: str) -> bool:
         """Whether a job is held until its pods are made anew. It would lose the place that is held for it."""
-        return job not in ledger.claims or not self._waiting.is_made_here(job)
+        return decided.claimed_placement(job) is None or not self._waiting.is_made_here(job)
 
     def _tell_once(self, name: Name, event: Event) -> bool:
         told = self._told.setdefault(name, set())
@@ -218,24 +216,25 @@ class Members:
 
     # ----- orders
 
-    def start(self, order: StartGang, ledger: Ledger) -> None:
+    def start(self, order: StartGang, decided: LedgerView) -> None:
         """Bind what is not bound yet of an attempt."""
         name = (order.job, order.attempt)
         attempt = self._attempts.get(name)
         if attempt is None:
             attempt = Attempt(order.job, order.attempt, len(order.members))
             self._attempts[name] = attempt
+        state = decided.job(order.job)
         is_done = attempt.binding or attempt.stopping or attempt.failed or attempt.is_seated
         if (
-            is_done or ledger.jobs[order.job].missing
-        ):  # of one that runs, who has no pod starts anew
+            is_done or state is None or state.missing
+        ):  # a member that is missing is replaced, by an order of its own
             self._to_come.forget(*name)
             return
-        if self._has_to_wait(attempt, order, ledger):
+        if self._has_to_wait(attempt, order, state):
             self._to_come.wait(order)
             return
         self._to_come.forget(*name)
-        bindings = self._planned(attempt, self._seat(attempt, order, ledger))
+        bindings = self._planned(attempt, self._seat(attempt, order, state))
         self._touched[name] = None
         if attempt.failed:
             self._let_go(attempt)
@@ -276,7 +275,7 @@ class Members:
         if not seat.is_over and meta.deletion_timestamp is None:
             self._link.delete(meta.namespace, meta.name, meta.uid, attempt.grace_s)
 
-    def start_anew(self, ledger: Ledger) -> None:
+    def start_anew(self, decided: LedgerView) -> None:
         """Bind pods that have come for members that start anew."""
         for name in list(self._anew):
             attempt = self._attempts[name]
@@ -288,11 +287,12 @@ class Members:
             if not attempt.anew:
                 del self._anew[name]
             elif not attempt.binding:
-                self._bind_anew(attempt, ledger)
+                self._bind_anew(attempt, decided)
 
-    def _bind_anew(self, attempt: Attempt, ledger: Ledger) -> None:
+    def _bind_anew(self, attempt: Attempt, decided: LedgerView) -> None:
         """Bind the first such pod that may be where it is to go."""
-        roles = ledger.jobs[attempt.job].spec.roles
+        state = decided.job(attempt.job)
+        roles = () if state is None else state.spec.roles
         shape_of_role = {role.name: unbarred(role.shape) for role in roles}
         for member, (launch, marks) in attempt.anew.items():
             seat = attempt.seats[member]
@@ -334,7 +334,7 @@ class Members:
         if attempt.is_leaving:
             self._let_go(attempt)
 
-    def step(self, ledger: Ledger, now: float) -> None:
+    def step(self, decided: LedgerView, now: float) -> None:
         """Start what pods were missing for; and from time to time ask again for what is to go.
 
         The server may have refused that, and no order may stand.
@@ -342,7 +342,7 @@ class Members:
         for order, is_late in self._to_come.due(now):
             if is_late:
                 self._give_up(order)
-            self.start(order, ledger)
+            self.start(order, decided)
         if now < self._again_at:
             return
         self._again_at = now + AGAIN_S
@@ -357,12 +357,12 @@ class Members:
         pods = (self.pods.get(seat.uid or "") for seat in seats if not seat.is_over)
         return [pod for pod in pods if pod is not None]
 
-    def _seat(self, attempt: Attempt, order: StartGang, ledger: Ledger) -> list[Binding]:
+    def _seat(self, attempt: Attempt, order: StartGang, state: JobView) -> list[Binding]:
         """Bindings for the members that have no pod yet.
 
         Where pods are missing, or may not be there beside others, the attempt has failed.
         """
-        take = self._taker(order, ledger)
+        take = self._taker(order, state)
         bindings, missing = [], 0
         for launch, marks in marks_of(order):
             seat = attempt.seats.get(launch.node_rank)
@@ -396,9 +396,8 @@ class Members:
                 self._stand_up(attempt, binding.uid)
             return []
 
-    def _taker(self, order: StartGang, ledger: Ledger) -> Callable[[MemberLaunch], Pod | None]:
+    def _taker(self, order: StartGang, state: JobView) -> Callable[[MemberLaunch], Pod | None]:
         """What gives each member a pod that waits: of an elastic gang its own, else the next of its shape."""
-        state = ledger.jobs[order.job]
         if state.spec.elastic is not None:
             own = pods_by_index(self._waiting.pods_of_job(order.job), state)
             return lambda launch: own.get(launch.node_rank)
@@ -416,11 +415,11 @@ class Members:
 
         return take
 
-    def _has_to_wait(self, attempt: Attempt, order: StartGang, ledger: Ledger) -> bool:
+    def _has_to_wait(self, attempt: Attempt, order: StartGang, state: JobView) -> bool:
         """Whether pods are missing that are yet to be made here."""
         if not self._waiting.is_made_here(order.job):
             return False
-        take, seats = self._taker(order, ledger), attempt.seats
+        take, seats = self._taker(order, state), attempt.seats
         empty = [
             each
             for each in order.members

@@ -7,8 +7,7 @@ pods or the site are others, for it must not run where its author did not want i
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import JobState
+from gantree.core.view import JobView, LedgerView
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.constraints.channels import together
 from gantree.executors.kubernetes.constraints.gang_constraints import wished
@@ -70,13 +69,12 @@ class Reception:
         """Gangs that hold their place while further pods of theirs wait."""
         self._epoch = self._counted = 0
 
-    def adopt(self, ledger: Ledger, epoch: int) -> None:
+    def adopt(self, decided: LedgerView, epoch: int) -> None:
         """Jobs that the ledger knows are the gangs of their names."""
         self._epoch = epoch
-        for state in ledger.jobs.values():
-            if state.phase not in ENDED:
-                namespace, _, name = state.spec.name.partition("/")
-                self._waiting.adopt(state.job, _key_in(state.job, namespace, name))
+        for state in decided.open_jobs():
+            namespace, _, name = state.spec.name.partition("/")
+            self._waiting.adopt(state.job, _key_in(state.job, namespace, name))
 
     def ended(self, jobs: Iterable[str]) -> None:
         """Attempts of these jobs have ended: what becomes of the jobs is yet to be decided."""
@@ -86,11 +84,12 @@ class Reception:
         """These jobs were told of, and are yet to be decided about."""
         self._unsettled |= dict.fromkeys(jobs, False)
 
-    def step(self, ledger: Ledger, site: SiteReading | None, now: float) -> None:
+    def step(self, decided: LedgerView, site: SiteReading | None, now: float) -> None:
         """Tell what follows from what has changed, and a few gangs why they wait."""
         for job, has_ended in list(self._unsettled.items()):
-            state = ledger.jobs.get(job)
-            if job in ledger.rejected or (state is not None and _is_at_rest(state)):
+            state = decided.job(job)
+            is_rejected = decided.rejection(job) is not None
+            if is_rejected or (state is not None and _is_at_rest(state)):
                 del self._unsettled[job]
                 self._waiting.touch(job)
             elif state is not None and not has_ended:
@@ -101,9 +100,9 @@ class Reception:
         for key in dict.fromkeys((*self._waiting.take_changed(AT_ONCE), *self._again(site))):
             crowd = self._waiting.crowds.get(key)
             if crowd is not None:
-                self._review(crowd, ledger, site, now)
+                self._review(crowd, decided, site, now)
                 self._waiting.tidy(key)
-        self._telling.step(ledger, self._waiting.job_of, now)
+        self._telling.step(decided, self._waiting.job_of, now)
 
     def _again(self, site: SiteReading | None) -> Iterator[Key]:
         """Gangs to look at although nothing about them has changed."""
@@ -113,14 +112,16 @@ class Reception:
             barred, self._barred, self._site = self._barred, {}, site
             yield from barred
 
-    def _review(self, crowd: Crowd, ledger: Ledger, site: SiteReading | None, now: float) -> None:
+    def _review(
+        self, crowd: Crowd, decided: LedgerView, site: SiteReading | None, now: float
+    ) -> None:
         if crowd.pods:
             self._telling.waits(crowd.key, now)
         else:
             self._telling.is_over(crowd.key)
             self._whereabouts.leaves_line(crowd.key)
             self._barred.pop(crowd.key, None)
-        state = None if crowd.job is None else ledger.jobs.get(crowd.job)
+        state = None if crowd.job is None else decided.job(crowd.job)
         if crowd.job is not None and crowd.job not in self._unsettled:
             if state is None or state.phase in ENDED:
                 self._whereabouts.leaves_line(crowd.key)
@@ -128,7 +129,7 @@ class Reception:
                     crowd.refused = frozenset(crowd.pods)
                 self._waiting.part(crowd.job)
             elif state.phase is Phase.PENDING:
-                self._review_job(crowd, state, ledger, now)
+                self._review_job(crowd, state, decided, now)
         is_fixed = state is None or state.spec.elastic is None
         if crowd.pods and state is not None and state.phase in HOLDING and is_fixed:
             self._review_late(crowd, state)
@@ -137,14 +138,14 @@ class Reception:
             if crowd.job is None:
                 self._whereabouts.gives_turn_up(crowd.key)
 
-    def _review_late(self, crowd: Crowd, state: JobState) -> None:
+    def _review_late(self, crowd: Crowd, state: JobView) -> None:
         """Pods that came after their gang started are gangs of their own; where it ends, they wait for the next."""
         if self._is_steady(state.job, state.attempt):
             self._waiting.set_alone(crowd.key)
         else:
             self._late[crowd.key] = None
 
-    def _review_job(self, crowd: Crowd, state: JobState, ledger: Ledger, now: float) -> None:
+    def _review_job(self, crowd: Crowd, state: JobView, decided: LedgerView, now: float) -> None:
         """A job waits: it is held while its pods are not all there, and ended where they never will be."""
         gang = self._waiting.gang(crowd.key)
         members = pods_to_wait(state)
@@ -152,7 +153,8 @@ class Reception:
             self._withdraw(crowd, state.job, "pods-gone", now)
         elif gang is None or len(gang.pods) < members or gang.blocked:
             self._whereabouts.leaves_line(crowd.key)
-            has_room = state.job in ledger.claims and self._waiting.is_made_here(state.job)
+            has_claim = decided.claimed_placement(state.job) is not None
+            has_room = has_claim and self._waiting.is_made_here(state.job)
             if not state.held and not has_room:
                 self._ask(HoldRequested, state.job, "hold", now, reason=FOR_PODS)
         elif not _is_alike(gang.pods, members, state):
@@ -248,7 +250,7 @@ class Reception:
         )
 
 
-def _is_at_rest(state: JobState) -> bool:
+def _is_at_rest(state: JobView) -> bool:
     return state.phase in ENDED or state.phase is Phase.PENDING
 
 
@@ -258,7 +260,7 @@ def _key_in(job: str, namespace: str, name: str) -> Key:
     return namespace, name, kind
 
 
-def _is_alike(pods: Sequence[Pod], members: int, state: JobState) -> bool:
+def _is_alike(pods: Sequence[Pod], members: int, state: JobView) -> bool:
     """Whether pods are what a job was made of; of an elastic one all are of one shape."""
     if state.spec.elastic is not None:
         return {asked_by(pod).shape for pod in pods} == {unbarred(state.spec.roles[0].shape)}
@@ -269,7 +271,7 @@ def _shapes(pods: Sequence[Pod]) -> list[Shape]:
     return sorted((asked_by(pod).shape for pod in pods), key=repr)
 
 
-def _shapes_of(state: JobState) -> list[Shape]:
+def _shapes_of(state: JobView) -> list[Shape]:
     roles = state.present.roles
     shapes = (unbarred(role.shape) for role in roles for _ in range(role.members))
     return sorted(shapes, key=repr)

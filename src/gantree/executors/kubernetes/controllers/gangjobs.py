@@ -9,13 +9,12 @@ Pods that have ended stay for their logs until the GangJob is deleted; they are 
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import JobState
+from gantree.core.view import JobView, LedgerView
 from gantree.executors.kubernetes.apiserver.client import JSON, MERGE
 from gantree.executors.kubernetes.apiserver.objects import Group, Pod
 from gantree.executors.kubernetes.controllers.compute_domains import ComputeDomains
@@ -121,7 +120,7 @@ class GangJobs:
         elif not pods:
             del self._pods[name]
 
-    def step(self, ledger: Ledger, now: float) -> None:
+    def step(self, decided: LedgerView, now: float) -> None:
         """Look at those of which something may have changed."""
         if not self._known or not self._link.leads():
             return
@@ -129,31 +128,31 @@ class GangJobs:
             job = self._job_of((*name, GANGJOB.key_word))
             if job is not None and job != known.job:
                 known.job, known.look_at = job, 0.0
-            state, told = ledger.jobs.get(_job(known)), _told(known).get("phase")
+            state, told = decided.job(_job(known)), _told(known).get("phase")
             has_changed = told not in FINISHED and told != _phase(state)
             if has_changed or now >= known.look_at:
                 known.look_at = now + AGAIN_S
-                self._review(known, state, ledger, now)
+                self._review(known, state, decided, now)
 
-    def _review(self, known: Known, state: JobState | None, ledger: Ledger, now: float) -> None:
+    def _review(self, known: Known, state: JobView | None, decided: LedgerView, now: float) -> None:
         told = _told(known)
         if told.get("phase") in FINISHED:
             self._finished(known, told, now)
             return
-        status = _status(known, state, ledger, now, told)
+        status = _status(known, state, decided, now, told)
         try:
             if state is not None:
                 status["askedMembers"] = self._scale(known, state, told, now)
             if status["phase"] in FINISHED:
                 self._delete(known, [pod for pod in known.pods.values() if not pod.has_ended], now)
             else:
-                self._make(known, state, ledger, now)
+                self._make(known, state, decided, now)
         except Odd as error:
             status = {"phase": "Pending", "reason": MISCONFIGURED, "message": str(error)}
         self._write(known, status, now)
 
     def _scale(
-        self, known: Known, state: JobState, told: Mapping[str, Any], now: float
+        self, known: Known, state: JobView, told: Mapping[str, Any], now: float
     ) -> int | None:
         """Hand in how many members are asked for; gives what has been heeded so far, so that it is once. Raises Odd."""
         asked, heeded = size_asked(known.group.spec), told.get("askedMembers")
@@ -167,13 +166,13 @@ class GangJobs:
             known.look_at = now
         return heeded if isinstance(heeded, int) else None
 
-    def _make(self, known: Known, state: JobState | None, ledger: Ledger, now: float) -> None:
+    def _make(self, known: Known, state: JobView | None, decided: LedgerView, now: float) -> None:
         """Make the pods that are missing; those of the attempt before must be gone first. Raises Odd.
 
         It has them before it starts, but where it goes on at another place, or with more members: then when it
         starts. Those that an elastic one got no place for go.
         """
-        size = pods_wanted(known.group.spec, state, ledger)
+        size = pods_wanted(known.group.spec, state, decided)
         phase = Phase.PENDING if state is None else state.phase
         starts = phase in (Phase.PENDING, Phase.STARTING)
         pods = [pod for pod in known.pods.values() if starts or not pod.has_ended]
@@ -181,8 +180,7 @@ class GangJobs:
         if starts:
             self._add(known, self._wanted(known, size), now)
         elif state is not None and state.missing:
-            members = [gap.member for gap in state.missing if gap.placed]
-            self._make_anew(known, self._wanted(known, size), members, now)
+            self._make_anew(known, self._wanted(known, size), state.replacing, now)
 
     def _wanted(self, known: Known, size: int | None) -> dict[str, Json]:
         if known.wanted is None or known.size != size:
@@ -203,7 +201,7 @@ class GangJobs:
                 self._link.request("POST", path, wanted[name], JSON)
 
     def _make_anew(
-        self, known: Known, wanted: Mapping[str, Json], members: list[int], now: float
+        self, known: Known, wanted: Mapping[str, Json], members: Sequence[int], now: float
     ) -> None:
         """Make the pods anew of members, by their numbers, that are replaced while the others run."""
         names = [name for name, pod in wanted.items() if number_of(pod) in members]
@@ -253,7 +251,7 @@ class GangJobs:
             self._link.request("PATCH", f"{_path(known)}/status", {"status": status}, MERGE)
 
 
-def _is_in_the_way(pod: Pod, state: JobState | None, size: int | None) -> bool:
+def _is_in_the_way(pod: Pod, state: JobView | None, size: int | None) -> bool:
     """Whether a pod is of an attempt that is over, or beyond the size of an elastic gang and has no node yet."""
     if pod.has_ended:
         mark = mark_of(pod.metadata.annotations)
@@ -274,19 +272,21 @@ def _told(known: Known) -> Mapping[str, Any]:
     return known.written or known.group.status
 
 
-def _phase(state: JobState | None) -> str:
+def _phase(state: JobView | None) -> str:
     return "Pending" if state is None else WORD_OF_PHASE[state.phase]
 
 
 def _status(
-    known: Known, state: JobState | None, ledger: Ledger, now: float, told: Mapping[str, Any]
+    known: Known, state: JobView | None, decided: LedgerView, now: float, told: Mapping[str, Any]
 ) -> Json:
     """What is to be said of a GangJob; None takes a field away. What was said of its end stays."""
     job, phase = _job(known), _phase(state)
     pods = known.pods.values()
     if state is None and job and pods and all(pod.status.phase == "Succeeded" for pod in pods):
         phase = WORD_OF_PHASE[Phase.SUCCEEDED]  # it ended while no journal was there to see it
-    reason, message = _why(known, ledger, now, told) if job and phase == "Pending" else (None, None)
+    reason, message = (
+        _why(known, decided, now, told) if job and phase == "Pending" else (None, None)
+    )
     placement = None if state is None else state.placement
     started = None if state is None or state.started_at is None else _time(state.started_at)
     stopped = "" if state is None or state.stop_cause is None else str(state.stop_cause)
@@ -308,13 +308,13 @@ def _status(
 
 
 def _why(
-    known: Known, ledger: Ledger, now: float, told: Mapping[str, Any]
+    known: Known, decided: LedgerView, now: float, told: Mapping[str, Any]
 ) -> tuple[str | None, str | None]:
     """Why a GangJob waits, a word and a sentence; worked out anew every few seconds."""
     if now < known.explain_at and told.get("phase") == "Pending":
         return told.get("reason"), told.get("message")
     known.explain_at = now + AGAIN_S
-    saying = saying_of(ledger, _job(known), now)
+    saying = saying_of(decided, _job(known), now)
     return (saying.reason, saying.sentence) if saying else (None, None)
 
 

@@ -9,7 +9,7 @@ gone it holds its room as others do.
 
 import logging
 
-from gantree.core.ledger.ledger import Ledger
+from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.controllers.attempt_controller import AGAIN_S
 from gantree.executors.kubernetes.pods.annotations import mark_of
@@ -26,10 +26,10 @@ class Latecomers:
         self._link = link
         self._due: dict[str, tuple[float, Pod]] = {}
 
-    def see(self, pod: Pod, ledger: Ledger, *, gone: bool) -> None:
+    def see(self, pod: Pod, decided: LedgerView, *, gone: bool) -> None:
         """A bound pod of no attempt that counts is like this, or is gone."""
         uid = pod.metadata.uid
-        if gone or not is_late(pod, ledger):
+        if gone or not is_late(pod, decided):
             self._due.pop(uid, None)
         elif uid not in self._due:
             log.warning("pod %s was bound too late: it is deleted", pod.metadata.name)
@@ -43,7 +43,7 @@ class Latecomers:
                 self._link.delete(pod.metadata.namespace, pod.metadata.name, uid, None)
 
 
-def is_late(pod: Pod, ledger: Ledger) -> bool:
+def is_late(pod: Pod, decided: LedgerView) -> bool:
     """Whether a bound pod that nobody has deleted yet is of an attempt which is over, of a job that is known.
 
     Of a later attempt than the ledger knows it is none of ours to judge: whoever leads by now has bound it.
@@ -51,8 +51,8 @@ def is_late(pod: Pod, ledger: Ledger) -> bool:
     mark = mark_of(pod.metadata.annotations)
     if mark is None or pod.has_ended or pod.metadata.deletion_timestamp is not None:
         return False
-    state = ledger.jobs.get(mark.job)
+    state = decided.job(mark.job)
     if state is None or mark.attempt > state.attempt:
         return False
     is_over = mark.attempt < state.attempt or state.phase not in HOLDING
-    return is_over or mark.life < state.life_of(mark.member)
+    return is_over or mark.life < state.replacements.get(mark.member, 0)

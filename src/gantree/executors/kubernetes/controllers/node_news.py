@@ -6,9 +6,7 @@ Said when it changes, from the ledger; what is on record at the start was said b
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from gantree.core.cycle.drain import stays_because
-from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import JobState
+from gantree.core.view import JobView, LedgerView
 from gantree.executors.kubernetes.apiserver.client import JSON
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.watch.api_thread import Link
@@ -28,30 +26,32 @@ class NodeNews:
         self._said: dict[str, str] = {}
         self._version = -1
 
-    def adopt(self, ledger: Ledger) -> None:
+    def adopt(self, decided: LedgerView) -> None:
         """This was said already."""
-        self._said, self._version = _unwell(ledger), ledger.site.version
+        self._said, self._version = decided.site.unhealthy_nodes(), decided.site.version
 
-    def step(self, ledger: Ledger, now: float) -> None:
+    def step(self, decided: LedgerView, now: float) -> None:
         """Say what has changed."""
-        if ledger.site.version == self._version:
+        if decided.site.version == self._version:
             return
         before = self._said
-        self.adopt(ledger)
+        self.adopt(decided)
         for node in dict.fromkeys((*before, *self._said)):
             reason = self._said.get(node, "")
             if reason != before.get(node, ""):
                 self._link.request("POST", _PATH, _event(node, reason, now), JSON)
-                self._warn_who_stays(ledger, node, reason, now)
+                self._warn_who_stays(decided, node, reason, now)
 
-    def _warn_who_stays(self, ledger: Ledger, node: str, reason: str, now: float) -> None:
-        for state in ledger.holding.values() if reason else ():
+    def _warn_who_stays(self, decided: LedgerView, node: str, reason: str, now: float) -> None:
+        for state in decided.placed_jobs() if reason else ():
             if state.placement is not None and node in state.placement.nodes and not state.leaving:
                 self._warn(
-                    state, f"Node {node} is unwell: {reason}", stays_because(ledger, state, now)
+                    state,
+                    f"Node {node} is unwell: {reason}",
+                    decided.why_not_drained(state.job, now),
                 )
 
-    def _warn(self, state: JobState, sentence: str, stays: str) -> None:
+    def _warn(self, state: JobView, sentence: str, stays: str) -> None:
         pods = [pod.metadata for pod in self._pods_of(state.job, state.attempt)]
         if pods:
             then = f"The gang stays, for {stays}." if stays else "The gang has no place elsewhere."
@@ -61,10 +61,6 @@ class NodeNews:
 
 
 _PATH = f"api/v1/namespaces/{OF_NODES}/events"
-
-
-def _unwell(ledger: Ledger) -> dict[str, str]:
-    return {node: each.unwell for node, each in ledger.site.cordoned.items() if each.unwell}
 
 
 def _event(node: str, reason: str, now: float) -> dict[str, object]:

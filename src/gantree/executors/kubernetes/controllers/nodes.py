@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gantree.core.ledger.ledger import Ledger
+from gantree.core.view import LedgerView, SiteView
 from gantree.executors.kubernetes.apiserver.objects import Group, Node
 from gantree.executors.kubernetes.constraints.channels import unmarked
 from gantree.executors.kubernetes.controllers.allocator import Allocator
@@ -101,12 +101,12 @@ class Nodes:
         if self._stale_since is None:
             self._stale_since = now
 
-    def build(self, ledger: Ledger, now: float) -> Cluster:
+    def build(self, decided: LedgerView, now: float) -> Cluster:
         """The site as nodes are now, with those of the past that gangs are on. Raises BadInput for no node at all."""
         equipped = [self._allocator.equipped(node) for node in self._nodes.values()]
         told = told_by(self._topologies, equipped)
         self.site = site_of(self._name, equipped, self._levels, told, self._file)
-        cluster, ghosts = with_ghosts(with_hostnames(self.site.cluster, self._nodes), ledger)
+        cluster, ghosts = with_ghosts(with_hostnames(self.site.cluster, self._nodes), decided)
         self.site = replace(self.site, cluster=cluster)
         self._stale_since = now if ghosts else None
         self._changed |= dict.fromkeys(ghosts)
@@ -119,47 +119,46 @@ class Nodes:
         """How many GPUs each node of the site has; the same object until the site is another."""
         return self._gpus_of_node
 
-    def events(self, ledger: Ledger, now: float, epoch: int) -> Iterator[Event]:
+    def events(self, decided: LedgerView, now: float, epoch: int) -> Iterator[Event]:
         """What is to be told: the site first, where it has changed and settled, then nodes one by one."""
         if self._stale_since is not None and now - self._stale_since >= SETTLE_S and self._nodes:
             before = self.site
-            cluster = self._rebuilt(ledger, now)
+            cluster = self._rebuilt(decided, now)
             if cluster is not None and (before is None or cluster != before.cluster):
                 yield ClusterObserved(
                     id=self._id("cluster", epoch), observed_at=now, cluster=cluster
                 )
-        known = ledger.fabric.index_of_node if ledger.fabric is not None else {}
-        for name in [name for name in self._changed if name in known]:
+        known = decided.site
+        for name in [name for name in self._changed if known.has_node(name)]:
             del self._changed[name]
-            yield from self._of_node(name, ledger, now, epoch)
+            yield from self._of_node(name, known, now, epoch)
 
-    def _rebuilt(self, ledger: Ledger, now: float) -> Cluster | None:
+    def _rebuilt(self, decided: LedgerView, now: float) -> Cluster | None:
         """The site built anew; None, until nodes change again, where they make none: then the last one stays."""
         try:
-            return self.build(ledger, now)
+            return self.build(decided, now)
         except BadInput as error:
             log.error("the nodes make no site, so the last one stays: %s", error)
             self._stale_since = None
             return None
 
-    def _of_node(self, name: str, ledger: Ledger, now: float, epoch: int) -> Iterator[Event]:
+    def _of_node(self, name: str, known: SiteView, now: float, epoch: int) -> Iterator[Event]:
         node = self._nodes.get(name)
         may_be_used = node is not None and usable(node)
-        if may_be_used and name in ledger.unusable:
+        if may_be_used and known.is_lost(name):
             yield NodeReturned(id=self._id(name, epoch), observed_at=now, node=name)
-        elif not may_be_used and name not in ledger.unusable:
+        elif not may_be_used and not known.is_lost(name):
             reason = "it was deleted" if node is None else "it is not ready"
             yield NodeLost(id=self._id(name, epoch), observed_at=now, node=name, reason=reason)
-        cordon = ledger.site.asked.get(name)
+        cordoned_for = known.cordon_reason(name)
         why = None if node is None else why_cordoned(node)
-        if why is not None and cordon is None:
+        if why is not None and cordoned_for is None:
             yield CordonRequested(id=self._id(name, epoch), observed_at=now, node=name, reason=why)
-        elif why is None and cordon is not None and is_of_kubernetes(cordon.reason):
+        elif why is None and cordoned_for is not None and is_of_kubernetes(cordoned_for):
             yield UncordonRequested(
                 id=self._id(name, epoch), observed_at=now, node=name, forgives=False
             )
-        illness = ledger.site.unwell.get(name, {}).get(SOURCE)
-        before = "" if illness is None else illness.reason
+        before = known.health_reason(name, SOURCE)
         wrong = "" if node is None else what_is_wrong(node, before)
         if wrong != before:
             yield HealthObserved(

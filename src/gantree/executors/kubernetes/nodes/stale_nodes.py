@@ -7,18 +7,18 @@ name, so every site must have room for it; what is lost is said by events, and t
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gantree.core.ledger.ledger import Ledger
+from gantree.core.view import LedgerView
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
 
 
-def with_ghosts(seen: Cluster, ledger: Ledger) -> tuple[Cluster, tuple[str, ...]]:
+def with_ghosts(seen: Cluster, decided: LedgerView) -> tuple[Cluster, tuple[str, ...]]:
     """The site as seen, with nodes as they were where gangs would lose their room; and the names of those nodes."""
-    old = ledger.site.described
+    old = decided.site.description
     if old is None:
         return seen, ()
-    stay = dict.fromkeys(_without_room(seen, ledger))
+    stay = dict.fromkeys(_without_room(seen, decided))
     if not stay:
         return seen, ()
     machines = dict(seen.machines)
@@ -27,10 +27,10 @@ def with_ghosts(seen: Cluster, ledger: Ledger) -> tuple[Cluster, tuple[str, ...]
     return replace(seen, machines=machines, nodes=(*others, *kept)), tuple(stay)
 
 
-def _without_room(seen: Cluster, ledger: Ledger) -> Iterator[str]:
+def _without_room(seen: Cluster, decided: LedgerView) -> Iterator[str]:
     """Nodes on which a site has no room for what is held there now."""
     rooms = Occupancy(Fabric.build(seen), empty=True)
-    for state in ledger.holding.values():
+    for state in decided.placed_jobs():
         assert state.placement is not None, "who holds has a place"
         for member in state.placement.members:
             if rooms.missing((member,)):

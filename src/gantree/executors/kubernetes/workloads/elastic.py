@@ -9,8 +9,7 @@ its pods are there, for its place would be let go then: its start waits for them
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import JobState
+from gantree.core.view import JobView, LedgerView
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.pods.gang_spec import Spec
 from gantree.executors.kubernetes.pods.shapes import asked_by
@@ -23,7 +22,7 @@ COME_WITHIN_S = 60.0
 """A start whose pods are not made within so long has failed."""
 
 
-def pods_wanted(spec: Spec, state: JobState | None, ledger: Ledger) -> int | None:
+def pods_wanted(spec: Spec, state: JobView | None, decided: LedgerView) -> int | None:
     """How many pods an elastic GangJob needs now; None for one of one size. Raises Odd."""
     if elastic_of(spec) is None:
         return None
@@ -31,17 +30,17 @@ def pods_wanted(spec: Spec, state: JobState | None, ledger: Ledger) -> int | Non
         return size_written(spec)
     if state.placement is not None and state.phase in HOLDING:
         return len(state.placement.members)
-    claim = ledger.claims.get(state.job)
-    return state.spec.members if claim is None else len(claim.placement.members)
+    claimed = decided.claimed_placement(state.job)
+    return state.spec.members if claimed is None else len(claimed.members)
 
 
-def pods_to_wait(state: JobState) -> int:
+def pods_to_wait(state: JobView) -> int:
     """How many pods must be there for a job that waits to be let go on: of an elastic one the fewest it may have."""
     elastic = state.spec.elastic
     return state.present.members if elastic is None else elastic.min
 
 
-def pods_by_index(pods: Iterable[Pod], state: JobState) -> dict[int, Pod]:
+def pods_by_index(pods: Iterable[Pod], state: JobView) -> dict[int, Pod]:
     """The pods that are as the members of an elastic gang are written, by the member that each was made to be.
 
     Only that one it may be: rank 0 is where the others look for it.

@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import Claim
+from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Pod
 from gantree.executors.kubernetes.constraints.gang_constraints import role_of
 from gantree.executors.kubernetes.workloads.gangs import Gang
+from gantree.model.placements import Placement
 
 Nominate = Callable[[Metadata, str], None]
 
@@ -24,7 +24,7 @@ class Nominations:
 
     nominate: Nominate
     _told: dict[str, str] = field(default_factory=dict)
-    _claims: dict[str, Claim] = field(default_factory=dict)
+    _claims: dict[str, Placement] = field(default_factory=dict)
     _is_stale: bool = False
 
     def see(self, pod: Pod, *, waits: bool) -> None:
@@ -37,12 +37,13 @@ class Nominations:
         self._is_stale = True
 
     def step(
-        self, ledger: Ledger, gang: Callable[[str], Gang | None], pods: Mapping[str, Pod]
+        self, decided: LedgerView, gang: Callable[[str], Gang | None], pods: Mapping[str, Pod]
     ) -> None:
         """Tell what has changed. gang gives the pods of a job that wait, pods are all that there are, by uid."""
-        if not self._is_stale and self._claims == ledger.claims:
+        claims = decided.claimed_placements()
+        if not self._is_stale and self._claims == claims:
             return
-        self._is_stale, self._claims = False, dict(ledger.claims)
+        self._is_stale, self._claims = False, claims
         wanted = dict(_wanted(self._claims, gang))
         for uid in [uid for uid, node in self._told.items() if node and uid not in wanted]:
             self._tell(pods[uid], "")
@@ -56,13 +57,13 @@ class Nominations:
 
 
 def _wanted(
-    claims: Mapping[str, Claim], gang: Callable[[str], Gang | None]
+    claims: Mapping[str, Placement], gang: Callable[[str], Gang | None]
 ) -> Iterator[tuple[str, str]]:
     """The node of each pod for which room is held: members of a role are its pods, in order."""
-    for job, claim in claims.items():
+    for job, placement in claims.items():
         waits = gang(job)
         pods_of_role = {role.name: deque(pods) for role, pods in waits.roles} if waits else {}
-        for member in claim.placement.members:
+        for member in placement.members:
             pods = pods_of_role.get(role_of(member.role))
             if pods:
                 yield pods.popleft().metadata.uid, member.node

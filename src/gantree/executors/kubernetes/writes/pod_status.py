@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gantree.core.explain.explain import in_short
-from gantree.core.ledger.ledger import Ledger
+from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.pods.ports import in_words
 from gantree.executors.kubernetes.workloads.keys import Key
 from gantree.model.verdicts import Gate
@@ -67,7 +66,7 @@ class Telling:
             self._told[key] = saying
             self.tell(key, saying)
 
-    def step(self, ledger: Ledger, job_of: Callable[[Key], str | None], now: float) -> None:
+    def step(self, decided: LedgerView, job_of: Callable[[Key], str | None], now: float) -> None:
         """Look at the next few whose turn it is."""
         for _ in range(AT_ONCE):
             if not self._turns or self._turns[0][0] > now:
@@ -78,17 +77,18 @@ class Telling:
                 continue
             self._turns.append((now + EVERY_S, key))
             job = job_of(key)
-            saying = None if job is None else saying_of(ledger, job, now)
+            saying = None if job is None else saying_of(decided, job, now)
             if saying is not None:
                 self.say(key, saying)
 
 
-def saying_of(ledger: Ledger, job: str, now: float) -> Saying | None:
+def saying_of(decided: LedgerView, job: str, now: float) -> Saying | None:
     """Why a job waits; None for one that is not decided about yet, or does not wait."""
-    if job in ledger.rejected:
-        return Saying(MISCONFIGURED, f"Rejected: {ledger.rejected[job]}.")
-    state = ledger.jobs.get(job)
-    if state is None or state.placement is not None or state.ended_at is not None:
+    rejected_for = decided.rejection(job)
+    if rejected_for is not None:
+        return Saying(MISCONFIGURED, f"Rejected: {rejected_for}.")
+    why = decided.why_waiting(job, now)
+    if why is None:
         return None
-    sentence, gate = in_short(ledger, state, now)
+    sentence, gate = why
     return Saying(PENDING if gate is None else REASON_OF_GATE[gate], in_words(sentence))
