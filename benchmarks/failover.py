@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gantree.control.leadership import LEASE_S
+from gantree.control.engine.leadership import LEASE_S
 from gantree.model.errors import GantreeError
 from support.fleet import Cable, Fleet
 from support.postgres import Server

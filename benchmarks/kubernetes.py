@@ -28,9 +28,9 @@ from statistics import median, quantiles
 from typing import Any
 
 from gantree.api.daemon import SWITCH_S
-from gantree.control.controller import Controller
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.loop import POLL_S
 from gantree.control.garbage import set_all_apart, set_survivors_apart, without_collecting
-from gantree.control.loop import POLL_S
 from gantree.core.scheduler import Decision
 from gantree.executors.kubernetes.apiserver.connection import Reach
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings

@@ -19,12 +19,12 @@ from typing import Any
 from gantree.api import questions
 from gantree.api.access import EVERYTHING, Caller
 from gantree.api.job_list import Filter
-from gantree.control.controller import Controller
-from gantree.control.following import Follower
+from gantree.control.engine.controller import Controller
 from gantree.control.garbage import set_all_apart
-from gantree.control.reader_frames import Told, packed
-from gantree.control.reading import Reading
-from gantree.control.submissions import HandIn
+from gantree.control.readers.follower import Follower
+from gantree.control.readers.frames import Told, packed
+from gantree.control.requests.read_view import Reading
+from gantree.control.requests.submissions import HandIn
 from gantree.formats.clusters import read_cluster
 from gantree.formats.jobs import read_job_objects
 from gantree.formats.policies import PRESETS

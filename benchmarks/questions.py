@@ -27,14 +27,14 @@ from gantree.api import questions
 from gantree.api.access import EVERYTHING, Caller
 from gantree.api.backend import Backend
 from gantree.api.job_list import Filter
-from gantree.control.controller import Controller
-from gantree.control.gathering import Gathering
-from gantree.control.loop import Loop
-from gantree.control.reader_frames import Follow, Where
-from gantree.control.reader_host import ReaderHost, fork_host
-from gantree.control.reader_server import serve
-from gantree.control.readers import Readers
-from gantree.control.submissions import HandIn
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.group_commit import Gathering
+from gantree.control.engine.loop import Loop
+from gantree.control.readers.frames import Follow, Where
+from gantree.control.readers.host import ReaderHost, fork_host
+from gantree.control.readers.server import serve
+from gantree.control.readers.supervisor import Readers
+from gantree.control.requests.submissions import HandIn
 from gantree.core.alternatives import Change
 from gantree.journal.sqlite import SqliteJournal, SqliteReader
 from gantree.model.cluster import Cluster

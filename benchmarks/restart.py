@@ -22,7 +22,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from gantree.control.controller import Controller
+from gantree.control.engine.controller import Controller
 from gantree.control.snapshots import EVERY_FACTS, Snapshots
 from gantree.core.scheduler import Scheduler
 from gantree.core.snapshot import snapshot_of

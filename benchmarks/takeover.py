@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from gantree.control.leadership import LEASE_S
+from gantree.control.engine.leadership import LEASE_S
 from gantree.executors.epochs import EpochFile
 from gantree.journal.postgres import PostgresJournal
 from loading import resident_MB, spent_s

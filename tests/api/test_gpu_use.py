@@ -15,7 +15,7 @@ import pytest
 
 from gantree.api.access import EVERYTHING, Caller
 from gantree.api.gpu_use_view import held, measured
-from gantree.control.reading import Moment, Reading
+from gantree.control.requests.read_view import Moment, Reading
 from gantree.model.access import grant_of
 from gantree.model.jobs import Role, Shape
 from gantree.telemetry.gpu_use import GpuUse

@@ -12,7 +12,7 @@ from gantree.api import event_feed, lasting
 from gantree.api.access import Door
 from gantree.api.lasting import Lasting, LetGo
 from gantree.api.routes import site
-from gantree.control.controller import Controller
+from gantree.control.engine.controller import Controller
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.web.pages import heat_feed, routers

@@ -12,7 +12,7 @@ from gantree.api import readiness, views
 from gantree.api.backend import Backend
 from gantree.api.node_view import node_row, node_rows
 from gantree.api.readiness import Readiness
-from gantree.control.controller import Controller
+from gantree.control.engine.controller import Controller
 from gantree.model.errors import NotFound, Unreachable
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job

@@ -14,8 +14,8 @@ from gantree.api import tracing
 from gantree.api.access import Access, Door
 from gantree.api.app import build_app
 from gantree.api.backend import Backend
-from gantree.control.controller import Controller
-from gantree.control.loop import Loop
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.loop import Loop
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import BadInput
 from gantree.policy.rules import Policy

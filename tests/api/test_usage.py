@@ -17,7 +17,7 @@ import pytest
 from gantree.api.access import EVERYTHING, Caller
 from gantree.api.client import Client
 from gantree.api.usage_view import HOUR_S, usage
-from gantree.control.reading import Moment, Reading
+from gantree.control.requests.read_view import Moment, Reading
 from gantree.core.ledger.usage import DAY_S
 from gantree.model.access import grant_of
 from gantree.model.errors import BadFields

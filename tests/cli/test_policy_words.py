@@ -2,7 +2,7 @@
 
 from gantree.api.views import plain
 from gantree.cli.policy_words import change_text
-from gantree.control.policy_change import rule_changes
+from gantree.control.requests.policy_change import rule_changes
 from gantree.formats import read_policy
 
 NOTHING: dict[str, list[str]] = {

@@ -17,13 +17,13 @@ from gantree.api import questions
 from gantree.api.access import EVERYTHING, Caller
 from gantree.api.backend import Backend
 from gantree.api.standing_reads import Standing
-from gantree.control import reader_server, readers
-from gantree.control.controller import Controller
-from gantree.control.loop import Loop
-from gantree.control.reader_frames import Follow, Where
-from gantree.control.reader_host import ReaderHost, fork_host
-from gantree.control.readers import Readers
-from gantree.control.reading import Moment, Reading
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.loop import Loop
+from gantree.control.readers import server, supervisor
+from gantree.control.readers.frames import Follow, Where
+from gantree.control.readers.host import ReaderHost, fork_host
+from gantree.control.readers.supervisor import Readers
+from gantree.control.requests.read_view import Moment, Reading
 from gantree.core.scheduler import Scheduler
 from gantree.journal.sqlite import SqliteJournal, SqliteReader
 from gantree.model.errors import BadFields, GantreeError, NotLeading, Problem
@@ -145,7 +145,7 @@ async def by_pace(said: Said, asked: Readers) -> None:
 
     quick = [await ask(0.0), await ask(0.0)]
     after_a_long_one = [await ask(0.04), await ask(0.0)]
-    for _ in range(reader_server.LOOKED_BACK):
+    for _ in range(server.LOOKED_BACK):
         await ask(0.0)
     said["here by its pace"] = [quick, after_a_long_one, [await ask(0.0)]]
     said["broken off"] = await told(asked, break_off, where=Where.BY_PACE)
@@ -199,7 +199,7 @@ async def greedy(said: Said, asked: Readers) -> None:
     )
     begins = [began for began, _ in spans]
     said["begun before the modest one"] = sum(each < begins[-1] for each in begins)
-    readers.MOST_OF_ONE, was = 2, readers.MOST_OF_ONE
+    supervisor.MOST_OF_ONE, was = 2, supervisor.MOST_OF_ONE
     said["too many of one"] = [
         str(each)[:40]
         for each in await asyncio.gather(
@@ -213,7 +213,7 @@ async def greedy(said: Said, asked: Readers) -> None:
     said["afterwards"] = isinstance(
         await told(asked, sleep, 0.0, where=Where.APART, asker="one"), list
     )
-    readers.MOST_OF_ONE = was
+    supervisor.MOST_OF_ONE = was
 
 
 async def deadly(said: Said, asked: Readers) -> None:
@@ -247,22 +247,22 @@ LOADS_WITHIN_S = 60.0
 
 
 async def hopeless(said: Said, hosts: list[ReaderHost], state: Path) -> None:
-    readers.READY_WITHIN_S, was = 0.5, readers.READY_WITHIN_S
+    supervisor.READY_WITHIN_S, was = 0.5, supervisor.READY_WITHIN_S
     nothing = started(hosts[1], state / "none")
     said["no journal"] = await told(nothing, seq_of)
     nothing.close()
-    readers.READY_WITHIN_S = was
+    supervisor.READY_WITHIN_S = was
     again = started(hosts[1], state)
     said["the next one of a host"] = await told(again, seq_of)
     hosts[2].close()
     spawn = os.posix_spawn
     os.posix_spawn = refused
-    readers.READY_WITHIN_S = 0.5
+    supervisor.READY_WITHIN_S = 0.5
     left = started(hosts[2], state)
     said["no host"] = await told(left, questions.nodes, ANYBODY)
-    os.posix_spawn, readers.READY_WITHIN_S = spawn, LOADS_WITHIN_S
+    os.posix_spawn, supervisor.READY_WITHIN_S = spawn, LOADS_WITHIN_S
     told_of_nodes = await told(left, questions.nodes, ANYBODY)
-    readers.READY_WITHIN_S = was
+    supervisor.READY_WITHIN_S = was
     said["of another host"] = (
         len(told_of_nodes) if isinstance(told_of_nodes, list) else told_of_nodes
     )
@@ -308,9 +308,9 @@ def descendants(pid: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    reader_server.LIMIT_S = 2.0
-    reader_server.LONG_S = 0.02  # little work is long here, so that a busy machine does not end it
-    forked = [fork_host(reader_server.serve, list) for _ in range(4)]
+    server.LIMIT_S = 2.0
+    server.LONG_S = 0.02  # little work is long here, so that a busy machine does not end it
+    forked = [fork_host(server.serve, list) for _ in range(4)]
     uvloop.run(
         main(Path(sys.argv[1]), forked)
     )  # the daemon's loop: it refuses to write to what is closed

@@ -8,7 +8,7 @@ import pytest
 
 from gantree.api import questions
 from gantree.api.access import EVERYTHING, Caller
-from gantree.control.controller import Controller
+from gantree.control.engine.controller import Controller
 from gantree.core.explain.explain import why
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import MARKET_LABEL

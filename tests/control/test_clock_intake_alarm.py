@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.control.alarm import AGAIN_AFTER_S, Alarm
 from gantree.control.clock import SteadyClock
-from gantree.control.intake import Intake
+from gantree.control.engine.wake_timer import AGAIN_AFTER_S, Alarm
+from gantree.control.inbox import Intake
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError
 from gantree.model.events import Event, GangStartFailed

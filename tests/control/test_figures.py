@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.control.figures import (
+from gantree.control.metrics.figures import (
     OTHER_QUEUES,
     QUEUES_BY_NAME,
     USES,
@@ -15,7 +15,7 @@ from gantree.control.figures import (
     QueueFigures,
     figures_of,
 )
-from gantree.control.gates import Gates
+from gantree.control.metrics.gates import Gates
 from gantree.core.explain.explain import gate_now, why
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.events import HoldRequested, NodeLost

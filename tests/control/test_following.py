@@ -9,9 +9,9 @@ import pytest
 
 from gantree.api import questions
 from gantree.api.access import EVERYTHING, Caller
-from gantree.control.following import Follower
 from gantree.control.garbage import set_all_apart
-from gantree.control.reading import Reading
+from gantree.control.readers.follower import Follower
+from gantree.control.requests.read_view import Reading
 from gantree.control.snapshots import Snapshots
 from gantree.core.scheduler import Scheduler
 from gantree.journal.contract import RecordedFact

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from gantree.control.health_watch import CLEAN_S, HealthWatch
+from gantree.control.nodes.health_watch import CLEAN_S, HealthWatch
 from gantree.model.events import UncordonRequested
 from gantree.telemetry.dcgm_health import Signs
 from gantree.testing.builders import cluster

@@ -7,9 +7,9 @@ import pytest
 
 from gantree.api.access import EVERYTHING, Caller
 from gantree.api.permissions import Need, job_for
-from gantree.control import history
-from gantree.control.history import History, Keep
-from gantree.control.reading import Moment, Reading
+from gantree.control.engine import retention
+from gantree.control.engine.retention import History, Keep
+from gantree.control.requests.read_view import Moment, Reading
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.scheduler import Scheduler
@@ -53,7 +53,7 @@ def test_the_facts_before_a_moment_are_found_by_halves(tmp_path: Path) -> None:
 def test_old_facts_go_in_pieces_and_no_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "PIECE", 5)
+    monkeypatch.setattr(retention, "PIECE", 5)
     journal, epoch = journal_of(tmp_path, turns=9)
     kept = History(journal, epoch, Keep(history_s=2 * DAY))
     gone = []
@@ -67,7 +67,7 @@ def test_old_facts_go_in_pieces_and_no_faster(
 def test_a_turn_that_is_larger_than_a_piece_goes_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "PIECE", 1)
+    monkeypatch.setattr(retention, "PIECE", 1)
     journal, epoch = journal_of(tmp_path, turns=3, facts_of_turn=6)
     kept = History(journal, epoch, Keep(history_s=DAY))
     for second in range(12):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gantree.control.controller import Controller
-from gantree.control.submission import check_user
+from gantree.control.engine.controller import Controller
+from gantree.control.requests.submission_checks import check_user
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.jobs import Job

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gantree.control import leadership as leading
-from gantree.control.leadership import LEASE_S, MARGIN, Leader, Leadership, Term
+from gantree.control.engine import leadership as leading
+from gantree.control.engine.leadership import LEASE_S, MARGIN, Leader, Leadership, Term
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError, NotLeading
 

@@ -12,12 +12,12 @@ from gantree.api import event_feed
 from gantree.api.access import EVERYTHING, Caller
 from gantree.api.backend import Backend
 from gantree.api.lasting import Lasting
-from gantree.control import gathering
-from gantree.control.controller import Controller
-from gantree.control.gathering import Gathering
-from gantree.control.loop import POLL_S, Changes, Loop, wait_until_set
-from gantree.control.submission import Receipt
-from gantree.control.submissions import HandIn
+from gantree.control.engine import group_commit
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.group_commit import Gathering
+from gantree.control.engine.loop import POLL_S, Changes, Loop, wait_until_set
+from gantree.control.requests.submission_checks import Receipt
+from gantree.control.requests.submissions import HandIn
 from gantree.core.ledger.state import JobState
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import GantreeError, JournalError
@@ -79,7 +79,7 @@ def test_a_submission_is_acted_on_without_waiting_for_the_next_look(
         async with asyncio.timeout(60):
             await phase(loop, controller, "a", Phase.STARTING)
 
-    monkeypatch.setattr("gantree.control.loop.POLL_S", 30.0)
+    monkeypatch.setattr("gantree.control.engine.loop.POLL_S", 30.0)
     play(tmp_path, scene)
 
 
@@ -236,7 +236,7 @@ def test_who_hands_in_is_told_before_the_turn_and_who_asks_then_is_answered_afte
 def test_who_comes_while_others_are_written_down_goes_before_the_step_up_to_so_many_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gathering, "MOST_JOBS", 4)
+    monkeypatch.setattr(group_commit, "MOST_JOBS", 4)
     order: list[list[str]] = []
 
     async def scene(loop: Loop, controller: Controller) -> None:

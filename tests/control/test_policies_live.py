@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gantree.control.controller import Controller
-from gantree.control.policies import tried, version_of
-from gantree.control.policy_text import PolicyText
+from gantree.control.engine.controller import Controller
+from gantree.control.requests.policy_text import PolicyText
+from gantree.control.requests.policy_versions import tried, version_of
 from gantree.core.ledger.invariants import check
 from gantree.executors.inventory import Status
 from gantree.formats import read_policy
@@ -220,7 +220,7 @@ def test_a_policy_that_breaks_the_switch_is_set_aside_and_the_old_one_rules_on(
         controller.intake.append([controller.policies.event(text, "", "late")])
         controller.submit([job("j")], None, {})
         with monkeypatch.context() as broken:
-            broken.setattr("gantree.control.policies.check_fit", _break)
+            broken.setattr("gantree.control.requests.policy_versions.check_fit", _break)
             controller.step()
         (aside,) = controller.journal.all_set_aside()
         assert "AssertionError: broken" in aside.error

@@ -1,6 +1,6 @@
 """What another policy would change at once."""
 
-from gantree.control.policy_change import change_of
+from gantree.control.requests.policy_change import change_of
 from gantree.core.scheduler import Scheduler
 from gantree.model.events import TimePassed
 from gantree.model.jobs import Job, Role, Shape

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.control.policy_fit import check_fit, jobs_without_queue, limits_of_nothing
+from gantree.control.requests.policy_fit import check_fit, jobs_without_queue, limits_of_nothing
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.model.errors import BadInput

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gantree.control.controller import Controller
-from gantree.control.recovery import EXIT_CODE_UNKNOWN
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.reconciliation import EXIT_CODE_UNKNOWN
 from gantree.core.ledger.invariants import check
 from gantree.executors.inventory import Status
 from gantree.journal.sqlite import SqliteJournal

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.control.rerun import demanded, obstacles, relation_at, relation_of
-from gantree.control.versions import policy_version, versions_of
+from gantree.control.nodes.run_versions import policy_version, versions_of
+from gantree.control.requests.rerun import demanded, obstacles, relation_at, relation_of
 from gantree.executors.rank_map import rank_map
 from gantree.formats.policies import PRESETS
 from gantree.model.cluster import Cluster, Machine, Node

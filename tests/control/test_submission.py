@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gantree.control import submission
-from gantree.control.controller import Controller
-from gantree.control.submission import (
+from gantree.control.engine.controller import Controller
+from gantree.control.requests import submission_checks
+from gantree.control.requests.submission_checks import (
     JobIds,
     Receipt,
     Submitted,
@@ -19,7 +19,7 @@ from gantree.control.submission import (
     overridden,
     with_predecessors,
 )
-from gantree.control.submissions import HandIn, Key
+from gantree.control.requests.submissions import HandIn, Key
 from gantree.core.ledger.ledger import Ledger
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import BadInput, Conflict, NotFound
@@ -320,13 +320,13 @@ def test_an_array_that_comes_after_another_looks_for_it_once(
     for index in range(3):
         spec = replace(job(f"before-{index}"), array_index=index)
         stage.tell(JobSubmitted, job=spec.name, spec=spec)
-    looked_for = submission.array_of
+    looked_for = submission_checks.array_of
 
     def counted(ledger: Ledger, name: str) -> tuple[str, ...]:
         walks.append(name)
         return looked_for(ledger, name)
 
-    monkeypatch.setattr(submission, "array_of", counted)
+    monkeypatch.setattr(submission_checks, "array_of", counted)
     jobs = [replace(job(f"then-{index}"), after=("before",)) for index in range(50)]
     chosen = [Submitted(each.name, each.name) for each in jobs]
     resolved = with_predecessors(jobs, chosen, stage.scheduler.ledger)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.control.controller import Controller
+from gantree.control.engine.controller import Controller
 from gantree.core.ledger.invariants import check
 from gantree.core.scheduler import Scheduler
 from gantree.journal.sqlite import SqliteJournal

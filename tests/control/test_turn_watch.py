@@ -10,9 +10,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from structlog.contextvars import get_contextvars
 
-from gantree.control.controller import Controller
-from gantree.control.metrics import SLIPS, Metrics, slip_cause
-from gantree.control.observer import FRESH_S, Observer
+from gantree.control.engine.controller import Controller
+from gantree.control.metrics.metrics import SLIPS, Metrics, slip_cause
+from gantree.control.metrics.observer import FRESH_S, Observer
 from gantree.control.tracing import CAUSES_KEPT, Causes
 from gantree.control.turn_watch import causes_of
 from gantree.journal.contract import InboxEntry

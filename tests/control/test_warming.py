@@ -10,12 +10,12 @@ from random import Random
 
 import pytest
 
-from gantree.control import warming
-from gantree.control.controller import Controller
-from gantree.control.following import Follower
-from gantree.control.policy_text import PolicyText
+from gantree.control.engine.controller import Controller
+from gantree.control.readers import standby_fold
+from gantree.control.readers.follower import Follower
+from gantree.control.readers.standby_fold import Warm
+from gantree.control.requests.policy_text import PolicyText
 from gantree.control.snapshots import Snapshots
-from gantree.control.warming import Warm
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.core.snapshot import LedgerSnapshot, snapshot_of
@@ -276,7 +276,7 @@ def test_it_keeps_up_and_is_handed_over_once(journal: SqliteJournal, warm: Warm)
 def test_it_reads_on_while_it_stands_by(
     journal: SqliteJournal, warm: Warm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(warming, "FOLLOW_EVERY_S", 0.01)
+    monkeypatch.setattr(standby_fold, "FOLLOW_EVERY_S", 0.01)
     leading = with_jobs(journal)
     caught_up: list[int] = []
     catch_up = Follower.catch_up
@@ -299,7 +299,7 @@ def test_a_journal_that_cannot_be_read_is_tried_again_and_said_once(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(warming, "FOLLOW_EVERY_S", 0.01)
+    monkeypatch.setattr(standby_fold, "FOLLOW_EVERY_S", 0.01)
     tried: list[bool] = []
 
     def opened() -> SqliteReader:
@@ -322,7 +322,7 @@ def test_after_a_bug_nothing_is_handed_over_and_that_is_said(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(warming, "FOLLOW_EVERY_S", 0.01)
+    monkeypatch.setattr(standby_fold, "FOLLOW_EVERY_S", 0.01)
     with_jobs(journal)
     warm.start()
     until(lambda: warm.is_ready)
@@ -339,7 +339,7 @@ def test_after_a_bug_nothing_is_handed_over_and_that_is_said(
 def test_whoever_is_to_lead_does_not_wait_for_ever(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(warming, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(standby_fold, "PATIENCE_S", 0.05)
     waiting = [True]
 
     def opened() -> SqliteReader:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gantree.control import watchdog
-from gantree.control.controller import Controller
-from gantree.control.leadership import Term
-from gantree.control.loop import Loop
-from gantree.control.watchdog import EXIT_STALLED, LOOK_EVERY_S, Pulse, Watchdog
+from gantree.control.engine import watchdog
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.leadership import Term
+from gantree.control.engine.loop import Loop
+from gantree.control.engine.watchdog import EXIT_STALLED, LOOK_EVERY_S, Pulse, Watchdog
 from gantree.journal.sqlite import SqliteJournal
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job

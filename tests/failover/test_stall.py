@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from gantree.control.watchdog import EXIT_STALLED
+from gantree.control.engine.watchdog import EXIT_STALLED
 from support import hanging
 from support.fleet import READY_WITHIN_S, Fleet
 from support.gangs import left_over

@@ -24,8 +24,8 @@ from gantree.api.audit import Audit
 from gantree.api.backend import Backend
 from gantree.api.oidc import Providers
 from gantree.api.tokens import Tokens, Wanted
-from gantree.control.controller import Controller
-from gantree.control.loop import Loop
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.loop import Loop
 from gantree.journal.access_book import AccessBook
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from gantree.control.controller import Controller
+from gantree.control.engine.controller import Controller
 from gantree.core.ledger.invariants import check
 from gantree.executors.kubernetes.apiserver.connection import Reach
 from gantree.executors.kubernetes.apiserver.rbac import RIGHTS

@@ -22,8 +22,8 @@ from gantree.api.app import build_app
 from gantree.api.backend import Backend
 from gantree.api.gpu_counters import GpuCounters
 from gantree.api.listening import Server, bind, listen_of, url_of
-from gantree.control.controller import Controller
-from gantree.control.loop import Loop
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.loop import Loop
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
 from gantree.model.events import GangEnded, GangStarted

@@ -1,6 +1,6 @@
 """Random lives of which each decision is a turn in a journal, for whoever reads the journal beside them."""
 
-from gantree.control.reading import Moment, Reading
+from gantree.control.requests.read_view import Moment, Reading
 from gantree.control.snapshots import Snapshots
 from gantree.core.scheduler import Decision
 from gantree.journal.contract import Journal

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gantree.api.access import EVERYTHING, Caller
 from gantree.api.gpu_counters import GpuCounters
-from gantree.control.loop import Loop
+from gantree.control.engine.loop import Loop
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import Cluster, Node
 from gantree.model.events import CordonRequested, NodeLost

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gantree.api.access import EVERYTHING, Caller
-from gantree.control.reading import Moment, Reading
+from gantree.control.requests.read_view import Moment, Reading
 from gantree.journal.contract import RecordedFact
 from gantree.model.facts import FACTS
 from gantree.testing.builders import cluster, job

@@ -10,7 +10,7 @@ import pytest
 
 from gantree.api.access import EVERYTHING, Caller
 from gantree.api.permissions import sees, sight_of_jobs
-from gantree.control.reading import Reading
+from gantree.control.requests.read_view import Reading
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.eligibility import how_many_ahead, in_order
 from gantree.journal.sqlite import SqliteJournal

@@ -15,11 +15,11 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from gantree.api.gpu_counters import GpuCounters
 from gantree.api.progress_view import add_progress
-from gantree.control.controller import Controller
-from gantree.control.loop import Loop
-from gantree.control.reader_frames import Where
-from gantree.control.readers import Readers
-from gantree.control.reading import Reading
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.loop import Loop
+from gantree.control.readers.frames import Where
+from gantree.control.readers.supervisor import Readers
+from gantree.control.requests.read_view import Reading
 
 Json = dict[str, Any]
 T = TypeVar("T")

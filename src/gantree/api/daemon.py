@@ -39,23 +39,23 @@ from gantree.api.settings import Settings
 from gantree.api.standing_by import Front, build_standing_by
 from gantree.api.standing_reads import Standing
 from gantree.api.stop_signals import StopSignals
-from gantree.control.controller import Controller
-from gantree.control.following import Follower
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.leadership import CAMPAIGN_EVERY_S, Term
+from gantree.control.engine.loop import Loop, wait_until_set
+from gantree.control.engine.watchdog import Watchdog
 from gantree.control.garbage import (
     set_all_apart,
     set_survivors_apart,
     take_back,
     without_collecting,
 )
-from gantree.control.leadership import CAMPAIGN_EVERY_S, Term
-from gantree.control.loop import Loop, wait_until_set
-from gantree.control.metrics import Metrics
-from gantree.control.reader_frames import Follow
-from gantree.control.reader_host import ReaderHost, fork_host
-from gantree.control.reader_server import serve
-from gantree.control.readers import Readers
-from gantree.control.warming import Warm
-from gantree.control.watchdog import Watchdog
+from gantree.control.metrics.metrics import Metrics
+from gantree.control.readers.follower import Follower
+from gantree.control.readers.frames import Follow
+from gantree.control.readers.host import ReaderHost, fork_host
+from gantree.control.readers.server import serve
+from gantree.control.readers.standby_fold import Warm
+from gantree.control.readers.supervisor import Readers
 from gantree.journal.access_book import AccessBook
 from gantree.model.cluster import Cluster
 from gantree.model.errors import JournalError, NotLeading, Unreachable

@@ -12,10 +12,10 @@ from prometheus_client.registry import Collector
 
 from gantree.api.settings import Settings
 from gantree.api.shadow_figures import ShadowFigures
-from gantree.control.controller import FindSite
-from gantree.control.gpu_ids import gpu_ids_of, mig_ids_of
+from gantree.control.engine.controller import FindSite
+from gantree.control.nodes.gpu_ids import gpu_ids_of, mig_ids_of
+from gantree.control.nodes.run_versions import policy_version, versions_of
 from gantree.control.ports import Clock, ClusterPort, Emit, MakeCluster
-from gantree.control.versions import policy_version, versions_of
 from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.settings import EXTRA, KubernetesSettings
 from gantree.executors.local import LocalCluster

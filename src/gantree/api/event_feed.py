@@ -18,8 +18,8 @@ from gantree.api.access import Caller
 from gantree.api.backend import Reads
 from gantree.api.lasting import AGAIN_EVERY_S, Lasting
 from gantree.api.sight import facts_told_to
-from gantree.control.loop import RETRY_S, Changes, wait_until_set
-from gantree.control.reading import Reading
+from gantree.control.engine.loop import RETRY_S, Changes, wait_until_set
+from gantree.control.requests.read_view import Reading
 from gantree.journal.contract import RecordedFact
 from gantree.model.errors import Conflict, GantreeError
 

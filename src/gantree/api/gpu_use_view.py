@@ -9,7 +9,7 @@ from typing import Any
 
 from gantree.api.access import Caller
 from gantree.api.permissions import sees
-from gantree.control.reading import Reading
+from gantree.control.requests.read_view import Reading
 from gantree.core.ledger.state import JobState
 from gantree.telemetry.gpu_use import GpuUse, UseOfGpu
 

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Sequence
 
 from gantree.api.exporters import Silence, answers, questions
-from gantree.control.controller import Controller
-from gantree.control.health_watch import HealthWatch
-from gantree.control.loop import Loop
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.loop import Loop
+from gantree.control.nodes.health_watch import HealthWatch
 from gantree.telemetry.dcgm_health import signs_in
 
 EVERY_S = 15.0

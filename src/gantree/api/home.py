@@ -13,7 +13,7 @@ from pathlib import Path
 from gantree.api import sockets
 from gantree.api.engines import election_by_lease
 from gantree.api.settings import Settings
-from gantree.control.leadership import Leadership
+from gantree.control.engine.leadership import Leadership
 from gantree.executors.epochs import EpochFile
 from gantree.journal.contract import Journal
 from gantree.journal.postgres import PostgresElection, PostgresJournal, PostgresReader

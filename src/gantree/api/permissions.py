@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from starlette.requests import HTTPConnection
 
 from gantree.api.access import Caller, WhoAsks
-from gantree.control.submissions import submission
+from gantree.control.requests.submissions import submission
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.journal.contract import Journal

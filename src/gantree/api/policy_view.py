@@ -3,7 +3,7 @@
 from typing import Any
 
 from gantree.api.views import plain
-from gantree.control.policy_change import PolicyChange
+from gantree.control.requests.policy_change import PolicyChange
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.facts import PolicyAdopted
 

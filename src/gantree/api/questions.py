@@ -15,9 +15,9 @@ from gantree.api.access import Caller
 from gantree.api.logs import LogState
 from gantree.api.permissions import Asked, Need, job_for, sight_of_jobs, told_to
 from gantree.api.sight import cluster_told_to, detail_told_to, facts_told_to, queues_told_to
-from gantree.control.policies import tried, version_of
-from gantree.control.policy_text import PolicyText
-from gantree.control.reading import Reading
+from gantree.control.requests.policy_text import PolicyText
+from gantree.control.requests.policy_versions import tried, version_of
+from gantree.control.requests.read_view import Reading
 from gantree.core.alternatives import Change, alternatives
 from gantree.core.explain.explain import why
 from gantree.model.errors import NotFound

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gantree.api.backend import Backend
-from gantree.control.controller import Controller
+from gantree.control.engine.controller import Controller
 from gantree.model.errors import NotLeading, Unreachable
 
 ANSWER_WITHIN_S = 1.0

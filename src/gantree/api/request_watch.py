@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanKind, StatusCode, Tracer, get_tracer
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gantree import __version__
-from gantree.control.metrics import Metrics
+from gantree.control.metrics.metrics import Metrics
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 UNKNOWN = "(unknown)"

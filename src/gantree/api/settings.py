@@ -7,10 +7,10 @@ from socket import gethostname
 
 from gantree.api.listening import Listen
 from gantree.api.log_lines import Format, Level
-from gantree.control.history import AS_USUAL, Keep
-from gantree.control.leadership import LEASE_S
-from gantree.control.policy_text import PolicyText
-from gantree.control.watchdog import STALL_S
+from gantree.control.engine.leadership import LEASE_S
+from gantree.control.engine.retention import AS_USUAL, Keep
+from gantree.control.engine.watchdog import STALL_S
+from gantree.control.requests.policy_text import PolicyText
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
 from gantree.formats import read_cluster
 from gantree.formats.policies import PRESETS

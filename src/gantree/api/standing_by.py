@@ -23,8 +23,8 @@ from gantree.api.permissions import Need, needs, permitted
 from gantree.api.prefix import Prefixed
 from gantree.api.request_watch import METHODS, RequestWatch
 from gantree.api.standing_reads import SaysItsAge, Standing, routers
-from gantree.control.leadership import Leadership, Term
-from gantree.control.metrics import Metrics
+from gantree.control.engine.leadership import Leadership, Term
+from gantree.control.metrics.metrics import Metrics
 
 Json = dict[str, Any]
 UNAVAILABLE = 503

@@ -30,9 +30,9 @@ from gantree.api.routes import (
     site,
     usage,
 )
-from gantree.control.reader_frames import NEWEST, Told, Where
-from gantree.control.readers import Readers
-from gantree.control.reading import Moment, Reading
+from gantree.control.readers.frames import NEWEST, Told, Where
+from gantree.control.readers.supervisor import Readers
+from gantree.control.requests.read_view import Moment, Reading
 from gantree.executors.progress import Progress, progress_in
 from gantree.executors.record import record_in
 from gantree.executors.rundir import RunDirectory

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from gantree.api.access import Caller
 from gantree.api.permissions import Need, has, sees
-from gantree.control.reading import Reading
+from gantree.control.requests.read_view import Reading
 from gantree.core.ledger.state import JobState
 from gantree.core.ledger.usage import DAY_S, NOTHING, Account, Used, life_of, usage_at
 from gantree.topology.hardware.prices import LIST_PRICES

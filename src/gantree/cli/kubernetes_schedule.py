@@ -50,8 +50,8 @@ from gantree.cli.up_options import (
     TlsKeyOption,
     TokenFileOption,
 )
-from gantree.control.leadership import LEASE_S
-from gantree.control.watchdog import STALL_S
+from gantree.control.engine.leadership import LEASE_S
+from gantree.control.engine.watchdog import STALL_S
 from gantree.executors.kubernetes.apiserver.settings import SCHEDULER, KubernetesSettings, Shadow
 from gantree.formats import read_cluster
 from gantree.model.cluster import Cluster

@@ -20,7 +20,7 @@ from gantree.cli.progress import progress
 from gantree.cli.ranks import ranks_json
 from gantree.cli.reading import read_text, source_of
 from gantree.cli.verdicts import refusal_lines
-from gantree.control.submission import about
+from gantree.control.requests.submission_checks import about
 from gantree.formats import read_cluster, read_job
 from gantree.formats.refusals import refusal_json
 from gantree.model.jobs import Job

@@ -1,7 +1,7 @@
 """What --policy names: a preset or a file, and whether it suits a cluster."""
 
 from gantree.cli.reading import read_policy_text, source_of
-from gantree.control.policy_text import PolicyText
+from gantree.control.requests.policy_text import PolicyText
 from gantree.formats import read_policy
 from gantree.formats.policies import PRESET_NAMES, preset
 from gantree.formats.policy_places import PolicyPlaces, places_of
@@ -23,7 +23,7 @@ def policy_on(word: str | None, site: Cluster | Fabric) -> Policy:
     """As `policy_of`, for a cluster. Raises BadInput for cells and guarantees that it cannot hold, too."""
     policy, places = policy_and_places(word)
     if policy.queues:
-        from gantree.control.policy_fit import check_site  # noqa: PLC0415 - half of what `gantree place` would import
+        from gantree.control.requests.policy_fit import check_site  # noqa: PLC0415 - half of what `gantree place` would import
 
         fabric = site if isinstance(site, Fabric) else Fabric.build(site)
         check_site(policy, fabric, places)

@@ -16,7 +16,7 @@ from gantree.cli.money import odd_prices
 from gantree.cli.options import JsonOption, new_app
 from gantree.cli.printing import columns, print_json, span
 from gantree.cli.reading import read_text, source_of
-from gantree.control.models_here import models_here, models_not_here, no_node_has
+from gantree.control.requests.unknown_gpu_models import models_here, models_not_here, no_node_has
 from gantree.formats import read_cluster, read_job, read_prices
 from gantree.model.jobs import Job
 from gantree.model.verdicts import Gate, Refused

@@ -47,9 +47,9 @@ from gantree.cli.up_options import (
     TokenFileOption,
     VirtualOption,
 )
-from gantree.control.history import KEEP_ENDED, Keep
-from gantree.control.leadership import LEASE_S
-from gantree.control.watchdog import STALL_S
+from gantree.control.engine.leadership import LEASE_S
+from gantree.control.engine.retention import KEEP_ENDED, Keep
+from gantree.control.engine.watchdog import STALL_S
 from gantree.journal.sqlite import FILE as JOURNAL_FILE
 from gantree.model.errors import BadInput, Unreachable
 from gantree.web import pages

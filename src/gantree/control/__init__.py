@@ -1,6 +1,5 @@
-"""The control plane: what drives the decision core on a real cluster.
+"""The control plane: drives the decision core on a real cluster.
 
-`controller` is the whole machine, synchronous and used by one thread; `intake` is the door into the inbox,
-`turn` decides and commits, `recovery` brings ledger and cluster together, `submission` chooses job ids, `loop`
-feeds it from asyncio. What talks to people and programs is in `gantree.api`.
+`engine` is the whole machine, synchronous and used by one thread; `inbox` makes events durable, `turn` decides about
+them and commits, `requests` checks what users ask for, `readers` answer queries beside it. HTTP is in `gantree.api`.
 """

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 from structlog.contextvars import bind_contextvars, bound_contextvars
 
-from gantree.control.metrics import Metrics
+from gantree.control.metrics.metrics import Metrics
 from gantree.control.tracing import Causes
 from gantree.core.scheduler import Decision
 from gantree.journal.contract import InboxEntry

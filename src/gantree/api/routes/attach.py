@@ -26,7 +26,7 @@ from gantree.api.guest_relay import GONE, IDLE_S, Quiet, call_of, relay_guest, r
 from gantree.api.lasting import Lasting, LetGo
 from gantree.api.permissions import Need, check_need, job_for
 from gantree.api.problems import MEDIA_TYPE, problem_of
-from gantree.control.controller import Controller
+from gantree.control.engine.controller import Controller
 from gantree.core.ledger.state import JobState
 from gantree.executors.guests import Terminal
 from gantree.model.errors import BadInput, Conflict, GantreeError, TooOften

@@ -40,11 +40,11 @@ from gantree.api.permissions import (
     sight_of_jobs,
 )
 from gantree.api.requests import LONGEST_WAIT_S
-from gantree.control.controller import Controller
-from gantree.control.gathering import Gathering
-from gantree.control.loop import wait_until_set
-from gantree.control.submission import Receipt
-from gantree.control.submissions import HandIn, Key
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.group_commit import Gathering
+from gantree.control.engine.loop import wait_until_set
+from gantree.control.requests.submission_checks import Receipt
+from gantree.control.requests.submissions import HandIn, Key
 from gantree.formats import read_job, read_job_objects
 from gantree.model.errors import BadFields, Problem
 from gantree.model.jobs import Job

@@ -15,8 +15,8 @@ from gantree.api.bodies import Body
 from gantree.api.models import Told
 from gantree.api.node_view import node_row
 from gantree.api.permissions import Need, needs
-from gantree.control.controller import Controller
-from gantree.control.node_asks import LONGEST_DEADLINE_S
+from gantree.control.engine.controller import Controller
+from gantree.control.requests.node_commands import LONGEST_DEADLINE_S
 
 Json = dict[str, Any]
 Reason = Annotated[str, Field(max_length=256, examples=["fan is broken"])]

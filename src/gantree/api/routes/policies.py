@@ -14,11 +14,11 @@ from gantree.api.backend import Backend, Reads
 from gantree.api.bodies import Body
 from gantree.api.models import Told
 from gantree.api.permissions import Need, needs
-from gantree.control.controller import Controller
-from gantree.control.policies import version_of as version_on_record
-from gantree.control.policy_change import idle_rules
-from gantree.control.policy_fit import jobs_without_queue
-from gantree.control.policy_text import PolicyText
+from gantree.control.engine.controller import Controller
+from gantree.control.requests.policy_change import idle_rules
+from gantree.control.requests.policy_fit import jobs_without_queue
+from gantree.control.requests.policy_text import PolicyText
+from gantree.control.requests.policy_versions import version_of as version_on_record
 
 Json = dict[str, Any]
 LONGEST_TEXT = 1024 * 1024

@@ -14,10 +14,10 @@ from gantree.api.backend import Backend, Reads
 from gantree.api.bodies import Body
 from gantree.api.models import Login, ReceiptTold, RecordTold
 from gantree.api.permissions import Need, check_submission, job_for, needs
-from gantree.control.controller import Controller
-from gantree.control.reading import Reading
-from gantree.control.rerun import demanded, obstacles
-from gantree.control.submission import Receipt
+from gantree.control.engine.controller import Controller
+from gantree.control.requests.read_view import Reading
+from gantree.control.requests.rerun import demanded, obstacles
+from gantree.control.requests.submission_checks import Receipt
 from gantree.model.errors import BadInput, Conflict, NotFound, Unsupported
 from gantree.model.jobs import Job
 

@@ -16,8 +16,8 @@ from gantree.api.backend import Backend, Reads
 from gantree.api.lasting import AGAIN_EVERY_S, Lasting, LastingResponse, WhoHolds
 from gantree.api.models import ClusterTold, HealthTold
 from gantree.api.permissions import Need, needs
-from gantree.control.controller import Controller
-from gantree.control.loop import wait_until_set
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.loop import wait_until_set
 from gantree.model.errors import Conflict
 
 FACTS_AT_ONCE = 500

@@ -12,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from gantree.api.backend import Backend
 from gantree.api.permissions import Need, needs
 from gantree.api.readiness import Readiness
-from gantree.control.controller import Controller
+from gantree.control.engine.controller import Controller
 
 LOOK_WITHIN_S = 0.2
 """A scrape waits no longer for new figures of the ledger; it takes the last ones then."""

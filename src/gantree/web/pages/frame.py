@@ -16,7 +16,7 @@ from gantree import __version__
 from gantree.api.access import Caller
 from gantree.api.permissions import Need, check_need, permitted
 from gantree.api.problems import problem_of
-from gantree.control.leadership import Leader, Leadership
+from gantree.control.engine.leadership import Leader, Leadership
 from gantree.model.errors import BadInput, Forbidden, GantreeError, Unauthenticated
 from gantree.web.pages.assets import asset_path
 from gantree.web.pages.wording import WORDS

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from gantree.api.access import WhoAsks
 from gantree.api.backend import Reads
 from gantree.api.permissions import Need, needs
-from gantree.control.reading import Reading
+from gantree.control.requests.read_view import Reading
 from gantree.web.pages.frame import page_router, render
 from gantree.web.pages.gantt_layout import (
     LABEL_WIDTH,

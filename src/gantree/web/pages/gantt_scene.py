@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import isfinite
 
-from gantree.control.reading import Reading
+from gantree.control.requests.read_view import Reading
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.reservations.reservations import job_of, running
 from gantree.web.pages.gantt_past import Attempt, gpus_of_node, past_of

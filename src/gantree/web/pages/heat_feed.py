@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator
 from gantree.api.access import Caller
 from gantree.api.backend import Reads
 from gantree.api.lasting import AGAIN_EVERY_S, Lasting
-from gantree.control.loop import wait_until_set
-from gantree.control.reading import Reading
+from gantree.control.engine.loop import wait_until_set
+from gantree.control.requests.read_view import Reading
 from gantree.web.pages.heat_layout import Json, heat_map, heat_map_json
 from gantree.web.pages.heat_scene import HeatScene, heat_scene
 from gantree.web.pages.heat_words import (

@@ -14,8 +14,8 @@ from gantree.api.backend import Reads
 from gantree.api.permissions import Need, has, job_for, needs, told_to
 from gantree.api.sight import detail_told_to
 from gantree.api.start_view import when_json
-from gantree.control.reading import Reading
-from gantree.control.submissions import submission
+from gantree.control.requests.read_view import Reading
+from gantree.control.requests.submissions import submission
 from gantree.core.alternatives import USD_per_hour_of
 from gantree.core.explain.explain import why
 from gantree.core.ledger.ledger import Ledger

@@ -10,8 +10,8 @@ from gantree.api.access import Caller
 from gantree.api.job_list import Filter
 from gantree.api.permissions import sees_queue, sight_of_jobs, told_to
 from gantree.api.views import job_row, rejected_row
-from gantree.control.reading import Reading
-from gantree.control.submission import job_of
+from gantree.control.requests.read_view import Reading
+from gantree.control.requests.submission_checks import job_of
 from gantree.core.ledger.ledger import Ledger
 from gantree.policy.order import Lines
 from gantree.web.pages.reasons import Reasons

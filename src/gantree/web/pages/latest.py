@@ -14,7 +14,7 @@ from typing import Any
 
 from gantree.api.access import Caller
 from gantree.api.permissions import sees
-from gantree.control.reading import Reading
+from gantree.control.requests.read_view import Reading
 from gantree.core.ledger.ledger import Ledger
 from gantree.journal.contract import RecordedFact
 from gantree.web.pages.fact_words import job_of_fact, words

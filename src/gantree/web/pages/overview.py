@@ -9,8 +9,8 @@ from gantree.api.access import Caller, WhoAsks
 from gantree.api.backend import Backend
 from gantree.api.permissions import Need, needs, sees_queue, told_to
 from gantree.api.standing_reads import Standing
-from gantree.control.figures import Figures, figures_of
-from gantree.control.reading import Reading
+from gantree.control.metrics.figures import Figures, figures_of
+from gantree.control.requests.read_view import Reading
 from gantree.web.pages.frame import page_router, render
 from gantree.web.pages.latest import latest
 

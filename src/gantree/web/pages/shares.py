@@ -9,7 +9,7 @@ from gantree.api import questions
 from gantree.api.access import Caller, WhoAsks
 from gantree.api.backend import Reads
 from gantree.api.permissions import Need, needs
-from gantree.control.reading import Reading
+from gantree.control.requests.read_view import Reading
 from gantree.web.pages.frame import page_router, render
 from gantree.web.pages.shares_bars import ShareBar, amount_bars, share_bars
 

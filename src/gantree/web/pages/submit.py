@@ -9,7 +9,7 @@ from gantree.api import questions
 from gantree.api.access import Caller, WhoAsks
 from gantree.api.backend import Reads
 from gantree.api.permissions import Need, needs
-from gantree.control.submission import NO_QUEUE
+from gantree.control.requests.submission_checks import NO_QUEUE
 from gantree.model.access import Power
 from gantree.web.pages.frame import page_router, render
 

@@ -3,8 +3,8 @@
 A journal in a local file keeps nobody away who has another file. So whoever is to lead on a cluster takes the Lease
 first, as client-go's leader election does: a Lease that has not changed for as long as it says, by the clock of whoever
 looks, may be taken, and each write names the version that it was made of, so that of two one is refused (409). Times
-in it are for people. How long a leader may go on without a renewal is `control.leadership`'s: until before anybody else
-can have taken it. A daemon of the holder's name is taken for the holder, started again.
+in it are for people. How long a leader may go on without a renewal is `control.engine.leadership`'s: until before
+anybody else can have taken it. A daemon of the holder's name is taken for the holder, started again.
 """
 
 import asyncio

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from gantree.control.submission import (
+from gantree.control.requests.submission_checks import (
     JobIds,
     Receipt,
     Submitted,

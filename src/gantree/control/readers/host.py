@@ -5,7 +5,7 @@ host does nothing but fork, one reader for each socket that it is handed. It end
 its socket says so; and the kernel ends the readers with it (PR_SET_PDEATHSIG).
 
 A host that was killed cannot be forked again, since by then the daemon has threads. The next one is the interpreter
-executed anew (`python -m gantree.control.reader_host`), which loads the code itself: that takes a second or two, and
+executed anew (`python -m gantree.control.readers.host`), which loads the code itself: that takes a second or two, and
 memory of its own.
 """
 
@@ -71,7 +71,7 @@ class ReaderHost:
         task = pickle.dumps((self._prepare, self._serve))
         ours, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-P", "-m", "gantree.control.reader_host"]
+            command = [sys.executable, "-P", "-m", "gantree.control.readers.host"]
             as_input = (os.POSIX_SPAWN_DUP2, theirs.fileno(), INPUT)
             self._pid = os.posix_spawn(command[0], command, os.environ, file_actions=[as_input])
         self._control = ours

@@ -10,11 +10,11 @@ to a version is a new version with its text.
 import logging
 from collections.abc import Callable
 
-from gantree.control.policy_change import PolicyChange, change_of
-from gantree.control.policy_fit import check_fit
-from gantree.control.policy_text import PolicyText
 from gantree.control.ports import Clock
-from gantree.control.reading import Reading
+from gantree.control.requests.policy_change import PolicyChange, change_of
+from gantree.control.requests.policy_fit import check_fit
+from gantree.control.requests.policy_text import PolicyText
+from gantree.control.requests.read_view import Reading
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.formats.policies import read_policy

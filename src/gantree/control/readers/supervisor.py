@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gantree.control.reader_frames import (
+from gantree.control.readers.frames import (
     LENGTH,
     Failed,
     Follow,
@@ -22,8 +22,8 @@ from gantree.control.reader_frames import (
     packed,
     unpacked,
 )
-from gantree.control.reader_host import ReaderHost
-from gantree.control.reading import Moment
+from gantree.control.readers.host import ReaderHost
+from gantree.control.requests.read_view import Moment
 from gantree.model.errors import TooOften, Unreachable
 
 READY_WITHIN_S = 10.0

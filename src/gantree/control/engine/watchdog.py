@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gantree.control.clock import boot_time
-from gantree.control.leadership import Term
+from gantree.control.engine.leadership import Term
 
 STALL_S = 60.0
 """So long the engine may wait for something, where nothing else is said: longer than databases, disks and machines

@@ -8,8 +8,8 @@ for what every one needs: which job is meant.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gantree.control.submission import job_of
-from gantree.control.submissions import submission
+from gantree.control.requests.submission_checks import job_of
+from gantree.control.requests.submissions import submission
 from gantree.core.cycle.moves import Defragmentation, defragmentation_plan
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from gantree.control.models_here import models_here, no_node_has
+from gantree.control.requests.unknown_gpu_models import models_here, no_node_has
 from gantree.core.ledger.accounts import capacity_of
 from gantree.core.ledger.ledger import Ledger
 from gantree.formats.policy_places import NOWHERE, PolicyPlaces

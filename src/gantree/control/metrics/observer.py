@@ -6,9 +6,9 @@ Whoever wants metrics asks for `look` and waits only so long; the figures that w
 import time
 from collections.abc import Callable
 
-from gantree.control.figures import figures_of
-from gantree.control.gates import Gates
-from gantree.control.metrics import Metrics, Seen
+from gantree.control.metrics.figures import figures_of
+from gantree.control.metrics.gates import Gates
+from gantree.control.metrics.metrics import Metrics, Seen
 from gantree.core.ledger.ledger import Ledger
 from gantree.journal.contract import Journal
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from gantree.control.policy_fit import jobs_without_queue, limits_of_nothing
+from gantree.control.requests.policy_fit import jobs_without_queue, limits_of_nothing
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler, settled
 from gantree.model.events import Event

@@ -11,8 +11,8 @@ from itertools import takewhile
 
 from gantree.control.clock import boot_time
 from gantree.control.garbage import take_back, without_collecting
-from gantree.control.policies import OnRecord
-from gantree.control.reading import Moment, Reading
+from gantree.control.requests.policy_versions import OnRecord
+from gantree.control.requests.read_view import Moment, Reading
 from gantree.control.snapshots import newest_restored
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler

@@ -10,28 +10,34 @@ from collections.abc import Callable, Mapping, Sequence
 from socket import gethostname
 from typing import Any
 
-from gantree.control.alarm import Alarm
 from gantree.control.clock import SteadyClock
-from gantree.control.following import Follower
-from gantree.control.history import AS_USUAL, History, Keep
-from gantree.control.intake import Intake
-from gantree.control.job_asks import FINAL, check_priority, scale_refused
-from gantree.control.metrics import Metrics
-from gantree.control.node_asks import NodeAsks
-from gantree.control.observer import Observer
-from gantree.control.policies import OnRecord, Policies, adopted, checked, in_force_already
-from gantree.control.policy_fit import check_fit, jobs_without_queue
-from gantree.control.policy_text import PolicyText
+from gantree.control.engine.reconciliation import site_on_record, to_settle, vanished
+from gantree.control.engine.retention import AS_USUAL, History, Keep
+from gantree.control.engine.wake_timer import Alarm
+from gantree.control.inbox import Intake
+from gantree.control.metrics.metrics import Metrics
+from gantree.control.metrics.observer import Observer
 from gantree.control.ports import Clock, MakeCluster
-from gantree.control.reading import Moment, Reading
-from gantree.control.recovery import site_on_record, to_settle, vanished
+from gantree.control.readers.follower import Follower
+from gantree.control.readers.standby_fold import ReadAhead, read_ahead
+from gantree.control.requests.job_commands import FINAL, check_priority, scale_refused
+from gantree.control.requests.node_commands import NodeAsks
+from gantree.control.requests.policy_fit import check_fit, jobs_without_queue
+from gantree.control.requests.policy_text import PolicyText
+from gantree.control.requests.policy_versions import (
+    OnRecord,
+    Policies,
+    adopted,
+    checked,
+    in_force_already,
+)
+from gantree.control.requests.read_view import Moment, Reading
+from gantree.control.requests.submission_checks import Receipt
+from gantree.control.requests.submissions import HandIn, Submissions
 from gantree.control.snapshots import Snapshots
-from gantree.control.submission import Receipt
-from gantree.control.submissions import HandIn, Submissions
 from gantree.control.tracing import Causes
 from gantree.control.turn import Turns
 from gantree.control.turn_watch import TurnWatch
-from gantree.control.warming import ReadAhead, read_ahead
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.scheduler import Scheduler

@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gantree.control.following import Follower
 from gantree.control.garbage import set_all_apart, set_survivors_apart
-from gantree.control.policies import OnRecord
+from gantree.control.readers.follower import Follower
+from gantree.control.requests.policy_versions import OnRecord
 from gantree.core.scheduler import Scheduler
 from gantree.journal.contract import Journal
 from gantree.model.errors import GantreeError

@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TypeVar
 
-from gantree.control.controller import Controller
-from gantree.control.watchdog import Pulse
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.watchdog import Pulse
 from gantree.model.errors import GantreeError
 
 POLL_S = 0.05

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gantree.control.following import Follower, Overtaken
 from gantree.control.garbage import set_all_apart, set_survivors_apart
-from gantree.control.reader_frames import (
+from gantree.control.readers.follower import Follower, Overtaken
+from gantree.control.readers.frames import (
     LENGTH,
     NEWEST,
     Failed,
@@ -34,7 +34,7 @@ from gantree.control.reader_frames import (
     packed,
     unpacked,
 )
-from gantree.control.reader_host import end_with
+from gantree.control.readers.host import end_with
 from gantree.model.errors import GantreeError, JournalError, TooLong
 
 LIMIT_S = 60.0

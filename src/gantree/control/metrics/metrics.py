@@ -16,8 +16,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gantree import __version__
-from gantree.control.figures import Figures
-from gantree.control.gates import WAITS
+from gantree.control.metrics.figures import Figures
+from gantree.control.metrics.gates import WAITS
 from gantree.model.events import EVENTS, Event
 from gantree.model.facts import (
     FACTS,
@@ -195,7 +195,7 @@ class Seen:
     """The figures of one moment, with what is no matter of the ledger's.
 
     at: seconds since 1970. took_s: how long it held the controller's thread. backlog: events in the inbox that no turn
-    has come to; untaken: those that are not even there. waits and refusals are by gate, as `gantree.control.gates`.
+    has come to; untaken: those that are not even there. waits and refusals are by gate (`gates`).
     """
 
     figures: Figures

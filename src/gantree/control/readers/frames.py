@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gantree.control.reading import Moment
+from gantree.control.requests.read_view import Moment
 from gantree.journal.contract import Journal
 from gantree.model.errors import BadFields, GantreeError, Problem
 from gantree.policy.rules import Policy

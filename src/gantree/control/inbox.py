@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gantree.control.metrics import Metrics
+from gantree.control.metrics.metrics import Metrics
 from gantree.control.tracing import Causes
 from gantree.journal.contract import Journal
 from gantree.model.events import Event

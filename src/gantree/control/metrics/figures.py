@@ -1,7 +1,7 @@
 """The figures of a ledger at one moment: what waits, runs, is held, is torn. Read-only, no clock, no metric names.
 
-`gantree.control.metrics` gives them names. Queues are named by the policy; of those that it does not name (a policy
-without queues takes any name) the oldest hundred are told apart, the rest are one.
+`gantree.control.metrics.metrics` gives them names. Queues are named by the policy; of those that it does not name (a
+policy without queues takes any name) the oldest hundred are told apart, the rest are one.
 """
 
 from collections import Counter

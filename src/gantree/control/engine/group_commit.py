@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from gantree.control.controller import Controller
-from gantree.control.loop import Loop
-from gantree.control.submission import Receipt
-from gantree.control.submissions import HandIn
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.loop import Loop
+from gantree.control.requests.submission_checks import Receipt
+from gantree.control.requests.submissions import HandIn
 
 MOST_JOBS = 256
 """Jobs of one group, unless one caller alone hands in more: a turn takes no more events either."""
