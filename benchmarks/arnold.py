@@ -36,13 +36,13 @@ import numpy as np
 
 from gantree.cli.printing import columns
 from gantree.model.cluster import Cluster, Node
-from gantree.model.jobs import Job, Near, Role, Shape, Slices, TopologyWish
+from gantree.model.jobs import Job, Near, Role, Shape, Slices, TopologySpec
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import place
 from gantree.placement.counting.solve import problems
 from gantree.placement.members.members import placement_of
 from gantree.placement.ranks.order import rank_map
-from gantree.placement.request.topology_request import read_wish
+from gantree.placement.request.topology_request import topology_request_of
 from gantree.sim.rivals.best_fit import best_fit
 from gantree.sim.rivals.bisection import bisection
 from gantree.sim.rivals.gpu_packing import gpu_packing
@@ -240,7 +240,7 @@ def job_of(setting: Setting, alpha: float, *, weighs: bool) -> Job:
     return Job(
         name="arnold",
         roles=(Role("worker", setting.nodes_of_job, Shape(gpus=GPUS), processes=GPUS),),
-        topology=TopologyWish(slices=slices, near=near),
+        topology=TopologySpec(slices=slices, near=near),
         parallelism=(
             ("tensor", setting.tensor),
             ("data", setting.data),
@@ -261,7 +261,9 @@ def on_nodes(occupancy: Occupancy, job: Job, units: Units) -> Placement:
     first = occupancy.fabric.first_node_of_domain[1].tolist()
     taken = Counter(minipod for unit in units for minipod in unit)
     problem = next(
-        problems(occupancy, read_wish(occupancy.fabric, replace(job, topology=TopologyWish())))
+        problems(
+            occupancy, topology_request_of(occupancy.fabric, replace(job, topology=TopologySpec()))
+        )
     )
     spread = [
         (node, (1,))

@@ -41,7 +41,7 @@ from gantree.placement.choice.search import place
 from gantree.placement.counting.solve import problems
 from gantree.placement.members.members import placement_of
 from gantree.placement.ranks.order import rank_map
-from gantree.placement.request.topology_request import read_wish
+from gantree.placement.request.topology_request import topology_request_of
 from gantree.placement.slots.problem import Problem
 from gantree.sim.rivals.level_counting import level_counting
 from gantree.sim.rivals.random_fit import random_nodes
@@ -196,7 +196,7 @@ def judged(occupancy: Occupancy, job: Job, seed: int) -> Iterator[tuple[str, Pla
     found = place(occupancy, job)
     assert isinstance(found, Placement), f"there is room for {job.name}: {found}"
     yield "gantree", found
-    problem = next(problems(occupancy, read_wish(occupancy.fabric, job)))
+    problem = next(problems(occupancy, topology_request_of(occupancy.fabric, job)))
     slots = problem.tables[0].of_node.tolist()
     counted = level_counting(occupancy.fabric, slots, job.members, "leaf")
     yield "level counting", _placed(problem, counted, job)

@@ -38,7 +38,7 @@ from gantree.placement.request.preferences import (
     DEFAULT_PREFERENCES,
     PlacementPreferences,
 )
-from gantree.placement.request.topology_request import read_wish
+from gantree.placement.request.topology_request import topology_request_of
 from gantree.placement.slots.problem import Problem, Spread
 from gantree.sim.bench.mix import gang
 from gantree.topology.fabric.fabric import Fabric
@@ -176,8 +176,8 @@ def best_fit(problem: Problem) -> Spread | None:
 
     Where one domain must hold all, the tightest such domain is filled.
     """
-    fabric, wish = problem.fabric, problem.wish
-    tier = max(wish.whole_at, wish.roles[0].whole_at)
+    fabric, request = problem.fabric, problem.request
+    tier = max(request.whole_at, request.roles[0].whole_at)
     free = problem.occupancy.free_gpus_in_domain(tier)
     for domain in sorted(range(fabric.domains(tier)), key=lambda d: (int(free[d]), d)):
         first, stop = (int(n) for n in fabric.first_node_of_domain[tier][domain : domain + 2])
@@ -205,7 +205,7 @@ def _filled(problem: Problem, nodes: Sequence[int]) -> Spread | None:
 
 def _run(problem: Problem) -> tuple[int, int]:
     """(tier, members) of the slices; runs of one in the fabric where there are none."""
-    multiple = problem.wish.roles[0].multiple_in_domain
+    multiple = problem.request.roles[0].multiple_in_domain
     tier = max((t for t, m in enumerate(multiple) if m > 1), default=0)
     return tier, multiple[tier]
 
@@ -246,7 +246,7 @@ def judged(
 ) -> Result:
     """One gang: the search, the optimum, the fewest domains, best-fit."""
     occupancy, job, found = question(seed, preferences)
-    solution = solve(occupancy, read_wish(occupancy.fabric, job))
+    solution = solve(occupancy, topology_request_of(occupancy.fabric, job))
     assert solution is not None, "the search found a place"
     problem = solution[0]
     spread = spread_of(occupancy, found)

@@ -7,7 +7,7 @@ import pytest
 from gantree.core.explain.explain import when, why
 from gantree.model.events import CordonRequested
 from gantree.model.facts import GangPlaced, GangPreempted
-from gantree.model.jobs import Job, TopologyWish
+from gantree.model.jobs import Job, TopologySpec
 from gantree.model.verdicts import Gate
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
@@ -85,7 +85,7 @@ MANY_OF_THEM = 6
     "hopeless",
     [
         pytest.param(job("", 1, 16), id="fits no node"),
-        pytest.param(replace(job("", 2, 8), topology=TopologyWish(required="node")), id="no node"),
+        pytest.param(replace(job("", 2, 8), topology=TopologySpec(required="node")), id="no node"),
         pytest.param(job("", 4, 8), id="a node is out of use"),
     ],
 )

@@ -23,7 +23,7 @@ from gantree.model.facts import (
     JobRequeued,
     RoomClaimed,
 )
-from gantree.model.jobs import Checkpoint, Elastic, Job, Spread, TopologyWish
+from gantree.model.jobs import Checkpoint, Elastic, Job, Spread, TopologySpec
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
 from support.examples import examples
@@ -335,7 +335,7 @@ def owed_beside_others(order: Sequence[str], rules: Policy) -> Life:
     """w may stop v, which borrows, but not u; y is owed what v gives back, and takes back from u beside, as it needs
     room on all three nodes; v may stop y.
     """
-    spread = TopologyWish(spread=Spread("node", 1))
+    spread = TopologySpec(spread=Spread("node", 1))
     y = replace(job("y", 3, 2, priority="batch"), queue="s")
     jobs = (
         replace(job("v", 2, 4, priority="production"), queue="s"),

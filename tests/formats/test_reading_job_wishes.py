@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gantree.formats import read_job
 from gantree.model.errors import BadFields, GantreeError
-from gantree.model.jobs import Apart, DataNeed, Shape, Slices, Spread, TopologyWish
+from gantree.model.jobs import Apart, DataNeed, Shape, Slices, Spread, TopologySpec
 
 WISHES = """\
 name: serve
@@ -47,16 +47,16 @@ def test_parts_of_gpus_are_read() -> None:
 
 def test_where_members_wish_to_be_is_read() -> None:
     serve, pod = read_job(WISHES, "j.yaml")
-    assert serve.topology == TopologyWish(
+    assert serve.topology == TopologySpec(
         slices=(Slices(2, "leaf", preferred=True), Slices(1, "node", "cut")),
         spread=Spread("leaf"),
         apart=(Apart("leaf", ("train", "7")), Apart("spine", ("?-b*",))),
     )
-    assert serve.roles[0].topology == TopologyWish(
+    assert serve.roles[0].topology == TopologySpec(
         spread=Spread("node", 2), apart=(Apart("node", ("chat-*",)),)
     )
-    assert serve.roles[1].topology == TopologyWish()
-    assert pod.topology == TopologyWish("cube", box=(4, 4, 16))
+    assert serve.roles[1].topology == TopologySpec()
+    assert pod.topology == TopologySpec("cube", box=(4, 4, 16))
 
 
 def test_data_traffic_and_rank_order_are_read() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gantree.model.cluster import Allocation, Cluster, DataSet, DomainFacts, Node
-from gantree.model.jobs import AxisTraffic, DataNeed, Job, Role, Shape, TopologyWish, Traffic
+from gantree.model.jobs import AxisTraffic, DataNeed, Job, Role, Shape, TopologySpec, Traffic
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import place
 from gantree.placement.request.locality import fetch_s_of_node
@@ -113,8 +113,8 @@ def test_data_that_nobody_has_is_equally_far_from_nodes_that_are_alike() -> None
 def test_a_wish_for_a_tier_goes_before_data() -> None:
     data = (DataSet("tokens", "leaf", "s0/l2"),)
     cluster = site("dgx-h100", "dgx-h100", "dgx-h100", data=data)
-    wish = TopologyWish(required="leaf")
-    job = gang(2, topology=wish, data=(DataNeed("tokens", 4000.0),))
+    request = TopologySpec(required="leaf")
+    job = gang(2, topology=request, data=(DataNeed("tokens", 4000.0),))
     assert nodes_of(cluster, job) == ["l2n0", "l2n1"]
 
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Allocation, Cluster, DomainFacts, Link, Node
-from gantree.model.jobs import SHARDED, Job, Role, Shape, Slices, TopologyWish, Transformer
+from gantree.model.jobs import SHARDED, Job, Role, Shape, Slices, TopologySpec, Transformer
 from gantree.model.placements import Placement
 from gantree.placement.members.members import placement_of
 from gantree.placement.optimum.optimum import fewest_domains, optimum
 from gantree.placement.optimum.steps import seconds_of
 from gantree.placement.optimum.time import PROVEN_WITHIN
-from gantree.placement.request.topology_request import read_wish
+from gantree.placement.request.topology_request import topology_request_of
 from gantree.placement.slots.problem import Problem, Spread
 from gantree.testing.builders import job
 from gantree.testing.placement_checker import problems_of
@@ -96,7 +96,7 @@ def random_job(rng: Random, tiers: tuple[str, ...]) -> Job:
     if members % 2 == 0 and rng.random() < 0.3:
         slices = (Slices(2, rng.choice(tiers), "worker"),)
     required = rng.choice(tiers[:-1]) if rng.random() < 0.2 else None
-    return Job("j", tuple(roles), topology=TopologyWish(required, None, slices))
+    return Job("j", tuple(roles), topology=TopologySpec(required, None, slices))
 
 
 def training(rng: Random, job: Job) -> Job:
@@ -126,12 +126,12 @@ def training(rng: Random, job: Job) -> Job:
 def stated(asked: Asked) -> Problem:
     """The question as the search gets it."""
     occupancy = Occupancy(Fabric.build(asked.cluster))
-    wish = read_wish(occupancy.fabric, asked.job)
-    return Problem.of(occupancy, wish, ((),) * len(asked.job.roles))
+    request = topology_request_of(occupancy.fabric, asked.job)
+    return Problem.of(occupancy, request, ((),) * len(asked.job.roles))
 
 
 def every_placement(problem: Problem, job: Job) -> Iterator[Placement]:
-    """All placements that keep the wish: each way to hand out members to nodes, judged afterwards."""
+    """All placements that keep the request: each way to hand out members to nodes, judged afterwards."""
     for spread in _spreads(problem, 0, problem.members):
         placement = placement_of(problem, spread, job)
         if not problems_of(problem.occupancy, job, placement):
@@ -300,7 +300,7 @@ def test_a_step_whose_tensor_groups_fill_nodes_is_proven_and_its_bound_met() -> 
 
 def spread_of(problem: Problem, placement: Placement) -> Spread:
     """Members of each role by node."""
-    roles = [role.name for role in problem.wish.roles]
+    roles = [role.name for role in problem.request.roles]
     counts: dict[int, list[int]] = {}
     for member in placement.members:
         node = problem.fabric.index_of_node[member.node]

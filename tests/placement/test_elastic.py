@@ -24,7 +24,7 @@ from gantree.model.jobs import (
     Shape,
     Slices,
     Spread,
-    TopologyWish,
+    TopologySpec,
 )
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import find
@@ -86,12 +86,12 @@ def standing(seed: int) -> Question | None:
 
 
 def gang(rng: Random) -> Job:
-    """One role of up to six members, with wishes."""
+    """One role of up to six members, with requests."""
     run = rng.choice([1, 1, 2, 2, 3])
     runs = rng.randint(1, 6 // run)
     slices = (Slices(run, rng.choice(TIERS)),) if run > 1 else ()
     spread = Spread(rng.choice(TIERS), rng.choice([None, run, run * 2]))
-    topology = TopologyWish(
+    topology = TopologySpec(
         required=rng.choice([None, None, *TIERS]),
         slices=slices,
         spread=spread if rng.random() < 0.4 else None,
@@ -113,8 +113,8 @@ def held_in(occupancy: Occupancy, counts: Counts, tier: str) -> Counter[tuple[st
     return held
 
 
-def keeps(occupancy: Occupancy, topology: TopologyWish, counts: Counts) -> Iterator[bool]:
-    """Whether each wish that must hold does."""
+def keeps(occupancy: Occupancy, topology: TopologySpec, counts: Counts) -> Iterator[bool]:
+    """Whether each request that must hold does."""
     if topology.required:
         yield len(held_in(occupancy, counts, topology.required)) <= 1
     for run in topology.slices:
@@ -229,10 +229,10 @@ STANDS = """s0/l0: n0 jj..xxxx n1 jj......
             s1/l2: n4 ........ n5 ........"""
 
 
-def stands(picture: str, members: int, **wish: object) -> Question:
+def stands(picture: str, members: int, **request: object) -> Question:
     """A gang of one GPU a member that stands where the picture has a j."""
     occupancy = drawn(picture)
-    topology = TopologyWish(**wish)  # type: ignore[arg-type]  # fields of TopologyWish, named by the tests
+    topology = TopologySpec(**request)  # type: ignore[arg-type]  # fields of TopologySpec, named by the tests
     job = Job("j", (Role("w", members, Shape(gpus=1)),), topology=topology)
     held = occupancy.owners["j"]
     in_order = sorted(held, key=lambda member: occupancy.fabric.index_of_node[member.node])
@@ -248,7 +248,7 @@ def stands(picture: str, members: int, **wish: object) -> Question:
 
 
 @pytest.mark.parametrize(
-    ("members", "wish", "picture"),
+    ("members", "topology", "picture"),
     [
         (6, {}, ["jjjjxxxx jj......", "........ xxxx....", "........ ........"]),
         (12, {}, ["jjjjxxxx jjjjjjjj", "........ xxxx....", "........ ........"]),
@@ -263,9 +263,9 @@ def stands(picture: str, members: int, **wish: object) -> Question:
     ],
 )  # fmt: skip
 def test_new_members_come_as_near_as_there_is_room(
-    members: int, wish: dict[str, object], picture: list[str] | None
+    members: int, topology: dict[str, object], picture: list[str] | None
 ) -> None:
-    question = stands(STANDS, 4, **wish)
+    question = stands(STANDS, 4, **topology)
     after = grown(question.occupancy, question.job, question.placement, members)
     assert (after is None) == (picture is None)
     if after is not None and picture is not None:
@@ -286,7 +286,7 @@ def test_new_ranks_on_a_node_come_after_the_old_ones() -> None:
 def test_a_gang_in_one_socket_grows_in_that_socket_alone() -> None:
     site = Cluster("c", ("node",), {"m": builders.machine(8)}, (Node("n0", "m"),))
     occupancy = Occupancy(Fabric.build(site))
-    topology = TopologyWish(required="socket")
+    topology = TopologySpec(required="socket")
     job = Job("j", (Role("w", 1, Shape(gpus=1)),), topology=topology)
     member = MemberPlacement("w", 0, "n0", (5,))
     occupancy.take("j", [member])
@@ -334,7 +334,7 @@ def test_a_share_becomes_a_rank_only_where_nobody_else_is_on_its_gpu(strangers: 
 
 def test_a_gang_is_not_kept_apart_from_itself() -> None:
     occupancy = drawn("s0/l0: n0 ........ n1 ........")
-    topology = TopologyWish(apart=(Apart("node", ("chat-*",)),))
+    topology = TopologySpec(apart=(Apart("node", ("chat-*",)),))
     job = Job("chat-1", (Role("w", 1, Shape(gpus=1)),), topology=topology)
     before = find(occupancy, job)
     assert before is not None
@@ -497,7 +497,7 @@ def test_sizes_that_cannot_be_are_bad_input() -> None:
 
 def test_boxes_and_gangs_of_several_roles_are_not_resized_in_place() -> None:
     question = stands(STANDS, 4)
-    box = replace(question.job, topology=TopologyWish(box=()))
+    box = replace(question.job, topology=TopologySpec(box=()))
     with pytest.raises(Unsupported, match="slice of a torus"):
         grown(question.occupancy, box, question.placement, 6)
     two = replace(question.job, roles=(*question.job.roles, Role("v", 1, Shape())))

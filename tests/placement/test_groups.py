@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadInput
-from gantree.model.jobs import Job, Near, Role, Shape, Slices, TopologyWish
+from gantree.model.jobs import Job, Near, Role, Shape, Slices, TopologySpec
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import place
 from gantree.placement.ranks.groups import few_pieces, whole_groups
@@ -39,7 +39,7 @@ def job_of(members: int, gpus: int, weights: Weights | None, *axes: tuple[str, i
     """A gang whose processes have a GPU each."""
     near = None if weights is None else Near("leaf", weights)
     role = Role("worker", members, Shape(gpus=gpus), processes=gpus)
-    return Job("j", (role,), topology=TopologyWish(near=near), parallelism=axes)
+    return Job("j", (role,), topology=TopologySpec(near=near), parallelism=axes)
 
 
 def mapped(occupancy: Occupancy, job: Job) -> RankMap:
@@ -103,7 +103,7 @@ def test_tensor_groups_are_not_torn_for_the_sake_of_others() -> None:
 def test_an_axis_that_is_not_there_weighs_nothing_and_without_weights_prices_decide() -> None:
     occupancy = leaves_of(4, 4)
     job = job_of(8, 1, (("expert", 5.0),), ("data", 4), ("pipeline", 2))
-    plain = replace(job, topology=TopologyWish())
+    plain = replace(job, topology=TopologySpec())
     assert [seat.node for seat in mapped(occupancy.copy(), job).ranks] == [
         seat.node for seat in mapped(occupancy, plain).ranks
     ]
@@ -145,13 +145,13 @@ def test_an_unknown_tier_or_axis_is_refused_by_name(near: Near, told: str) -> No
     placement = place(occupancy, job)
     assert isinstance(placement, Placement)
     with pytest.raises(BadInput, match=told):
-        rank_map(occupancy.fabric, replace(job, topology=TopologyWish(near=near)), placement)
+        rank_map(occupancy.fabric, replace(job, topology=TopologySpec(near=near)), placement)
 
 
 def test_by_a_tier_inside_nodes_nodes_are_counted() -> None:
     weights = (("data", 0.0), ("pipeline", 1.0))
     job = job_of(4, 2, weights, ("data", 4), ("pipeline", 2))
-    job = replace(job, topology=TopologyWish(near=Near("socket", weights)))
+    job = replace(job, topology=TopologySpec(near=Near("socket", weights)))
     found = mapped(leaves_of(2, 2, gpus=2), job)
     nodes = [seat.node for seat in found.ranks]
     assert all(nodes[rank] == nodes[rank + 4] for rank in range(4))
@@ -198,7 +198,7 @@ def test_weighed_ranks_cost_no_more_than_ranks_by_price_or_in_topology_order(
     axes = (("tensor", tensor), ("data", data), ("pipeline", pipeline))
     occupancy = leaves_of(*sizes, gpus=4)
     job = job_of(members, 4, weights, *axes)
-    by_price = mapped(occupancy.copy(), replace(job, topology=TopologyWish()))
+    by_price = mapped(occupancy.copy(), replace(job, topology=TopologySpec()))
     weighed = reach(occupancy, job, mapped(occupancy, job))
     priced = reach(occupancy, job, by_price)
     if priced.get("tensor", 1) == 1:

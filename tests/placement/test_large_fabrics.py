@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Allocation, Cluster, Machine, Node
-from gantree.model.jobs import Job, Role, Shape, TopologyWish
+from gantree.model.jobs import Job, Role, Shape, TopologySpec
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import place
 from gantree.placement.counting import tables
 from gantree.placement.counting.descent import descend
 from gantree.placement.counting.one_node import is_plain_inside, tightest_node
 from gantree.placement.counting.room import Room
-from gantree.placement.request.topology_request import read_wish
+from gantree.placement.request.topology_request import topology_request_of
 from gantree.placement.slots.problem import Problem
 from gantree.placement.slots.slots import SlotShape, slots
 from gantree.sim.bench.mix import gang, half_full
@@ -45,7 +45,7 @@ def uneven(rng: Random) -> Occupancy:
 
 def problem_of(occupancy: Occupancy, members: int, shape: Shape) -> Problem:
     job = Job("g", (Role("worker", members, shape),))
-    return Problem.of(occupancy, read_wish(occupancy.fabric, job), ((),))
+    return Problem.of(occupancy, topology_request_of(occupancy.fabric, job), ((),))
 
 
 @settings(deadline=None)
@@ -148,7 +148,7 @@ def test_sixteen_over_two_leaves_are_eight_and_eight(even: bool) -> None:
                 allocations.append(Allocation("old", f"l{leaf}n{number}", (0,)))
     site = Cluster("c", ("spine", "leaf", "node"), {"m": machine}, tuple(nodes), {}, tuple(allocations))  # fmt: skip
     occupancy = Occupancy(Fabric.build(site))
-    job = Job("g", (Role("w", 16, Shape(gpus=1)),), topology=TopologyWish(preferred="leaf"))
+    job = Job("g", (Role("w", 16, Shape(gpus=1)),), topology=TopologySpec(preferred="leaf"))
     answer = place(occupancy, job)
     assert isinstance(answer, Placement)
     assert domains_used(occupancy, answer)["leaf"] == 2

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.bars import barred
-from gantree.model.jobs import KIN, Company, Job, Like, Role, Shape, TopologyWish
+from gantree.model.jobs import KIN, Company, Job, Like, Role, Shape, TopologySpec
 from gantree.model.node_rules import TOLERATES_LABEL, Taint, satisfies
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import find
@@ -26,7 +26,7 @@ def named(*nodes: str) -> str:
 
 
 def gang(members: int, gpus: int, *likes: Like) -> Job:
-    return Job("x", (Role("w", members, Shape(gpus=gpus), topology=TopologyWish(likes=likes)),))
+    return Job("x", (Role("w", members, Shape(gpus=gpus), topology=TopologySpec(likes=likes)),))
 
 
 def nodes_of(occupancy: Occupancy, job: Job) -> list[str]:
@@ -71,7 +71,7 @@ def test_a_bar_comes_before_a_like() -> None:
 
 
 def test_the_likes_of_a_gang_are_those_of_all_its_roles() -> None:
-    like = TopologyWish(likes=(Like(named("n2", "n3")),))
+    like = TopologySpec(likes=(Like(named("n2", "n3")),))
     roles = (Role("a", 1, Shape(gpus=4)), Role("b", 1, Shape(gpus=2)))
     assert set(nodes_of(drawn(LEAVES), Job("x", roles, topology=like))) == {"n2", "n3"}
 
@@ -156,7 +156,7 @@ def site(free: Sequence[int], kin: Sequence[int] = (), tainted: Sequence[str] = 
 
 def among(*company: Company, members: int = 1, gpus: int = 1, labels: Labels = ()) -> Job:
     shape = Shape(gpus=gpus, devices=((WEB, 1),), labels=labels)
-    return Job("x", (Role("w", members, shape, topology=TopologyWish(company=company)),))
+    return Job("x", (Role("w", members, shape, topology=TopologySpec(company=company)),))
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_one_member_goes_where_the_plain_sum_is_highest(
     free: list[int], kin: list[int], near: int, liked: str
 ) -> None:
     like = Like(named(liked))
-    told = TopologyWish(
+    told = TopologySpec(
         likes=(like,), company=(Company("host", WEB, near), Company("zone", WEB, spread=True))
     )
     job = Job("x", (Role("w", 1, Shape(gpus=1), topology=told),))

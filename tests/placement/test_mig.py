@@ -16,13 +16,16 @@ from gantree.model.verdicts import Refused
 from gantree.placement.choice.search import place
 from gantree.placement.machine import mig
 from gantree.placement.members.members import placement_of
-from gantree.placement.request.topology_request import read_wish
+from gantree.placement.request.topology_request import topology_request_of
 from gantree.placement.slots.parts import (
     choose_parts,
     is_apart,
 )
 from gantree.placement.slots.problem import Problem
-from gantree.placement.slots.secondary_resources import members_on_node, slots_beside
+from gantree.placement.slots.secondary_resources import (
+    members_on_node,
+    slots_by_secondary_resources,
+)
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.mig import TABLES, MigProfile, MigTable, mig_table
@@ -59,8 +62,8 @@ def job(*roles: tuple[int, str], communicates: bool = True, processes: int = 1) 
 
 def placed(where: Occupancy, asked: Job, *counts: tuple[int, ...]) -> Placement:
     """The placement of so many members of each role on n0, n1, ..., taken and checked."""
-    wish = read_wish(where.fabric, asked)
-    problem = Problem(where, wish, tuple(role.members for role in asked.roles), ())
+    request = topology_request_of(where.fabric, asked)
+    problem = Problem(where, request, tuple(role.members for role in asked.roles), ())
     found = placement_of(problem, list(enumerate(counts)))
     after = where.copy()
     after.take("j", found.members)
@@ -377,14 +380,14 @@ def test_the_best_place_of_one_role_is_given_up_where_another_has_no_other(
 
 def test_two_ranks_never_share_a_gpu_unless_they_never_talk() -> None:
     where, two = occupancy(1), job((2, "3g.40gb"))
-    assert is_apart(read_wish(where.fabric, two))
+    assert is_apart(topology_request_of(where.fabric, two))
     assert members_on_node(where, 0, Shape(mig="3g.40gb"), apart=True) == 1
     refused = place(where, two)
     assert isinstance(refused, Refused) and refused.never
     assert "2 instances of 3g.40gb on different GPUs" in refused.sentence
     assert "NCCL refuses two ranks on one GPU" in refused.sentence
     free = job((2, "3g.40gb"), communicates=False)
-    assert not is_apart(read_wish(where.fabric, free))
+    assert not is_apart(topology_request_of(where.fabric, free))
     found = place(where, free)
     assert isinstance(found, Placement)
     assert {part.start for member in found.members for part in member.mig} == {0, 4}
@@ -392,8 +395,8 @@ def test_two_ranks_never_share_a_gpu_unless_they_never_talk() -> None:
 
 def test_a_member_alone_needs_no_gpu_of_its_own_but_two_ranks_of_it_cannot_be() -> None:
     where = occupancy(1)
-    assert not is_apart(read_wish(where.fabric, job((1, "3g.40gb"))))
-    assert is_apart(read_wish(where.fabric, job((1, "3g.40gb"), (1, ""))))
+    assert not is_apart(topology_request_of(where.fabric, job((1, "3g.40gb"))))
+    assert is_apart(topology_request_of(where.fabric, job((1, "3g.40gb"), (1, ""))))
     refused = place(where, job((1, "3g.40gb"), processes=2))
     assert isinstance(refused, Refused) and "NCCL refuses two ranks" in refused.sentence
     assert isinstance(place(where, job((1, "3g.40gb"), communicates=False, processes=2)), Placement)
@@ -404,7 +407,9 @@ def test_nodes_in_like_states_are_counted_alike() -> None:
     where.take("a", placed(where, job((1, "3g.40gb")), (0,), (1,)).members)
     shape = Shape(mig="3g.40gb")
     every = where.fabric.index_of_node.values()
-    counted = slots_beside(where, np.array(list(every)), shape, apart=False).tolist()
+    counted = slots_by_secondary_resources(
+        where, np.array(list(every)), shape, apart=False
+    ).tolist()
     assert counted == [4, 3, 4, 4, 4, 4]
     assert counted == [members_on_node(where, node, shape, apart=False) for node in every]
 
@@ -443,7 +448,7 @@ def test_gangs_that_come_and_go_get_what_is_free_and_are_refused_only_what_is_no
         found = place(where, asked)
         if isinstance(found, Placement):
             assert problems_of(where, asked, found) == []
-            apart = is_apart(read_wish(where.fabric, asked))
+            apart = is_apart(topology_request_of(where.fabric, asked))
             used = [(one.node, gpu) for one in found.members for gpu in one.parts]
             assert len(set(used)) == len(used) or not apart
             before = where.copy()
@@ -451,6 +456,6 @@ def test_gangs_that_come_and_go_get_what_is_free_and_are_refused_only_what_is_no
             for change in found.changes:
                 _check_change(before, where, change)
         elif shape.part and not shape.cpus:
-            apart = is_apart(read_wish(where.fabric, asked))
+            apart = is_apart(topology_request_of(where.fabric, asked))
             assert sum(members_on_node(where, n, shape, apart) for n in range(3)) < members
         where.check()

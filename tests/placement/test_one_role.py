@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Allocation, Cluster, Machine, Node
-from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
+from gantree.model.jobs import Job, Role, Shape, Slices, TopologySpec
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import fits, place
 from gantree.placement.counting import tables
@@ -18,7 +18,7 @@ from gantree.placement.counting.one_node import tightest_node, tightest_of
 from gantree.placement.counting.room import Room
 from gantree.placement.counting.solve import problems, solve
 from gantree.placement.members.members import placement_of
-from gantree.placement.request.topology_request import read_wish
+from gantree.placement.request.topology_request import topology_request_of
 from gantree.placement.slots.problem import Problem, Spread
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
@@ -44,13 +44,13 @@ def wide_cluster(rng: Random, outer: int) -> Cluster:
     return Cluster("wide", (*tiers, "node"), machines, tuple(nodes), {}, tuple(allocations))
 
 
-def random_wish(rng: Random, tiers: tuple[str, ...], role: str | None = None) -> TopologyWish:
+def random_wish(rng: Random, tiers: tuple[str, ...], role: str | None = None) -> TopologySpec:
     """Perhaps slices in one tier or two; the members are multiples of 6."""
     slices = tuple(
         Slices(rng.choice([2, 3, 6]), rng.choice(tiers), role) for _ in range(rng.randint(0, 2))
     )
     required = rng.choice(tiers) if rng.random() < 0.2 else None
-    return TopologyWish(required, None, slices if rng.random() < 0.5 else ())
+    return TopologySpec(required, None, slices if rng.random() < 0.5 else ())
 
 
 def nodes_of(spread: Spread) -> set[int]:
@@ -72,20 +72,20 @@ def test_wide_gangs_of_one_role_use_as_few_domains_as_the_general_search_finds(
 ) -> None:
     rng = Random(seed)
     site = wide_cluster(rng, outer=rng.randint(2, 4))
-    wish = random_wish(rng, site.tiers)
+    request = random_wish(rng, site.tiers)
     members = rng.randint(9, 64)
-    if wish.slices:
+    if request.slices:
         members = max(12, members // 6 * 6)
     job = Job(
         "j",
         (Role("w", members, Shape(gpus=rng.choice([0, 1, 1, 1, 2, 3]), cpus=1.0)),),
-        topology=wish,
+        topology=request,
     )
     occupancy = Occupancy(Fabric.build(site))
     problem = problem_of(occupancy, job)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "MOST_SUMS", most_sums)
-        found = solve(occupancy, read_wish(occupancy.fabric, job))
+        found = solve(occupancy, topology_request_of(occupancy.fabric, job))
     general = exact_spread(problem)
     assert (found is None) == (general is None)
     if found is not None and general is not None:
@@ -95,14 +95,14 @@ def test_wide_gangs_of_one_role_use_as_few_domains_as_the_general_search_finds(
 
 
 def problem_of(occupancy: Occupancy, job: Job) -> Problem:
-    return Problem.of(occupancy, read_wish(occupancy.fabric, job), ((),) * len(job.roles))
+    return Problem.of(occupancy, topology_request_of(occupancy.fabric, job), ((),) * len(job.roles))
 
 
 def twins(rng: Random, tiers: tuple[str, ...]) -> Job:
     """Two roles that are mostly alike, and sometimes a third that is not."""
     shape = Shape(gpus=rng.choice([0, 1, 1, 2]), cpus=1.0)
     bound = rng.choice([None, None, "a"])
-    of_role = random_wish(rng, tiers) if rng.random() < 0.3 else TopologyWish()
+    of_role = random_wish(rng, tiers) if rng.random() < 0.3 else TopologySpec()
     size = 6 if of_role.slices else 1
     roles = [Role(name, rng.choice([6, 12]), shape, topology=of_role) for name in ("a", "b")]
     if size == 1 and rng.random() < 0.4:
@@ -141,14 +141,14 @@ def test_roles_that_ask_for_the_same_use_as_few_domains_as_if_searched_apart(see
 
 FIRST = Role("a", 2, Shape(gpus=1))
 SECOND = replace(FIRST, name="b")
-ANYWHERE, IN_ONE_RACK = TopologyWish(), TopologyWish(required="rack")
+ANYWHERE, IN_ONE_RACK = TopologySpec(), TopologySpec(required="rack")
 
 
-def with_second(second: Role = SECOND, topology: TopologyWish = ANYWHERE) -> Job:
+def with_second(second: Role = SECOND, topology: TopologySpec = ANYWHERE) -> Job:
     return Job("j", (FIRST, second), topology=topology)
 
 
-def each_in_one_rack(topology: TopologyWish) -> Job:
+def each_in_one_rack(topology: TopologySpec) -> Job:
     roles = tuple(replace(role, topology=IN_ONE_RACK) for role in (FIRST, SECOND))
     return Job("j", roles, topology=topology)
 
@@ -158,11 +158,11 @@ ALIKE = {
     "but for the number of members": (with_second(replace(SECOND, members=4)), 1),
     "but for what they run": (with_second(replace(SECOND, run=("true",), processes=2)), 1),
     "not in shape": (with_second(replace(SECOND, shape=Shape(gpus=2))), 2),
-    "not in slices": (with_second(topology=TopologyWish(slices=(Slices(2, "rack", "a"),))), 2),
+    "not in slices": (with_second(topology=TopologySpec(slices=(Slices(2, "rack", "a"),))), 2),
     "not where each must be in a rack of its own choice": (each_in_one_rack(ANYWHERE), 2),
     "where the gang must be in the rack, too": (each_in_one_rack(IN_ONE_RACK), 1),
-    "not with wishes inside the node": (
-        with_second(topology=TopologyWish(slices=(Slices(2, "socket"),))), 2,
+    "not with requests inside the node": (
+        with_second(topology=TopologySpec(slices=(Slices(2, "socket"),))), 2,
     ),
 }  # fmt: skip
 
@@ -211,7 +211,7 @@ def test_what_fits_one_node_goes_where_counting_slots_says_devices_and_all(seed:
         occupancy.take(f"beside{number}", (held,))
     shape = Shape(gpus=rng.randint(0, 3), cpus=1.0, devices=rng.choice(BESIDE))
     job = Job("j", (Role("w", rng.choice([1, 1, 2]), shape),))
-    (problem,) = problems(occupancy, read_wish(occupancy.fabric, job))
+    (problem,) = problems(occupancy, topology_request_of(occupancy.fabric, job))
     room = Room.of(problem)
     holding = room.capacity[-1] >= room.need
     expected = tightest_of(problem, holding) if holding.any() else None

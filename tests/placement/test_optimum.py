@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Allocation, Cluster, Machine, Node
-from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
+from gantree.model.jobs import Job, Role, Shape, Slices, TopologySpec
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import fits, place
 from gantree.placement.counting.exact import exact_spread
@@ -18,7 +18,7 @@ from gantree.placement.counting.greedy import greedy_spread
 from gantree.placement.counting.solve import solve
 from gantree.placement.members.members import placement_of
 from gantree.placement.request.relaxations import relaxed
-from gantree.placement.request.topology_request import read_wish
+from gantree.placement.request.topology_request import topology_request_of
 from gantree.placement.slots.problem import Problem
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
@@ -39,7 +39,7 @@ class Room:
 
 
 def fewest_domains(cluster: Cluster, job: Job) -> tuple[int, ...] | None:
-    """Least (domains of the widest tier, ..., nodes) over all spreads that keep the wish, or None."""
+    """Least (domains of the widest tier, ..., nodes) over all spreads that keep the request, or None."""
     rooms = [_room(cluster, node) for node in cluster.nodes]
     best: tuple[int, ...] | None = None
     for spread in _spreads(rooms, job, tuple(role.members for role in job.roles)):
@@ -147,7 +147,7 @@ def random_cluster(rng: Random, most_nodes: int) -> Cluster:
 
 
 def random_job(rng: Random, tiers: tuple[str, ...], count: int) -> Job:
-    """So many roles, with any wish for these tiers."""
+    """So many roles, with any request for these tiers."""
     roles: list[Role] = []
     for number in range(count):
         shape = Shape(
@@ -161,10 +161,10 @@ def random_job(rng: Random, tiers: tuple[str, ...], count: int) -> Job:
             rng.randint(2, 10) if count == 1 else rng.choice([(2, 4, 5, 6), (1, 2, 2, 4)][number])
         )
         required = rng.choice(tiers) if rng.random() < 0.2 else None
-        roles.append(Role(f"r{number}", members, shape, topology=TopologyWish(required)))
+        roles.append(Role(f"r{number}", members, shape, topology=TopologySpec(required)))
     cut = random_slices(rng, roles, tiers) if rng.random() < 0.5 else ()
     required = rng.choice(tiers) if rng.random() < 0.25 else None
-    return Job("j", tuple(roles), topology=TopologyWish(required, None, cut))
+    return Job("j", tuple(roles), topology=TopologySpec(required, None, cut))
 
 
 def random_slices(rng: Random, roles: list[Role], tiers: tuple[str, ...]) -> tuple[Slices, ...]:
@@ -225,7 +225,9 @@ def test_the_greedy_search_for_large_gangs_finds_only_what_keeps_the_wish(
 ) -> None:
     cluster, job = asked.cluster, asked.job
     occupancy = Occupancy(Fabric.build(cluster))
-    problem = Problem.of(occupancy, read_wish(occupancy.fabric, job), ((),) * len(job.roles))
+    problem = Problem.of(
+        occupancy, topology_request_of(occupancy.fabric, job), ((),) * len(job.roles)
+    )
     spread = greedy_spread(problem)
     if spread is not None:
         assert problems_of(occupancy, job, placement_of(problem, spread)) == []
@@ -248,7 +250,7 @@ def test_the_fast_path_for_one_role_counts_as_the_general_search_does(asked: Que
     cluster, job = asked.cluster, asked.job
     fabric = Fabric.build(cluster)
     occupancy = Occupancy(fabric)
-    found = solve(occupancy, read_wish(fabric, job))
+    found = solve(occupancy, topology_request_of(fabric, job))
     if found is not None:
         general = exact_spread(found[0])
         assert general is not None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.errors import Unsupported
-from gantree.model.jobs import Apart, Job, Role, Shape, Slices, TopologyWish
+from gantree.model.jobs import Apart, Job, Role, Shape, Slices, TopologySpec
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import place
 from gantree.placement.optimum.moves import Movable, Moves, defragmented
@@ -66,11 +66,11 @@ def random_gang(rng: Random, name: str) -> Job:
     shape = Shape(gpus=rng.choice([1, 2, 2, 4]), cpus=rng.choice([0.0, 0.0, 3.0]))
     required = rng.choice([None, None, "rack", "node"])
     slices = (Slices(2, "node"),) if members == 2 and rng.random() < 0.3 else ()
-    return Job(name, (Role("w", members, shape),), topology=TopologyWish(required, None, slices))
+    return Job(name, (Role("w", members, shape),), topology=TopologySpec(required, None, slices))
 
 
 def every_placement(occupancy: Occupancy, gang: Job) -> Iterator[tuple[MemberPlacement, ...]]:
-    """Members of one role on nodes in every way that is free and keeps the wish; any GPUs are as good as others."""
+    """Members of one role on nodes in every way that is free and keeps the request; any GPUs are as good as others."""
     role = gang.roles[0]
     for members in _members(occupancy, role, 0, 0):
         placement = Placement(members, None, None)  # type: ignore[arg-type]  # the judge reads members only
@@ -205,7 +205,7 @@ def test_one_gang_makes_room_for_another_that_makes_room_for_the_wanted_one() ->
 
 def test_a_gang_that_must_be_apart_from_others_is_not_planned_for() -> None:
     occupancy = drawn("s0/l0: n0 aa...... n1 ........")
-    topology = TopologyWish(apart=(Apart("leaf", ("b",)),))
+    topology = TopologySpec(apart=(Apart("leaf", ("b",)),))
     shy = Job("a", (Role("w", 1, Shape(gpus=2)),), topology=topology)
     with pytest.raises(Unsupported, match=r"job a: topology\.apart.*leave this gang out"):
         defragmented(occupancy, [Movable("a", shy, 1.0)], job("wanted", 1, 8))

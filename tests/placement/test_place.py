@@ -6,7 +6,7 @@ import pytest
 
 from gantree.model.cluster import Allocation, Cluster, Machine, Nic, NicFacts, Node
 from gantree.model.errors import BadInput
-from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
+from gantree.model.jobs import Job, Role, Shape, Slices, TopologySpec
 from gantree.model.placements import Domain, Placement
 from gantree.model.verdicts import Gate, Refused, Shortage
 from gantree.placement.choice.search import fits, place, signature
@@ -232,9 +232,9 @@ def test_slices_inside_the_node_are_consecutive_ranks_of_one_domain() -> None:
 
 
 def test_roles_with_different_wishes_inside_one_node_are_packed_together() -> None:
-    bound = Role("bound", 1, Shape(gpus=2), topology=TopologyWish(required="nvlink"))
+    bound = Role("bound", 1, Shape(gpus=2), topology=TopologySpec(required="nvlink"))
     free = Role("free", 2, Shape(gpus=1))
-    wanted = Job("x", (free, bound), topology=TopologyWish(required="node"))
+    wanted = Job("x", (free, bound), topology=TopologySpec(required="node"))
     answer = on_pairs(wanted)
     assert isinstance(answer, Placement)
     assert set(answer.members[2].gpus) in ({0, 2}, {1, 3})
@@ -246,7 +246,7 @@ def test_nics_are_the_nearest_and_none_is_given_twice() -> None:
     assert isinstance(answer, Placement)
     assert sorted(nic for member in answer.members for nic in member.nics) == ["mlx5_0", "mlx5_1"]
     third = on_pairs(
-        Job("x", (Role("w", 3, Shape(gpus=1, nics=1)),), topology=TopologyWish("node"))
+        Job("x", (Role("w", 3, Shape(gpus=1, nics=1)),), topology=TopologySpec("node"))
     )
     assert isinstance(third, Refused)
 
@@ -278,22 +278,22 @@ def test_models_are_tried_alone_best_first(name: str) -> None:
 
 
 def test_cpus_bind_members_that_share_a_node() -> None:
-    wanted = Job("x", (Role("w", 3, Shape(gpus=1, cpus=30)),), topology=TopologyWish("node"))
+    wanted = Job("x", (Role("w", 3, Shape(gpus=1, cpus=30)),), topology=TopologySpec("node"))
     answer = on_pairs(wanted)
     assert isinstance(answer, Refused)
-    assert isinstance(on_pairs(replace(wanted, topology=TopologyWish())), Placement)
+    assert isinstance(on_pairs(replace(wanted, topology=TopologySpec())), Placement)
 
 
 @pytest.mark.parametrize(
     "topology",
     [
-        TopologyWish(required="rack"),
-        TopologyWish(preferred="rack"),
-        TopologyWish(slices=(Slices(1, "rack"),)),
-        TopologyWish(slices=(Slices(1, "leaf", "nobody"),)),
+        TopologySpec(required="rack"),
+        TopologySpec(preferred="rack"),
+        TopologySpec(slices=(Slices(1, "rack"),)),
+        TopologySpec(slices=(Slices(1, "leaf", "nobody"),)),
     ],
 )
-def test_tiers_and_roles_that_are_not_there_are_bad_input(topology: TopologyWish) -> None:
+def test_tiers_and_roles_that_are_not_there_are_bad_input(topology: TopologySpec) -> None:
     with pytest.raises(BadInput, match="allowed"):
         fits(drawn("l0: n0 ...."), replace(job("x"), topology=topology))
 
@@ -442,8 +442,8 @@ def test_nics_that_the_site_did_not_state_are_not_counted_and_not_named() -> Non
         allocations=(Allocation("old", "n0", (0,), nics=2),),
     )
     occupancy = Occupancy(Fabric.build(site))
-    wish = Job("x", (Role("w", 3, Shape(gpus=1, nics=8)),))
-    answer = place(occupancy, wish)
+    request = Job("x", (Role("w", 3, Shape(gpus=1, nics=8)),))
+    answer = place(occupancy, request)
     assert isinstance(answer, Placement)
     assert {member.nics for member in answer.members} == {()}
     occupancy.take("x", answer.members)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gantree.model.cluster import Allocation, Cluster, Node
-from gantree.model.jobs import Apart, Job, Role, Shape, Slices, Spread, TopologyWish
+from gantree.model.jobs import Apart, Job, Role, Shape, Slices, Spread, TopologySpec
 from gantree.model.placements import (
     Domain,
     MemberPlacement,
@@ -36,8 +36,8 @@ def member(rank: int, node: str, *gpus: int, **fields: object) -> MemberPlacemen
 
 
 def job(shape: Shape, communicates: bool = True, **topology: object) -> Job:
-    wish = TopologyWish(**topology)  # type: ignore[arg-type]  # fields by name, as the table has them
-    return Job("x", (Role("w", 2, shape),), topology=wish, communicates=communicates)
+    request = TopologySpec(**topology)  # type: ignore[arg-type]  # fields by name, as the table has them
+    return Job("x", (Role("w", 2, shape),), topology=request, communicates=communicates)
 
 
 def two(node_0: str, node_1: str) -> tuple[MemberPlacement, ...]:
@@ -102,12 +102,12 @@ def test_each_wrong_is_found(name: str) -> None:
 
 
 def test_a_right_placement_has_no_problem() -> None:
-    wish = TopologyWish(
+    request = TopologySpec(
         "leaf",
         slices=(Slices(2, "leaf"),),
         spread=Spread("node", 1),
         apart=(Apart("leaf", ("chat",)),),
     )
-    asked = Job("x", (Role("w", 2, GPUS),), topology=wish)
+    asked = Job("x", (Role("w", 2, GPUS),), topology=request)
     placement = Placement(two("n2", "n3"), Domain("leaf", "l1"), Predicted(0.0, ()))
     assert problems_of(occupancy(), asked, placement) == []

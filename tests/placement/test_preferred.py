@@ -3,7 +3,7 @@
 import pytest
 
 from gantree.model.cluster import Cluster, DataSet, DomainFacts, Node
-from gantree.model.jobs import DataNeed, Job, Role, Shape, Slices, TopologyWish
+from gantree.model.jobs import DataNeed, Job, Role, Shape, Slices, TopologySpec
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import place
 from gantree.testing import builders
@@ -15,12 +15,12 @@ from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def gang(members: int, gpus: int = 1, **topology: object) -> Job:
-    wish = TopologyWish(**topology)  # type: ignore[arg-type]  # fields by name, as the tests have them
-    return Job("x", (Role("w", members, Shape(gpus=gpus)),), topology=wish)
+    request = TopologySpec(**topology)  # type: ignore[arg-type]  # fields by name, as the tests have them
+    return Job("x", (Role("w", members, Shape(gpus=gpus)),), topology=request)
 
 
 def in_role(job: Job) -> Job:
-    """The same wish said by the only role instead of the gang."""
+    """The same request said by the only role instead of the gang."""
     (role,) = job.roles
     return Job(job.name, (Role(role.name, role.members, role.shape, topology=job.topology),))
 
@@ -47,7 +47,7 @@ def test_a_node_with_a_free_socket_goes_before_a_fuller_one_where_a_socket_is_pr
 
 def test_roles_that_prefer_a_socket_together_share_one() -> None:
     roles = (Role("a", 1, Shape(gpus=1)), Role("b", 1, Shape(gpus=1)))
-    job = Job("x", roles, topology=TopologyWish(preferred="socket"))
+    job = Job("x", roles, topology=TopologySpec(preferred="socket"))
     assert held(drawn(BROKEN_UP), job) == [("n1", (0,)), ("n1", (1,))]
 
 
@@ -98,7 +98,7 @@ def test_data_at_hand_does_not_draw_a_gang_out_of_the_tier_that_it_prefers() -> 
     wanted = Job(
         "x",
         (Role("w", 2, Shape(gpus=8)),),
-        topology=TopologyWish(preferred="leaf"),
+        topology=TopologySpec(preferred="leaf"),
         data=(DataNeed("tokens", 1e6),),
     )
     assert [node for node, _ in held(site(data=data), wanted)] == ["n0", "n1"]
@@ -109,5 +109,5 @@ def test_members_without_gpus_are_in_one_socket_wherever_they_are() -> None:
     machines = {"cpu": builders.machine(0, name="cpu", cpus=4.0)}
     occupancy = Occupancy(Fabric.build(Cluster("c", ("node",), machines, nodes)))
     roles = (Role("a", 2, Shape(cpus=1)), Role("b", 1, Shape(cpus=0.5)))
-    job = Job("x", roles, topology=TopologyWish(required="socket"))
+    job = Job("x", roles, topology=TopologySpec(required="socket"))
     assert held(occupancy, job) == [("n0", ()), ("n0", ()), ("n0", ())]

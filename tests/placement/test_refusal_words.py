@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Allocation, Cluster, Node
-from gantree.model.jobs import Apart, Elastic, Job, Role, Shape, Slices, Spread, TopologyWish
+from gantree.model.jobs import Apart, Elastic, Job, Role, Shape, Slices, Spread, TopologySpec
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Gate, Refused
 from gantree.placement.choice.search import fits, place
@@ -99,14 +99,14 @@ TOLD = {
         "2 nodes are held back as spares",
     ),
     "too few leaves to spread over": (
-        site(4), gang(3, Shape(gpus=1), topology=TopologyWish(spread=Spread("leaf", 1))),
+        site(4), gang(3, Shape(gpus=1), topology=TopologySpec(spread=Spread("leaf", 1))),
         Gate.CONTIGUITY, True, ("members", 1.0),
         "Never fits: needs room for 3 members of role w, at most 1 in one leaf; so spread there is room for 2. "
         "Fits now with up to 2 members in one leaf.",
     ),
     "everything near others": (
         site(2, Allocation("chat-1", "n0", (0,))),
-        gang(1, Shape(gpus=1), topology=TopologyWish(apart=(Apart("leaf", ("chat-*",)),))),
+        gang(1, Shape(gpus=1), topology=TopologySpec(apart=(Apart("leaf", ("chat-*",)),))),
         Gate.ROOM, False, ("gpus", 1.0),
         "2 nodes are too near jobs to be apart from",
     ),
@@ -149,7 +149,7 @@ def cut_by_node() -> Occupancy:
 
 
 Case = tuple[Occupancy, Job, str, tuple[str, float] | None, tuple[str, int] | None]
-AWAY = TopologyWish(apart=(Apart("leaf", ("old*",)),))
+AWAY = TopologySpec(apart=(Apart("leaf", ("old*",)),))
 CAUSES: dict[str, Case] = {
     "every node is a spare": (
         site(2, spares=2), gang(1, Shape(gpus=1)), "Never fits: every node (2) is held back as a spare.", None, None,
@@ -205,7 +205,7 @@ CAUSES: dict[str, Case] = {
         "Never fits: needs 5 instances of 3g.40gb; the empty cluster has 4.", ("3g.40gb", 1), ("l0/n0", 4),
     ),
     "a spread gang": (
-        site(4), gang(3, Shape(gpus=1), topology=TopologyWish(spread=Spread("node", 1), required="leaf")),
+        site(4), gang(3, Shape(gpus=1), topology=TopologySpec(spread=Spread("node", 1), required="leaf")),
         "Never fits: needs 3 GPUs in one leaf; the empty cluster has 8, the roomiest, leaf l0, has 4, "
         "in pieces for 2 members.",
         ("members", 1), ("l0", 2),
@@ -236,7 +236,7 @@ def test_refusals_name_what_is_short_and_why_it_counts(name: str) -> None:
 
 def test_being_apart_is_let_go_where_nothing_else_helps() -> None:
     occupancy = site(2, Allocation("chat-1", "n0", (0,)))
-    away = TopologyWish(apart=(Apart("leaf", ("chat-*",)), Apart("node", ("train",))))
+    away = TopologySpec(apart=(Apart("leaf", ("chat-*",)), Apart("node", ("train",))))
     answer = refused(occupancy, gang(1, Shape(gpus=1), topology=away))
     assert [dict(r.patch) for r in answer.would_fit_if] == [
         {"topology.apart": (Apart("node", ("train",)),)}
@@ -256,7 +256,7 @@ def test_roles_that_share_a_device_of_a_node_are_counted_together() -> None:
     answer = place(site(2), both)
     assert isinstance(answer, Placement)
     assert [member.node for member in answer.members] == ["n0", "n1"]
-    on_one = refused(site(2), replace(both, topology=TopologyWish(required="node")))
+    on_one = refused(site(2), replace(both, topology=TopologySpec(required="node")))
     assert [dict(r.patch) for r in on_one.would_fit_if] == [{"topology.required": "leaf"}]
 
 
@@ -285,7 +285,7 @@ def any_shape(rng: Random) -> Shape:
 
 
 def any_job(rng: Random) -> Job:
-    topology = TopologyWish(
+    topology = TopologySpec(
         required=rng.choice([None, None, "leaf", "node"]),
         slices=(Slices(2, rng.choice(["leaf", "node"]), preferred=rng.random() < 0.5),) * rng.randint(0, 1),
         spread=rng.choice([None, None, Spread("leaf", 2), Spread("node", 1), Spread("node"), Spread("gpu")]),
@@ -328,7 +328,7 @@ def test_whatever_is_asked_is_placed_rightly_or_refused_with_advice_that_holds(s
 def test_a_member_too_large_for_every_machine_is_told_before_a_wish_that_contradicts_itself() -> (
     None
 ):
-    job = gang(3, Shape(gpus=4), topology=TopologyWish(slices=(Slices(2, "leaf"),)))
+    job = gang(3, Shape(gpus=4), topology=TopologySpec(slices=(Slices(2, "leaf"),)))
     answer = refused(site(), job)
     assert (answer.gate, answer.never) == (Gate.SHAPE, True)
     assert answer.short_by is not None

@@ -9,7 +9,7 @@ import yaml
 from gantree.formats import read_job
 from gantree.formats.refusals import refusal_json
 from gantree.model.errors import BadInput
-from gantree.model.jobs import Elastic, Slices, TopologyWish
+from gantree.model.jobs import Elastic, Slices, TopologySpec
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.choice.search import place
@@ -111,7 +111,7 @@ def patched(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 def test_fewer_members_are_whole_slices_of_every_size() -> None:
     slices = (Slices(2, "leaf"), Slices(3, "spine"))
-    wanted = replace(job("j", 18), topology=TopologyWish(slices=slices))
+    wanted = replace(job("j", 18), topology=TopologySpec(slices=slices))
     assert tuple(fewer_members(wanted)) == (6, 12)
     assert tuple(fewer_members(replace(wanted, elastic=Elastic(7, 18)))) == (12,)
 

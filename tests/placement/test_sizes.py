@@ -16,7 +16,7 @@ from gantree.model.jobs import (
     Role,
     Shape,
     Slices,
-    TopologyWish,
+    TopologySpec,
     Traffic,
     Transformer,
 )
@@ -42,8 +42,8 @@ def elastic(members: int, least: int, most: int, gpus: int = 1, **fields: object
     return replace(job, **fields)  # type: ignore[arg-type]  # fields of Job, named by the tests
 
 
-def sliced(members: int, tier: str) -> TopologyWish:
-    return TopologyWish(slices=(Slices(members, tier),))
+def sliced(members: int, tier: str) -> TopologySpec:
+    return TopologySpec(slices=(Slices(members, tier),))
 
 
 # ----- which sizes
@@ -61,7 +61,7 @@ def sliced(members: int, tier: str) -> TopologyWish:
         (elastic(8, 1, 10, trains=LLAMA), (1, 2, 3, 4, 6, 8)),
         (elastic(6, 2, 8, gpus=8, parallelism=(("tensor", 8), ("data", 3))), (2, 4, 6, 8)),
         (elastic(4, 2, 6, parallelism=(("tensor", 3),)), (2, 3, 4, 5, 6)),
-        (elastic(4, 2, 6, topology=TopologyWish(box=(2, 2))), (4,)),
+        (elastic(4, 2, 6, topology=TopologySpec(box=(2, 2))), (4,)),
         (elastic(2, 1, 4, roles=(Role("a", 1, Shape()), Role("b", 1, Shape()))), (2,)),
     ],
     ids=[
@@ -225,7 +225,7 @@ def test_a_gang_of_any_box_gets_the_largest_one_that_is_free() -> None:
     site = Cluster("c", ("node",), {"m": builders.machine(1)}, nodes, tori=(torus,))
     occupancy = Occupancy(Fabric.build(site))
     occupancy.take("x", [MemberPlacement("x", 0, "t5", (0,))])
-    job = elastic(16, 4, 16, topology=TopologyWish(box=()), communicates=False)
+    job = elastic(16, 4, 16, topology=TopologySpec(box=()), communicates=False)
     best = best_size(occupancy, job)
     assert best is not None
     assert (best[0], len({member.node for member in best[1].members})) == (8, 8)
@@ -243,7 +243,7 @@ def test_a_gang_of_any_box_gets_the_largest_one_that_is_free() -> None:
         (elastic(6, 2, 9), 6),
         (elastic(8, 2, 9), 6),
         (elastic(8, 2, 9, topology=sliced(4, "node")), 4),
-        (elastic(8, 2, 9, topology=TopologyWish(required="node")), 4),
+        (elastic(8, 2, 9, topology=TopologySpec(required="node")), 4),
         (elastic(8, 7, 9), None),
         (replace(elastic(8, 2, 9), elastic=None), None),
     ],
@@ -273,15 +273,15 @@ def test_an_elastic_gang_is_placed_as_written_or_smaller(job: Job, members: int 
 @pytest.mark.parametrize(
     ("job", "never", "words"),
     [
-        (elastic(8, 4, 16, topology=TopologyWish(required="node")), False, "Waiting, even with 4"),
-        (elastic(30, 2, 40, gpus=4, topology=TopologyWish(required="node")), False, "even with 2"),
+        (elastic(8, 4, 16, topology=TopologySpec(required="node")), False, "Waiting, even with 4"),
+        (elastic(30, 2, 40, gpus=4, topology=TopologySpec(required="node")), False, "even with 2"),
         (
-            elastic(30, 9, 40, topology=TopologyWish(required="node")),
+            elastic(30, 9, 40, topology=TopologySpec(required="node")),
             True,
             "Never fits, even with 9",
         ),
         (elastic(6, 2, 8, gpus=9), True, "Never fits: a member of role w needs 9"),
-        (elastic(4, 4, 8, topology=TopologyWish(required="node")), False, "Waiting: needs 4 GPUs"),
+        (elastic(4, 4, 8, topology=TopologySpec(required="node")), False, "Waiting: needs 4 GPUs"),
     ],
     ids=[
         "free later",

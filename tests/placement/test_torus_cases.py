@@ -7,7 +7,7 @@ import pytest
 
 from gantree.model.cluster import Cluster, Machine, Mig, Nic, Node
 from gantree.model.errors import BadInput, Unsupported
-from gantree.model.jobs import Apart, Job, Role, Shape, Slices, TopologyWish
+from gantree.model.jobs import Apart, Job, Role, Shape, Slices, TopologySpec
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Gate, Refused
 from gantree.placement.torus.torus import find_on_torus, fits_on_torus, place_on_torus
@@ -284,7 +284,7 @@ def test_members_need_labels_cpus_memory_and_the_required_tier_on_every_node() -
     pool = job_on_box((2, 2), 4, labels=(("pool", "a"),))
     found = find_on_torus(occupancy, pool)
     assert found is not None and {m.node for m in found.members} == {"t2", "t3", "t6", "t7"}
-    row = replace(job_on_box((2, 2), 4), topology=TopologyWish("row", box=(2, 2)))
+    row = replace(job_on_box((2, 2), 4), topology=TopologySpec("row", box=(2, 2)))
     inside = find_on_torus(occupancy, row)
     assert inside is not None and inside.domain.tier == "row"
     occupancy.take("cpus", [MemberPlacement("w", 0, "t2", cpus=5)])
@@ -309,8 +309,8 @@ def test_members_need_labels_cpus_memory_and_the_required_tier_on_every_node() -
 def test_a_gang_stays_away_from_the_jobs_it_wants_to_be_apart_from() -> None:
     occupancy = labelled()
     occupancy.take("chat-1", [MemberPlacement("w", 0, "t0", cpus=1)])
-    wish = TopologyWish(box=(2, 2), apart=(Apart("row", ("chat-*",)),))
-    found = find_on_torus(occupancy, replace(job_on_box((2, 2), 4), topology=wish))
+    request = TopologySpec(box=(2, 2), apart=(Apart("row", ("chat-*",)),))
+    found = find_on_torus(occupancy, replace(job_on_box((2, 2), 4), topology=request))
     assert found is not None and {m.node for m in found.members} == {"t2", "t3", "t6", "t7"}
 
 
@@ -392,17 +392,17 @@ WRONG: dict[str, tuple[type[Exception], Job]] = {
     "slices or spread": (
         Unsupported,
         replace(
-            job_on_box((2, 2), 4), topology=TopologyWish(box=(2, 2), slices=(Slices(2, "row"),))
+            job_on_box((2, 2), 4), topology=TopologySpec(box=(2, 2), slices=(Slices(2, "row"),))
         ),
     ),
     "whole GPUs, not of parts": (Unsupported, job_on_box((2, 2), 4, gpus=0, gpu_share=0.5)),
     "inside the node": (
         Unsupported,
-        replace(job_on_box((2, 2), 4), topology=TopologyWish("socket", box=(2, 2))),
+        replace(job_on_box((2, 2), 4), topology=TopologySpec("socket", box=(2, 2))),
     ),
     "no tier here": (
         BadInput,
-        replace(job_on_box((2, 2), 4), topology=TopologyWish("hall", box=(2, 2))),
+        replace(job_on_box((2, 2), 4), topology=TopologySpec("hall", box=(2, 2))),
     ),
 }
 

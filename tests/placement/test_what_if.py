@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import Allocation, Cluster, Mig, Node, Torus
 from gantree.model.errors import NotFound
-from gantree.model.jobs import Apart, Elastic, Job, Role, Shape, Slices, Spread, TopologyWish
+from gantree.model.jobs import Apart, Elastic, Job, Role, Shape, Slices, Spread, TopologySpec
 from gantree.model.placements import MemberPlacement, MigPart, Placement, SharePart
 from gantree.model.verdicts import Refused
 from gantree.placement.choice.search import place
@@ -119,10 +119,10 @@ def asked(rng: Random, occupancy: Occupancy) -> Job:
     if occupancy.fabric.cluster.tori:
         box = rng.choice([(), (2, 2), (4, 2), (4, 4), (2, 4)])
         role = Role("w", box[0] * box[1] if box else members, Shape(gpus=1))
-        return Job("j", (role,), topology=TopologyWish(box=box))
+        return Job("j", (role,), topology=TopologySpec(box=box))
     tiers = ("leaf", "node")
     run = rng.choice([1, 1, 2, 3])
-    topology = TopologyWish(
+    topology = TopologySpec(
         required=rng.choice([None, None, *tiers]),
         slices=(Slices(run, rng.choice(tiers)),) if run > 1 else (),
         spread=rng.choice([None, None, Spread(rng.choice(tiers), rng.choice([None, 1, 2]))]),

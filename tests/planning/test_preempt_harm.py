@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Cluster, Machine, Node
-from gantree.model.jobs import Job, Role, Shape, TopologyWish
+from gantree.model.jobs import Job, Role, Shape, TopologySpec
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import find, fits, place
 from gantree.planning.preempt import Forbidden, Victim, plan_preemption, why_not
@@ -224,7 +224,7 @@ def test_a_gang_of_several_roles_clears_a_domain_for_all_of_them() -> None:
         occupancy.take(f"j{node}", (MemberPlacement("w", 0, f"n{node}", (0, 1, 2, 3)),))
         victims.append(Victim(f"j{node}", 0, harm_gpu_s, node))
     roles = (Role("head", 1, Shape(gpus=1)), Role("worker", 1, Shape(gpus=4)))
-    wanted = Job("wanted", roles, topology=TopologyWish(required="leaf"))
+    wanted = Job("wanted", roles, topology=TopologySpec(required="leaf"))
     plan = plan_preemption(occupancy, wanted, victims)
     assert plan is not None
     assert sorted(victim.owner for victim in plan.victims) == ["j2", "j3"]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Cluster, Node
-from gantree.model.jobs import Apart, Job, Role, Shape, TopologyWish
+from gantree.model.jobs import Apart, Job, Role, Shape, TopologySpec
 from gantree.model.placements import MemberPlacement
 from gantree.placement.choice.search import find, fits
 from gantree.planning.reserve import (
@@ -50,7 +50,7 @@ class Scene:
 
 
 def gang(name: str, members: int, shape: Shape, required: str | None = None) -> Job:
-    return Job(name, (Role("worker", members, shape),), topology=TopologyWish(required))
+    return Job(name, (Role("worker", members, shape),), topology=TopologySpec(required))
 
 
 def empty_site() -> Occupancy:
@@ -329,7 +329,7 @@ def test_a_gang_that_must_be_apart_waits_for_those_it_must_be_apart_from() -> No
         occupancy.take(f"chat-{node}", (MemberPlacement("worker", 0, f"n{node}", (3,)),))
     running = [Running(f"chat-{node}", 20.0 + node, True) for node in range(4)]
     wanted = gang("wanted", 1, Shape(gpus=1))
-    wanted = replace(wanted, topology=TopologyWish(apart=(Apart("node", ("chat-*",)),)))
+    wanted = replace(wanted, topology=TopologySpec(apart=(Apart("node", ("chat-*",)),)))
     found = reserved(occupancy, wanted, *running)
     assert (found.starts_at, found.waits_for) == (20, ("chat-0",))
 

@@ -39,7 +39,7 @@ from gantree.model.events import (
     UncordonRequested,
 )
 from gantree.model.facts import Fact
-from gantree.model.jobs import Checkpoint, Elastic, Job, Restarts, Role, Shape, TopologyWish
+from gantree.model.jobs import Checkpoint, Elastic, Job, Restarts, Role, Shape, TopologySpec
 from gantree.model.phases import HOLDING, Phase
 from gantree.policy.rules import Backfill, Boost, Policy, Preemption, QueueRule, TimeSharing
 from gantree.testing.builders import machine
@@ -167,7 +167,7 @@ def a_job(lots: Random, name: str, jobs: list[str], guesses: bool) -> Job:
         queue=lots.choice(QUEUES),
         priority=lots.choice(["research", "batch", "batch", "production", "serving"]),
         user=lots.choice(["ann", "bob"]),
-        topology=TopologyWish(required=lots.choice([None, None, "leaf"])),
+        topology=TopologySpec(required=lots.choice([None, None, "leaf"])),
         preemptible=lots.random() < 0.85,
         elastic=Elastic(1, members + 2) if shape.gpus and lots.random() < 0.35 else None,
         checkpoint=lots.choice([None, Checkpoint(grace_s=20)]),

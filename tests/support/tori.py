@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import prod
 
 from gantree.model.cluster import Cluster, Machine, Node, Torus
-from gantree.model.jobs import Job, Role, Shape, TopologyWish
+from gantree.model.jobs import Job, Role, Shape, TopologySpec
 from gantree.model.placements import MemberPlacement
 from gantree.model.verdicts import Patch
 from gantree.topology.fabric.fabric import Fabric
@@ -36,7 +36,7 @@ def job_on_box(
 ) -> Job:
     """A job of one role that asks for a box; further words are fields of its shape."""
     asked = replace(Shape(gpus=gpus), **shape)  # type: ignore[arg-type]  # fields by name
-    return Job(name, (Role("worker", members, asked),), topology=TopologyWish(box=box))
+    return Job(name, (Role("worker", members, asked),), topology=TopologySpec(box=box))
 
 
 def drawn_torus(picture: str, wrap: Sequence[bool] = ()) -> Occupancy:

@@ -42,7 +42,7 @@ from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Gate, Refused
 from gantree.placement.choice.search import find
 from gantree.placement.request.sizes import goodputs, resized
-from gantree.placement.request.topology_request import read_wish
+from gantree.placement.request.topology_request import topology_request_of
 from gantree.planning.preferences import preferences_of
 from gantree.policy.boosts import boost_of
 from gantree.topology.fabric.fabric import Fabric
@@ -145,7 +145,7 @@ def changed(ledger: Ledger, spec: Job, change: Change) -> Job:
     """The job as it would be. Raises BadInput for a field that is none of FIELDS, or a value that does not suit."""
     for field, value in change:
         spec = _with(ledger, spec, field, value)
-    read_wish(ledger.rooms().fabric, spec)
+    topology_request_of(ledger.rooms().fabric, spec)
     return spec
 
 

@@ -38,7 +38,7 @@ from gantree.model.jobs import (
     Shape,
     Slices,
     Spread,
-    TopologyWish,
+    TopologySpec,
     Traffic,
     Transformer,
     Warn,
@@ -151,9 +151,9 @@ def shape_of(each: EachForm, models: Sequence[str], labels: Mapping[str, str]) -
     )
 
 
-def _topology(form: TopologyForm) -> TopologyWish:
+def _topology(form: TopologyForm) -> TopologySpec:
     spread, near = form.spread, form.near if isinstance(form, GangTopologyForm) else None
-    return TopologyWish(
+    return TopologySpec(
         required=form.required,
         preferred=form.preferred,
         slices=tuple(map(_slices, form.slices)),

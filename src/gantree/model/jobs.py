@@ -140,7 +140,7 @@ class Company:
 
 
 @dataclass(frozen=True, slots=True)
-class TopologyWish:
+class TopologySpec:
     """required: all members in one domain of this tier, or wait. preferred: try this tight first, then widen.
 
     likes and company say which of places that are as good is taken; nobody waits for them.
@@ -167,7 +167,7 @@ class Role:
     members: int
     shape: Shape
     processes: int = 1
-    topology: TopologyWish = TopologyWish()
+    topology: TopologySpec = TopologySpec()
     image: str | None = None
     run: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
@@ -300,7 +300,7 @@ class Job:
     roles: tuple[Role, ...]
     queue: str = "default"
     priority: str | int = "batch"
-    topology: TopologyWish = TopologyWish()
+    topology: TopologySpec = TopologySpec()
     parallelism: tuple[tuple[str, int], ...] = ()
     elastic: Elastic | None = None
     checkpoint: Checkpoint | None = None

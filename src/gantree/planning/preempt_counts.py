@@ -14,7 +14,11 @@ from itertools import accumulate
 import numpy as np
 
 from gantree.model.jobs import Job
-from gantree.placement.request.topology_request import RoleWish, Wish, read_wish
+from gantree.placement.request.topology_request import (
+    RoleRequest,
+    TopologyRequest,
+    topology_request_of,
+)
 from gantree.placement.slots.problem import Problem
 from gantree.planning.preempt_nodes import NodeBook, asked_of, node_books
 from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
@@ -45,19 +49,19 @@ class Counted:
     @classmethod
     def of(cls, occupancy: Occupancy, job: Job, owners: Sequence[str]) -> "Counted | None":
         """Read what is free and what the owners hold; None for a gang that cannot be counted."""
-        wish = read_wish(occupancy.fabric, job)
-        if not _is_countable(occupancy.fabric, job, wish):
+        request = topology_request_of(occupancy.fabric, job)
+        if not _is_countable(occupancy.fabric, job, request):
             return None
-        role, need = _in_one_role(wish)
-        whole_at = max(wish.whole_at, role.whole_at)
+        role, need = _in_one_role(request)
+        whole_at = max(request.whole_at, role.whole_at)
         run, run_at = _slices(role, whole_at)
         unit = run if run_at == occupancy.fabric.node_tier else 1
-        alone = replace(wish, roles=(role,))
+        alone = replace(request, roles=(role,))
         table = Problem.of(occupancy, alone, (role.shape.models,)).tables[0]
         most = role.most_in_domain[-1] if role.most_in_domain else role.members
         slots = np.minimum(table.of_node, most) // unit * unit
         found = node_books(occupancy, asked_of(role.shape), owners, most)
-        if role.layers or wish.together:
+        if role.layers or request.together:
             _keep_what_is_linked(found, slots)
         admits = _admitting(occupancy, role)
         books = {node: found[node] for node in sorted(found) if admits[node]}
@@ -112,45 +116,45 @@ class Counted:
             yield int(first[number]), int(first[number + 1])
 
 
-def _is_countable(fabric: Fabric, job: Job, wish: Wish) -> bool:
+def _is_countable(fabric: Fabric, job: Job, request: TopologyRequest) -> bool:
     """Whether the slots of nodes say all there is to say, but for what is inside a node."""
-    if job.topology.box is not None or wish.apart or wish.contradiction:
+    if job.topology.box is not None or request.apart or request.contradiction:
         return False
-    if len(wish.roles) > 1 and not all(map(_is_plain, wish.roles)):
+    if len(request.roles) > 1 and not all(map(_is_plain, request.roles)):
         return False
-    role, _ = _in_one_role(wish)
+    role, _ = _in_one_role(request)
     shape = role.shape
     if shape.part or shape.devices or shape.memory_GBps or not (shape.gpus or shape.cpus):
         return False
     if any(limit < role.members for limit in role.most_in_domain[: fabric.node_tier]):
         return False
-    whole_at = max(wish.whole_at, role.whole_at)
+    whole_at = max(request.whole_at, role.whole_at)
     return len(set(role.multiple_in_domain[whole_at + 1 :]) - {1}) <= 1
 
 
-def _is_plain(role: RoleWish) -> bool:
+def _is_plain(role: RoleRequest) -> bool:
     """Whether a role has nothing of its own that binds it."""
     own = role.whole_at or role.layers or role.is_limited or role.shape.part
     return not own and role.multiple_in_domain[0] == 1
 
 
-def _in_one_role(wish: Wish) -> tuple[RoleWish, int]:
+def _in_one_role(request: TopologyRequest) -> tuple[RoleRequest, int]:
     """The role with the most GPUs, and how many of its members hold the GPUs of all roles."""
-    role = max(wish.roles, key=lambda each: each.shape.gpus * each.members)
+    role = max(request.roles, key=lambda each: each.shape.gpus * each.members)
     if not role.shape.gpus:
         return role, role.members
-    gpus = sum(each.shape.gpus * each.members for each in wish.roles)
+    gpus = sum(each.shape.gpus * each.members for each in request.roles)
     return role, -(-gpus // role.shape.gpus)
 
 
-def _slices(role: RoleWish, whole_at: int) -> tuple[int, int]:
+def _slices(role: RoleRequest, whole_at: int) -> tuple[int, int]:
     """(members of a slice, the tier of which one domain must hold it): inside a domain that holds the whole gang."""
     tiers = range(len(role.multiple_in_domain) - 1, whole_at, -1)
     tier = next((tier for tier in tiers if role.multiple_in_domain[tier] > 1), None)
     return (1, 0) if tier is None else (role.multiple_in_domain[tier], tier)
 
 
-def _admitting(occupancy: Occupancy, role: RoleWish) -> BoolArray:
+def _admitting(occupancy: Occupancy, role: RoleRequest) -> BoolArray:
     """Nodes that may take a member once there is room."""
     mask: BoolArray = occupancy.fabric.nodes_with(role.shape.labels, role.shape.models)
     return mask & occupancy.usable_node & ~occupancy.held_back_node

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from gantree.placement.request.topology_request import read_wish
+from gantree.placement.request.topology_request import topology_request_of
 from gantree.planning.preempt_choice import counted_sets
 from gantree.planning.preempt_counts import Counted, Range
 from gantree.planning.preempt_trial import Trial, spared
@@ -174,7 +174,7 @@ def _crowds(question: _Question, scope: int) -> Iterator[list[int]]:
     """Everybody in a domain that would have to hold the gang, and everybody; the cheapest crowds first."""
     trial = question.trial
     fabric, job = trial.room.fabric, trial.job
-    whole_at = 0 if job.topology.box is not None else read_wish(fabric, job).whole_at
+    whole_at = 0 if job.topology.box is not None else topology_request_of(fabric, job).whole_at
     crowds: dict[int, list[int]] = {}
     for number in range(scope):
         nodes = dict.fromkeys(trial.nodes_of(question.owners[number]))

@@ -27,7 +27,7 @@ from gantree.placement.choice.search import find, fits
 from gantree.placement.refusal.on_empty import OnEmpty
 from gantree.placement.request.apart import job_of
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
-from gantree.placement.request.topology_request import read_wish
+from gantree.placement.request.topology_request import topology_request_of
 from gantree.topology.occupancy.node_room import NodeRoom, mask_of_gpus
 from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.topology.occupancy.parts import REST
@@ -114,7 +114,7 @@ class Timeline:
         """Whether the empty, healthy fabric could hold the gang, which is remembered; not asked of slices of tori."""
         if job.topology.box is not None:
             return True
-        return OnEmpty.of(self._room).holds(read_wish(self._room.fabric, job))
+        return OnEmpty.of(self._room).holds(topology_request_of(self._room.fabric, job))
 
     # ----- forth and back
 
@@ -240,12 +240,16 @@ class Timeline:
     def _too_near(self, job: Job, placement: Placement) -> Iterator[str]:
         """Those who are gone from whom the gang must be apart, and who held something in a domain of the place."""
         fabric = self._room.fabric
-        for wish in read_wish(fabric, job).apart:
-            tier = fabric.tiers.index(wish.tier) if wish.tier in fabric.tiers else fabric.node_tier
+        for request in topology_request_of(fabric, job).apart:
+            tier = (
+                fabric.tiers.index(request.tier)
+                if request.tier in fabric.tiers
+                else fabric.node_tier
+            )
             domain_of_node = fabric.domain_of_node[tier]
             domains = {int(domain_of_node[fabric.index_of_node[m.node]]) for m in placement.members}
             for one in self._leaving[: self._gone]:
-                if any(fnmatchcase(job_of(one.owner), pattern) for pattern in wish.jobs) and any(
+                if any(fnmatchcase(job_of(one.owner), pattern) for pattern in request.jobs) and any(
                     int(domain_of_node[fabric.index_of_node[m.node]]) in domains
                     for m in self._held_now[one.owner]
                 ):

@@ -6,7 +6,7 @@ its own, and gangs together in the order of what they lose for each GPU that the
 thinned out: each gang gets back as many members as it can keep.
 
 Which members leave is chosen for the room that is wanted: those in its domain first, on nodes that become emptiest;
-where that would break the gang's own wishes, `placement.resize.shrunk` chooses. Who stays does not move.
+where that would break the gang's own requests, `placement.resize.shrunk` chooses. Who stays does not move.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import find, fits
+from gantree.placement.request.placed_gang import PlacedGang
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.placement.request.sizes import goodputs, resized
-from gantree.placement.request.standing_gang import Standing
-from gantree.placement.request.topology_request import read_wish
+from gantree.placement.request.topology_request import topology_request_of
 from gantree.placement.resize.elastic import shrunk, sizes_of
 from gantree.topology.occupancy.occupancy import Occupancy
 
@@ -152,7 +152,7 @@ def _domains(
 ) -> Iterator[Mapping[int, None]]:
     """Nodes of each domain that could hold the wanted gang, those least short of GPUs first; the fabric otherwise."""
     fabric = occupancy.fabric
-    tier = 0 if job.topology.box is not None else read_wish(fabric, job).whole_at
+    tier = 0 if job.topology.box is not None else topology_request_of(fabric, job).whole_at
     of_node = fabric.domain_of_node[tier]
     give_back: dict[int, int] = {}
     for gang in gangs:
@@ -238,8 +238,8 @@ def _thinned(
 
 def _smaller(room: Occupancy, gang: ElasticGang, size: int, nodes: Mapping[int, None]) -> Shrunk:
     """A gang with so many members, of which those on these nodes leave first."""
-    standing = Standing.of(room.fabric, gang.job, gang.placement)
-    place = _leaving_first(room, standing, size, nodes)
+    placed = PlacedGang.of(room.fabric, gang.job, gang.placement)
+    place = _leaving_first(room, placed, size, nodes)
     if place is None:
         place = shrunk(room, gang.job, gang.placement, size)
     now = len(gang.placement.members)
@@ -249,26 +249,26 @@ def _smaller(room: Occupancy, gang: ElasticGang, size: int, nodes: Mapping[int, 
 
 
 def _leaving_first(
-    room: Occupancy, standing: Standing, size: int, nodes: Mapping[int, None]
+    room: Occupancy, gang: PlacedGang, size: int, nodes: Mapping[int, None]
 ) -> Placement | None:
-    """Members on these nodes leave, from nodes that become emptiest; None where the gang's wishes then do not hold."""
-    asked = resized(standing.job, size)
-    leave = standing.size - size
-    kept = dict(standing.of_node)
-    for node in sorted(kept, key=lambda n: (n not in nodes, -_free_then(room, standing, n), n)):
+    """Members on these nodes leave, from nodes that become emptiest; None if that breaks the gang's requests."""
+    asked = resized(gang.job, size)
+    leave = gang.size - size
+    kept = dict(gang.of_node)
+    for node in sorted(kept, key=lambda n: (n not in nodes, -_free_then(room, gang, n), n)):
         members = kept[node]
         left = min(leave, len(members))
         kept[node] = members[: len(members) - left]
         leave -= left
-    place = standing.with_members(asked, {node: there for node, there in kept.items() if there})
-    smaller = Standing.of(room.fabric, asked, place)
-    return place if any(True for _ in smaller.wishes(asked)) else None
+    place = gang.with_members(asked, {node: there for node, there in kept.items() if there})
+    smaller = PlacedGang.of(room.fabric, asked, place)
+    return place if any(True for _ in smaller.requests_at(asked)) else None
 
 
-def _free_then(room: Occupancy, standing: Standing, node: int) -> int:
+def _free_then(room: Occupancy, gang: PlacedGang, node: int) -> int:
     """GPUs of a node that are free when the gang is gone."""
     held = room.free_gpus_of_node[node]
-    return int(held) + sum(len(member.gpus) for member in standing.of_node[node])
+    return int(held) + sum(len(member.gpus) for member in gang.of_node[node])
 
 
 def _node(room: Occupancy, member: MemberPlacement) -> int:

@@ -1,7 +1,7 @@
 """Small clusters and jobs for tests, in one line each."""
 
 from gantree.model.cluster import Cluster, Link, Machine, Nic, Node
-from gantree.model.jobs import Checkpoint, Job, Restarts, Role, Shape, Slices, TopologyWish
+from gantree.model.jobs import Checkpoint, Job, Restarts, Role, Shape, Slices, TopologySpec
 
 
 def machine(gpus: int = 8, nics: int = 0, name: str = "m", cpus: float | None = None) -> Machine:
@@ -58,7 +58,7 @@ def job(
         name=name,
         roles=(Role("worker", members, Shape(gpus=gpus), processes, run=("true",)),),
         priority=priority,
-        topology=TopologyWish(required, preferred, cut),
+        topology=TopologySpec(required, preferred, cut),
         checkpoint=checkpoint,
         restarts=Restarts(restarts, backoff_s),
         time_limit_s=time_limit_s,

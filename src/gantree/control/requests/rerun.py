@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gantree.executors.rank_map import NODE, NVLINK, rank_map
-from gantree.model.jobs import Job, Role, Slices, Spread, TopologyWish
+from gantree.model.jobs import Job, Role, Slices, Spread, TopologySpec
 from gantree.model.orders import MemberLaunch, StartGang
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
@@ -83,7 +83,7 @@ def _role(role: Role, members: int, models: tuple[str, ...]) -> Role:
     return replace(role, members=members, shape=shape)
 
 
-def _wish(own: TopologyWish, relation: Relation, tiers: Sequence[str]) -> TopologyWish:
+def _wish(own: TopologySpec, relation: Relation, tiers: Sequence[str]) -> TopologySpec:
     """One domain of the narrowest tier that held all; below it runs of members together, and no more in one domain."""
     count = len(relation.machines)
     if count == 1 or own.box is not None:

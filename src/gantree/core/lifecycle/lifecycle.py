@@ -53,7 +53,7 @@ from gantree.model.facts import (
 from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, HOLDING, Phase, StopCause
 from gantree.model.placements import Placement
-from gantree.placement.request.topology_request import read_wish
+from gantree.placement.request.topology_request import topology_request_of
 from gantree.policy.boosts import boost_of
 from gantree.policy.rules import Policy
 from gantree.text.words import plural
@@ -182,7 +182,7 @@ def unreadable(draft: Draft, spec: Job) -> str:
     if draft.ledger.fabric is None:
         return ""
     try:
-        read_wish(draft.ledger.fabric, spec)
+        topology_request_of(draft.ledger.fabric, spec)
     except (BadInput, Unsupported) as error:
         return str(error)
     return ""

@@ -1,13 +1,11 @@
-"""Which of places that are as good a gang takes: one on the nodes that its members like most
-(`placement.scoring.scores`).
+"""Preferred affinity breaks ties between equally good places (scores of nodes: `placement.scoring.scores`).
 
-What is liked breaks ties and nothing else. The place is found as if nothing were liked; then it is looked for among the
-nodes with the highest score, or a score as high as can be had. The first place is left only for one that is as good: no
-more domains of any tier, no GPU models but those of the first where they are chosen among, no slower step, no longer
-fetching. So who likes nodes never waits for them, and no gang is pulled apart for their sake.
+The place is found without affinity first. Then the search is repeated among the nodes with the highest scores. The
+first place is given up only for one that is as good: no more domains of any tier, the same GPU models if several are
+accepted, no slower step, no longer fetching. So preferred affinity never delays a gang and never spreads it wider.
 
-A gang is as content as the member whose node it likes least: that is what is made as high as can be, role by role, in
-one search for each halving of the scores that nodes have. Of one member that is the node it likes most.
+The score of a place is the least score of its members' nodes. It is maximised role by role, by bisection over the
+scores that nodes have: one search for each halving. For a single member it is the score of its node.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -18,7 +16,7 @@ import numpy as np
 
 from gantree.model.jobs import Job, Role
 from gantree.model.placements import Placement
-from gantree.placement.request.topology_request import Wish
+from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.scoring.scores import has_soft_taints, scores_of
 from gantree.placement.slots.slots import slots_of
 from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
@@ -27,25 +25,25 @@ from gantree.topology.occupancy.occupancy import Occupancy
 Among = Mapping[str, Hashable]
 """Names of nodes (`Fabric.nodes_named`) that roles may use; a role that is not named may use all."""
 Find = Callable[[Among], Placement | None]
-LIKED = "liked"
+AFFINITY = "liked"
 
 
-def has_likes(fabric: Fabric, job: Job) -> bool:
-    """Whether any nodes are liked more than others: cheap, for most jobs have no such wish."""
+def has_affinity(fabric: Fabric, job: Job) -> bool:
+    """Whether nodes may have different scores: cheap, for most jobs have no preferred affinity."""
     topologies = (job.topology, *(role.topology for role in job.roles))
     return any(each.likes or each.company for each in topologies) or has_soft_taints(fabric)
 
 
-def limited(wish: Wish, among: Among) -> Wish:
-    """A wish whose roles use no nodes but these."""
+def limited_to_nodes(request: TopologyRequest, among: Among) -> TopologyRequest:
+    """The request with its roles limited to these nodes."""
     if not among:
-        return wish
-    roles = tuple(replace(role, among=among.get(role.name)) for role in wish.roles)
-    return replace(wish, roles=roles)
+        return request
+    roles = tuple(replace(role, among=among.get(role.name)) for role in request.roles)
+    return replace(request, roles=roles)
 
 
-def most_liked(occupancy: Occupancy, job: Job, found: Placement, find: Find) -> Placement:
-    """The place found, or one as good on nodes that are liked more; `find` finds the best one among some nodes."""
+def best_by_affinity(occupancy: Occupancy, job: Job, found: Placement, find: Find) -> Placement:
+    """The place found, or one as good on nodes of higher scores; `find` finds the best place among some nodes."""
     names, best, among = _Names(occupancy.fabric), found, dict[str, Hashable]()
     fits_role = [
         slots_of(occupancy, role.shape, role.shape.models).of_node > 0 for role in job.roles
@@ -98,19 +96,19 @@ def _least(fabric: Fabric, role: Role, place: Placement, scores: IntArray) -> in
 
 
 class _Names:
-    """Names that sets of nodes have for as long as a place is looked for among them."""
+    """Names of sets of nodes, which exist only during the search."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._named, self._own = fabric.nodes_named, dict[Hashable, None]()
 
     def name(self, nodes: BoolArray) -> Hashable:
         """Equal for equal sets."""
-        name = (LIKED, blake2b(np.packbits(nodes).tobytes(), digest_size=16).digest())
+        name = (AFFINITY, blake2b(np.packbits(nodes).tobytes(), digest_size=16).digest())
         self._named[name], self._own[name] = nodes, None
         return name
 
     def forget(self) -> None:
-        """Nobody looks any more; a set of two names (`Problem.among_of`) goes with the first of them."""
+        """Remove the names, and the intersections that were named after them (`Problem.among_of`)."""
         named = list(self._named)
         for name in named:
             if name in self._own or (isinstance(name, tuple) and name[0] in self._own):

@@ -22,7 +22,7 @@ from gantree.placement.counting.one_role import one_role_spread
 from gantree.placement.counting.solve import Solution, solve
 from gantree.placement.request.locality import nodes_with_data
 from gantree.placement.request.preferences import PlacementPreferences
-from gantree.placement.request.topology_request import Wish
+from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.scoring.traffic_classes import has_uneven_machines, node_sets
 from gantree.placement.slots.problem import Problem, Spread
 from gantree.topology.fabric.fabric import Fabric
@@ -33,12 +33,16 @@ MOST_NODES = 1024
 
 
 def candidates(
-    occupancy: Occupancy, wish: Wish, job: Job, found: Solution, preferences: PlacementPreferences
+    occupancy: Occupancy,
+    request: TopologyRequest,
+    job: Job,
+    found: Solution,
+    preferences: PlacementPreferences,
 ) -> list[Solution]:
     """All places to compare, each once: at first the one that was found."""
     places: dict[tuple[tuple[int, tuple[int, ...]], ...], Solution] = {}
     preferred = _preferred_tier(occupancy.fabric, job, found)
-    for other in _each(occupancy, wish, job, found, preferences):
+    for other in _each(occupancy, request, job, found, preferences):
         if preferred is None or _domains(other)[preferred] == 1:
             places.setdefault(tuple(other[1]), other)
     return list(places.values())
@@ -55,21 +59,25 @@ def _preferred_tier(fabric: Fabric, job: Job, found: Solution) -> int | None:
 
 
 def _each(
-    occupancy: Occupancy, wish: Wish, job: Job, found: Solution, preferences: PlacementPreferences
+    occupancy: Occupancy,
+    request: TopologyRequest,
+    job: Job,
+    found: Solution,
+    preferences: PlacementPreferences,
 ) -> Iterator[Solution]:
     yield found
     speed = price_differs(job)
     if job.data:
-        yield from _among(occupancy, wish, found, nodes_with_data(occupancy.fabric, job.data))
+        yield from _among(occupancy, request, found, nodes_with_data(occupancy.fabric, job.data))
     if speed:
         sets = node_sets(occupancy.fabric)
         domains = _domains(found)
-        alike = list(_among(occupancy, wish, found, sets.kinds))
+        alike = list(_among(occupancy, request, found, sets.kinds))
         if has_uneven_machines(occupancy.fabric):
             yield from _of_other_gpus(found)
-            alike += well_linked(wish, found)
+            alike += well_linked(request, found)
         yield from (other for other in alike if _domains(other) == domains)
-        yield from _among(occupancy, wish, found, sets.sound)
+        yield from _among(occupancy, request, found, sets.sound)
         yield from _filled(job, found)
     if speed and preferences.exact_s:
         yield from _exact(job, found, preferences)
@@ -88,10 +96,10 @@ def tells_traffic(job: Job) -> bool:
 
 
 def _among(
-    occupancy: Occupancy, wish: Wish, found: Solution, names: tuple[Hashable, ...]
+    occupancy: Occupancy, request: TopologyRequest, found: Solution, names: tuple[Hashable, ...]
 ) -> Iterator[Solution]:
     for name in names:
-        other = solve(occupancy, wish, name)
+        other = solve(occupancy, request, name)
         if other is not None and other[0].models_of_role == found[0].models_of_role:
             yield other
 

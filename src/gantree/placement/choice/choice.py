@@ -21,12 +21,12 @@ import numpy as np
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.placement.choice.candidates import candidates, price_differs, tells_traffic
-from gantree.placement.choice.repeat_placement import note_placed
+from gantree.placement.choice.repeat_placement import remember_placement
 from gantree.placement.counting.solve import Solution, problems, solve
 from gantree.placement.members.members import placement_of
 from gantree.placement.request.locality import fetch_s_of_node
 from gantree.placement.request.preferences import PlacementPreferences, TypicalMember
-from gantree.placement.request.topology_request import Wish
+from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.scoring.packing import best_node
 from gantree.placement.scoring.traffic_classes import has_uneven_machines, node_sets
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -36,36 +36,36 @@ FETCH_WORTH_S = 3600.0
 
 
 def best_place(
-    occupancy: Occupancy, wish: Wish, job: Job, preferences: PlacementPreferences
+    occupancy: Occupancy, request: TopologyRequest, job: Job, preferences: PlacementPreferences
 ) -> Placement | None:
     """The place of the least score; None where the gang does not fit."""
-    if preferences.demand and _is_packed(wish):
-        return _packed(occupancy, wish, job, preferences.demand)
-    found = solve(occupancy, wish)
+    if preferences.demand and _is_packed(request):
+        return _packed(occupancy, request, job, preferences.demand)
+    found = solve(occupancy, request)
     if found is None:
         return None
     if not _is_worth_comparing(occupancy, job, found, preferences):
-        note_placed(found[0], job, preferences)
+        remember_placement(found[0], job, preferences)
         return placement_of(*found, job)
     return _cheapest(
-        occupancy, job, preferences, candidates(occupancy, wish, job, found, preferences)
+        occupancy, job, preferences, candidates(occupancy, request, job, found, preferences)
     )
 
 
-def _is_packed(wish: Wish) -> bool:
+def _is_packed(request: TopologyRequest) -> bool:
     """Whether the gang is one member, which goes where it takes least from those who usually come."""
-    role = wish.roles[0]
-    return len(wish.roles) == 1 and role.members == 1 and role.shape.mig is None
+    role = request.roles[0]
+    return len(request.roles) == 1 and role.members == 1 and role.shape.mig is None
 
 
 def _packed(
-    occupancy: Occupancy, wish: Wish, job: Job, demand: tuple[TypicalMember, ...]
+    occupancy: Occupancy, request: TopologyRequest, job: Job, demand: tuple[TypicalMember, ...]
 ) -> Placement | None:
     """The place of the least loss for one member (`placement.scoring.packing`)."""
-    for problem in problems(occupancy, wish):
+    for problem in problems(occupancy, request):
         fitting = np.flatnonzero(problem.tables[0].of_node)
         if len(fitting):
-            node, gpu = best_node(occupancy, demand, wish.roles[0].shape, fitting)
+            node, gpu = best_node(occupancy, demand, request.roles[0].shape, fitting)
             return placement_of(replace(problem, gpu=gpu), [(node, (1,))], job)
     return None
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from gantree.placement.counting.solve import Solution, solve
 from gantree.placement.machine.devices import choose_gpus
-from gantree.placement.request.topology_request import Wish
+from gantree.placement.request.topology_request import TopologyRequest
 from gantree.topology.cost.cost import pricer_of
 from gantree.topology.fabric.fabric import FloatArray
 from gantree.topology.hardware.masks import mask_of
@@ -23,7 +23,7 @@ MOST_NODES = 2048
 """On larger fabrics this would take longer than a decision may."""
 
 
-def well_linked(wish: Wish, found: Solution) -> Iterator[Solution]:
+def well_linked(request: TopologyRequest, found: Solution) -> Iterator[Solution]:
     """Places on the nodes that are linked better than the worst of the place found, for gangs of one role."""
     problem, spread = found
     if len(spread) < 2 or len(problem.members) > 1 or len(problem.fabric.nodes) > MOST_NODES:
@@ -38,7 +38,7 @@ def well_linked(wish: Wish, found: Solution) -> Iterator[Solution]:
             continue
         where = problem.occupancy.copy()
         where.usable_node &= enough
-        other = solve(where, wish)
+        other = solve(where, request)
         if other is not None and other[0].models_of_role == problem.models_of_role:
             yield other
             tried += 1
@@ -50,7 +50,7 @@ def _rate_of_node(found: Solution) -> FloatArray:
     """GB/s of the ring over the GPUs that each node would give; 0 for nodes without room."""
     problem, spread = found
     fabric, terrain = problem.fabric, pricer_of(problem.fabric).terrain
-    gpus_each = problem.wish.roles[0].shape.gpus
+    gpus_each = problem.request.roles[0].shape.gpus
     share = -(-problem.members[0] // len(spread))
     rate = np.zeros(len(fabric.nodes))
     if not gpus_each:

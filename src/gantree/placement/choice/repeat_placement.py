@@ -1,10 +1,9 @@
-"""The next of many that are alike: a gang of one member that asks for what the one before it got.
+"""Repeat placement: a gang of one member that is equal to the gang placed before it.
 
-Of a gang that was placed most holds for the next one: what it wishes, that no other place is compared, which models are
-tried, and what it gets of a node of which as much is free. What is looked for is the tightest node
-(`placement.counting.one_node`), and what it costs. Kept beside the occupancy, of one job at a time: those that are
-alike come one after the other. Whoever has parts of GPUs, preferences, likes, or a choice of models is searched for
-anew.
+Most of the search for the previous gang holds for this one: its request, that no other place is compared, which models
+are tried, and which devices it gets on a node with the same free ones. Only the tightest node is searched
+(`placement.counting.one_node`), and the placement priced. The cache is kept with the occupancy, for one job at a time.
+Members with parts of GPUs, preferences, affinity, or a choice of models are not cached.
 """
 
 from collections.abc import Hashable
@@ -12,47 +11,47 @@ from dataclasses import dataclass, field
 
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.choice.affinity_tiebreak import has_likes
+from gantree.placement.choice.affinity_tiebreak import has_affinity
 from gantree.placement.counting.one_node import is_plain_inside, tightest_node
 from gantree.placement.members.members import placement_of
 from gantree.placement.request.preferences import PlacementPreferences
 from gantree.placement.request.preferred import may_prefer
-from gantree.placement.request.topology_request import Wish
+from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.slots.problem import Problem
 from gantree.topology.cost.cost import predict
 from gantree.topology.occupancy.change_log import Index
 from gantree.topology.occupancy.occupancy import Occupancy
 
-_KEPT = "the gang that was placed last"
+_CACHED = "the gang that was placed last"
 MOST_KEPT = 4096
-"""Ways in which a node may be free of which it is remembered what a member gets there."""
+"""Most states of a node for which the devices of a member are cached."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Again(Index):
-    """A job that was placed, what was asked for it, and what its member got of nodes that were free in some way."""
+class _LastPlacement(Index):
+    """The last job that was placed, its request, and the devices its member gets by state of the node."""
 
     job: Job
     preferences: PlacementPreferences
-    wish: Wish
+    request: TopologyRequest
     models_of_role: tuple[tuple[str, ...], ...]
     got: dict[Hashable, MemberPlacement] = field(default_factory=dict)
 
     def check(self, occupancy: Occupancy) -> None:
-        """Nothing of it is about the moment."""
+        """Nothing to check: no field depends on the occupancy as it is now."""
 
 
-def placed_again(
+def repeat_placement(
     occupancy: Occupancy, job: Job, preferences: PlacementPreferences
 ) -> Placement | None:
-    """The best place of a job like the one that was placed last; None where it has to be searched for."""
-    last = occupancy.indexes.get(_KEPT)
+    """The best place of a job like the one that was placed last; None if it has to be searched."""
+    last = occupancy.indexes.get(_CACHED)
     if last is None or len(job.roles) != 1 or job.roles[0].members != 1:
         return None
-    assert isinstance(last, _Again), "the name is its own"
+    assert isinstance(last, _LastPlacement), "the name is its own"
     if last.preferences != preferences or not job.is_alike(last.job):
         return None
-    problem = Problem(occupancy, last.wish, (1,), (), last.models_of_role)
+    problem = Problem(occupancy, last.request, (1,), (), last.models_of_role)
     node = tightest_node(problem)
     if node is None:
         return None
@@ -61,30 +60,30 @@ def placed_again(
     return _placed(last, problem, node, job)
 
 
-def note_placed(problem: Problem, job: Job, preferences: PlacementPreferences) -> None:
-    """Remember a gang that was placed where counting found it, if the next of its kind may be placed the same way."""
+def remember_placement(problem: Problem, job: Job, preferences: PlacementPreferences) -> None:
+    """Cache a gang that was placed where counting found it, if an equal gang may be placed the same way."""
     if _is_simple(problem, job):
-        known = _Again(job, preferences, problem.wish, problem.models_of_role)
-        problem.occupancy.indexes[_KEPT] = known
+        known = _LastPlacement(job, preferences, problem.request, problem.models_of_role)
+        problem.occupancy.indexes[_CACHED] = known
 
 
 def _is_simple(problem: Problem, job: Job) -> bool:
-    """Whether the place of such a gang hangs on nothing but amounts and which node is the tightest."""
-    wish = problem.wish
+    """Whether the place of such a gang depends only on amounts and on which node is the tightest."""
+    request = problem.request
     if (
         problem.members != (1,)
         or problem.among_of(0) is not None
-        or wish.apart
-        or wish.even
+        or request.apart
+        or request.even
         or len(job.roles[0].shape.models) > 1
     ):
         return False
-    if has_likes(problem.fabric, job) or may_prefer(problem.fabric, job):
+    if has_affinity(problem.fabric, job) or may_prefer(problem.fabric, job):
         return False
     return is_plain_inside(problem)
 
 
-def _placed(last: _Again, problem: Problem, node: int, job: Job) -> Placement:
+def _placed(last: _LastPlacement, problem: Problem, node: int, job: Job) -> Placement:
     """The placement on a node of whose GPUs nothing is cut or shared."""
     occupancy, fabric = problem.occupancy, problem.fabric
     free = occupancy.free_mask_of_node[node], occupancy.free_nic_mask_of_index(node)

@@ -1,26 +1,31 @@
 """Where a gang goes: all of its members at once, as together as the fabric allows, or a refusal that explains itself.
 
     fewest domains of the widest tier, then of the next, down to fewest nodes (`placement.counting.solve`);
-    where nodes are not alike to traffic or data, the place of the best price among these (`placement.choice.choice`);
-    among these one on nodes that the gang likes (`placement.choice.affinity_tiebreak`);
+    if nodes differ in speed or in distance to data, the cheapest place of these (`placement.choice.choice`);
+    among these the place of best node affinity (`placement.choice.affinity_tiebreak`);
     among equals the place that strands least: broken-up nodes and domains before whole ones; then topology order.
 
-Which of a job's wishes is granted is in `placement.counting.preference_fallback`, slices of tori are placed by
-`placement.torus.torus`, what a refusal says is in `placement.refusal.refusal`. Nothing here changes the occupancy.
+Preferences that do not fit are dropped step by step (`placement.counting.preference_fallback`). Slices of tori are
+placed by `placement.torus.torus`; `placement.refusal.refusal` explains a refusal. Nothing here changes the occupancy.
 """
 
 from collections.abc import Hashable
 
-from gantree.model.jobs import Job, TopologyWish
+from gantree.model.jobs import Job, TopologySpec
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.choice.affinity_tiebreak import Among, has_likes, limited, most_liked
+from gantree.placement.choice.affinity_tiebreak import (
+    Among,
+    best_by_affinity,
+    has_affinity,
+    limited_to_nodes,
+)
 from gantree.placement.choice.choice import best_place
-from gantree.placement.choice.repeat_placement import placed_again
-from gantree.placement.counting.preference_fallback import grantable, granted
+from gantree.placement.choice.repeat_placement import repeat_placement
+from gantree.placement.counting.preference_fallback import has_place, place_with_fallback
 from gantree.placement.refusal.refusal import explain
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
-from gantree.placement.request.topology_request import read_wish
+from gantree.placement.request.topology_request import topology_request_of
 from gantree.placement.torus.torus import find_on_torus, fits_on_torus, place_on_torus
 from gantree.topology.occupancy.occupancy import Occupancy
 
@@ -36,7 +41,7 @@ def place(
         return place_on_torus(occupancy, job)
     found = find(occupancy, job, preferences)
     if found is None:
-        return explain(occupancy, job, read_wish(occupancy.fabric, job))
+        return explain(occupancy, job, topology_request_of(occupancy.fabric, job))
     return found
 
 
@@ -46,32 +51,34 @@ def find(
     """The best place for a gang, or None: `place` without the reasons. Raises as `place` does."""
     if job.topology.box is not None:
         return find_on_torus(occupancy, job)
-    again = placed_again(occupancy, job, preferences)
+    again = repeat_placement(occupancy, job, preferences)
     if again is not None:
         return again
 
     def best(among: Among) -> Placement | None:
-        return granted(
+        return place_with_fallback(
             occupancy,
             job,
-            lambda where, wish: best_place(where, limited(wish, among), job, preferences),
+            lambda where, request: best_place(
+                where, limited_to_nodes(request, among), job, preferences
+            ),
         )
 
     found = best({})
-    if found is None or not has_likes(occupancy.fabric, job):
+    if found is None or not has_affinity(occupancy.fabric, job):
         return found
-    return most_liked(occupancy, job, found, best)
+    return best_by_affinity(occupancy, job, found, best)
 
 
 def fits(occupancy: Occupancy, job: Job) -> bool:
     """Tell whether `place` would find a place. Raises as `place` does."""
     if job.topology.box is not None:
         return fits_on_torus(occupancy, job)
-    return grantable(occupancy, read_wish(occupancy.fabric, job))
+    return has_place(occupancy, topology_request_of(occupancy.fabric, job))
 
 
 class Signature:
-    """What a verdict depends on, to be compared: its hash is counted once, for the parts are deep."""
+    """What a verdict depends on, to be compared: its hash is computed once, for the parts are deep."""
 
     __slots__ = ("_hash", "_parts")
 
@@ -86,11 +93,11 @@ class Signature:
 
 
 _LAST: dict[bool, tuple[Job, Signature]] = {}
-"""The job that was signed last, of those that communicate and of others: those that are alike come together."""
+"""The last job with its signature, by whether it communicates: equal jobs come one after the other."""
 
 
 def signature(job: Job) -> Signature:
-    """What a verdict depends on: jobs of equal signature get the same one on the same occupancy."""
+    """What a verdict depends on: jobs of equal signature get the same verdict on the same occupancy."""
     known = _LAST.get(job.communicates)
     if known is not None and job.has_gang_of(known[0]):
         return known[1]
@@ -103,7 +110,7 @@ def signature(job: Job) -> Signature:
     return signed
 
 
-def _without_preferences(topology: TopologyWish) -> Hashable:
-    """A wish without what is only preferred, which changes where a gang goes, not whether."""
+def _without_preferences(topology: TopologySpec) -> Hashable:
+    """A topology without what is only preferred: that changes where a gang goes, not whether it fits."""
     binding = tuple(run for run in topology.slices if not run.preferred)
     return topology.required, binding, topology.spread, topology.apart, topology.box

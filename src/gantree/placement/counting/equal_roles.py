@@ -1,11 +1,11 @@
-"""Roles of a gang that ask for the same are one role to the search, and are told apart again afterwards.
+"""Roles of a gang with equal requests are one role to the search, and are split again afterwards.
 
-Two roles are alike where a member takes the same of a node, the same slices bind both, and neither must be in one
+Two roles are equal where a member uses the same of a node, the same slices bind both, and neither must be in one
 domain narrower than the gang's own. Their members then are interchangeable, so a place for as many members of one role
 is a place for both, in as many domains: the first role takes the first members in topology order, the second the next.
 Slices stay whole, because every domain holds whole ones of both together and each role is made of whole ones. Roles
-with wishes for the inside of a node stay as they are: their layout there depends on which member is whose. So do roles
-that must be spread: of both together a domain may hold more than of each.
+with requests inside the node stay as they are: their layout there depends on which member belongs to which role. So do
+roles that must be spread: a domain may hold more of both together than of each.
 """
 
 from collections.abc import Hashable, Sequence
@@ -60,18 +60,18 @@ def _joined(problem: Problem, group_of_role: Sequence[int]) -> Problem:
     for group, count in zip(group_of_role, problem.members, strict=True):
         members[group] += count
     roles = tuple(
-        replace(problem.wish.roles[role], members=count)
+        replace(problem.request.roles[role], members=count)
         for role, count in zip(first, members, strict=True)
     )
     tables = tuple(problem.tables[role] for role in first)
-    wish = replace(problem.wish, roles=roles)
+    request = replace(problem.request, roles=roles)
     models = tuple(problem.models_of_role[role] for role in first)
-    return Problem(problem.occupancy, wish, tuple(members), tables, models, problem.among)
+    return Problem(problem.occupancy, request, tuple(members), tables, models, problem.among)
 
 
 def _key(problem: Problem, role: int) -> Hashable:
     """Equal for roles that are alike."""
-    wish = problem.wish.roles[role]
-    bound = wish.layers or wish.is_limited or wish.whole_at > problem.wish.whole_at
+    request = problem.request.roles[role]
+    bound = request.layers or request.is_limited or request.whole_at > problem.request.whole_at
     alone = role if bound else None
-    return alone, problem.tables[role].shape, wish.multiple_in_domain
+    return alone, problem.tables[role].shape, request.multiple_in_domain

@@ -34,7 +34,7 @@ from gantree.topology.occupancy.occupancy import UNCOUNTED
 
 def exact_spread(problem: Problem) -> Spread | None:
     """The cheapest spread, or None where there is none."""
-    for tier in range(problem.fabric.node_tier, problem.wish.whole_at - 1, -1):
+    for tier in range(problem.fabric.node_tier, problem.request.whole_at - 1, -1):
         candidates = problem.domains_with_room(tier)
         if len(candidates):
             spread = _cheapest(problem, tier, candidates.tolist())
@@ -123,15 +123,15 @@ class _Tables:
         return range(int(first[domain]), int(first[domain + 1]))
 
     def _allowed_at(self, tier: int) -> BoolArray:
-        wish, allowed = self._problem.wish, np.ones(self._shape, dtype=np.bool_)
-        for axis, role in enumerate(wish.roles):
+        request, allowed = self._problem.request, np.ones(self._shape, dtype=np.bool_)
+        for axis, role in enumerate(request.roles):
             x = self._x[axis]
             allowed &= x % role.multiple_in_domain[tier] == 0
             if role.is_limited:
                 allowed &= x <= role.most_in_domain[tier]
             if tier and role.whole_at == tier:
                 allowed &= (x == 0) | (x == role.members)
-        if tier and wish.whole_at == tier:
+        if tier and request.whole_at == tier:
             allowed &= ~self._some | (
                 np.arange(allowed.size).reshape(self._shape) == allowed.size - 1
             )
@@ -139,9 +139,9 @@ class _Tables:
 
     def _closed_at(self, tier: int) -> bool:
         """Whether a domain of a tier may always hold fewer: neither slices nor wholeness forbid it."""
-        wish = self._problem.wish
-        return wish.whole_at != tier and all(
-            role.multiple_in_domain[tier] == 1 and role.whole_at != tier for role in wish.roles
+        request = self._problem.request
+        return request.whole_at != tier and all(
+            role.multiple_in_domain[tier] == 1 and role.whole_at != tier for role in request.roles
         )
 
     def _fold(self, tier: int, price: int, children: Sequence[_Table]) -> _Table:
@@ -209,7 +209,7 @@ class _Tables:
 
 def _is_bound_inside(problem: Problem) -> bool:
     """Whether members of several roles on a node are more than sums: by inner tiers, parts of GPUs or NUMA nodes."""
-    shapes = [role.shape for role in problem.wish.roles]
+    shapes = [role.shape for role in problem.request.roles]
     inner = any(table.shape.layers for table in problem.tables)
     return len(shapes) > 1 and (inner or any(shape.part or shape.memory_GBps for shape in shapes))
 
@@ -227,7 +227,7 @@ def _profiles(problem: Problem, sums: Sequence[tuple[IntArray, IntArray]]) -> li
 def _insides(problem: Problem) -> list[Hashable]:
     """By node: its machine and what of its GPUs and NUMA nodes is free; None where nobody of the gang fits."""
     occupancy, fabric = problem.occupancy, problem.fabric
-    parts = any(role.shape.part for role in problem.wish.roles)
+    parts = any(role.shape.part for role in problem.request.roles)
     some = np.logical_or.reduce([table.of_node > 0 for table in problem.tables])
     insides: list[Hashable] = [None] * len(some)
     for node in np.flatnonzero(some).tolist():

@@ -10,7 +10,7 @@ nodes are then swapped for those with less free while the gang still fits. Count
 from collections.abc import Mapping, Sequence
 
 from gantree.placement.counting.room import Room
-from gantree.placement.slots.gpu_splitting import Coming, broken_by_one
+from gantree.placement.slots.gpu_splitting import IncomingMembers, split_by_one
 from gantree.placement.slots.parts import is_apart
 from gantree.topology.fabric.fabric import IntArray
 from gantree.topology.occupancy.occupancy import UNCOUNTED
@@ -58,11 +58,11 @@ def in_nodes(room: Room, domain: int, need: int) -> Units:
 
 def _left_of_node(room: Room) -> IntArray:
     """What is free on each node; for members with parts of GPUs, what one of them breaks there."""
-    problem, shape = room.problem, room.problem.wish.roles[0].shape
+    problem, shape = room.problem, room.problem.request.roles[0].shape
     if not shape.part:
         return problem.occupancy.free_gpus_of_node
-    coming = Coming(shape, problem.members[0], is_apart(problem.wish))
-    return broken_by_one(problem.occupancy, coming, room.capacity[-1] > 0)
+    incoming = IncomingMembers(shape, problem.members[0], is_apart(problem.request))
+    return split_by_one(problem.occupancy, incoming, room.capacity[-1] > 0)
 
 
 def dealt_evenly(room: Room, units: Units) -> Units:

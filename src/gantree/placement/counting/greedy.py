@@ -12,7 +12,7 @@ import numpy as np
 
 from gantree.placement.counting.one_role import one_role_spread
 from gantree.placement.members.members import placement_of
-from gantree.placement.request.topology_request import Wish
+from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.slots.problem import Counts, Problem, Spread
 from gantree.topology.fabric.fabric import BoolArray, IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -32,14 +32,14 @@ def is_too_large_for_tables(problem: Problem) -> bool:
     combinations = 1
     for members in problem.members:
         combinations *= members + 1
-    roles = problem.wish.roles
-    bound_inside = problem.wish.together or any(role.layers or role.shape.part for role in roles)
+    roles = problem.request.roles
+    bound_inside = problem.request.together or any(role.layers or role.shape.part for role in roles)
     return combinations > MOST_COMBINATIONS and not bound_inside
 
 
 def greedy_spread(problem: Problem) -> Spread | None:
     """A spread in a domain as narrow as role after role finds one; None says nothing."""
-    for tier in range(problem.fabric.node_tier, problem.wish.whole_at - 1, -1):
+    for tier in range(problem.fabric.node_tier, problem.request.whole_at - 1, -1):
         candidates = problem.domains_with_room(tier)
         free = problem.occupancy.free_gpus_in_domain(tier)[candidates]
         for domain in candidates[np.argsort(free, kind="stable")][:DOMAINS_TRIED].tolist():
@@ -100,11 +100,11 @@ def _role_after_role(problem: Problem, inside: BoolArray) -> Spread | None:
 
 
 def _take_role(problem: Problem, role: int, left: Occupancy) -> Spread | None:
-    wish = Wish((problem.wish.roles[role],))
-    alone = Problem.of(left, wish, (problem.tables[role].shape.models,), problem.among)
+    request = TopologyRequest((problem.request.roles[role],))
+    alone = Problem.of(left, request, (problem.tables[role].shape.models,), problem.among)
     spread = one_role_spread(alone)
     if spread is not None:
-        left.take(wish.roles[0].name, placement_of(alone, spread).members)
+        left.take(request.roles[0].name, placement_of(alone, spread).members)
     return spread
 
 

@@ -1,9 +1,8 @@
-"""The node that was found last: the next gang of the same kind goes beside it, without a look at the others.
+"""The cached tightest node: the next equal gang goes there without a search over all nodes.
 
-Gangs of one node that are alike come one after the other, and each takes from the tightest node. That node is tighter
-still for the next, while it holds one more: if nothing else has changed since, no other node with fewer free GPUs holds
-one, as none did before. Where it has as many free as before, nothing was taken that says which node is the tightest. In
-any other case the node has to be looked for (`placement.counting.one_node`).
+Equal gangs of one node come one after the other, and each takes from the tightest node. That node stays the tightest
+while it holds one more gang and nothing else has changed: no node with fewer free GPUs held a gang before, so none does
+now. In any other case the node has to be searched (`placement.counting.one_node`).
 """
 
 from collections.abc import Hashable
@@ -16,7 +15,7 @@ from gantree.topology.occupancy.change_log import Index
 from gantree.topology.occupancy.occupancy import Occupancy, memory_KiB, microcpus
 
 
-class _Asked(NamedTuple):
+class _CacheKey(NamedTuple):
     """What the tightest node depends on beside the occupancy; among names the nodes that may be used."""
 
     shape: Shape
@@ -26,33 +25,32 @@ class _Asked(NamedTuple):
 
 
 @dataclass(slots=True)
-class _LastNode(Index):
-    """A node, how many free GPUs it had, and the version of the occupancy at which it was the tightest; as it was found
-    last."""
+class _CachedNode(Index):
+    """The last tightest node, how many free GPUs it had, and at which version of the occupancy."""
 
-    asked: _Asked
+    key: _CacheKey
     node: int
     free_gpus: int
     version: int
 
     def check(self, occupancy: Occupancy) -> None:
-        """While nothing has changed it says what the occupancy says."""
+        """AssertionError if the entry should be current and is not."""
         if occupancy.version == self.version:
             now = int(occupancy.free_gpus_of_node[self.node])
             assert now == self.free_gpus, f"node {self.node} has {now} free GPUs"
 
 
-_KEPT = "the node that was found last"
+_CACHED = "the tightest node that was found last"
 
 
-def last_node_for(problem: Problem) -> int | None:
-    """The node that was found last, if it is the tightest for this problem, too; None where that is not known."""
+def cached_tightest_node(problem: Problem) -> int | None:
+    """The last tightest node, if it is the tightest for this problem, too; None if that is not known."""
     occupancy = problem.occupancy
-    last = occupancy.indexes.get(_KEPT)
+    last = occupancy.indexes.get(_CACHED)
     if last is None:
         return None
-    assert isinstance(last, _LastNode), "the name is its own"
-    if last.asked != _asked(problem) or not occupancy.has_touched_only(last.node, last.version):
+    assert isinstance(last, _CachedNode), "the name is its own"
+    if last.key != _cache_key(problem) or not occupancy.has_touched_only(last.node, last.version):
         return None
     free_gpus = int(occupancy.free_gpus_of_node[last.node])
     if free_gpus > last.free_gpus or not _holds(problem, last.node):
@@ -61,24 +59,24 @@ def last_node_for(problem: Problem) -> int | None:
     return last.node
 
 
-def note_node(problem: Problem, node: int | None) -> None:
-    """Remember the tightest node of the occupancy as it is."""
+def cache_tightest_node(problem: Problem, node: int | None) -> None:
+    """Cache the tightest node of the occupancy as it is."""
     if node is not None:
         occupancy = problem.occupancy
         free_gpus = int(occupancy.free_gpus_of_node[node])
-        found = _LastNode(_asked(problem), node, free_gpus, occupancy.version)
-        occupancy.indexes[_KEPT] = found
+        found = _CachedNode(_cache_key(problem), node, free_gpus, occupancy.version)
+        occupancy.indexes[_CACHED] = found
 
 
-def _asked(problem: Problem) -> _Asked:
-    shape = problem.wish.roles[0].shape
-    return _Asked(shape, problem.members[0], problem.models_of_role[0], problem.among_of(0))
+def _cache_key(problem: Problem) -> _CacheKey:
+    shape = problem.request.roles[0].shape
+    return _CacheKey(shape, problem.members[0], problem.models_of_role[0], problem.among_of(0))
 
 
 def _holds(problem: Problem, node: int) -> bool:
     """Whether a node that was admitted before has the amounts for the one role, all of its members."""
     occupancy, members = problem.occupancy, problem.members[0]
-    shape = problem.wish.roles[0].shape
+    shape = problem.request.roles[0].shape
     if not occupancy.usable_node[node]:
         return False
     if problem.fabric.cluster.spares and occupancy.held_back_node[node]:

@@ -7,8 +7,8 @@ fabric, and whole domains stay free at the other. The next of the same kind then
 (`placement.counting.last_node_cache`).
 """
 
-from gantree.placement.counting.last_node_cache import last_node_for, note_node
-from gantree.placement.slots.gpu_splitting import Coming, least_broken
+from gantree.placement.counting.last_node_cache import cache_tightest_node, cached_tightest_node
+from gantree.placement.slots.gpu_splitting import IncomingMembers, least_split
 from gantree.placement.slots.parts import is_apart
 from gantree.placement.slots.problem import Problem
 from gantree.topology.fabric.fabric import BoolArray
@@ -19,10 +19,10 @@ NODES_COMPARED = 2048
 
 
 def is_plain_inside(problem: Problem) -> bool:
-    """Whether nothing but amounts decides if the one role fits a node: no wish inside it, no parts, no limits."""
-    wish, role = problem.wish, problem.wish.roles[0]
+    """Whether nothing but amounts decides if the one role fits a node: no request inside it, no parts, no limits."""
+    request, role = problem.request, problem.request.roles[0]
     shape = role.shape
-    if wish.together is not None or role.layers or shape.part or shape.memory_GBps:
+    if request.together is not None or role.layers or shape.part or shape.memory_GBps:
         return False
     if shape.gpus * role.members > problem.fabric.most_gpus_of_node:
         return False
@@ -31,16 +31,16 @@ def is_plain_inside(problem: Problem) -> bool:
 
 def tightest_node(problem: Problem) -> int | None:
     """The node that holds the one role whole and has fewest free GPUs; None where none does."""
-    node = last_node_for(problem)
+    node = cached_tightest_node(problem)
     if node is None:
         node = tightest_anew(problem)
-        note_node(problem, node)
+        cache_tightest_node(problem, node)
     return node
 
 
 def tightest_anew(problem: Problem) -> int | None:
     """As `tightest_node`, looking at all nodes."""
-    members, shape = problem.members[0], problem.wish.roles[0].shape
+    members, shape = problem.members[0], problem.request.roles[0].shape
     occupancy, fabric = problem.occupancy, problem.fabric
     fits = _admitted(problem)
     if shape.cpus:
@@ -64,10 +64,10 @@ def tightest_of(problem: Problem, fits: BoolArray) -> int:
 
     Members with parts of GPUs first look at what they break there.
     """
-    role = problem.wish.roles[0]
+    role = problem.request.roles[0]
     if role.shape.part:
-        coming = Coming(role.shape, problem.members[0], is_apart(problem.wish))
-        fits = least_broken(problem.occupancy, coming, fits)
+        incoming = IncomingMembers(role.shape, problem.members[0], is_apart(problem.request))
+        fits = least_split(problem.occupancy, incoming, fits)
     free = problem.occupancy.free_gpus_of_node
     found = _first_in_fullest(problem, fits & (free == free[fits].min()))
     assert found is not None, "some node holds the gang"
@@ -77,7 +77,7 @@ def tightest_of(problem: Problem, fits: BoolArray) -> int:
 def _admitted(problem: Problem) -> BoolArray:
     """Nodes that may be used for the one role at all."""
     occupancy, fabric = problem.occupancy, problem.fabric
-    shape, models = problem.wish.roles[0].shape, problem.models_of_role[0]
+    shape, models = problem.request.roles[0].shape, problem.models_of_role[0]
     admitted = occupancy.usable_node
     if fabric.cluster.spares:
         admitted = admitted & ~occupancy.held_back_node

@@ -1,12 +1,12 @@
-"""From a job to the search: which of its wishes is granted.
+"""Which preferences of a job are dropped: its requests are searched from the strictest down.
 
-    preferred       the strictest of `preferred.wishes` that has a place
+    preferred       the strictest of `preferred.requests` that has a place
     apart           on an occupancy without the domains of the others (`placement.request.apart`)
     spread evenly   with as few members in one domain as can be: the smallest limit under which the gang fits; over
                     GPUs, of which members have parts, one on each where they all fit so
 
-Evenness comes before being together: of the domains that the limit leaves a gang goes to as few as it can. Where no
-wish is granted, the reasons are in `placement.refusal.refusal`.
+Evenness comes before being together: of the domains that the limit leaves, a gang uses as few as it can. If no request
+fits, `placement.refusal.refusal` says why.
 """
 
 from collections.abc import Callable
@@ -16,66 +16,66 @@ from typing import TypeVar
 from gantree.model.jobs import Job
 from gantree.placement.counting.solve import solvable
 from gantree.placement.request.apart import kept_apart
-from gantree.placement.request.preferred import wishes
-from gantree.placement.request.topology_request import Wish
+from gantree.placement.request.preferred import requests
+from gantree.placement.request.topology_request import TopologyRequest
 from gantree.topology.occupancy.occupancy import Occupancy
 
 Place = TypeVar("Place")
-Find = Callable[[Occupancy, Wish], Place | None]
+Find = Callable[[Occupancy, TopologyRequest], Place | None]
 
 
-def granted(occupancy: Occupancy, job: Job, find: Find[Place]) -> Place | None:
-    """What `find` finds for the strictest wish of a job that it finds a place for. Raises as `read_wish`."""
-    for wish in wishes(occupancy.fabric, job):
-        if wish.apart:
-            found = find(*_evened(kept_apart(occupancy, wish.apart), wish))
-        elif wish.even:
-            found = find(*_evened(occupancy, wish))
+def place_with_fallback(occupancy: Occupancy, job: Job, find: Find[Place]) -> Place | None:
+    """The place of the strictest request of a job for which `find` finds one. Raises as `topology_request_of`."""
+    for request in requests(occupancy.fabric, job):
+        if request.apart:
+            found = find(*_evened(kept_apart(occupancy, request.apart), request))
+        elif request.even:
+            found = find(*_evened(occupancy, request))
         else:
-            found = find(occupancy, wish)
+            found = find(occupancy, request)
         if found is not None:
             return found
     return None
 
 
-def grantable(occupancy: Occupancy, wish: Wish) -> bool:
-    """Whether a wish has a place."""
-    return solvable(kept_apart(occupancy, wish.apart) if wish.apart else occupancy, wish)
+def has_place(occupancy: Occupancy, request: TopologyRequest) -> bool:
+    """Whether a request has a place."""
+    return solvable(kept_apart(occupancy, request.apart) if request.apart else occupancy, request)
 
 
-def _evened(occupancy: Occupancy, wish: Wish) -> tuple[Occupancy, Wish]:
-    """The wish with limits for the roles that are to be spread evenly, as they stand where it has no place at all."""
-    if wish.even_on_gpus:
-        alone = replace(wish, one_member_per_gpu=True)
-        wish = alone if solvable(occupancy, alone) else wish
-    if wish.even and solvable(occupancy, wish):
-        for number, role in enumerate(wish.roles):
+def _evened(occupancy: Occupancy, request: TopologyRequest) -> tuple[Occupancy, TopologyRequest]:
+    """The request with limits for the roles that are to be spread evenly; unchanged if it has no place at all."""
+    if request.even_on_gpus:
+        alone = replace(request, one_member_per_gpu=True)
+        request = alone if solvable(occupancy, alone) else request
+    if request.even and solvable(occupancy, request):
+        for number, role in enumerate(request.roles):
             if role.even_at:
-                wish = _fewest_in_one(occupancy, wish, number)
-    return occupancy, wish
+                request = _fewest_in_one(occupancy, request, number)
+    return occupancy, request
 
 
-def _fewest_in_one(occupancy: Occupancy, wish: Wish, number: int) -> Wish:
-    """The wish with the smallest limit for a role under which it fits; what fits under one fits under a larger one."""
-    role = wish.roles[number]
+def _fewest_in_one(occupancy: Occupancy, request: TopologyRequest, number: int) -> TopologyRequest:
+    """The request with the smallest limit for a role under which it fits; a larger limit always fits, too."""
+    role = request.roles[number]
     step = role.multiple_in_domain[role.even_at]
     low, high = 1, -(-role.members // step)
     while low < high:
         middle = (low + high) // 2
-        if solvable(occupancy, _limited(wish, number, middle * step)):
+        if solvable(occupancy, _limited(request, number, middle * step)):
             high = middle
         else:
             low = middle + 1
-    return _limited(wish, number, high * step)
+    return _limited(request, number, high * step)
 
 
-def _limited(wish: Wish, number: int, most: int) -> Wish:
-    """The wish with at most so many members of a role in each domain over which it is spread."""
-    roles = list(wish.roles)
+def _limited(request: TopologyRequest, number: int, most: int) -> TopologyRequest:
+    """The request with at most so many members of a role in each domain over which it is spread."""
+    roles = list(request.roles)
     role = roles[number]
     limits = tuple(
         min(limit, most) if tier >= role.even_at else limit
         for tier, limit in enumerate(role.most_in_domain)
     )
     roles[number] = replace(role, most_in_domain=limits)
-    return replace(wish, roles=tuple(roles))
+    return replace(request, roles=tuple(roles))

@@ -17,7 +17,7 @@ from typing import Self
 
 import numpy as np
 
-from gantree.placement.request.topology_request import RoleWish
+from gantree.placement.request.topology_request import RoleRequest
 from gantree.placement.slots.problem import Problem
 from gantree.placement.slots.reach import Reach
 from gantree.placement.slots.slots import SlotTable
@@ -43,8 +43,8 @@ class Room:
     @classmethod
     def of(cls, problem: Problem) -> Self:
         """Count the room for the one role of a problem."""
-        role, members = problem.wish.roles[0], problem.members[0]
-        narrowest = max(problem.wish.whole_at, role.whole_at)
+        role, members = problem.request.roles[0], problem.members[0]
+        narrowest = max(problem.request.whole_at, role.whole_at)
         if _is_plain(role, members):
             table = problem.tables[0]
             return cls(
@@ -119,13 +119,13 @@ class Room:
         return np.bincount(too_few, minlength=len(domains)) + 1
 
 
-def _is_plain(role: RoleWish, members: int) -> bool:
+def _is_plain(role: RoleRequest, members: int) -> bool:
     """Whether neither slices nor spreading bind the members; what binds a domain of a tier binds all wider ones."""
     most = role.most_in_domain
     return role.multiple_in_domain[0] == 1 and (not most or min(most) >= members)
 
 
-def _capacity(problem: Problem, role: RoleWish, unit: int) -> tuple[IntArray, ...]:
+def _capacity(problem: Problem, role: RoleRequest, unit: int) -> tuple[IntArray, ...]:
     """capacity[tier][domain] in units, from the nodes up: whole slices only, and no more than may be together."""
     fabric = problem.fabric
     sums = problem.tables[0].of_node // unit

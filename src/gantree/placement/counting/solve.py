@@ -1,4 +1,4 @@
-"""From a wish to the cheapest spread: which GPU models are tried, and which search answers.
+"""From a request to the cheapest spread: which GPU models are tried, and which search answers.
 
 Where a role names several GPU models, each is tried alone, best first; a mix of them is the last resort. Roles that
 ask for the same are searched as one (`placement.counting.equal_roles`).
@@ -11,7 +11,7 @@ from gantree.placement.counting.equal_roles import EqualRoles
 from gantree.placement.counting.exact import exact_spread
 from gantree.placement.counting.greedy import greedy_spread, is_too_large_for_tables
 from gantree.placement.counting.one_role import one_role_fits, one_role_spread
-from gantree.placement.request.topology_request import RoleWish, Wish
+from gantree.placement.request.topology_request import RoleRequest, TopologyRequest
 from gantree.placement.slots.problem import Problem, Spread
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -19,21 +19,23 @@ from gantree.topology.occupancy.occupancy import Occupancy
 Solution = tuple[Problem, Spread]
 
 
-def solve(occupancy: Occupancy, wish: Wish, among: Hashable = None) -> Solution | None:
+def solve(
+    occupancy: Occupancy, request: TopologyRequest, among: Hashable = None
+) -> Solution | None:
     """The best spread of a gang, with the problem it answers; None where the gang does not fit.
 
     among names the nodes that may be used (`Fabric.nodes_named`), None for all.
     """
-    for problem in problems(occupancy, wish, among):
+    for problem in problems(occupancy, request, among):
         spread = _spread(problem)
         if spread is not None:
             return problem, spread
     return None
 
 
-def solvable(occupancy: Occupancy, wish: Wish) -> bool:
+def solvable(occupancy: Occupancy, request: TopologyRequest) -> bool:
     """Whether `solve` would find a place."""
-    return any(map(_has_place, problems(occupancy, wish)))
+    return any(map(_has_place, problems(occupancy, request)))
 
 
 def _spread(problem: Problem) -> Spread | None:
@@ -58,16 +60,20 @@ def _has_place(problem: Problem) -> bool:
     return _spread_of_unlike(joined) is not None
 
 
-def problems(occupancy: Occupancy, wish: Wish, among: Hashable = None) -> Iterator[Problem]:
-    """The problems that a wish comes to, one for each choice of GPU models, the best first."""
-    if not wish.contradiction:
-        for models_of_role in _choices_of_models(occupancy.fabric, wish):
-            yield Problem.of(occupancy, wish, models_of_role, among)
+def problems(
+    occupancy: Occupancy, request: TopologyRequest, among: Hashable = None
+) -> Iterator[Problem]:
+    """The problems that a request comes to, one for each choice of GPU models, the best first."""
+    if not request.contradiction:
+        for models_of_role in _choices_of_models(occupancy.fabric, request):
+            yield Problem.of(occupancy, request, models_of_role, among)
 
 
-def _choices_of_models(fabric: Fabric, wish: Wish) -> Iterator[tuple[tuple[str, ...], ...]]:
+def _choices_of_models(
+    fabric: Fabric, request: TopologyRequest
+) -> Iterator[tuple[tuple[str, ...], ...]]:
     """Models for each role: single ones before mixes, better ones first."""
-    choices = [_models(fabric, role) for role in wish.roles]
+    choices = [_models(fabric, role) for role in request.roles]
     if all(len(choice) == 1 for choice in choices):
         yield tuple(choice[0] for choice in choices)
         return
@@ -80,7 +86,7 @@ def _mixes(choices: list[list[tuple[str, ...]]], numbers: tuple[int, ...]) -> in
     return sum(len(choice[number]) > 1 for choice, number in zip(choices, numbers, strict=True))
 
 
-def _models(fabric: Fabric, role: RoleWish) -> list[tuple[str, ...]]:
+def _models(fabric: Fabric, role: RoleRequest) -> list[tuple[str, ...]]:
     """Each model that the fabric has alone, best first, then all of them; without GPUs no model is better."""
     models = role.shape.models
     if not models or not (role.shape.gpus or role.shape.part):

@@ -74,7 +74,7 @@ class Prices:
 
 def _servers(problem: Problem) -> tuple[int, ...]:
     """Roles that ask for NICs and no GPU, beside others that ask for GPUs."""
-    shapes = [role.shape for role in problem.wish.roles]
+    shapes = [role.shape for role in problem.request.roles]
     if not any(shape.gpus or shape.part for shape in shapes):
         return ()
     return tuple(n for n, s in enumerate(shapes) if s.nics and not (s.gpus or s.part))
@@ -84,7 +84,7 @@ def _cut_digit(problem: Problem, left: int) -> tuple[int, int]:
     """(bits left below it, what a quarter of a second costs); 0 where nobody has an instance, or bits are few."""
     instances = sum(
         members
-        for role, members in zip(problem.wish.roles, problem.members, strict=True)
+        for role, members in zip(problem.request.roles, problem.members, strict=True)
         if role.shape.mig is not None
     )
     width = (instances * MOST_CUT).bit_length()

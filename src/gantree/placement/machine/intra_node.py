@@ -1,10 +1,10 @@
 """Members on one node whose GPUs must share domains of the tiers inside it (socket, nvlink, pcie, gpu).
 
-A wish for these tiers is a tuple of layers, widest run first: (4, "socket"), (2, "pcie") says each run of four
+A request for these tiers is a tuple of layers, widest run first: (4, "socket"), (2, "pcie") says each run of four
 members within one socket, each run of two behind one PCIe switch; ALL members of a role on the node as one run is
 what `required` asks. Sizes nest (`placement.request.topology_request` sees to that); the domains of two tiers need not.
 
-Where several roles with such wishes meet on a node, GPUs are handed out by trying domains in turn, tightest first,
+Where several roles with such requests meet on a node, GPUs are handed out by trying domains in turn, tightest first,
 and going back where the rest then finds no room. That is complete while the tiers involved nest, as they do in
 every machine of the catalogue; nodes are small, so it is also quick.
 """

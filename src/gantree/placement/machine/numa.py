@@ -2,9 +2,9 @@
 
 A member lives where its GPUs are, in proportion to how many are where; without GPUs where its NICs are (a parameter
 server has card and memory on one NUMA node); without either on the NUMA node with most room. Cores and memory are a
-wish: what a full NUMA node cannot give comes from the member's others, then from the next by number (neighbours share
-a socket). Bandwidth is not: a member with `memory_GBps` gets it on the NUMA nodes of its GPUs, or has no place there.
-One without GPUs gets it from one NUMA node, and its cores and memory with it, unless it asks for more than one has.
+preference: what a full NUMA node cannot give comes from the member's others, then from the next by number (neighbours
+share a socket). Bandwidth is required: a member with `memory_GBps` gets it on the NUMA nodes of its GPUs, or has no
+place. A member without GPUs gets all three from one NUMA node, unless it requests more cores or memory than one has.
 
 Each GPU of a member carries an equal part of the member's bandwidth. So what is left of a NUMA node's bandwidth is so
 many usable GPUs, and whether members fit is counted in GPUs (`gpus_within_bandwidth`). Parts are rounded down to kB/s,
@@ -278,17 +278,19 @@ def _spilled(layout: NumaLayout, use: NumaUse, plan: _Plan) -> list[Amounts]:
     weights = plan.weights
     if not plan.of_gpus:
         weights = _weights_by_room(layout, use, plan)
-    wished = _shared_out(plan.asked, weights)
-    for place, share in enumerate(wished):
+    preferred = _shared_out(plan.asked, weights)
+    for place, share in enumerate(preferred):
         assert share[BANDWIDTH] <= free[place][BANDWIDTH], (
             f"NUMA node {layout.names[place]} has no {share[BANDWIDTH] / 1_000_000:g} GB/s left"
         )
     order = _nearest_first(layout, weights)
     columns = [
-        _moved([share[resource] for share in wished], [at[resource] for at in free], order, grain)
+        _moved(
+            [share[resource] for share in preferred], [at[resource] for at in free], order, grain
+        )
         for resource, grain in ((CPUS, _grain(plan.asked[CPUS])), (MEMORY, 1))
     ]
-    return list(zip(*columns, (share[BANDWIDTH] for share in wished), strict=True))
+    return list(zip(*columns, (share[BANDWIDTH] for share in preferred), strict=True))
 
 
 def _weights_by_room(layout: NumaLayout, use: NumaUse, plan: _Plan) -> tuple[int, ...]:
@@ -341,13 +343,15 @@ def _nearest_first(layout: NumaLayout, weights: Sequence[int]) -> list[int]:
     )
 
 
-def _moved(wished: list[int], free: list[int], order: Sequence[int], grain: int) -> list[int]:
+def _moved(preferred: list[int], free: list[int], order: Sequence[int], grain: int) -> list[int]:
     """Shares with what is not free moved, in this order, to where something is; in grains as long as that goes.
 
     What is free nowhere stays with the first: the node as a whole is known to have it (held by no NUMA node's name).
     """
-    shares = [min(share, left // grain * grain) for share, left in zip(wished, free, strict=True)]
-    over = sum(wished) - sum(shares)
+    shares = [
+        min(share, left // grain * grain) for share, left in zip(preferred, free, strict=True)
+    ]
+    over = sum(preferred) - sum(shares)
     for step in (grain, 1):
         for place in order:
             more = min(over, max(0, free[place] - shares[place])) // step * step

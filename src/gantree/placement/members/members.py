@@ -40,7 +40,7 @@ def placement_of(
     node_gpus, fabric = NodeGpus(problem), problem.fabric
     fills = [
         (number, role.name, role.shape, members, _has_more(role.shape))
-        for number, (role, members) in enumerate(zip(problem.wish.roles, of_role, strict=True))
+        for number, (role, members) in enumerate(zip(problem.request.roles, of_role, strict=True))
     ]
     for node, counts in spread:
         name, here = fabric.nodes[node].name, node_gpus.on(node, counts)

@@ -23,10 +23,10 @@ from gantree.placement.machine.intra_node import (
 )
 from gantree.placement.machine.mig import until_cut_s
 from gantree.placement.machine.numa import gpus_fed
-from gantree.placement.request.topology_request import RoleWish
+from gantree.placement.request.topology_request import RoleRequest
 from gantree.placement.slots.parts import Part, choose_parts, is_apart
 from gantree.placement.slots.problem import Counts, Problem
-from gantree.placement.slots.sequential_members import Asked, OfRoles, Turns
+from gantree.placement.slots.sequential_members import OfRoles, RoleMembers, SequentialMembers
 from gantree.topology.hardware.masks import mask_of
 from gantree.topology.occupancy.parts import NodeState
 
@@ -73,13 +73,13 @@ class NodeGpus:
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self._occupancy, self._fabric = problem, problem.occupancy, problem.fabric
-        roles = problem.wish.roles
+        roles = problem.request.roles
         shapes = [role.shape for role in roles]
         self._has_parts = any(shape.part or shape.memory_GBps for shape in shapes)
         self._asks_nics = any(shape.nics for shape in shapes)
         one = shapes[0] if len(roles) == 1 else None
         self._asks_cores = one if one is not None and (one.cpus or one.memory_GiB) else None
-        self._key = one and (one.gpus, one.nics, roles[0].layers, problem.wish.together)
+        self._key = one and (one.gpus, one.nics, roles[0].layers, problem.request.together)
 
     def on(self, node: int, x: Counts) -> OnNode | None:
         """GPUs of x members of each role on a node; None where they do not all fit."""
@@ -111,10 +111,10 @@ class NodeGpus:
         self, machine: Machine, x: Counts, free: int, around: _Around
     ) -> tuple[GpusOfMembers, ...] | None:
         demands = []
-        for members, role in zip(x, self._problem.wish.roles, strict=True):
+        for members, role in zip(x, self._problem.request.roles, strict=True):
             gpus, layers = role.shape.gpus, role.layers if role.shape.gpus else ()
             demands.append(Demand(members, gpus, layers, role.shape.nics))
-        together = self._problem.wish.together
+        together = self._problem.request.together
         return choose_for_members(machine, free, demands, together, Around(*around))
 
     def _around(self, machine: Machine, node: int, x: Counts, free: int) -> _Around:
@@ -138,7 +138,7 @@ class NodeGpus:
 
 
 def _with_parts(inside: NodeGpus, problem: Problem, node: int, x: Counts) -> OnNode | None:
-    roles, has_parts = problem.wish.roles, any(role.shape.part for role in problem.wish.roles)
+    roles, has_parts = problem.request.roles, any(role.shape.part for role in problem.request.roles)
     if _is_turn_by_turn(problem, node):
         return _in_turn(problem, node, x, sparing=False) or _in_turn(problem, node, x, sparing=True)
     found = _chosen(inside, problem, node, x, sparing=False)
@@ -151,24 +151,25 @@ def _with_parts(inside: NodeGpus, problem: Problem, node: int, x: Counts) -> OnN
 
 def _is_turn_by_turn(problem: Problem, node: int) -> bool:
     """Whether memory bandwidth is asked and told here, or parts of GPUs must be inside a domain of the node."""
-    roles, machine = problem.wish.roles, problem.fabric.machine_of_node(node)
+    roles, machine = problem.request.roles, problem.fabric.machine_of_node(node)
     if machine.numa_memory_GBps is not None and any(role.shape.memory_GBps for role in roles):
         return True
-    together = problem.wish.together is not None
+    together = problem.request.together is not None
     return any(role.shape.part and (together or role.layers) for role in roles)
 
 
 def _in_turn(problem: Problem, node: int, x: Counts, *, sparing: bool) -> OnNode | None:
     """Role after role (`placement.slots.sequential_members`)."""
-    roles = problem.wish.roles
+    roles = problem.request.roles
     within = -1 if problem.gpu is None else 1 << problem.gpu
-    turns = Turns(
-        problem.occupancy, node, apart=is_apart(problem.wish), within=within, sparing=sparing
+    turns = SequentialMembers(
+        problem.occupancy, node, apart=is_apart(problem.request), within=within, sparing=sparing
     )
     asked = [
-        Asked(role.shape, members, _layers(role)) for role, members in zip(roles, x, strict=True)
+        RoleMembers(role.shape, members, _layers(role))
+        for role, members in zip(roles, x, strict=True)
     ]
-    served = turns.served(asked, problem.wish.together)
+    served = turns.served(asked, problem.request.together)
     if served is None:
         return None
     held, after = served
@@ -177,7 +178,7 @@ def _in_turn(problem: Problem, node: int, x: Counts, *, sparing: bool) -> OnNode
     return OnNode(gpus, parts, problem.occupancy.state_of_node(node), after, held)
 
 
-def _layers(role: RoleWish) -> Layers:
+def _layers(role: RoleRequest) -> Layers:
     return role.layers if role.shape.on_gpus else ()
 
 
@@ -188,10 +189,10 @@ def _chosen(
     before = problem.occupancy.state_of_node(node)
     asked = [
         (role.shape, members if role.shape.part else 0)
-        for role, members in zip(problem.wish.roles, x, strict=True)
+        for role, members in zip(problem.request.roles, x, strict=True)
     ]
     others = 0 if problem.gpu is None else ((1 << len(before.gpus)) - 1) & ~(1 << problem.gpu)
-    chosen = choose_parts(before, asked, is_apart(problem.wish), others, sparing)
+    chosen = choose_parts(before, asked, is_apart(problem.request), others, sparing)
     if chosen is None:
         return None
     parts, after = chosen

@@ -1,4 +1,4 @@
-"""A gang's wish as constraints of CP-SAT: members per node, domains used, slices, wholeness, spreading.
+"""A gang's request as constraints of CP-SAT: members per node, domains used, slices, wholeness, spreading.
 
 Members are whole numbers x[role][node], or sums that come to such. What is used of a tier follows from them:
 used[tier][domain] is true exactly where a member is inside. Constraints are those of
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gantree.placement.request.topology_request import RoleWish, Wish
+from gantree.placement.request.topology_request import RoleRequest, TopologyRequest
 from gantree.topology.fabric.fabric import Fabric
 
 MembersOnNode = Mapping[int, Any]
@@ -33,23 +33,23 @@ class Laid:
 def lay_out(
     model: Any,
     fabric: Fabric,
-    wish: Wish,
+    request: TopologyRequest,
     x: Sequence[MembersOnNode],
     used_nodes: Mapping[int, Any],
     present: Any,
 ) -> Laid:
-    """Constrain x to what a gang wishes; present is true where the gang is placed at all (else x is 0).
+    """Constrain x to what a gang requests; present is true where the gang is placed at all (else x is 0).
 
     used_nodes[node] is true exactly where some member is on the node.
     """
     used = _used(model, fabric, used_nodes)
-    for role, members in zip(wish.roles, x, strict=True):
+    for role, members in zip(request.roles, x, strict=True):
         model.add(sum(members.values()) == role.members * present)
         for tier in range(1, fabric.node_tier + 1):
             for domain, inside in _by_domain(fabric, tier, members).items():
                 _bind_domain(model, role, tier, sum(inside), f"{role.name}/{tier}/{domain}")
-    if wish.whole_at:
-        model.add(sum(used[wish.whole_at].values()) <= 1)
+    if request.whole_at:
+        model.add(sum(used[request.whole_at].values()) <= 1)
     return Laid(used)
 
 
@@ -76,8 +76,8 @@ def _by_domain(fabric: Fabric, tier: int, of_node: Mapping[int, Any]) -> dict[in
     return inside
 
 
-def _bind_domain(model: Any, role: RoleWish, tier: int, inside: Any, name: str) -> None:
-    """What a wish says of one role's members inside one domain."""
+def _bind_domain(model: Any, role: RoleRequest, tier: int, inside: Any, name: str) -> None:
+    """What a request says of one role's members inside one domain."""
     multiple = role.multiple_in_domain[tier]
     if multiple > 1:
         slices = model.new_int_var(0, role.members // multiple, f"slices/{name}")

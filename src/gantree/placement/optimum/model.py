@@ -1,4 +1,4 @@
-"""The placement of one gang as a model of CP-SAT: which option each node takes, under all that the job wishes.
+"""The placement of one gang as a model of CP-SAT: which option each node takes, under all that the job requests.
 
 `GangModel` is a place for the gang, whatever is then minimised. `Case` narrows it to places of one kind: the narrowest
 tier of which one domain holds all its GPUs, and how many islands (`topology.traffic.traffic_index`) they fill.
@@ -64,7 +64,7 @@ class GangModel:
             self.model.add_at_most_one(choice)
         roles = range(len(options.problem.members))
         x = [{node: self.weighed(node, _of_role(role)) for node in self.choice} for role in roles]
-        self.used = lay_out(self.model, self.fabric, options.problem.wish, x, used_nodes, 1)
+        self.used = lay_out(self.model, self.fabric, options.problem.request, x, used_nodes, 1)
         self.busy = self._busy()
 
     def weighed(self, node: int, weight: Any) -> Any:

@@ -1,10 +1,10 @@
 """Defragmentation as one question to CP-SAT: which running gangs to move, and where to, so that a wanted gang fits.
 
 Every gang that may move either stays as it is or gets a place like any other: members per node as variables, its own
-wish as constraints (`optimum_gang`). On each node what is placed anew and what stays is no more than what is free once
-all of them are gone. The least GPU-seconds of moving win; among equals the fewest gangs, then the fewest domains.
+request as constraints (`optimum_gang`). On each node what is placed and what stays is no more than what is free without
+all of them. The least GPU-seconds of moving win; among equals the fewest gangs, then the fewest domains.
 
-Counts of GPUs, NICs, cores and memory per node do not say all: wishes for tiers inside a node, several gangs on it,
+Counts of GPUs, NICs, cores and memory per node do not say all: requests for tiers inside a node, several gangs on it,
 may still collide. So a plan is made good member by member on a copy of the occupancy; a node where that fails is told
 to the model as impossible in this way, and it is asked again. All moved gangs stop before any of them starts.
 """
@@ -20,7 +20,7 @@ from gantree.placement.members.members import placement_of
 from gantree.placement.members.on_node import inside_node
 from gantree.placement.optimum.gang import Laid, lay_out, weights_of_tiers
 from gantree.placement.optimum.solver import Answer, Work, cp_model, solved
-from gantree.placement.request.topology_request import read_wish
+from gantree.placement.request.topology_request import topology_request_of
 from gantree.placement.slots.problem import Counts, Problem, Spread
 from gantree.topology.occupancy.occupancy import Occupancy, memory_KiB, microcpus
 
@@ -63,7 +63,7 @@ def defragmented(
     """The cheapest plan by which a wanted gang fits; None where there is none, or none was found within the work.
 
     occupancy is left as it is; each movable gang holds something there under its owner's name. Raises Unsupported
-    without OR-Tools and for gangs that must be apart from other jobs, and as `wish.read_wish` does.
+    without OR-Tools and for gangs that must be apart from other jobs, and as `request.topology_request_of` does.
     """
     work = Work(work_s)
     owners = (wanted.name, *(gang.owner for gang in movable))
@@ -118,23 +118,23 @@ class _Gang:
     """A gang that gets a place if `present`; x[role][node] are its members."""
 
     def __init__(self, model: Any, emptied: Occupancy, job: Job, present: Any) -> None:
-        wish = read_wish(emptied.fabric, job)
-        if wish.apart:
+        request = topology_request_of(emptied.fabric, job)
+        if request.apart:
             raise Unsupported(
                 f"job {job.name}: topology.apart: a plan that moves gangs cannot keep other jobs' domains apart; leave "
                 f"this gang out of those that may move"
             )
-        models = tuple(role.shape.models for role in wish.roles)
-        self.problem = Problem.of(emptied, wish, models)
+        models = tuple(role.shape.models for role in request.roles)
+        self.problem = Problem.of(emptied, request, models)
         self.job, self.present = job, present
         self.x: list[dict[int, Any]] = [
-            self._members(model, role) for role in range(len(wish.roles))
+            self._members(model, role) for role in range(len(request.roles))
         ]
         nodes = sorted({node for members in self.x for node in members})
         used = {node: self._used(model, node) for node in nodes}
-        if wish.contradiction:
+        if request.contradiction:
             model.add(present == 0)
-        self.laid: Laid = lay_out(model, emptied.fabric, wish, self.x, used, present)
+        self.laid: Laid = lay_out(model, emptied.fabric, request, self.x, used, present)
 
     @property
     def domains(self) -> Any:
@@ -144,7 +144,7 @@ class _Gang:
 
     def amounts(self, node: int) -> Iterator[tuple[Any, Amounts]]:
         """(members, what each takes) of each role that may be on a node."""
-        for role, members in zip(self.problem.wish.roles, self.x, strict=True):
+        for role, members in zip(self.problem.request.roles, self.x, strict=True):
             if node in members:
                 shape = role.shape
                 cpus, memory = microcpus(shape.cpus), memory_KiB(shape.memory_GiB)

@@ -4,7 +4,7 @@
     the least predicted time of the gang's traffic, or of its step                      `optimum`
 
 Both answer with a placement that was made and priced as every other (`placement.members.members`,
-`topology.cost.prediction`), and with what no placement undercuts. `optimum_gang` has the wish as constraints,
+`topology.cost.prediction`), and with what no placement undercuts. `optimum_gang` has the request as constraints,
 `optimum_model` the place, `optimum_time` the search for the least time and its proof. Which GPUs of a node a member
 gets is decided by the project's own chooser, not by the oracle.
 

@@ -131,11 +131,11 @@ def _counts(problem: Problem, node: int) -> list[range]:
 
 
 def _counts_of_role(problem: Problem, role: int, node: int) -> range:
-    wish, tier = problem.wish.roles[role], problem.fabric.node_tier
+    request, tier = problem.request.roles[role], problem.fabric.node_tier
     most = min(problem.members[role], int(problem.tables[role].of_node[node]))
-    if wish.most_in_domain:
-        most = min(most, wish.most_in_domain[tier])
-    return range(0, most + 1, wish.multiple_in_domain[tier])
+    if request.most_in_domain:
+        most = min(most, request.most_in_domain[tier])
+    return range(0, most + 1, request.multiple_in_domain[tier])
 
 
 def _option(

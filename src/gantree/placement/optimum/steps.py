@@ -54,7 +54,7 @@ class Steps:
 def follow_steps(options: Options, job: Job, steps: Steps, work: Work) -> float:
     """Take what is best in each case; what no step undercuts in any."""
     bound, node_tier = StepBound(options, job), options.problem.fabric.node_tier
-    each_node = all(role.shape.gpus for role in options.problem.wish.roles)
+    each_node = all(role.shape.gpus for role in options.problem.request.roles)
     least_s = _least_on_one_node(options, steps) if each_node else inf
     for case in cases(options):
         if each_node and case.top == node_tier:

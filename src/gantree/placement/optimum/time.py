@@ -221,7 +221,7 @@ def fronts(options: Options) -> Iterator[Front]:
 def cases(options: Options) -> Iterator[Case]:
     """Tiers of which one domain could hold the gang, narrow ones first, by the GPUs that fit there."""
     fabric, terrain = options.problem.fabric, options.terrain
-    roles = zip(options.problem.wish.roles, options.problem.members, strict=True)
+    roles = zip(options.problem.request.roles, options.problem.members, strict=True)
     members = sum(count for role, count in roles if role.shape.gpus)
     for tier in range(fabric.node_tier, -1, -1):
         if tier >= terrain.island_tier:

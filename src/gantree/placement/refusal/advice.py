@@ -1,7 +1,7 @@
 """What would help a gang that found no place: patches to its job under which it fits now, and what they cost.
 
-Every patch has been tried on this very occupancy. Of each wish that the job has the smallest step that suffices is
-offered; where none does alone, all wishes together; and the largest smaller gang.
+Every patch has been tried on this very occupancy. Of each request that the job has the smallest step that suffices is
+offered; where none does alone, all requests together; and the largest smaller gang.
 """
 
 from bisect import bisect_right
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from gantree.model.jobs import Apart, Job, Slices, Spread
 from gantree.model.verdicts import Patch, PatchValue, Relaxation
-from gantree.placement.counting.preference_fallback import grantable
+from gantree.placement.counting.preference_fallback import has_place
 from gantree.placement.counting.solve import solve
 from gantree.placement.members.members import placement_of
 from gantree.placement.refusal.nearest import table_of
@@ -30,46 +30,52 @@ from gantree.placement.request.relaxations import (
     relaxed,
     wider_places,
 )
-from gantree.placement.request.topology_request import Wish, read_wish
+from gantree.placement.request.topology_request import TopologyRequest, topology_request_of
 from gantree.topology.occupancy.occupancy import Occupancy
 
 
-def looser_or_fewer(occupancy: Occupancy, job: Job, wish: Wish) -> tuple[Relaxation, ...]:
+def looser_or_fewer(
+    occupancy: Occupancy, job: Job, request: TopologyRequest
+) -> tuple[Relaxation, ...]:
     """What of the topology to let go, then how many members fewer."""
     chains = (
-        wider_places(occupancy.fabric, job, wish),
+        wider_places(occupancy.fabric, job, request),
         looser_slices(occupancy.fabric, job),
         looser_spread(job),
         nearer_others(job),
     )
-    found = [_first_that_fits(occupancy, job, wish, patches) for patches in chains]
+    found = [_first_that_fits(occupancy, job, request, patches) for patches in chains]
     looser = [relaxation for relaxation in found if relaxation is not None]
     if not looser:
-        together = _first_that_fits(occupancy, job, wish, all_dropped(job))
+        together = _first_that_fits(occupancy, job, request, all_dropped(job))
         looser = [together] if together else []
-    return (*looser, *_fewer(occupancy, job, wish))
+    return (*looser, *_fewer(occupancy, job, request))
 
 
-def nearer_or_fewer(occupancy: Occupancy, job: Job, wish: Wish) -> tuple[Relaxation, ...]:
+def nearer_or_fewer(
+    occupancy: Occupancy, job: Job, request: TopologyRequest
+) -> tuple[Relaxation, ...]:
     """Where there is too little of something: which jobs to be near to, then how many members fewer."""
-    nearer = _first_that_fits(occupancy, job, wish, nearer_others(job))
-    fewer = tuple(_fewer(occupancy, job, wish))
+    nearer = _first_that_fits(occupancy, job, request, nearer_others(job))
+    fewer = tuple(_fewer(occupancy, job, request))
     return (nearer, *fewer) if nearer else fewer
 
 
 def _first_that_fits(
-    occupancy: Occupancy, job: Job, wish: Wish, patches: Iterable[Patch]
+    occupancy: Occupancy, job: Job, request: TopologyRequest, patches: Iterable[Patch]
 ) -> Relaxation | None:
     for patch in patches:
-        looser = read_wish(occupancy.fabric, relaxed(job, patch))
-        if grantable(occupancy, looser):
-            return Relaxation(patch, _comm_ratio(occupancy, wish, looser))
+        looser = topology_request_of(occupancy.fabric, relaxed(job, patch))
+        if has_place(occupancy, looser):
+            return Relaxation(patch, _comm_ratio(occupancy, request, looser))
     return None
 
 
-def _comm_ratio(occupancy: Occupancy, wish: Wish, looser: Wish) -> float | None:
-    """Predicted communication time over that of the best place of the wish as written on the empty fabric."""
-    best_s = OnEmpty.of(occupancy).best_comm_s(wish)
+def _comm_ratio(
+    occupancy: Occupancy, request: TopologyRequest, looser: TopologyRequest
+) -> float | None:
+    """Predicted communication time over that of the best place of the request as written on the empty fabric."""
+    best_s = OnEmpty.of(occupancy).best_comm_s(request)
     if not best_s:
         return None
     found = solve(kept_apart(occupancy, looser.apart), looser)
@@ -77,16 +83,16 @@ def _comm_ratio(occupancy: Occupancy, wish: Wish, looser: Wish) -> float | None:
     return placement_of(*found).predicted.comm_s / best_s
 
 
-def _fewer(occupancy: Occupancy, job: Job, wish: Wish) -> Iterator[Relaxation]:
+def _fewer(occupancy: Occupancy, job: Job, request: TopologyRequest) -> Iterator[Relaxation]:
     """The largest smaller gang that fits; what fits n members fits fewer of them too."""
     sizes = fewer_members(job)
     if not sizes:
         return
 
     def fits(members: int) -> bool:
-        return grantable(occupancy, _with_members(occupancy, job, wish, members))
+        return has_place(occupancy, _with_members(occupancy, job, request, members))
 
-    low, high = 0, bisect_right(sizes, _most_members(occupancy, wish))
+    low, high = 0, bisect_right(sizes, _most_members(occupancy, request))
     middle = high
     while low < high:
         if fits(sizes[middle - 1]):
@@ -98,18 +104,20 @@ def _fewer(occupancy: Occupancy, job: Job, wish: Wish) -> Iterator[Relaxation]:
         yield Relaxation(((MEMBERS, sizes[low - 1]),))
 
 
-def _most_members(occupancy: Occupancy, wish: Wish) -> int:
+def _most_members(occupancy: Occupancy, request: TopologyRequest) -> int:
     """No more members fit, but one may where parts of GPUs must be apart; without slices as a rule so many do."""
-    where, (role,) = kept_apart(occupancy, wish.apart), wish.roles
-    slots = table_of(where, wish, role).in_domain[max(wish.whole_at, role.whole_at)]
+    where, (role,) = kept_apart(occupancy, request.apart), request.roles
+    slots = table_of(where, request, role).in_domain[max(request.whole_at, role.whole_at)]
     return max(1, int(slots.max()))
 
 
-def _with_members(occupancy: Occupancy, job: Job, wish: Wish, members: int) -> Wish:
-    """The wish of a smaller gang of its one role; one that contradicts itself may not do so with fewer members."""
-    if wish.contradiction:
-        return read_wish(occupancy.fabric, relaxed(job, ((MEMBERS, members),)))
-    return replace(wish, roles=(replace(wish.roles[0], members=members),))
+def _with_members(
+    occupancy: Occupancy, job: Job, request: TopologyRequest, members: int
+) -> TopologyRequest:
+    """The request of a smaller gang of its one role; one that contradicts itself may not do so with fewer members."""
+    if request.contradiction:
+        return topology_request_of(occupancy.fabric, relaxed(job, ((MEMBERS, members),)))
+    return replace(request, roles=(replace(request.roles[0], members=members),))
 
 
 # ----- words
@@ -139,7 +147,9 @@ def _in_words(key: str, value: PatchValue) -> str:
             )
         return "if not spread"
     assert key == APART, f"{key} is no patch of these"
-    others = [name for wish in _several(value) if isinstance(wish, Apart) for name in wish.jobs]
+    others = [
+        name for request in _several(value) if isinstance(request, Apart) for name in request.jobs
+    ]
     return f"if apart from {' and '.join(others)} only" if others else "if apart from nobody"
 
 

@@ -15,7 +15,7 @@ from gantree.placement.machine import mig
 from gantree.placement.machine.numa import most_bandwidth
 from gantree.placement.machine.shares import sharing_of
 from gantree.placement.refusal.nearest import eligible_nodes
-from gantree.placement.request.topology_request import RoleWish, Wish
+from gantree.placement.request.topology_request import RoleRequest, TopologyRequest
 from gantree.placement.slots.parts import is_apart
 from gantree.placement.slots.slots import slots_of
 from gantree.topology.fabric.fabric import BoolArray, IntArray
@@ -36,7 +36,7 @@ class Resource:
     free_of_node: FreeOfNode
 
 
-def resources_of(wish: Wish, role: RoleWish) -> tuple[Resource, ...]:
+def resources_of(request: TopologyRequest, role: RoleRequest) -> tuple[Resource, ...]:
     """What a member of a role asks of GPUs, of parts of them, and of the rest; what it does not ask is left out."""
     shape = role.shape
     resources = [
@@ -54,7 +54,7 @@ def resources_of(wish: Wish, role: RoleWish) -> tuple[Resource, ...]:
     ]
     asked = [resource for resource in resources if resource.asked]
     if shape.part:
-        asked.insert(0, Resource(shape.mig or "gpu_share", 1, 1, _parts(shape, is_apart(wish))))
+        asked.insert(0, Resource(shape.mig or "gpu_share", 1, 1, _parts(shape, is_apart(request))))
     return tuple(asked)
 
 
@@ -125,7 +125,7 @@ def _rules_among(empty: Occupancy, nodes: BoolArray) -> list[PartRules]:
 
 
 def largest_machine(
-    empty: Occupancy, wish: Wish, role: RoleWish, admitted: BoolArray
+    empty: Occupancy, request: TopologyRequest, role: RoleRequest, admitted: BoolArray
 ) -> tuple[str, float, float] | None:
     """(resource, asked, most there is) of the machine that lacks the fewest resources, the first it lacks.
 
@@ -136,17 +136,17 @@ def largest_machine(
     for number, machine in enumerate(empty.fabric.machines):
         of_machine = admitted & (machine_of_node == number)
         if of_machine.any():
-            lacks.append(_lacks_of(empty, wish, role, int(of_machine.argmax()), machine))
+            lacks.append(_lacks_of(empty, request, role, int(of_machine.argmax()), machine))
     fewest = min(map(len, lacks))
     first = [lack[0] for lack in lacks if len(lack) == fewest and lack]
     return max(first, key=lambda lack: lack[2], default=None)
 
 
 def _lacks_of(
-    empty: Occupancy, wish: Wish, role: RoleWish, node: int, machine: Machine
+    empty: Occupancy, request: TopologyRequest, role: RoleRequest, node: int, machine: Machine
 ) -> list[tuple[str, float, float]]:
     lacks = []
-    for resource in resources_of(wish, role):
+    for resource in resources_of(request, role):
         if role.shape.part and resource.name in (role.shape.mig, "gpu_share"):
             continue
         if resource.name == "memory_GBps":
@@ -170,35 +170,35 @@ class Lack:
     resource: str
     asked: float
     free: float
-    roles: tuple[RoleWish, ...]
+    roles: tuple[RoleRequest, ...]
     because: str = ""
 
 
-def lack_of_room(where: Occupancy, wish: Wish) -> Lack | None:
+def lack_of_room(where: Occupancy, request: TopologyRequest) -> Lack | None:
     """The first resource of which too little is free, for one role or for all of them."""
-    groups: list[Sequence[RoleWish]] = [(role,) for role in wish.roles]
+    groups: list[Sequence[RoleRequest]] = [(role,) for role in request.roles]
     if len(groups) > 1:
-        groups.append(wish.roles)
+        groups.append(request.roles)
     for roles in groups:
-        lack = _lack(where, wish, roles)
+        lack = _lack(where, request, roles)
         if lack is not None:
             return lack
     return None
 
 
-def _lack(where: Occupancy, wish: Wish, roles: Sequence[RoleWish]) -> Lack | None:
+def _lack(where: Occupancy, request: TopologyRequest, roles: Sequence[RoleRequest]) -> Lack | None:
     nodes = eligible_nodes(where, roles)
     asked_of: dict[str, int] = {}
     resource_of: dict[str, Resource] = {}
     for role in roles:
-        for resource in resources_of(wish, role):
+        for resource in resources_of(request, role):
             asked_of[resource.name] = asked_of.get(resource.name, 0) + resource.asked * role.members
             resource_of[resource.name] = resource
     for name, asked in asked_of.items():
         resource = resource_of[name]
         free = _free(where, resource, nodes)
         if asked > free:
-            because = _because(wish, roles, resource)
+            because = _because(request, roles, resource)
             return Lack(name, asked / resource.unit, free / resource.unit, tuple(roles), because)
     if nodes is None or nodes.any():
         return None
@@ -212,15 +212,15 @@ def _free(where: Occupancy, resource: Resource, nodes: BoolArray | None) -> int:
     return int(free.sum() if nodes is None else (free * nodes).sum())
 
 
-def _because(wish: Wish, roles: Sequence[RoleWish], resource: Resource) -> str:
+def _because(request: TopologyRequest, roles: Sequence[RoleRequest], resource: Resource) -> str:
     """Why each part counts on a GPU of its own."""
     members = sum(role.members for role in roles if role.shape.part)
     is_part = any(
         role.shape.part and resource.name in (role.shape.mig, "gpu_share") for role in roles
     )
-    if not (is_part and wish.one_member_per_gpu and members > 1):
+    if not (is_part and request.one_member_per_gpu and members > 1):
         return ""
-    refused = ", because NCCL refuses two ranks on one GPU" if wish.ranks_talk else ""
+    refused = ", because NCCL refuses two ranks on one GPU" if request.ranks_talk else ""
     return f" on different GPUs{refused}"
 
 
@@ -249,7 +249,7 @@ def _is_held_up(where: Occupancy, node: int, profile: str) -> bool:
 # ----- words
 
 
-def wanted(role: RoleWish) -> str:
+def wanted(role: RoleRequest) -> str:
     """Labels and GPU models that a role asks for, in words."""
     labels = ", ".join(f"{key}={value}" for key, value in role.shape.labels)
     models = " or ".join(role.shape.models)

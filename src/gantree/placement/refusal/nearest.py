@@ -12,7 +12,7 @@ import numpy as np
 from gantree.model.jobs import Shape
 from gantree.placement.machine.intra_node import ALL
 from gantree.placement.refusal.on_empty import OnEmpty, union
-from gantree.placement.request.topology_request import ANY_NUMBER, RoleWish, Wish
+from gantree.placement.request.topology_request import ANY_NUMBER, RoleRequest, TopologyRequest
 from gantree.placement.slots.parts import is_apart
 from gantree.placement.slots.slots import SlotTable, slots_of
 from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
@@ -29,49 +29,49 @@ class Roomiest:
     free_gpus: int
 
 
-def is_bound(wish: Wish) -> bool:
+def is_bound(request: TopologyRequest) -> bool:
     """Whether anything but the node binds members together."""
-    return bool(wish.whole_at) or any(
+    return bool(request.whole_at) or any(
         role.whole_at or role.layers or role.multiple_in_domain[0] > 1 or role.is_limited
-        for role in wish.roles
+        for role in request.roles
     )
 
 
-def tier_in_question(wish: Wish) -> int:
+def tier_in_question(request: TopologyRequest) -> int:
     """The tier whose domains were too small: the gang's, else that of a role or slice, else the node."""
-    if wish.whole_at:
-        return wish.whole_at
-    node = len(wish.roles[0].multiple_in_domain) - 1
-    of_roles = [role.whole_at for role in wish.roles if role.whole_at]
+    if request.whole_at:
+        return request.whole_at
+    node = len(request.roles[0].multiple_in_domain) - 1
+    of_roles = [role.whole_at for role in request.roles if role.whole_at]
     sliced = [
         max(tier for tier, multiple in enumerate(role.multiple_in_domain) if multiple == size)
-        for role in wish.roles
+        for role in request.roles
         if (size := max(role.multiple_in_domain)) > 1
     ]
     return max((*of_roles, *sliced), default=node)
 
 
-def asked_together(wish: Wish) -> tuple[int, int]:
+def asked_together(request: TopologyRequest) -> tuple[int, int]:
     """(members, GPUs) that must be in one domain of the tier in question."""
-    if wish.whole_at:
-        members = sum(role.members for role in wish.roles)
-        return members, sum(role.members * role.shape.gpus for role in wish.roles)
-    tier = tier_in_question(wish)
+    if request.whole_at:
+        members = sum(role.members for role in request.roles)
+        return members, sum(role.members * role.shape.gpus for role in request.roles)
+    tier = tier_in_question(request)
     runs = [
         role.members if role.whole_at == tier else role.multiple_in_domain[tier]
-        for role in wish.roles
+        for role in request.roles
     ]
-    gpus = [run * role.shape.gpus for run, role in zip(runs, wish.roles, strict=True)]
+    gpus = [run * role.shape.gpus for run, role in zip(runs, request.roles, strict=True)]
     return max(zip(runs, gpus, strict=True), key=lambda run: (run[1], run[0]))
 
 
-def domain_word(fabric: Fabric, wish: Wish) -> str:
+def domain_word(fabric: Fabric, request: TopologyRequest) -> str:
     """What people call the domain in question."""
-    tier, inner = tier_in_question(wish), _inner_tier(wish)
+    tier, inner = tier_in_question(request), _inner_tier(request)
     return f"{inner} domain" if inner and tier == fabric.node_tier else fabric.tiers[tier]
 
 
-def eligible_nodes(occupancy: Occupancy, roles: Sequence[RoleWish]) -> BoolArray | None:
+def eligible_nodes(occupancy: Occupancy, roles: Sequence[RoleRequest]) -> BoolArray | None:
     """Nodes that count: usable, and such that they could hold a member of a role if they were empty. None for all."""
     known = OnEmpty.of(occupancy)
     eligible = union([known.eligible(role) for role in roles])
@@ -96,49 +96,53 @@ def free_gpus(occupancy: Occupancy, nodes: BoolArray | None) -> int:
     return int((occupancy.free_gpus_of_node * nodes).sum())
 
 
-def table_of(occupancy: Occupancy, wish: Wish, role: RoleWish) -> SlotTable:
-    """Slots of a role of the gang, without its wishes inside a node, on all GPU models that it accepts."""
-    apart = role.shape.part and is_apart(wish)
+def table_of(occupancy: Occupancy, request: TopologyRequest, role: RoleRequest) -> SlotTable:
+    """Slots of a role of the gang, without its requests inside a node, on all GPU models that it accepts."""
+    apart = role.shape.part and is_apart(request)
     return slots_of(occupancy, role.shape, role.shape.models, apart=apart)
 
 
-def members_with_room(occupancy: Occupancy, wish: Wish) -> int:
+def members_with_room(occupancy: Occupancy, request: TopologyRequest) -> int:
     """For how many members there is room, role by role, each role as if it were alone."""
-    return int(_members_in_domain(occupancy, wish, 0)[0])
+    return int(_members_in_domain(occupancy, request, 0)[0])
 
 
-def room_when_spread(occupancy: Occupancy, wish: Wish, role: RoleWish) -> tuple[int, int, int]:
+def room_when_spread(
+    occupancy: Occupancy, request: TopologyRequest, role: RoleRequest
+) -> tuple[int, int, int]:
     """(tier, most, members): over the domains of the widest tier that limits a role there is room for so many."""
     tier = next(t for t, most in enumerate(role.most_in_domain) if most < ANY_NUMBER)
     most = role.most_in_domain[tier]
-    slots = table_of(occupancy, wish, role).in_domain[tier]
+    slots = table_of(occupancy, request, role).in_domain[tier]
     return tier, most, int(np.minimum(slots, most).sum())
 
 
-def roomiest_domain(occupancy: Occupancy, wish: Wish, by_gpus: bool) -> Roomiest:
+def roomiest_domain(occupancy: Occupancy, request: TopologyRequest, by_gpus: bool) -> Roomiest:
     """The domain of the tier in question that has most free GPUs, or else room for most members.
 
     Only a domain with nodes that count, or where none counts now with nodes that could hold a member if empty.
     """
-    fabric, tier = occupancy.fabric, tier_in_question(wish)
+    fabric, tier = occupancy.fabric, tier_in_question(request)
     members, free = (
-        _members_in_domain(occupancy, wish, tier),
-        _free_in_domain(occupancy, wish, tier),
+        _members_in_domain(occupancy, request, tier),
+        _free_in_domain(occupancy, request, tier),
     )
     keys = (free, members) if by_gpus else (members, free)
-    best = _first_largest(_admitting_domains(occupancy, wish, tier), *keys)
+    best = _first_largest(_admitting_domains(occupancy, request, tier), *keys)
     name = fabric.names_of_domain[tier][best]
     return Roomiest(fabric.tiers[tier], name, int(members[best]), int(free[best]))
 
 
-def _admitting_domains(occupancy: Occupancy, wish: Wish, tier: int) -> IntArray | None:
+def _admitting_domains(
+    occupancy: Occupancy, request: TopologyRequest, tier: int
+) -> IntArray | None:
     """Domains with nodes that count, else with nodes that would if they could be used; None for all."""
-    nodes = eligible_nodes(occupancy, wish.roles)
+    nodes = eligible_nodes(occupancy, request.roles)
     if nodes is None:
         return None
     if not nodes.any():
         known = OnEmpty.of(occupancy)
-        nodes = union([known.eligible(role) for role in wish.roles]).nodes
+        nodes = union([known.eligible(role) for role in request.roles]).nodes
     first = occupancy.fabric.first_node_of_domain[tier][:-1]
     return np.flatnonzero(np.logical_or.reduceat(nodes, first))
 
@@ -151,18 +155,20 @@ def _first_largest(among: IntArray | None, first: IntArray, then: IntArray) -> i
     return int(places[then[places].argmax()])
 
 
-def _members_in_domain(occupancy: Occupancy, wish: Wish, tier: int) -> IntArray:
+def _members_in_domain(occupancy: Occupancy, request: TopologyRequest, tier: int) -> IntArray:
     """members[domain] for which a domain has room, each role as if it were alone."""
     in_domain = [
-        np.minimum(_room_in_domain(occupancy, wish, role, tier), role.members)
-        for role in wish.roles
+        np.minimum(_room_in_domain(occupancy, request, role, tier), role.members)
+        for role in request.roles
     ]
     return in_domain[0] if len(in_domain) == 1 else np.add.reduce(in_domain)
 
 
-def _room_in_domain(occupancy: Occupancy, wish: Wish, role: RoleWish, tier: int) -> IntArray:
+def _room_in_domain(
+    occupancy: Occupancy, request: TopologyRequest, role: RoleRequest, tier: int
+) -> IntArray:
     """room[domain] for members of a role, no more in any domain inside than it may have there."""
-    table, fabric = table_of(occupancy, wish, role), occupancy.fabric
+    table, fabric = table_of(occupancy, request, role), occupancy.fabric
     if not role.is_limited:
         return table.in_domain[tier]
     room: IntArray = np.minimum(table.of_node, role.most_in_domain[fabric.node_tier])
@@ -174,10 +180,10 @@ def _room_in_domain(occupancy: Occupancy, wish: Wish, role: RoleWish, tier: int)
     return room
 
 
-def _free_in_domain(occupancy: Occupancy, wish: Wish, tier: int) -> IntArray:
+def _free_in_domain(occupancy: Occupancy, request: TopologyRequest, tier: int) -> IntArray:
     """free[domain] GPUs on nodes that count; of a node those of its roomiest inner domain, if such is asked."""
-    inner = _inner_tier(wish)
-    nodes = eligible_nodes(occupancy, wish.roles)
+    inner = _inner_tier(request)
+    nodes = eligible_nodes(occupancy, request.roles)
     if inner is not None:
         one_gpu = slots_of(occupancy, Shape(gpus=1), (), ((ALL, inner),))
         free: IntArray = one_gpu.of_node
@@ -191,5 +197,7 @@ def _free_in_domain(occupancy: Occupancy, wish: Wish, tier: int) -> IntArray:
     return sums
 
 
-def _inner_tier(wish: Wish) -> str | None:
-    return wish.together or next((role.layers[0][1] for role in wish.roles if role.layers), None)
+def _inner_tier(request: TopologyRequest) -> str | None:
+    return request.together or next(
+        (role.layers[0][1] for role in request.roles if role.layers), None
+    )

@@ -11,7 +11,7 @@ import numpy as np
 from gantree.model.jobs import Shape
 from gantree.placement.counting.solve import solvable, solve
 from gantree.placement.members.members import placement_of
-from gantree.placement.request.topology_request import RoleWish, Wish
+from gantree.placement.request.topology_request import RoleRequest, TopologyRequest
 from gantree.placement.slots.slots import slots_of
 from gantree.topology.fabric.fabric import BoolArray
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -39,8 +39,8 @@ class OnEmpty:
     """Answers for one fabric."""
 
     empty: Occupancy
-    _holds: dict[Wish, bool] = field(default_factory=dict)
-    _best_comm_s: dict[Wish, float | None] = field(default_factory=dict)
+    _holds: dict[TopologyRequest, bool] = field(default_factory=dict)
+    _best_comm_s: dict[TopologyRequest, float | None] = field(default_factory=dict)
     _eligible: dict[Shape, Eligible] = field(default_factory=dict)
 
     @classmethod
@@ -55,27 +55,27 @@ class OnEmpty:
     def check(self, occupancy: Occupancy) -> None:
         """AssertionError where an answer is not what asking again gives."""
         assert occupancy is self.empty, "kept beside another occupancy"
-        for wish, holds in self._holds.items():
-            assert holds == solvable(occupancy, wish), f"whether {wish} fits is stale"
+        for request, holds in self._holds.items():
+            assert holds == solvable(occupancy, request), f"whether {request} fits is stale"
 
-    def holds(self, wish: Wish) -> bool:
+    def holds(self, request: TopologyRequest) -> bool:
         """Whether a gang has a place there."""
-        answer = self._holds.get(wish)
+        answer = self._holds.get(request)
         if answer is None:
             _make_room(self._holds)
-            answer = self._holds[wish] = solvable(self.empty, wish)
+            answer = self._holds[request] = solvable(self.empty, request)
         return answer
 
-    def best_comm_s(self, wish: Wish) -> float | None:
+    def best_comm_s(self, request: TopologyRequest) -> float | None:
         """Predicted communication time of the best place there; None where there is none."""
-        if wish not in self._best_comm_s:
+        if request not in self._best_comm_s:
             _make_room(self._best_comm_s)
-            best = solve(self.empty, wish) if self.holds(wish) else None
+            best = solve(self.empty, request) if self.holds(request) else None
             comm_s = None if best is None else placement_of(*best).predicted.comm_s
-            self._best_comm_s[wish] = comm_s
-        return self._best_comm_s[wish]
+            self._best_comm_s[request] = comm_s
+        return self._best_comm_s[request]
 
-    def eligible(self, role: RoleWish) -> Eligible:
+    def eligible(self, role: RoleRequest) -> Eligible:
         """Nodes that could hold a member."""
         answer = self._eligible.get(role.shape)
         if answer is None:

@@ -1,7 +1,7 @@
 """Why a gang has no place: the first gate that said no, by how much, the nearest miss, and what would help.
 
     SHAPE        no machine that a role's labels and models admit is large enough for one member, ignoring use
-    CONTIGUITY   (never) the empty, healthy fabric could not hold the gang, or its wish contradicts itself
+    CONTIGUITY   (never) the empty, healthy fabric could not hold the gang, or its request contradicts itself
     ROOM         the empty fabric could, but of some resource less is free than the gang asks
     CONTIGUITY   all of it is free, but not together, or not as far apart as asked
 
@@ -45,7 +45,7 @@ from gantree.placement.refusal.nearest import (
 )
 from gantree.placement.refusal.on_empty import OnEmpty
 from gantree.placement.request.apart import kept_apart
-from gantree.placement.request.topology_request import RoleWish, Wish
+from gantree.placement.request.topology_request import RoleRequest, TopologyRequest
 from gantree.placement.slots.slots import slots_of
 from gantree.text.words import did_you_mean, plural
 from gantree.topology.fabric.fabric import BoolArray, Fabric
@@ -55,48 +55,48 @@ Told = tuple[str, Shortage | None]
 """What is wrong, in words and in numbers."""
 
 
-def explain(occupancy: Occupancy, job: Job, wish: Wish) -> Refused:
-    """Explain why `solve` found nothing for this wish on this occupancy."""
-    for role in wish.roles:
-        refused = _too_large(occupancy, wish, role)
+def explain(occupancy: Occupancy, job: Job, request: TopologyRequest) -> Refused:
+    """Explain why `solve` found nothing for this request on this occupancy."""
+    for role in request.roles:
+        refused = _too_large(occupancy, request, role)
         if refused is not None:
             return refused
-    if wish.contradiction:
-        return _contradicted(occupancy, job, wish)
-    never = not OnEmpty.of(occupancy).holds(wish)
-    where = occupancy.emptied() if never else kept_apart(occupancy, wish.apart)
+    if request.contradiction:
+        return _contradicted(occupancy, job, request)
+    never = not OnEmpty.of(occupancy).holds(request)
+    where = occupancy.emptied() if never else kept_apart(occupancy, request.apart)
     if not never and (usable := usable_nodes(where)) is not None and not usable.any():
-        none_left = _none_usable(occupancy, where, wish)
-        helps = nearer_or_fewer(occupancy, job, wish)
-        return _refused(Gate.ROOM, occupancy, where, wish, none_left, helps)
-    lack = lack_of_room(where, wish)
+        none_left = _none_usable(occupancy, where, request)
+        helps = nearer_or_fewer(occupancy, job, request)
+        return _refused(Gate.ROOM, occupancy, where, request, none_left, helps)
+    lack = lack_of_room(where, request)
     gate = Gate.CONTIGUITY if never or lack is None else Gate.ROOM
     if lack is not None:
-        helps = nearer_or_fewer(occupancy, job, wish)
+        helps = nearer_or_fewer(occupancy, job, request)
         return _refused(
             gate,
             occupancy,
             where,
-            wish,
-            _too_little(where, lack, bool(wish.apart) and not never),
+            request,
+            _too_little(where, lack, bool(request.apart) and not never),
             helps,
         )
-    helps = looser_or_fewer(occupancy, job, wish)
-    return _refused(gate, occupancy, where, wish, _not_together(where, wish), helps)
+    helps = looser_or_fewer(occupancy, job, request)
+    return _refused(gate, occupancy, where, request, _not_together(where, request), helps)
 
 
 def _refused(
     gate: Gate,
     occupancy: Occupancy,
     where: Occupancy,
-    wish: Wish,
+    request: TopologyRequest,
     told: Told,
     helps: tuple[Relaxation, ...],
 ) -> Refused:
     """A refusal that counts on `where`: the empty fabric if it never fits."""
     never = where is occupancy.emptied()
     by_gpus = told[1] is not None and told[1].resource == "gpus"
-    nearest = roomiest_domain(where, wish, by_gpus)
+    nearest = roomiest_domain(where, request, by_gpus)
     start = "Never fits:" if never else "Waiting:"
     return Refused(
         gate,
@@ -104,14 +104,14 @@ def _refused(
         never=never,
         short_by=told[1],
         nearest=(nearest.name, nearest.free_gpus if by_gpus else nearest.members),
-        wakes_on=() if never else _wakes_on(where, wish),
+        wakes_on=() if never else _wakes_on(where, request),
         would_fit_if=helps,
     )
 
 
-def _contradicted(occupancy: Occupancy, job: Job, wish: Wish) -> Refused:
-    helps = looser_or_fewer(occupancy, job, wish)
-    sentence = f"Never fits: {wish.contradiction}.{advice(helps)}"
+def _contradicted(occupancy: Occupancy, job: Job, request: TopologyRequest) -> Refused:
+    helps = looser_or_fewer(occupancy, job, request)
+    sentence = f"Never fits: {request.contradiction}.{advice(helps)}"
     return Refused(Gate.CONTIGUITY, sentence, never=True, would_fit_if=helps)
 
 
@@ -134,16 +134,18 @@ def _nodes(count: int) -> str:
     return "node is" if count == 1 else "nodes are"
 
 
-def _wakes_on(where: Occupancy, wish: Wish) -> tuple[str, ...]:
+def _wakes_on(where: Occupancy, request: TopologyRequest) -> tuple[str, ...]:
     """Resources whose release could change the answer, and "nodes" while some may not be used."""
-    asked = tuple(dict.fromkeys(r.name for role in wish.roles for r in resources_of(wish, role)))
+    asked = tuple(
+        dict.fromkeys(r.name for role in request.roles for r in resources_of(request, role))
+    )
     return asked if usable_nodes(where) is None else (*asked, "nodes")
 
 
 # ----- SHAPE
 
 
-def _too_large(occupancy: Occupancy, wish: Wish, role: RoleWish) -> Refused | None:
+def _too_large(occupancy: Occupancy, request: TopologyRequest, role: RoleRequest) -> Refused | None:
     if OnEmpty.of(occupancy).eligible(role).some:
         return None
     admitted = occupancy.fabric.nodes_with(role.shape.labels, role.shape.models)
@@ -157,7 +159,7 @@ def _too_large(occupancy: Occupancy, wish: Wish, role: RoleWish) -> Refused | No
     if not left.any():
         sentence = f"Never fits: every node{that_admits} ({spares}) is held back as a spare."
         return Refused(Gate.SHAPE, sentence, never=True)
-    lack = largest_machine(occupancy.emptied(), wish, role, left)
+    lack = largest_machine(occupancy.emptied(), request, role, left)
     told, short = (
         _no_part(occupancy.emptied(), role, left, that_admits)
         if lack is None
@@ -167,7 +169,7 @@ def _too_large(occupancy: Occupancy, wish: Wish, role: RoleWish) -> Refused | No
     return Refused(Gate.SHAPE, f"Never fits: {told}{besides}.", never=True, short_by=short)
 
 
-def _no_machine(role: RoleWish, lack: tuple[str, float, float], that_admits: str) -> Told:
+def _no_machine(role: RoleRequest, lack: tuple[str, float, float], that_admits: str) -> Told:
     name, asked, largest = lack
     told = (
         f"a member of role {role.name} needs {amount_in_words(asked)} {for_people(name, asked)}; "
@@ -176,7 +178,7 @@ def _no_machine(role: RoleWish, lack: tuple[str, float, float], that_admits: str
     return told, Shortage(name, asked - largest)
 
 
-def _no_part(empty: Occupancy, role: RoleWish, nodes: BoolArray, that_admits: str) -> Told:
+def _no_part(empty: Occupancy, role: RoleRequest, nodes: BoolArray, that_admits: str) -> Told:
     """No GPU of these nodes gives the part of a GPU that a member asks for."""
     shape = role.shape
     why = share_refused(empty, shape, nodes) if shape.part and shape.mig is None else None
@@ -193,16 +195,16 @@ def _no_part(empty: Occupancy, role: RoleWish, nodes: BoolArray, that_admits: st
 # ----- ROOM
 
 
-def _meant(fabric: Fabric, role: RoleWish) -> str:
+def _meant(fabric: Fabric, role: RoleRequest) -> str:
     """What a role probably meant, of models that no node has; "" where nothing is near."""
     there = sorted({machine.gpu for machine in fabric.machines if machine.gpu})
     hints = [did_you_mean(model, there) for model in role.shape.models if model not in there]
     return "".join(f" {hint}" for hint in hints[:1] if hint)
 
 
-def _none_usable(occupancy: Occupancy, where: Occupancy, wish: Wish) -> Told:
+def _none_usable(occupancy: Occupancy, where: Occupancy, request: TopologyRequest) -> Told:
     """Every node is unsound, taken out, held back or too near others; the last two are told by `_left_out`."""
-    gpus = sum(role.members * role.shape.gpus for role in wish.roles)
+    gpus = sum(role.members * role.shape.gpus for role in request.roles)
     short = Shortage("gpus", gpus) if gpus else Shortage("nodes", 1)
     left_out = _usable(occupancy) > 0
     return f"no {'other ' if left_out else ''}node may be used", short
@@ -261,28 +263,28 @@ def _which_count(where: Occupancy, lack: Lack) -> str:
 # ----- CONTIGUITY
 
 
-def _not_together(where: Occupancy, wish: Wish) -> Told:
-    told = _short_on_every_node(where, wish) or _not_spread(where, wish)
+def _not_together(where: Occupancy, request: TopologyRequest) -> Told:
+    told = _short_on_every_node(where, request) or _not_spread(where, request)
     if told is not None:
         return told
-    if not is_bound(wish) and sum(role.members for role in wish.roles) > 1:
-        return _scattered(where, wish)
-    return _not_in_one(where, wish, _nearest_for_gang(where, wish))
+    if not is_bound(request) and sum(role.members for role in request.roles) > 1:
+        return _scattered(where, request)
+    return _not_in_one(where, request, _nearest_for_gang(where, request))
 
 
-def _nearest_for_gang(where: Occupancy, wish: Wish) -> Roomiest:
+def _nearest_for_gang(where: Occupancy, request: TopologyRequest) -> Roomiest:
     """The domain with most free GPUs while these are too few in every one, else the one with room for most members."""
-    by_gpus = roomiest_domain(where, wish, by_gpus=True)
-    too_few = by_gpus.free_gpus < asked_together(wish)[1]
-    return by_gpus if too_few else roomiest_domain(where, wish, by_gpus=False)
+    by_gpus = roomiest_domain(where, request, by_gpus=True)
+    too_few = by_gpus.free_gpus < asked_together(request)[1]
+    return by_gpus if too_few else roomiest_domain(where, request, by_gpus=False)
 
 
-def _short_on_every_node(where: Occupancy, wish: Wish) -> Told | None:
+def _short_on_every_node(where: Occupancy, request: TopologyRequest) -> Told | None:
     """Nodes have room for all that a member asks but one resource, and none of them has enough of this one."""
-    for role in wish.roles:
-        if table_of(where, wish, role).in_domain[0][0]:
+    for role in request.roles:
+        if table_of(where, request, role).in_domain[0][0]:
             continue
-        for resource in resources_of(wish, role):
+        for resource in resources_of(request, role):
             shape = _without(role.shape, resource.name)
             if shape is None:
                 continue
@@ -293,7 +295,7 @@ def _short_on_every_node(where: Occupancy, wish: Wish) -> Told | None:
     return None
 
 
-def _most_of(role: RoleWish, rest: Shape, resource: Resource, most: int) -> Told:
+def _most_of(role: RoleRequest, rest: Shape, resource: Resource, most: int) -> Told:
     asked, free = resource.asked / resource.unit, most / resource.unit
     with_room = "" if rest == _nothing_of(rest) else " with room for the rest of it"
     told = (
@@ -322,11 +324,11 @@ def _nothing_of(shape: Shape) -> Shape:
     return Shape(models=shape.models, labels=shape.labels)
 
 
-def _not_spread(where: Occupancy, wish: Wish) -> Told | None:
+def _not_spread(where: Occupancy, request: TopologyRequest) -> Told | None:
     """There is room for all members, but not for so few in each domain."""
-    for role in wish.roles:
+    for role in request.roles:
         if role.is_limited:
-            tier, most, room = room_when_spread(where, wish, role)
+            tier, most, room = room_when_spread(where, request, role)
             if room < role.members:
                 told = (
                     f"needs room for {plural(role.members, 'member')} of role {role.name}, at most {most} in one "
@@ -336,10 +338,10 @@ def _not_spread(where: Occupancy, wish: Wish) -> Told | None:
     return None
 
 
-def _scattered(where: Occupancy, wish: Wish) -> Told:
+def _scattered(where: Occupancy, request: TopologyRequest) -> Told:
     """What is free lies in pieces too small for members, which nothing else binds together."""
-    asked, room = sum(role.members for role in wish.roles), members_with_room(where, wish)
-    if not any(role.shape.gpus for role in wish.roles):
+    asked, room = sum(role.members for role in request.roles), members_with_room(where, request)
+    if not any(role.shape.gpus for role in request.roles):
         told = f"needs room for {plural(asked, 'member')}, each on one node"
         short = Shortage("members", asked - room) if room < asked else None
         return (
@@ -352,12 +354,12 @@ def _scattered(where: Occupancy, wish: Wish) -> Told:
     return f"{told}, in pieces for {room} of them", Shortage("members", asked - room)
 
 
-def _not_in_one(where: Occupancy, wish: Wish, nearest: Roomiest) -> Told:
+def _not_in_one(where: Occupancy, request: TopologyRequest, nearest: Roomiest) -> Told:
     """What must be in one domain is free in no one domain."""
-    members, gpus = asked_together(wish)
+    members, gpus = asked_together(request)
     what = _gpus(gpus) if gpus else f"{plural(members, 'member')}"
     told = (
-        f"needs {what} in one {domain_word(where.fabric, wish)}; {_there_is(where)}, "
+        f"needs {what} in one {domain_word(where.fabric, request)}; {_there_is(where)}, "
         f"the roomiest, {nearest.tier} {nearest.name}, has {nearest.free_gpus}"
     )
     if nearest.free_gpus < gpus:
@@ -365,7 +367,7 @@ def _not_in_one(where: Occupancy, wish: Wish, nearest: Roomiest) -> Told:
     if nearest.members < members:
         told = f"{told}, in pieces for {plural(nearest.members, 'member')}"
         return told, Shortage("members", members - nearest.members)
-    spread = ", spread" if any(role.is_limited for role in wish.roles) else ""
+    spread = ", spread" if any(role.is_limited for role in request.roles) else ""
     return f"{told}, but not in the slices{spread} or for the roles asked", None
 
 

@@ -1,1 +1,1 @@
-"""What a job asks of the topology, in numbers of one fabric, and what a site prefers."""
+"""What a job requests of the topology, in numbers of one fabric, and what a site prefers."""

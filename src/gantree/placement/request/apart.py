@@ -1,8 +1,7 @@
-"""Staying away from other jobs: which nodes a wish to be apart leaves.
+"""Anti-affinity to other jobs (`topology.apart`): which nodes it leaves.
 
-A domain is out as soon as any job whose name matches holds anything in it. Of a tier inside the node that is the whole
-node, which is stricter than asked. The wish binds the job that has it: others may come near it later, unless they have
-such a wish themselves.
+A domain is excluded as soon as a job whose name matches holds anything in it. For a tier inside the node the whole node
+is excluded, which is stricter than asked. The rule binds only the job that has it: other jobs may come near it later.
 """
 
 import re
@@ -16,32 +15,32 @@ from gantree.model.jobs import Apart
 from gantree.topology.fabric.fabric import BoolArray
 from gantree.topology.occupancy.occupancy import Occupancy
 
-_KEPT = "the last occupancy that was kept apart"
+_CACHED = "the last copy without excluded nodes"
 
 
 def kept_apart(occupancy: Occupancy, apart: Sequence[Apart]) -> Occupancy:
-    """The occupancy as it is for a gang with these wishes: itself without any, else a copy with fewer usable nodes.
+    """The occupancy as it is for a gang with these rules: itself without any, else a copy with fewer usable nodes.
 
-    The copy is kept until the occupancy changes or another wish comes. Do not change it.
+    The copy is kept until the occupancy changes or other rules come. Do not change it.
     """
     if not apart:
         return occupancy
-    kept = occupancy.indexes.get(_KEPT)
-    if isinstance(kept, _Kept) and (kept.version, kept.apart) == (occupancy.version, apart):
+    kept = occupancy.indexes.get(_CACHED)
+    if isinstance(kept, _CachedCopy) and (kept.version, kept.apart) == (occupancy.version, apart):
         return kept.without
     without = occupancy.copy()
     without.usable_node &= ~apart_nodes(occupancy, apart)
-    occupancy.indexes[_KEPT] = _Kept(occupancy.version, tuple(apart), without)
+    occupancy.indexes[_CACHED] = _CachedCopy(occupancy.version, tuple(apart), without)
     return without
 
 
 def apart_nodes(occupancy: Occupancy, apart: Sequence[Apart]) -> BoolArray:
-    """Mask of the nodes that are out."""
+    """Mask of the excluded nodes."""
     fabric, out = occupancy.fabric, np.zeros(len(occupancy.fabric.nodes), dtype=np.bool_)
-    for wish in apart:
-        tier = fabric.tiers.index(wish.tier) if wish.tier in fabric.tiers else fabric.node_tier
+    for rule in apart:
+        tier = fabric.tiers.index(rule.tier) if rule.tier in fabric.tiers else fabric.node_tier
         held = np.zeros(fabric.domains(tier), dtype=np.bool_)
-        held[fabric.domain_of_node[tier][_nodes_of(occupancy, wish.jobs)]] = True
+        held[fabric.domain_of_node[tier][_nodes_of(occupancy, rule.jobs)]] = True
         out |= held[fabric.domain_of_node[tier]]
     return out
 
@@ -64,15 +63,15 @@ def _nodes_of(occupancy: Occupancy, patterns: Sequence[str]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """The copy for a wish, and the version of the occupancy that it was made of."""
+class _CachedCopy:
+    """The copy for some rules, and the version of the occupancy that it was made of."""
 
     version: int
     apart: tuple[Apart, ...]
     without: Occupancy
 
     def check(self, occupancy: Occupancy) -> None:
-        """AssertionError where the copy is believed current and is not."""
+        """AssertionError if the copy should be current and is not."""
         if self.version == occupancy.version:
             out = apart_nodes(occupancy, self.apart)
             assert (self.without.usable_node == (occupancy.usable_node & ~out)).all(), "stale"

@@ -1,4 +1,4 @@
-"""What a job only prefers of the topology: its wish with all of that, then with less and less of it.
+"""The preferences of a job on the topology: its requests with all of them, then with fewer and fewer.
 
 Each preferred slice, and the preferred tier of a role beside others, is a layer that is required or left out, for all
 of its runs or for none. The smaller a run, the longer its layer is kept, for most traffic is within the innermost
@@ -12,9 +12,13 @@ from dataclasses import replace
 from itertools import product
 
 from gantree.model.errors import Unsupported
-from gantree.model.jobs import Job, TopologyWish
+from gantree.model.jobs import Job, TopologySpec
 from gantree.placement.machine.intra_node import INNER_TIERS
-from gantree.placement.request.topology_request import Wish, allowed_tiers, read_wish
+from gantree.placement.request.topology_request import (
+    TopologyRequest,
+    allowed_tiers,
+    topology_request_of,
+)
 from gantree.topology.fabric.fabric import Fabric
 
 MOST_COMBINED = 6
@@ -24,23 +28,23 @@ _Layer = tuple[int, int | None, int | None]
 """(members of a run, role, slices): numbers of the role (None: the gang) and of its slices (None: its tier)."""
 
 
-def wishes(fabric: Fabric, job: Job) -> Sequence[Wish]:
-    """The wish with all that is preferred, then with less of it, at last `read_wish`. Raises as that does."""
-    plain = read_wish(fabric, job)
+def requests(fabric: Fabric, job: Job) -> Sequence[TopologyRequest]:
+    """The request with all preferences, then with fewer, at last `topology_request_of` alone. Raises as that does."""
+    plain = topology_request_of(fabric, job)
     if not may_prefer(fabric, job):
         return (plain,)
     return (*dict.fromkeys(_stricter(fabric, job)), plain)
 
 
-def _stricter(fabric: Fabric, job: Job) -> Iterator[Wish]:
-    """The wishes with something that is preferred; not those that nobody could grant or this version cannot place."""
+def _stricter(fabric: Fabric, job: Job) -> Iterator[TopologyRequest]:
+    """The requests with some preferences, without contradictions and those that this version cannot place."""
     for variant in _variants(fabric, job, _preferred(fabric, job)):
         try:
-            wish = read_wish(fabric, variant)
+            request = topology_request_of(fabric, variant)
         except Unsupported:
             continue
-        if not wish.contradiction:
-            yield wish
+        if not request.contradiction:
+            yield request
 
 
 def may_prefer(fabric: Fabric, job: Job) -> bool:
@@ -52,7 +56,7 @@ def may_prefer(fabric: Fabric, job: Job) -> bool:
     )
 
 
-def _prefers_inside(fabric: Fabric, job: Job, topology: TopologyWish) -> bool:
+def _prefers_inside(fabric: Fabric, job: Job, topology: TopologySpec) -> bool:
     """Whether a tier inside the node is preferred by a gang that fits one."""
     tier = topology.preferred
     if tier is None or tier not in INNER_TIERS or tier in fabric.tiers:
@@ -106,8 +110,8 @@ def _requiring(fabric: Fabric, job: Job, layers: Sequence[_Layer]) -> Job:
 
 
 def _required(
-    fabric: Fabric, topology: TopologyWish, role: int | None, layers: Sequence[_Layer]
-) -> TopologyWish:
+    fabric: Fabric, topology: TopologySpec, role: int | None, layers: Sequence[_Layer]
+) -> TopologySpec:
     """The topology of a role (None: of the gang) with its layers among these as required ones."""
     kept = {place for _, of, place in layers if of == role}
     slices = tuple(
@@ -119,8 +123,8 @@ def _required(
     return replace(topology, slices=slices, required=required)
 
 
-def _narrower(wish: TopologyWish, fabric: Fabric) -> str | None:
+def _narrower(request: TopologySpec, fabric: Fabric) -> str | None:
     """Of the tier that a role requires and that it prefers the narrower."""
     tiers = allowed_tiers(fabric)
-    named = [tier for tier in (wish.required, wish.preferred) if tier is not None]
+    named = [tier for tier in (request.required, request.preferred) if tier is not None]
     return max(named, key=tiers.index, default=None)

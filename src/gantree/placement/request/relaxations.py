@@ -1,4 +1,4 @@
-"""Smaller wishes: patches to a job under which it may fit where the job as written does not."""
+"""Relaxations: patches to a job under which it may fit where the job as written does not."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -6,9 +6,9 @@ from math import lcm
 from typing import Any
 
 from gantree.model.errors import BadInput
-from gantree.model.jobs import Apart, Job, Slices, Spread, TopologyWish
+from gantree.model.jobs import Apart, Job, Slices, Spread, TopologySpec
 from gantree.model.verdicts import Patch, PatchValue
-from gantree.placement.request.topology_request import Wish, slices_of
+from gantree.placement.request.topology_request import TopologyRequest, slices_of
 from gantree.topology.fabric.fabric import Fabric
 
 REQUIRED, SLICES, SPREAD = "topology.required", "topology.slices", "topology.spread"
@@ -50,7 +50,7 @@ _KINDS: dict[str, tuple[str, type, bool]] = {
 """By key: the field of a topology, the type of its value, and whether it is a tuple of such."""
 
 
-def _topology_with(topology: TopologyWish, key: str, value: PatchValue) -> TopologyWish | None:
+def _topology_with(topology: TopologySpec, key: str, value: PatchValue) -> TopologySpec | None:
     """The topology with one field anew; None where that is no field of it or the value is none for it."""
     if key not in _KINDS:
         return None
@@ -65,10 +65,10 @@ def _topology_with(topology: TopologyWish, key: str, value: PatchValue) -> Topol
     return replace(topology, **new) if all(isinstance(part, kind) for part in parts) else None
 
 
-def wider_places(fabric: Fabric, job: Job, wish: Wish) -> Iterator[Patch]:
-    """Patches that ask for less togetherness, smallest step first."""
+def wider_places(fabric: Fabric, job: Job, request: TopologyRequest) -> Iterator[Patch]:
+    """Patches that require a wider tier, smallest step first."""
     if job.topology.required is not None:
-        last = wish.whole_at if wish.together else wish.whole_at - 1
+        last = request.whole_at if request.together else request.whole_at - 1
         yield from (((REQUIRED, fabric.tiers[tier]),) for tier in range(last, 0, -1))
         yield ((REQUIRED, None),)
 
@@ -106,7 +106,7 @@ def looser_spread(job: Job) -> Iterator[Patch]:
 
 
 def nearer_others(job: Job) -> Iterator[Patch]:
-    """Patches that keep away from fewer jobs: each wish left out alone, then all."""
+    """Patches that keep away from fewer jobs: each rule left out alone, then all."""
     apart = job.topology.apart
     if len(apart) > 1:
         for number in range(len(apart)):

@@ -1,15 +1,15 @@
-"""What a job asks of the topology, in numbers of one fabric: read once, then searched.
+"""The topology request of a job in numbers of one fabric: computed once, then searched.
 
-A wish for an outer tier becomes, per role and tier, the number by which every domain's members must be divisible
+A request for an outer tier becomes, per role and tier, the number by which every domain's members must be divisible
 (`multiple_in_domain`), the most that a domain may hold (`most_in_domain`), and the tier at which the role must be whole
-(`whole_at`, 0 where it may spread over all). A wish for a tier inside the node becomes layers
+(`whole_at`, 0 where it may spread over all). A request for a tier inside the node becomes layers
 (`placement.machine.intra_node`) and makes the role whole, or divisible, per node. A spread binds each role by itself,
 whether the job or the role asks for it; for a tier inside the node it counts for the whole node, which is stricter, but
 for "gpu", which whole GPUs keep anyway and parts of GPUs keep by `one_member_per_gpu`.
 
-Only what must hold is read; what is preferred is in `placement.request.preferred`, which nodes a wish to be apart
-leaves in `placement.request.apart`, how a spread without a number becomes one in `placement.evening`. What tiers and a
-topology come to is remembered, whoever asks; errors name the job, so only they look at all of it again.
+Only requirements are read here; preferences are in `placement.request.preferred`, anti-affinity to other jobs in
+`placement.request.apart`, even spreading in `placement.counting.preference_fallback`. The numbers of a topology are
+cached by tiers; only the path to an error, which names the job, reads everything again.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -20,24 +20,24 @@ from itertools import pairwise
 from math import lcm
 
 from gantree.model.errors import BadInput, Unsupported
-from gantree.model.jobs import Apart, Job, Role, Shape, Slices, Spread, TopologyWish
+from gantree.model.jobs import Apart, Job, Role, Shape, Slices, Spread, TopologySpec
 from gantree.placement.machine.intra_node import ALL, INNER_TIERS, Layers
 from gantree.text.words import plural
 from gantree.topology.fabric.fabric import Fabric
 
 ANY_NUMBER = 1 << 40
-"""Most members of a domain where nothing limits them."""
+"""Most members of a domain without a limit."""
 
-KEPT_READINGS = 4096
-"""Distinct topologies that are remembered; a site has some dozens."""
+MOST_CACHED = 4096
+"""Distinct topologies that are cached; a site has some dozens."""
 
 
 MOST_SITES = 8
-"""Choices of tiers of which the wish that was read last is remembered: jobs that are alike come one after the other."""
+"""Lists of tiers of which the last request is cached: equal jobs come one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
-class RoleWish:
+class RoleRequest:
     """One role: multiple_in_domain[tier], whole_at a tier number, layers inside a node, most_in_domain[tier].
 
     even_at is the tier over whose domains the members are spread as evenly as there is room, 0 for none. among is the
@@ -61,16 +61,16 @@ class RoleWish:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TopologyRequest:
     """A gang: all roles within one domain of tier whole_at; together is an inner tier for all GPUs, or None.
 
-    contradiction is a plain sentence where the wish can never be met on any fabric. apart: other jobs whose domains
+    contradiction is a plain sentence where the request can never be met on any fabric. apart: other jobs whose domains
     are not used. one_member_per_gpu: no two members may have parts of the same GPU, because ranks_talk to each other or
     a spread says so. even: some role is spread as evenly as there is room; even_on_gpus: over GPUs, of which members
     have parts.
     """
 
-    roles: tuple[RoleWish, ...]
+    roles: tuple[RoleRequest, ...]
     whole_at: int = 0
     together: str | None = None
     contradiction: str = ""
@@ -83,7 +83,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """What a gang's topology and that of one of its roles come to for the role; runs are sizes of its slices."""
+    """The numbers of the gang's topology and the role's own, for one role; runs are the sizes of its slices."""
 
     gang_whole_at: int
     together: str | None
@@ -95,8 +95,8 @@ class _Bounds:
     runs: tuple[int, ...]
 
 
-_LAST: dict[tuple[str, ...], tuple[Job, Wish]] = {}
-"""By tiers the job of one role whose wish was read last, and its wish. Only what its gang says was looked at."""
+_LAST: dict[tuple[str, ...], tuple[Job, TopologyRequest]] = {}
+"""By tiers the last job of one role, and its request. It depends only on the fields that `has_gang_of` compares."""
 
 
 def allowed_tiers(fabric: Fabric) -> tuple[str, ...]:
@@ -104,11 +104,11 @@ def allowed_tiers(fabric: Fabric) -> tuple[str, ...]:
     return _allowed(fabric.tiers)
 
 
-def read_wish(fabric: Fabric, job: Job) -> Wish:
-    """Put what must hold of a job's wish into numbers.
+def topology_request_of(fabric: Fabric, job: Job) -> TopologyRequest:
+    """The requirements of a job on the topology, in numbers.
 
-    Raises BadInput for a tier that the fabric has not, for roles that are named twice or not there, for a member that
-    wants a GPU in two ways, Unsupported for slices inside a node that do not nest.
+    Raises BadInput for a tier that the fabric does not have, for roles that are named twice or missing, for a member
+    that requests a GPU in two ways; Unsupported for slices inside a node that do not nest.
     """
     known = _LAST.get(fabric.tiers)
     if known is not None and job.has_gang_of(known[0]):
@@ -122,8 +122,8 @@ def read_wish(fabric: Fabric, job: Job) -> Wish:
     bounds = _bounds(fabric.tiers, topology, role.topology, role.name)
     if bounds is None or role.members < 1 or role.shape.part:
         return _read_gang(fabric, job)
-    wish = Wish(
-        (_role_wish(role, bounds),),
+    request = TopologyRequest(
+        (_role_request(role, bounds),),
         bounds.gang_whole_at,
         bounds.together,
         _contradiction(role, bounds),
@@ -131,8 +131,8 @@ def read_wish(fabric: Fabric, job: Job) -> Wish:
     )
     if len(_LAST) >= MOST_SITES:
         _LAST.clear()
-    _LAST[fabric.tiers] = (job, wish)
-    return wish
+    _LAST[fabric.tiers] = (job, request)
+    return request
 
 
 def slices_of(job: Job, role: Role) -> tuple[Slices, ...]:
@@ -140,7 +140,7 @@ def slices_of(job: Job, role: Role) -> tuple[Slices, ...]:
     return _binding(job.topology, role.topology, role.name)
 
 
-# ----- what must hold
+# ----- requirements
 
 
 def _names_another_role(job: Job, role: Role) -> bool:
@@ -148,23 +148,23 @@ def _names_another_role(job: Job, role: Role) -> bool:
     return any(run.role not in (None, role.name) for run in slices)
 
 
-def _read_gang(fabric: Fabric, job: Job) -> Wish:
-    """As `read_wish`, looking at everything."""
+def _read_gang(fabric: Fabric, job: Job) -> TopologyRequest:
+    """As `topology_request_of`, without the cache."""
     _check(fabric, job)
     roles, problems, bounds = [], [], None
     for role in job.roles:
         bounds = _bounds(fabric.tiers, job.topology, role.topology, role.name)
         assert bounds is not None, "checked before"
-        roles.append(_role_wish(_with_neighbours(job, role), bounds))
+        roles.append(_role_request(_with_neighbours(job, role), bounds))
         problems.append(_contradiction(role, bounds) or _shared_by_ranks(job, role))
     assert bounds is not None
     limits = [spread.at_most for spread in _over_gpus(job)]
-    return Wish(
+    return TopologyRequest(
         tuple(roles),
         bounds.gang_whole_at,
         bounds.together,
         next(filter(None, problems), ""),
-        tuple(dict.fromkeys(apart for wish in _topologies(job) for apart in wish.apart)),
+        tuple(dict.fromkeys(apart for request in _topologies(job) for apart in request.apart)),
         job.communicates or 1 in limits,
         any(role.even_at for role in roles) or None in limits,
         job.communicates,
@@ -173,22 +173,22 @@ def _read_gang(fabric: Fabric, job: Job) -> Wish:
 
 
 def _over_gpus(job: Job) -> Iterator[Spread]:
-    """Spreads over GPUs, which mean something to members with parts of them only."""
+    """Spreads over GPUs, which bind only members with parts of GPUs."""
     if any(role.shape.part for role in job.roles):
         spreads = (topology.spread for topology in _topologies(job))
         yield from (spread for spread in spreads if spread is not None and spread.tier == "gpu")
 
 
 def _with_neighbours(job: Job, role: Role) -> Role:
-    """The role, beside whose shares strangers may be where its members never talk: nobody waits for the slowest."""
+    """The role; if its members never communicate, other jobs may share their GPUs: no member waits for the slowest."""
     shape = role.shape
     if job.communicates or shape.mig is not None or not shape.part or shape.neighbours:
         return role
     return replace(role, shape=replace(shape, neighbours=True))
 
 
-def _role_wish(role: Role, bounds: _Bounds) -> RoleWish:
-    return RoleWish(
+def _role_request(role: Role, bounds: _Bounds) -> RoleRequest:
+    return RoleRequest(
         role.name,
         role.members,
         role.shape,
@@ -200,11 +200,11 @@ def _role_wish(role: Role, bounds: _Bounds) -> RoleWish:
     )
 
 
-@lru_cache(KEPT_READINGS)
+@lru_cache(MOST_CACHED)
 def _bounds(
-    tiers: tuple[str, ...], of_gang: TopologyWish, of_role: TopologyWish, role: str
+    tiers: tuple[str, ...], of_gang: TopologySpec, of_role: TopologySpec, role: str
 ) -> _Bounds | None:
-    """The bounds of one role; None where something in them is wrong, which `_check` then tells."""
+    """The bounds of one role; None if something in them is wrong; `_check` then raises."""
     if any(tier not in _allowed(tiers) for _, tier in _named_tiers("", of_gang)):
         return None
     if any(tier not in _allowed(tiers) for _, tier in _named_tiers("", of_role)):
@@ -229,7 +229,7 @@ def _bounds(
     )
 
 
-def _binding(of_gang: TopologyWish, of_role: TopologyWish, role: str) -> tuple[Slices, ...]:
+def _binding(of_gang: TopologySpec, of_role: TopologySpec, role: str) -> tuple[Slices, ...]:
     slices = [
         run
         for run in (*of_gang.slices, *of_role.slices)
@@ -314,7 +314,7 @@ def _shared_by_ranks(job: Job, role: Role) -> str:
     )
 
 
-# ----- what is no wish at all
+# ----- bad input
 
 
 def _check(fabric: Fabric, job: Job) -> None:
@@ -382,26 +382,30 @@ def _not_nested(slices: Sequence[Slices]) -> tuple[Slices, Slices] | None:
     return next((pair for pair in pairwise(inside) if pair[0].members % pair[1].members), None)
 
 
-def _topologies(job: Job) -> Sequence[TopologyWish]:
+def _topologies(job: Job) -> Sequence[TopologySpec]:
     return (job.topology, *(role.topology for role in job.roles))
 
 
-def _named_tiers(where: str, wish: TopologyWish) -> Iterator[tuple[str, str]]:
-    named = (("required", wish.required), ("preferred", wish.preferred))
+def _named_tiers(where: str, request: TopologySpec) -> Iterator[tuple[str, str]]:
+    named = (("required", request.required), ("preferred", request.preferred))
     yield from ((f"{where}.{field}", tier) for field, tier in named if tier is not None)
-    yield from ((f"{where}.slices.required", run.required) for run in wish.slices)
-    if wish.spread is not None:
-        yield f"{where}.spread.tier", wish.spread.tier
-    yield from ((f"{where}.apart.tier", apart.tier) for apart in wish.apart)
-    if wish.near is not None:
-        yield f"{where}.near.tier", wish.near.tier
+    yield from ((f"{where}.slices.required", run.required) for run in request.slices)
+    if request.spread is not None:
+        yield f"{where}.spread.tier", request.spread.tier
+    yield from ((f"{where}.apart.tier", apart.tier) for apart in request.apart)
+    if request.near is not None:
+        yield f"{where}.near.tier", request.near.tier
 
 
-def _bad_numbers(wish: TopologyWish) -> Iterator[str]:
+def _bad_numbers(request: TopologySpec) -> Iterator[str]:
     """What is wrong with the numbers of a topology, as "field: problem"."""
-    if any(run.members < 1 for run in wish.slices):
+    if any(run.members < 1 for run in request.slices):
         yield "slices: members must be at least 1"
-    if wish.spread is not None and wish.spread.at_most is not None and wish.spread.at_most < 1:
+    if (
+        request.spread is not None
+        and request.spread.at_most is not None
+        and request.spread.at_most < 1
+    ):
         yield "spread: at_most must be at least 1"
 
 

@@ -1,1 +1,1 @@
-"""A gang that stands made larger or smaller, moved in part, or tried otherwise."""
+"""A placed gang made larger or smaller, with a member replaced, or tried with other sizes and requests."""

@@ -1,11 +1,11 @@
-"""Elastic gangs: the best size for the room there is, and a standing gang made larger or smaller in place.
+"""Elastic gangs: the best size for the room there is, and a placed gang made larger or smaller in place.
 
 This is the door; the rooms behind it are
 
     sizes     which sizes a gang may have, what the job is at another one, which of several is best
     grown     new members beside those that stand
     shrunk    which members leave
-    in_place  what both share: the standing gang, and its numbering
+    in_place  what both share: the gang gang, and its numbering
 
 A gang is placed with the members that its job says where these fit. Where they do not, it starts smaller, down to
 `elastic.min`, at the size of the most goodput; `elastic.max` is for growing later. A refusal is that of its smallest
@@ -19,9 +19,9 @@ from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused
 from gantree.placement.choice.search import find, fits, place
+from gantree.placement.request.placed_gang import kept_ranks
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.placement.request.sizes import Priced, best_of, resized, sizes_of
-from gantree.placement.request.standing_gang import kept_ranks
 from gantree.placement.resize.grown import grown
 from gantree.placement.resize.shrunk import shrunk
 from gantree.text.words import plural

@@ -24,8 +24,8 @@ from gantree.placement.machine.intra_node import ALL
 from gantree.placement.members.members import placement_of
 from gantree.placement.request.apart import apart_nodes
 from gantree.placement.request.locality import fetch_s_of_node
-from gantree.placement.request.standing_gang import Standing, units_of, whole_at
-from gantree.placement.request.topology_request import RoleWish, Wish
+from gantree.placement.request.placed_gang import PlacedGang, units_of, whole_at
+from gantree.placement.request.topology_request import RoleRequest, TopologyRequest
 from gantree.placement.resize.unit_assignment import Deal, Dealt, digits
 from gantree.placement.slots.problem import Problem
 from gantree.text.words import plural
@@ -36,46 +36,48 @@ from gantree.topology.occupancy.parts import WHOLE
 
 
 def grown(occupancy: Occupancy, job: Job, placement: Placement, members: int) -> Placement | None:
-    """A gang that the occupancy holds, with more members; None where there is no room that keeps its wishes.
+    """A gang that the occupancy holds, with more members; None where there is no room that keeps its requests.
 
     `changes` and `fetch_s` are those of the new members. Raises BadInput for a size below that of the gang or that the
     job may not have, Unsupported for a gang of several roles or on a slice of a torus.
     """
-    standing = Standing.of(occupancy.fabric, job, placement)
-    asked, more = standing.asked(members), members - standing.size
+    gang = PlacedGang.of(occupancy.fabric, job, placement)
+    asked, more = gang.resized_job(members), members - gang.size
     if more < 0:
         raise BadInput(
-            f"job {job.name}: {plural(members, 'member')}; it has {standing.size}: `shrunk` takes some away"
+            f"job {job.name}: {plural(members, 'member')}; it has {gang.size}: `shrunk` takes some away"
         )
     if not more:
         return placement
-    for wish in standing.wishes(asked):
-        added = _added(occupancy, standing, wish, more)
-        joined = added and _joined(occupancy, standing, asked, added)
+    for request in gang.requests_at(asked):
+        added = _added(occupancy, gang, request, more)
+        joined = added and _joined(occupancy, gang, asked, added)
         if joined:
             return joined
     return None
 
 
-def _added(occupancy: Occupancy, standing: Standing, wish: Wish, more: int) -> Placement | None:
+def _added(
+    occupancy: Occupancy, gang: PlacedGang, request: TopologyRequest, more: int
+) -> Placement | None:
     """The new members alone, in the best place for them beside the old ones."""
-    where = _beside_itself(occupancy, standing, wish)
-    role = wish.roles[0]
-    for models in _models(standing, role):
-        problem = Problem.of(where, wish, (models,))
-        dealt = _Growth(problem, standing, role, more).dealt(wish)
+    where = _beside_itself(occupancy, gang, request)
+    role = request.roles[0]
+    for models in _models(gang, role):
+        problem = Problem.of(where, request, (models,))
+        dealt = _Growth(problem, gang, role, more).dealt(request)
         if dealt is not None:
             unit, _ = units_of(role)
             return placement_of(problem, [(node, (units * unit,)) for node, units in dealt])
     return None
 
 
-def _models(standing: Standing, role: RoleWish) -> Sequence[tuple[str, ...]]:
+def _models(gang: PlacedGang, role: RoleRequest) -> Sequence[tuple[str, ...]]:
     """GPU models for the new members: the one that all old ones have, then all that are acceptable."""
     models = role.shape.models
     if not models or not role.shape.on_gpus:
         return (models,)
-    used = {standing.fabric.machine_of_node(node).gpu for node in standing.of_node}
+    used = {gang.fabric.machine_of_node(node).gpu for node in gang.of_node}
     same = tuple(model for model in models if used == {model})
     return tuple(dict.fromkeys((same or models, models)))
 
@@ -85,15 +87,15 @@ class _Growth:
     """So many more members of the one role of a problem, beside those that stand."""
 
     problem: Problem
-    standing: Standing
-    role: RoleWish
+    gang: PlacedGang
+    role: RoleRequest
     more: int
 
-    def dealt(self, wish: Wish) -> Dealt | None:
+    def dealt(self, request: TopologyRequest) -> Dealt | None:
         """Units by node, in the narrowest domain around the gang that has room."""
-        fabric, widest = self.problem.fabric, whole_at(wish)
-        narrowest, _ = fabric.narrowest_domain(self.standing.of_node)
-        node = next(iter(self.standing.of_node))
+        fabric, widest = self.problem.fabric, whole_at(request)
+        narrowest, _ = fabric.narrowest_domain(self.gang.of_node)
+        node = next(iter(self.gang.of_node))
         for tier in (widest,) if self.role.even_at else range(narrowest, widest - 1, -1):
             dealt = self._in_domain(tier, int(fabric.domain_of_node[tier][node]))
             if dealt is not None:
@@ -136,7 +138,7 @@ class _Price:
         """Lay out the digits for domains inside one of tier top."""
         fabric, role = growth.problem.fabric, growth.role
         tiers = range(top + 1, fabric.node_tier + 1)
-        runs = (growth.standing.size + growth.more) // role.multiple_in_domain[role.even_at]
+        runs = (growth.gang.size + growth.more) // role.multiple_in_domain[role.even_at]
         counts = [min(units, fabric.domains(tier)) for tier in tiers]
         uneven, *rest = digits(
             [runs**2 if role.even_at else 0, *counts, units * fabric.most_gpus_of_node]
@@ -146,7 +148,7 @@ class _Price:
     def of_units(self, tier: int, domain: int, units: IntArray) -> IntArray:
         """As `dealing.Price`."""
         role, problem = self.growth.role, self.growth.problem
-        there = self.growth.standing.members_in[tier].get(domain, 0)
+        there = self.growth.gang.members_in[tier].get(domain, 0)
         members = there + units * role.multiple_in_domain[-1]
         cost = np.zeros_like(units)
         if tier == role.even_at and tier:
@@ -163,44 +165,44 @@ class _Price:
 # ----- what the old members rule out
 
 
-def _beside_itself(occupancy: Occupancy, standing: Standing, wish: Wish) -> Occupancy:
+def _beside_itself(occupancy: Occupancy, gang: PlacedGang, request: TopologyRequest) -> Occupancy:
     """The occupancy as it is for new members: without what they may not have for the old ones' sake."""
-    inner = [tier for run, tier in wish.roles[0].layers if run == ALL]
-    inner += [wish.together] if wish.together else []
-    parts = wish.one_member_per_gpu and wish.roles[0].shape.part
-    if not (inner or parts or wish.apart):
+    inner = [tier for run, tier in request.roles[0].layers if run == ALL]
+    inner += [request.together] if request.together else []
+    parts = request.one_member_per_gpu and request.roles[0].shape.part
+    if not (inner or parts or request.apart):
         return occupancy
     where = occupancy.copy()
-    if wish.apart:
-        where.usable_node &= ~_near_others(occupancy, standing, wish)
+    if request.apart:
+        where.usable_node &= ~_near_others(occupancy, gang, request)
     if parts:
-        _close_own_gpus(where, standing)
+        _close_own_gpus(where, gang)
     for tier in inner:
-        _close_other_gpus(where, standing, tier)
+        _close_other_gpus(where, gang, tier)
     return where
 
 
-def _near_others(occupancy: Occupancy, standing: Standing, wish: Wish) -> BoolArray:
+def _near_others(occupancy: Occupancy, gang: PlacedGang, request: TopologyRequest) -> BoolArray:
     """Mask of nodes too near jobs to be apart from, of which the gang itself is none."""
-    others, own = occupancy.copy(), set(standing.placement.members)
+    others, own = occupancy.copy(), set(gang.placement.members)
     for owner, members in occupancy.owners.items():
         if own.issubset(members):
             del others.owners[owner]
-    return apart_nodes(others, wish.apart)
+    return apart_nodes(others, request.apart)
 
 
-def _close_own_gpus(where: Occupancy, standing: Standing) -> None:
+def _close_own_gpus(where: Occupancy, gang: PlacedGang) -> None:
     """No new member gets a part of a GPU of which an old one has one."""
-    for node, members in standing.of_node.items():
+    for node, members in gang.of_node.items():
         states = list(where.state_of_node(node).gpus)
         for gpu in (gpu for member in members for gpu in member.parts):
             states[gpu] = WHOLE
         where.parts_of_node[node] = tuple(states)
 
 
-def _close_other_gpus(where: Occupancy, standing: Standing, tier: str) -> None:
+def _close_other_gpus(where: Occupancy, gang: PlacedGang, tier: str) -> None:
     """On the one node of the gang no GPU is free but in its own domain of a tier inside it."""
-    ((node, members),) = standing.of_node.items()
+    ((node, members),) = gang.of_node.items()
     own = mask_of(gpu for member in members for gpu in member.gpus)
     around = 0
     for domain in inner_domains(where.fabric.machine_of_node(node), tier):
@@ -215,25 +217,25 @@ def _close_other_gpus(where: Occupancy, standing: Standing, tier: str) -> None:
 
 
 def _joined(
-    occupancy: Occupancy, standing: Standing, asked: Job, added: Placement
+    occupancy: Occupancy, gang: PlacedGang, asked: Job, added: Placement
 ) -> Placement | None:
     """None where an old member shares its GPU with strangers, which ranks of the larger gang may not."""
-    old = dict(standing.of_node)
+    old = dict(gang.of_node)
     if any(member.share is not None and member.share.alone for member in added.members):
-        for node, members in standing.of_node.items():
+        for node, members in gang.of_node.items():
             alone = list(_made_alone(occupancy, node, members))
             if len(alone) < len(members):
                 return None
             old[node] = alone
     of_node = {node: list(members) for node, members in old.items()}
-    fetches_s = fetch_s_of_node(standing.fabric, asked.data)
+    fetches_s = fetch_s_of_node(gang.fabric, asked.data)
     fetch_s = 0.0
     for member in added.members:
-        node = standing.fabric.index_of_node[member.node]
-        if node not in standing.of_node:
+        node = gang.fabric.index_of_node[member.node]
+        if node not in gang.of_node:
             fetch_s = max(fetch_s, float(fetches_s[node]))
         of_node.setdefault(node, []).append(member)
-    return standing.with_members(asked, of_node, added.changes, fetch_s)
+    return gang.with_members(asked, of_node, added.changes, fetch_s)
 
 
 def _made_alone(

@@ -1,11 +1,11 @@
 """Another place for one member of a gang that stands: all others stay where they are, and keep what they were granted.
 
-Its own place is taken again if it may be: the others reach it as before. Else it may go where the gang's wishes are
+Its own place is taken again if it may be: the others reach it as before. Else it may go where the gang's requests are
 kept whatever the others do: to the domain of the gang of every tier in which all must be together, of its role's, of
 its run's (slices), and where no domain gets more members than its limit. Nearest first, by tiers from narrow to wide.
 
-A gang whose wishes bind devices inside a node, a slice of a torus, and a member with parts of GPUs get their own place
-again or none: who goes elsewhere would break what the others have, and the whole gang is placed anew instead.
+A gang with requests inside the node, a slice of a torus, and a member with parts of GPUs get the same place again or
+none: another place could break what the other members have, so the whole gang is placed anew instead.
 
 Nodes that are held back as spares are for those that fail, so they count here.
 """
@@ -15,12 +15,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from gantree.model.jobs import Job, TopologyWish
+from gantree.model.jobs import Job, TopologySpec
 from gantree.model.placements import Domain, MemberPlacement, Placement
 from gantree.placement.choice.search import find
 from gantree.placement.request.apart import apart_nodes
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
-from gantree.placement.request.topology_request import RoleWish, Wish, read_wish
+from gantree.placement.request.topology_request import (
+    RoleRequest,
+    TopologyRequest,
+    topology_request_of,
+)
 from gantree.topology.fabric.fabric import BoolArray, Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
 
@@ -41,12 +45,12 @@ def replaced(
     others = where.owners[owner]
     if not others or member.parts or job.topology.box is not None:
         return None
-    wish = read_wish(where.fabric, job)
-    role = next(each for each in wish.roles if each.name == member.role)
-    if wish.together or role.layers:
+    request = topology_request_of(where.fabric, job)
+    role = next(each for each in request.roles if each.name == member.role)
+    if request.together or role.layers:
         return None
     alone = _alone(job, member)
-    for nodes in _nearest_first(where, wish, role, member, others):
+    for nodes in _nearest_first(where, request, role, member, others):
         near = where.copy()
         near.usable_node &= nodes
         found = find(near, alone, preferences)
@@ -69,22 +73,22 @@ def with_member(placement: Placement, member: MemberPlacement) -> Placement:
 
 
 def _alone(job: Job, member: MemberPlacement) -> Job:
-    """A job of this one member, that wishes nothing of the topology."""
+    """A job of this one member, that requests nothing of the topology."""
     role = next(role for role in job.roles if role.name == member.role)
-    one = replace(role, members=1, topology=TopologyWish())
-    return replace(job, roles=(one,), topology=TopologyWish(), parallelism=(), elastic=None)
+    one = replace(role, members=1, topology=TopologySpec())
+    return replace(job, roles=(one,), topology=TopologySpec(), parallelism=(), elastic=None)
 
 
 def _nearest_first(
     where: Occupancy,
-    wish: Wish,
-    role: RoleWish,
+    request: TopologyRequest,
+    role: RoleRequest,
     member: MemberPlacement,
     others: tuple[MemberPlacement, ...],
 ) -> Iterator[BoolArray]:
     """Masks of the nodes that a member may go to, from those near to where it was to all."""
     fabric = where.fabric
-    allowed = _allowed(where, wish, role, member, others)
+    allowed = _allowed(where, request, role, member, others)
     old, anchor = (fabric.index_of_node[each.node] for each in (member, others[0]))
     narrowest, _ = fabric.narrowest_domain(
         sorted({fabric.index_of_node[each.node] for each in others})
@@ -96,8 +100,8 @@ def _nearest_first(
 
 def _allowed(
     where: Occupancy,
-    wish: Wish,
-    role: RoleWish,
+    request: TopologyRequest,
+    role: RoleRequest,
     member: MemberPlacement,
     others: tuple[MemberPlacement, ...],
 ) -> BoolArray:
@@ -108,15 +112,15 @@ def _allowed(
     mates = [fabric.index_of_node[each.node] for each in others if each.role == member.role]
     for tier, domain in enumerate(fabric.domain_of_node):
         divided = role.multiple_in_domain[tier] > 1 or tier == (role.even_at or -1)
-        if tier in (wish.whole_at, role.whole_at) or divided:
+        if tier in (request.whole_at, role.whole_at) or divided:
             allowed &= domain == domain[old]
         most = role.most_in_domain[tier] if role.most_in_domain else len(others) + 1
         counts = np.bincount(domain[mates], minlength=int(domain.max()) + 1)
         allowed &= counts[domain] < most
-    if wish.apart:
+    if request.apart:
         strangers = where.copy()
         for name, members in where.owners.items():
             if members == others:
                 del strangers.owners[name]
-        allowed &= ~apart_nodes(strangers, wish.apart)
+        allowed &= ~apart_nodes(strangers, request.apart)
     return allowed

@@ -19,8 +19,8 @@ import numpy as np
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.request.standing_gang import Standing, units_of
-from gantree.placement.request.topology_request import RoleWish
+from gantree.placement.request.placed_gang import PlacedGang, units_of
+from gantree.placement.request.topology_request import RoleRequest
 from gantree.placement.resize.unit_assignment import Deal, Dealt, digits
 from gantree.text.words import plural
 from gantree.topology.cost.cost import GIB, pricer_of
@@ -37,18 +37,18 @@ def shrunk(occupancy: Occupancy, job: Job, placement: Placement, members: int) -
     Raises BadInput for a size above that of the gang or that the job may not have, Unsupported for a gang of several
     roles or on a slice of a torus.
     """
-    standing = Standing.of(occupancy.fabric, job, placement)
-    asked = standing.asked(members)
-    if members > standing.size:
+    gang = PlacedGang.of(occupancy.fabric, job, placement)
+    asked = gang.resized_job(members)
+    if members > gang.size:
         raise BadInput(
-            f"job {job.name}: {plural(members, 'member')}; it has {standing.size}: `grown` adds some"
+            f"job {job.name}: {plural(members, 'member')}; it has {gang.size}: `grown` adds some"
         )
-    if members == standing.size:
+    if members == gang.size:
         return placement
-    for wish in standing.wishes(asked):
-        found = [_left(occupancy, standing, asked, wish.roles[0], even) for even in (False, True)]
+    for request in gang.requests_at(asked):
+        found = [_left(occupancy, gang, asked, request.roles[0], even) for even in (False, True)]
         return min(found, key=_seconds)
-    raise AssertionError(f"job {job.name}: the gang as it stands does not keep its own wishes")
+    raise AssertionError(f"job {job.name}: the gang as it stands does not keep its own requests")
 
 
 def _seconds(place: Placement) -> float:
@@ -57,25 +57,24 @@ def _seconds(place: Placement) -> float:
 
 
 def _left(
-    occupancy: Occupancy, standing: Standing, asked: Job, role: RoleWish, even: bool
+    occupancy: Occupancy, gang: PlacedGang, asked: Job, role: RoleRequest, even: bool
 ) -> Placement:
     """What stays where nodes are left one after the other, or evenly."""
     unit, _ = units_of(role)
-    dealt = _dealt(occupancy, standing, asked.members, role, even)
+    dealt = _dealt(occupancy, gang, asked.members, role, even)
     kept = {
-        node: _who_stay(standing.fabric, node, standing.of_node[node], units, unit)
-        for node, units in dealt
+        node: _who_stay(gang.fabric, node, gang.of_node[node], units, unit) for node, units in dealt
     }
-    return standing.with_members(asked, kept)
+    return gang.with_members(asked, kept)
 
 
 def _dealt(
-    occupancy: Occupancy, standing: Standing, members: int, role: RoleWish, even: bool
+    occupancy: Occupancy, gang: PlacedGang, members: int, role: RoleRequest, even: bool
 ) -> Dealt:
-    fabric, (unit, multiple) = standing.fabric, units_of(role)
-    most = {node: len(there) // unit for node, there in standing.of_node.items()}
-    tier, domain = fabric.narrowest_domain(standing.of_node)
-    price = _Price.of(occupancy, standing, role, tier, even)
+    fabric, (unit, multiple) = gang.fabric, units_of(role)
+    most = {node: len(there) // unit for node, there in gang.of_node.items()}
+    tier, domain = fabric.narrowest_domain(gang.of_node)
+    price = _Price.of(occupancy, gang, role, tier, even)
     deal = Deal(fabric, members // unit, most, multiple, price.of_units, gathers=False)
     dealt = deal.in_domain(tier, domain)
     assert dealt is not None, f"{members} members are no whole slices of those that stand"
@@ -90,8 +89,8 @@ class _Price:
     on nodes, whether only some stay, or, where nodes are left evenly, the square of those that stay.
     """
 
-    standing: Standing
-    role: RoleWish
+    gang: PlacedGang
+    role: RoleRequest
     even: bool
     frees: tuple[frozenset[int], ...]
     uneven: int
@@ -101,20 +100,20 @@ class _Price:
 
     @classmethod
     def of(
-        cls, occupancy: Occupancy, standing: Standing, role: RoleWish, top: int, even: bool
+        cls, occupancy: Occupancy, gang: PlacedGang, role: RoleRequest, top: int, even: bool
     ) -> "_Price":
         """Lay out the digits for domains inside one of tier top."""
-        tiers = range(top + 1, standing.fabric.node_tier + 1)
-        runs = standing.size // role.multiple_in_domain[role.even_at]
-        counts = [len(standing.members_in[tier]) for tier in tiers]
-        last = standing.size**2 if even else len(standing.of_node)
+        tiers = range(top + 1, gang.fabric.node_tier + 1)
+        runs = gang.size // role.multiple_in_domain[role.even_at]
+        counts = [len(gang.members_in[tier]) for tier in tiers]
+        last = gang.size**2 if even else len(gang.of_node)
         uneven, *rest = digits([runs**2 if role.even_at else 0, *counts, *counts, last])
         used, held = rest[: len(counts)], rest[len(counts) : -1]
         return cls(
-            standing,
+            gang,
             role,
             even,
-            _freed(occupancy, standing),
+            _freed(occupancy, gang),
             uneven,
             dict(zip(tiers, used, strict=True)),
             dict(zip(tiers, held, strict=True)),
@@ -129,19 +128,19 @@ class _Price:
             cost += self.held.get(tier, 0)
         if tier == self.role.even_at and tier:
             cost += self.uneven * (members // self.role.multiple_in_domain[tier]) ** 2
-        if tier == self.standing.fabric.node_tier:
-            partly = members != len(self.standing.of_node[domain])
+        if tier == self.gang.fabric.node_tier:
+            partly = members != len(self.gang.of_node[domain])
             cost += self.last * (members**2 if self.even else partly)
         return cost
 
 
-def _freed(occupancy: Occupancy, standing: Standing) -> tuple[frozenset[int], ...]:
+def _freed(occupancy: Occupancy, gang: PlacedGang) -> tuple[frozenset[int], ...]:
     """By tier: domains of the gang all of whose GPUs would be free without it."""
-    fabric, freed = standing.fabric, []
-    for tier, counts in enumerate(standing.members_in):
+    fabric, freed = gang.fabric, []
+    for tier, counts in enumerate(gang.members_in):
         free = occupancy.free_gpus_in_domain(tier)
         gpus = dict.fromkeys(counts, 0)
-        for node, members in standing.of_node.items():
+        for node, members in gang.of_node.items():
             gpus[int(fabric.domain_of_node[tier][node])] += sum(len(m.gpus) for m in members)
         first = fabric.first_node_of_domain[tier]
         freed.append(

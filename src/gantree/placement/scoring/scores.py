@@ -32,9 +32,9 @@ STEPS = 1000
 
 def scores_of(occupancy: Occupancy, job: Job, role: Role, fits: BoolArray) -> IntArray:
     """score[node] for members of a role; of nodes that they do not fit on it says nothing."""
-    fabric, wishes = occupancy.fabric, (job.topology, role.topology)
-    likes = tuple(dict.fromkeys(like for wish in wishes for like in wish.likes))
-    company = tuple(dict.fromkeys(each for wish in wishes for each in wish.company))
+    fabric, requests = occupancy.fabric, (job.topology, role.topology)
+    likes = tuple(dict.fromkeys(like for request in requests for like in request.likes))
+    company = tuple(dict.fromkeys(each for request in requests for each in request.company))
     near = [each for each in company if not each.spread]
     apart = [each for each in company if each.spread]
     total = np.zeros(len(fabric.nodes))

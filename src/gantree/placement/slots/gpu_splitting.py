@@ -1,13 +1,13 @@
-"""What members with parts of GPUs break on a node: of as few nodes they go to those where that is least.
+"""What splitting GPUs for members with parts of them costs on a node: of equally few nodes the cheapest are used.
 
-    seconds     until what must be cut is cut: none where instances are there already, or for shares
-    free GPUs   that somebody could have had whole, and now cannot
-    what is lost of the GPUs they come to: worth of MIG instances that would have fitted (`mig.worth`), or what is left
-                of a shared one, for it had better be full
+    seconds     until the instances are cut: none if they exist already, or for shares
+    free GPUs   that are no longer whole
+    lost worth  of the GPUs used: of the MIG instances that would have fitted (`mig.worth`), or what is left of a
+                shared GPU, which had better be full
 
 Which part of a node each member then gets is chosen by the same measures (`placement.machine.mig`,
-`placement.machine.shares`). Wishes for the inside of a node and memory bandwidth are not looked at. Answers are kept
-beside the occupancy, by node.
+`placement.machine.shares`). Requests inside the node and memory bandwidth are ignored. Costs are cached with the
+occupancy, by node.
 """
 
 from collections.abc import Hashable
@@ -23,80 +23,82 @@ from gantree.topology.fabric.fabric import BoolArray, IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.topology.occupancy.parts import NodeState
 
-MOST_KEPT = 64
-"""Questions remembered per occupancy; then all are forgotten."""
+MOST_CACHED = 64
+"""Most kinds of members cached per occupancy; one more clears the cache."""
 
 UNKNOWN = -1
 _SECOND, _FREE_GPU = 1 << 24, 1 << 16
 """What a second and a free GPU weigh; what is lost of a node's GPUs is less than either."""
 
 _FREE_BITS = 6
-"""For the free GPUs of a node, the last that is looked at."""
+"""Bits for the free GPUs of a node, which decide last."""
 
 
 @dataclass(frozen=True, slots=True)
-class Coming:
-    """So many members of a shape with a part on one node; apart: each on a GPU of its own."""
+class IncomingMembers:
+    """Members of a shape with a part of a GPU on one node; apart: each on a GPU of its own."""
 
     shape: Shape
     members: int
     apart: bool
 
 
-def least_broken(occupancy: Occupancy, coming: Coming, fits: BoolArray) -> BoolArray:
-    """Of the nodes that hold the members, as a mask, at least one, those where they break least."""
-    broken = _kept(occupancy).of_nodes(occupancy, coming, fits.nonzero()[0])
+def least_split(occupancy: Occupancy, incoming: IncomingMembers, fits: BoolArray) -> BoolArray:
+    """Of the nodes that hold the members (a mask, at least one): those where splitting costs least."""
+    cost = _costs(occupancy).of_nodes(occupancy, incoming, fits.nonzero()[0])
     least: BoolArray = fits.copy()
-    least[fits] = broken == broken.min()
+    least[fits] = cost == cost.min()
     return least
 
 
-def broken_by_one(occupancy: Occupancy, coming: Coming, fits: BoolArray) -> IntArray:
-    """By node what the first of the members breaks, then how many free GPUs there are; 0 where not one fits."""
+def split_by_one(occupancy: Occupancy, incoming: IncomingMembers, fits: BoolArray) -> IntArray:
+    """By node the cost of the first member, then the free GPUs; 0 where no member fits."""
     of_node = np.zeros(len(fits), dtype=np.int64)
-    one = replace(coming, members=1)
-    of_node[fits] = _kept(occupancy).of_nodes(occupancy, one, fits.nonzero()[0])
+    one = replace(incoming, members=1)
+    of_node[fits] = _costs(occupancy).of_nodes(occupancy, one, fits.nonzero()[0])
     return (of_node << _FREE_BITS) + occupancy.free_gpus_of_node
 
 
-def _kept(occupancy: Occupancy) -> "_Broken":
+def _costs(occupancy: Occupancy) -> "_SplitCosts":
     kept = occupancy.indexes.get(_INDEX)
-    if not isinstance(kept, _Broken):
-        kept = occupancy.indexes[_INDEX] = _Broken(occupancy)
+    if not isinstance(kept, _SplitCosts):
+        kept = occupancy.indexes[_INDEX] = _SplitCosts(occupancy)
     return kept
 
 
-_INDEX = "what parts of GPUs break"
+_INDEX = "costs of splitting GPUs"
 
 
-class _Broken:
-    """of_node[node] by what comes, UNKNOWN where nobody asked since the node changed."""
+class _SplitCosts:
+    """of_node[node] by incoming members; UNKNOWN until it is needed after the node changed."""
 
     def __init__(self, occupancy: Occupancy) -> None:
-        self._of_node: dict[Coming, IntArray] = {}
+        self._of_node: dict[IncomingMembers, IntArray] = {}
         self._seen = occupancy.version
 
-    def of_nodes(self, occupancy: Occupancy, coming: Coming, nodes: IntArray) -> IntArray:
-        """What these nodes lose."""
+    def of_nodes(
+        self, occupancy: Occupancy, incoming: IncomingMembers, nodes: IntArray
+    ) -> IntArray:
+        """The costs on these nodes."""
         self._follow(occupancy)
-        of_node = self._of_node.get(coming)
+        of_node = self._of_node.get(incoming)
         if of_node is None:
-            if len(self._of_node) >= MOST_KEPT:
+            if len(self._of_node) >= MOST_CACHED:
                 self._of_node.clear()
             of_node = np.full(len(occupancy.fabric.nodes), UNKNOWN, dtype=np.int64)
-            self._of_node[coming] = of_node
+            self._of_node[incoming] = of_node
         unknown = nodes[of_node[nodes] == UNKNOWN]
-        of_node[unknown] = _counted(occupancy, coming, unknown)
+        of_node[unknown] = _counted(occupancy, incoming, unknown)
         found: IntArray = of_node[nodes]
         return found
 
     def check(self, occupancy: Occupancy) -> None:
-        """AssertionError where a node would lose something else."""
+        """AssertionError where a cost is stale."""
         self._follow(occupancy)
-        for coming, of_node in self._of_node.items():
+        for incoming, of_node in self._of_node.items():
             known = (of_node != UNKNOWN).nonzero()[0]
-            fresh = _counted(occupancy, coming, known)
-            assert (of_node[known] == fresh).all(), f"what {coming} breaks is stale"
+            fresh = _counted(occupancy, incoming, known)
+            assert (of_node[known] == fresh).all(), f"the cost of {incoming} is stale"
 
     def _follow(self, occupancy: Occupancy) -> None:
         changed = occupancy.changed_since(self._seen)
@@ -108,22 +110,22 @@ class _Broken:
         self._seen = occupancy.version
 
 
-def _counted(occupancy: Occupancy, coming: Coming, nodes: IntArray) -> IntArray:
-    """Nodes in like states are looked at once."""
+def _counted(occupancy: Occupancy, incoming: IncomingMembers, nodes: IntArray) -> IntArray:
+    """Nodes in equal states are computed once."""
     of_state: dict[Hashable, int] = {}
-    broken = np.zeros(len(nodes), dtype=np.int64)
+    cost = np.zeros(len(nodes), dtype=np.int64)
     for position, node in enumerate(nodes.tolist()):
         by = occupancy.fabric.nodes[node].mig_by
-        key = by, likeness(occupancy, node, coming.shape)
+        key = by, likeness(occupancy, node, incoming.shape)
         if key not in of_state:
-            of_state[key] = _broken(occupancy.state_of_node(node), coming)
-        broken[position] = of_state[key]
-    return broken
+            of_state[key] = _split_cost(occupancy.state_of_node(node), incoming)
+        cost[position] = of_state[key]
+    return cost
 
 
-def _broken(state: NodeState, coming: Coming) -> int:
-    chosen = choose_parts(state, [(coming.shape, coming.members)], coming.apart)
-    assert chosen is not None, f"{coming} do not fit {state}"
+def _split_cost(state: NodeState, incoming: IncomingMembers) -> int:
+    chosen = choose_parts(state, [(incoming.shape, incoming.members)], incoming.apart)
+    assert chosen is not None, f"{incoming} do not fit {state}"
     (parts,), after = chosen
     free_gpus = (state.free_mask() & ~after.free_mask()).bit_count()
     return (

@@ -17,7 +17,7 @@ from functools import lru_cache
 from gantree.model.jobs import Shape
 from gantree.model.placements import MigPart, SharePart
 from gantree.placement.machine import mig, shares
-from gantree.placement.request.topology_request import Wish
+from gantree.placement.request.topology_request import TopologyRequest
 from gantree.topology.hardware.masks import gpus_of
 from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.topology.occupancy.parts import NodeState, PartRules
@@ -58,10 +58,10 @@ def likeness(occupancy: Occupancy, node: int, shape: Shape) -> Hashable:
     )
 
 
-def is_apart(wish: Wish) -> bool:
+def is_apart(request: TopologyRequest) -> bool:
     """Whether the members of a gang that have GPUs, or parts of them, must be on different ones; one alone need not."""
-    with_gpus = sum(role.members for role in wish.roles if role.shape.on_gpus)
-    return wish.one_member_per_gpu and with_gpus > 1
+    with_gpus = sum(role.members for role in request.roles if role.shape.on_gpus)
+    return request.one_member_per_gpu and with_gpus > 1
 
 
 def choose_parts(

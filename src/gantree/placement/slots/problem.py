@@ -8,7 +8,7 @@ import numpy as np
 
 from gantree.model.values import quick
 from gantree.placement.machine.intra_node import ALL, Layers
-from gantree.placement.request.topology_request import RoleWish, Wish
+from gantree.placement.request.topology_request import RoleRequest, TopologyRequest
 from gantree.placement.slots.parts import is_apart
 from gantree.placement.slots.slots import SlotTable, slots_of
 from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
@@ -24,7 +24,7 @@ Sum = tuple[IntArray, IntArray]
 @quick
 @dataclass(frozen=True)
 class Problem:
-    """Place members[role] members of tables[role] such that the wish holds. No GPU model is left to choose.
+    """Place members[role] members of tables[role] such that the request holds. No GPU model is left to choose.
 
     models_of_role are the GPU models that each role may use (none: any), among the name of the nodes that may be used
     (None: all), gpu the only GPU of its node of which a member may have a part (None: any). Tables are looked up when
@@ -32,7 +32,7 @@ class Problem:
     """
 
     occupancy: Occupancy
-    wish: Wish
+    request: TopologyRequest
     members: Counts
     given: tuple[SlotTable, ...] = ()
     models_of_role: tuple[tuple[str, ...], ...] = ()
@@ -44,13 +44,13 @@ class Problem:
     def of(
         cls,
         occupancy: Occupancy,
-        wish: Wish,
+        request: TopologyRequest,
         models_of_role: tuple[tuple[str, ...], ...],
         among: Hashable = None,
     ) -> "Problem":
-        """A wish with these models for each role (none: any), on the nodes of that name (None: on all)."""
-        members = tuple([role.members for role in wish.roles])
-        return cls(occupancy, wish, members, (), models_of_role, among)
+        """A request with these models for each role (none: any), on the nodes of that name (None: on all)."""
+        members = tuple([role.members for role in request.roles])
+        return cls(occupancy, request, members, (), models_of_role, among)
 
     @cached_property
     def tables(self) -> tuple[SlotTable, ...]:
@@ -58,15 +58,15 @@ class Problem:
         return self.given or tuple(map(self._table, range(len(self.members))))
 
     def _table(self, number: int) -> SlotTable:
-        role, models = self.wish.roles[number], self.models_of_role[number]
-        apart = role.shape.part and is_apart(self.wish)
-        layers = _layers(self.wish, role)
+        role, models = self.request.roles[number], self.models_of_role[number]
+        apart = role.shape.part and is_apart(self.request)
+        layers = _layers(self.request, role)
         among = self.among_of(number)
         return slots_of(self.occupancy, role.shape, models, layers, among, apart)
 
     def among_of(self, role: int) -> Hashable:
         """The name of the nodes that a role, by its number, may use; None: all."""
-        own = self.wish.roles[role].among
+        own = self.request.roles[role].among
         if own is None or self.among is None:
             return self.among if own is None else own
         named, both = self.fabric.nodes_named, (own, self.among)
@@ -83,7 +83,7 @@ class Problem:
     def sums(self) -> tuple[Sum, ...]:
         """Resources that only add up on a node, of which some role asks."""
         occupancy, shapes = self.occupancy, [table.shape for table in self.tables]
-        devices = [dict(role.shape.scarce) for role in self.wish.roles]
+        devices = [dict(role.shape.scarce) for role in self.request.roles]
         names = dict.fromkeys(name for of_role in devices for name in of_role)
         sums = [
             ([shape.gpus for shape in shapes], occupancy.free_gpus_of_node),
@@ -115,11 +115,11 @@ class Problem:
         return np.flatnonzero(enough)
 
 
-def _layers(wish: Wish, role: RoleWish) -> Layers:
+def _layers(request: TopologyRequest, role: RoleRequest) -> Layers:
     """Layers inside a node, with the gang's own where it must be together inside one domain there."""
-    if wish.together is None:
+    if request.together is None:
         return role.layers
     return (
-        (ALL, wish.together),
-        *(layer for layer in role.layers if layer != (ALL, wish.together)),
+        (ALL, request.together),
+        *(layer for layer in role.layers if layer != (ALL, request.together)),
     )

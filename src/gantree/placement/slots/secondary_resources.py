@@ -1,7 +1,7 @@
-"""How many members a node takes by what few of them ask for: parts of GPUs, other devices, memory bandwidth.
+"""Secondary resources, which few members request: parts of GPUs, other devices, memory bandwidth.
 
-`placement.slots.slots` counts what every member takes, GPUs, CPUs, memory and NICs, for all nodes at once; for the rest
-it asks here, node by node, and only for shapes that ask for it.
+`placement.slots.slots` counts primary resources (GPUs, CPUs, memory, NICs) for all nodes at once. These are counted
+node by node, and only for shapes that request them.
 """
 
 from collections.abc import Hashable
@@ -12,12 +12,12 @@ from gantree.model.jobs import Shape
 from gantree.placement.machine.intra_node import Layers, members_inside, most_inside
 from gantree.placement.machine.numa import ANY_NUMBER, gpus_within_bandwidth, members_by_bandwidth
 from gantree.placement.slots.parts import likeness, members_of_part
-from gantree.placement.slots.sequential_members import Asked, members_in_turn
+from gantree.placement.slots.sequential_members import RoleMembers, members_in_sequence
 from gantree.topology.fabric.fabric import IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
 
 
-def slots_beside(
+def slots_by_secondary_resources(
     occupancy: Occupancy, nodes: IntArray, shape: Shape, apart: bool, layers: Layers = ()
 ) -> IntArray:
     """slots[position] of the nodes, by index, for members of a shape; other resources are not counted.
@@ -25,7 +25,7 @@ def slots_beside(
     apart: members with a part of a GPU must be on different ones. layers are kept by those with parts or bandwidth.
     """
     counts = []
-    if is_served_in_turn(shape):
+    if is_sequential(shape):
         counts.append(_slots(occupancy, nodes, shape, apart, layers))
     for name, count in shape.scarce:
         counts.append(occupancy.devices.free(name)[nodes] // count)
@@ -33,7 +33,7 @@ def slots_beside(
     return least
 
 
-def is_served_in_turn(shape: Shape) -> bool:
+def is_sequential(shape: Shape) -> bool:
     """Whether it takes more than free GPUs to tell how many members a node holds under layers."""
     return shape.part or shape.memory_GBps > 0
 
@@ -62,7 +62,9 @@ def members_on_node(
         gpus = _by_gpus(occupancy, node, shape, apart)
         most = min(members_by_bandwidth(machine, use, shape), gpus)
         if layers or shape.part:
-            return members_in_turn(occupancy, node, Asked(shape, most, layers), apart=apart)
+            return members_in_sequence(
+                occupancy, node, RoleMembers(shape, most, layers), apart=apart
+            )
         return most
     if shape.part:
         state, every = occupancy.state_of_node(node), (1 << machine.gpus) - 1

@@ -1,16 +1,16 @@
-"""Members on one node served one after the other, where what one takes decides what is left for the next.
+"""Members that are placed on one node one after the other, because what one takes decides what the next can have.
 
 Whole GPUs alone are chosen all at once (`placement.machine.intra_node`), and so are parts of GPUs
-(`placement.slots.parts`). Here are members for whom that does not do: with memory bandwidth, which belongs to a NUMA
-node; with parts of GPUs that must be inside a domain of the node; with parts beside others whose whole GPUs must. Who
-is bound most comes first:
+(`placement.slots.parts`). Here are members for which that does not suffice: with memory bandwidth, which belongs to a
+NUMA node; with parts of GPUs that must be inside a domain of the node; with parts beside members whose whole GPUs must.
+The most constrained come first:
 
-    wishes inside the node, then bandwidth beside GPUs; parts, then whole GPUs, then members without, most bandwidth
-    first
+    requests inside the node, then bandwidth beside GPUs; parts, then whole GPUs, then members without GPUs, most
+    bandwidth first
 
-and where one then finds no room, those before it try their other domains, tightest first, and single NUMA nodes, a
-limited number of times. Nothing else is gone back on, so of gangs with several such roles on one node a possible
-arrangement may, rarely, be missed. For one role alone the count of `members_in_turn` is what `served` then holds.
+and where one then finds no room, the earlier ones try their other domains, tightest first, and single NUMA nodes, a
+limited number of times. Nothing else is tried again, so for gangs with several such roles on one node a possible
+arrangement may, rarely, be missed. For one role alone the count of `members_in_sequence` is what `served` then holds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,8 +39,8 @@ MOST_TRIES = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """So many members of a shape, each run of a layer inside one domain of its tier (`inside.Layers`)."""
+class RoleMembers:
+    """Members of a role on the node: how many, their shape, and layers (`machine.intra_node.Layers`)."""
 
     shape: Shape
     members: int
@@ -48,8 +48,8 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What one member gets: whole GPUs or a part of one, NICs, what is where of its cores and memory."""
+class MemberDevices:
+    """What one member gets: whole GPUs or a part of one, NICs, and its cores and memory by NUMA node."""
 
     gpus: tuple[int, ...]
     part: Part | None
@@ -57,7 +57,7 @@ class Held:
     numa: tuple[NumaPart, ...]
 
 
-OfRoles = tuple[tuple[Held, ...], ...]
+OfRoles = tuple[tuple[MemberDevices, ...], ...]
 """What the members of each role get."""
 
 
@@ -71,22 +71,22 @@ class _Left:
     closed: int = 0
 
 
-def members_in_turn(occupancy: Occupancy, node: int, of: Asked, *, apart: bool) -> int:
+def members_in_sequence(occupancy: Occupancy, node: int, of: RoleMembers, *, apart: bool) -> int:
     """How many members of a role, up to those asked, a node serves; only whole runs of its layers."""
     run = max((run for run, _ in of.layers), default=1) or 1
     low, high = 0, of.members // run
     while low < high:
         middle = (low + high + 1) // 2
         fewer = replace(of, members=middle * run)
-        if Turns(occupancy, node, apart=apart).served([fewer]) is None:
+        if SequentialMembers(occupancy, node, apart=apart).served([fewer]) is None:
             high = middle - 1
         else:
             low = middle
     return low * run
 
 
-class Turns:
-    """One node, by index, to be handed out to the members of one gang.
+class SequentialMembers:
+    """The members of one gang on one node, by index, placed one after the other.
 
     apart: members with parts of GPUs must be on different ones. within is the mask of the GPUs that may be used.
     sparing: GPUs that others could have whole are broken into last.
@@ -112,36 +112,38 @@ class Turns:
         self._tries = iter(range(MOST_TRIES))
 
     def served(
-        self, asked: Sequence[Asked], together: str | None = None
+        self, asked: Sequence[RoleMembers], together: str | None = None
     ) -> tuple[OfRoles, NodeState] | None:
         """What all members get, and the GPUs afterwards; None where they do not all fit.
 
         together names an inner tier of which one domain must hold all of them that have GPUs.
         """
-        order = sorted(range(len(asked)), key=lambda role: _turn(asked[role]))
+        order = sorted(range(len(asked)), key=lambda role: _constraint_order(asked[role]))
         for domain in (-1,) if together is None else self._domains(together, self._start, -1):
             within = self._within & domain
-            found = next(self._in_turn(self._start, [asked[role] for role in order], within), None)
+            found = next(
+                self._in_sequence(self._start, [asked[role] for role in order], within), None
+            )
             if found is not None:
                 held, left = found
                 of_role = dict(zip(order, held, strict=True))
                 return tuple(of_role[role] for role in range(len(asked))), left.state
         return None
 
-    def _in_turn(
-        self, left: _Left, asked: Sequence[Asked], within: int
+    def _in_sequence(
+        self, left: _Left, asked: Sequence[RoleMembers], within: int
     ) -> Iterator[tuple[OfRoles, _Left]]:
         if not asked:
             yield (), left
             return
         first, *others = asked
         for held, after in self._runs(left, first, first.layers, within):
-            for rest, last in self._in_turn(after, others, within):
+            for rest, last in self._in_sequence(after, others, within):
                 yield (held, *rest), last
 
     def _runs(
-        self, left: _Left, of: Asked, layers: Layers, within: int
-    ) -> Iterator[tuple[tuple[Held, ...], _Left]]:
+        self, left: _Left, of: RoleMembers, layers: Layers, within: int
+    ) -> Iterator[tuple[tuple[MemberDevices, ...], _Left]]:
         """Every way that matters to serve the members run by run, tightest domain first."""
         if not of.members:
             yield (), left
@@ -158,8 +160,8 @@ class Turns:
             yield from (within & gpus for gpus in numa_layout(self._machine).gpus)
 
     def _in_domains(
-        self, left: _Left, of: Asked, layers: Layers, domains: Sequence[int]
-    ) -> Iterator[tuple[tuple[Held, ...], _Left]]:
+        self, left: _Left, of: RoleMembers, layers: Layers, domains: Sequence[int]
+    ) -> Iterator[tuple[tuple[MemberDevices, ...], _Left]]:
         """The same; runs are alike, so those to come go to the domain of this one or to later ones."""
         if not of.members:
             yield (), left
@@ -179,12 +181,12 @@ class Turns:
     # ----- members that nothing binds inside the GPUs named
 
     def _at_once(
-        self, left: _Left, of: Asked, within: int
-    ) -> tuple[tuple[Held, ...], _Left] | None:
+        self, left: _Left, of: RoleMembers, within: int
+    ) -> tuple[tuple[MemberDevices, ...], _Left] | None:
         if next(self._tries, None) is None:
             return None
         whole = self._whole(left, of, within) if of.shape.gpus else ((),) * of.members
-        held: list[Held] = []
+        held: list[MemberDevices] = []
         for gpus in whole:
             part = self._part(left, of.shape, within) if of.shape.part else None
             one = self._one(left, of.shape, gpus, part)
@@ -194,7 +196,7 @@ class Turns:
             left = self._without(left, one)
         return (tuple(held), left) if len(held) == of.members else None
 
-    def _whole(self, left: _Left, of: Asked, within: int) -> tuple[tuple[int, ...], ...]:
+    def _whole(self, left: _Left, of: RoleMembers, within: int) -> tuple[tuple[int, ...], ...]:
         """Whole GPUs of each member, on GPUs in MIG mode only where the others do not do; () where too few."""
         shape, machine = of.shape, self._machine
         free = left.state.free_mask() & within
@@ -219,7 +221,7 @@ class Turns:
 
     def _one(
         self, left: _Left, shape: Shape, gpus: tuple[int, ...], part: Part | None
-    ) -> Held | None:
+    ) -> MemberDevices | None:
         """What one member on these GPUs gets; None where a part, NICs or bandwidth are not there."""
         if (shape.part and part is None) or len(
             left.nics
@@ -229,9 +231,11 @@ class Turns:
         if not home and not members_by_bandwidth(self._machine, left.use, shape):
             return None
         nics = nics_of_member(self._machine, left.use, left.nics, home, shape)
-        return Held(gpus, part, nics, split_numa(self._machine, left.use, home, nics, shape))
+        return MemberDevices(
+            gpus, part, nics, split_numa(self._machine, left.use, home, nics, shape)
+        )
 
-    def _without(self, left: _Left, held: Held) -> _Left:
+    def _without(self, left: _Left, held: MemberDevices) -> _Left:
         state = left.state.take_whole(held.gpus) if held.gpus else left.state
         closed = left.closed
         if held.part is not None:
@@ -252,7 +256,7 @@ def nics_of_member(
     return nics_with_room(machine, use, free, shape)
 
 
-def _turn(of: Asked) -> tuple[bool, bool, int, float]:
+def _constraint_order(of: RoleMembers) -> tuple[bool, bool, int, float]:
     """What is bound to few GPUs comes first; among members without, the largest."""
     shape = of.shape
     beside_bandwidth = shape.memory_GBps > 0 and (shape.part or shape.gpus > 0)

@@ -14,7 +14,7 @@ import numpy as np
 from gantree.model.jobs import Shape
 from gantree.placement.machine.intra_node import Layers, members_inside
 from gantree.placement.slots.reach import Reach
-from gantree.placement.slots.secondary_resources import is_served_in_turn, slots_beside
+from gantree.placement.slots.secondary_resources import is_sequential, slots_by_secondary_resources
 from gantree.topology.fabric.fabric import Fabric, IntArray, Labels
 from gantree.topology.occupancy.occupancy import Occupancy, memory_KiB, microcpus
 
@@ -29,8 +29,8 @@ MOST_SLOTS = 1 << 20
 class SlotShape:
     """What one member takes of a node, in whole numbers, and which nodes admit it.
 
-    among is the name of a set of nodes (`Fabric.nodes_named`), None for all. beside is the shape of a member that takes
-    more than is counted here, parts of GPUs, other devices or memory bandwidth; apart is for parts alone.
+    among is the name of a set of nodes (`Fabric.nodes_named`), None for all. secondary is the shape of a member that
+    also requests parts of GPUs, other devices or memory bandwidth (`secondary_resources`); apart is for parts alone.
     """
 
     gpus: int
@@ -41,7 +41,7 @@ class SlotShape:
     models: tuple[str, ...] = ()
     layers: Layers = ()
     among: Hashable = None
-    beside: Shape | None = None
+    secondary: Shape | None = None
     apart: bool = False
 
     @classmethod
@@ -67,7 +67,7 @@ class SlotShape:
             models=models,
             layers=layers if shape.on_gpus else (),
             among=among,
-            beside=shape if part or shape.scarce or shape.memory_GBps else None,
+            secondary=shape if part or shape.scarce or shape.memory_GBps else None,
             apart=apart and part,
         )
 
@@ -161,9 +161,11 @@ class SlotTable:
         slots *= occupancy.usable_node[nodes]
         if occupancy.fabric.cluster.spares:
             slots *= ~occupancy.held_back_node[nodes]
-        if shape.beside is not None:
-            beside = slots_beside(occupancy, nodes, shape.beside, shape.apart, shape.layers)
-            np.minimum(slots, beside, out=slots)
+        if shape.secondary is not None:
+            secondary = slots_by_secondary_resources(
+                occupancy, nodes, shape.secondary, shape.apart, shape.layers
+            )
+            np.minimum(slots, secondary, out=slots)
         if shape.layers:
             self._keep_layers(occupancy, nodes, slots)
         return slots
@@ -171,7 +173,7 @@ class SlotTable:
     def _keep_layers(self, occupancy: Occupancy, nodes: IntArray, slots: IntArray) -> None:
         shape = self.shape
         run = shape.layers[-1][0] or 1
-        if shape.beside is not None and is_served_in_turn(shape.beside):
+        if shape.secondary is not None and is_sequential(shape.secondary):
             slots -= slots % run
             return
         for position in np.flatnonzero(slots):
@@ -205,7 +207,7 @@ def slots_of(
 
 
 def slots(occupancy: Occupancy, shape: SlotShape) -> SlotTable:
-    """The current index of a shape, kept beside the occupancy."""
+    """The current index of a shape, kept secondary the occupancy."""
     table = occupancy.indexes.get(shape)
     if table is not None:
         assert isinstance(table, SlotTable)
@@ -216,7 +218,7 @@ def slots(occupancy: Occupancy, shape: SlotShape) -> SlotTable:
 
 
 def _keep(occupancy: Occupancy, key: Hashable, table: SlotTable) -> None:
-    """Keep a table beside the occupancy; where there are too many, the oldest goes. Other indexes stay."""
+    """Keep a table secondary the occupancy; where there are too many, the oldest goes. Other indexes stay."""
     if len(occupancy.indexes) >= MOST_TABLES:
         tables = (key for key, kept in occupancy.indexes.items() if isinstance(kept, SlotTable))
         oldest = next(tables, None)

@@ -19,7 +19,7 @@ from math import prod
 import numpy as np
 
 from gantree.placement.request.apart import apart_nodes
-from gantree.placement.request.topology_request import Wish
+from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.torus.request import Ask, Layout, layouts
 from gantree.placement.torus.room import cells_for, free_cells
 from gantree.topology.fabric.fabric import BoolArray
@@ -47,9 +47,9 @@ class Cut:
     starts: tuple[tuple[int, ...], ...]
 
 
-def best_cut(occupancy: Occupancy, ask: Ask, wish: Wish) -> Cut | None:
-    """The best slice for a gang, None where there is none; wish says what else binds it."""
-    masks = node_masks(occupancy, wish)
+def best_cut(occupancy: Occupancy, ask: Ask, request: TopologyRequest) -> Cut | None:
+    """The best slice for a gang, None where there is none; request says what else binds it."""
+    masks = node_masks(occupancy, request)
     for pieces in by_preference(occupancy, ask):
         for layout in layouts(pieces, ask):
             fits = [cells_for(occupancy, pieces, ask, layout, nodes) for nodes in masks]
@@ -70,11 +70,11 @@ def by_preference(occupancy: Occupancy, ask: Ask) -> list[Pieces]:
     return sorted(pieces_of(occupancy.fabric), key=place)
 
 
-def node_masks(occupancy: Occupancy, wish: Wish) -> list[BoolArray | None]:
+def node_masks(occupancy: Occupancy, request: TopologyRequest) -> list[BoolArray | None]:
     """The sets of nodes of which one must hold the gang: one for each domain of a required tier; None for all nodes."""
     fabric = occupancy.fabric
-    tier = max(wish.whole_at, wish.roles[0].whole_at)
-    away = ~apart_nodes(occupancy, wish.apart) if wish.apart else None
+    tier = max(request.whole_at, request.roles[0].whole_at)
+    away = ~apart_nodes(occupancy, request.apart) if request.apart else None
     if not tier:
         return [away]
     domain_of_node = fabric.domain_of_node[tier]

@@ -14,7 +14,7 @@ from gantree.model.placements import MemberPlacement, Placement, Predicted
 from gantree.placement.machine.devices import choose_nics
 from gantree.placement.machine.numa import split_numa
 from gantree.placement.members.members import placement_of
-from gantree.placement.request.topology_request import Wish
+from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.slots.problem import Problem, Spread
 from gantree.placement.torus.choice import Cut
 from gantree.placement.torus.request import Ask
@@ -30,13 +30,15 @@ Seat = tuple[int, tuple[int, ...]]
 """(node, GPUs of it): a member's place."""
 
 
-def placement_of_cut(occupancy: Occupancy, ask: Ask, wish: Wish, cut: Cut) -> Placement:
+def placement_of_cut(
+    occupancy: Occupancy, ask: Ask, request: TopologyRequest, cut: Cut
+) -> Placement:
     """The placement of a gang in a slice, with its price."""
     fabric, nodes = occupancy.fabric, nodes_of_cut(cut)
     if cut.pieces.points:
         models = (ask.role.shape.models,)
         spread: Spread = [(node, (cut.layout.members_on_host,)) for node in nodes.ravel().tolist()]
-        return placement_of(Problem.of(occupancy, wish, models), spread, ask.job)
+        return placement_of(Problem.of(occupancy, request, models), spread, ask.job)
     members = tuple(_seated(occupancy, ask.role, _on_chips(cut, nodes)))
     domain = fabric.domain(*fabric.narrowest_domain(np.unique(nodes).tolist()))
     return Placement(members, domain, _priced(cut, fabric, predict(fabric, members, ask.job)))

@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 from gantree.model.verdicts import Gate, Patch, Refused, Relaxation, Shortage
-from gantree.placement.request.topology_request import Wish
+from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.slots.slots import SlotShape
 from gantree.placement.torus.choice import best_cut, node_masks
 from gantree.placement.torus.largest import Room, largest_below, legal_shapes, resized
@@ -45,20 +45,20 @@ Ways = list[tuple[Pieces, Layout]]
 """How the gang could be cut: kinds of torus and layouts."""
 
 
-def explain_box(occupancy: Occupancy, ask: Ask, wish: Wish) -> Refused:
+def explain_box(occupancy: Occupancy, ask: Ask, request: TopologyRequest) -> Refused:
     """Explain why `best_cut` found nothing for this gang on this occupancy."""
     ways = [(p, way) for p in pieces_of(occupancy.fabric) for way in layouts(p, ask)]
     if not ways:
-        return _illegal(occupancy, ask, wish)
+        return _illegal(occupancy, ask, request)
     nodes = _eligible(occupancy, ask, ways)
     if not len(nodes):
         sentence = f"Never fits: no node of a torus could hold {_members(ask)}{_wanted(ask)}."
         return Refused(Gate.SHAPE, sentence, never=True)
-    if best_cut(occupancy.emptied(), ask, wish) is None:
-        return _refused(occupancy, ask, wish, ways, _never_together(ask, nodes))
+    if best_cut(occupancy.emptied(), ask, request) is None:
+        return _refused(occupancy, ask, request, ways, _never_together(ask, nodes))
     usable = nodes[(occupancy.usable_node & ~occupancy.held_back_node)[nodes]]
     lack = _lack_of_room(occupancy, ask, usable) or _no_free_box(occupancy, ask, usable)
-    return _refused(occupancy, ask, wish, ways, lack)
+    return _refused(occupancy, ask, request, ways, lack)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,11 @@ class _Cause:
     never: bool = False
 
 
-def _refused(occupancy: Occupancy, ask: Ask, wish: Wish, ways: Ways, cause: _Cause) -> Refused:
-    room = _largest(occupancy, ask, wish, ways)
-    relaxations = tuple(_relaxations(occupancy, ask, wish, room))
+def _refused(
+    occupancy: Occupancy, ask: Ask, request: TopologyRequest, ways: Ways, cause: _Cause
+) -> Refused:
+    room = _largest(occupancy, ask, request, ways)
+    relaxations = tuple(_relaxations(occupancy, ask, request, room))
     start = "Never fits:" if cause.never else "Waiting:"
     found = f"the largest smaller box that is free is {by_name(room.shape)}" if room else ""
     found = found or "no smaller box of such members is free"
@@ -91,7 +93,7 @@ def _refused(occupancy: Occupancy, ask: Ask, wish: Wish, ways: Ways, cause: _Cau
 # ----- SHAPE
 
 
-def _illegal(occupancy: Occupancy, ask: Ask, wish: Wish) -> Refused:
+def _illegal(occupancy: Occupancy, ask: Ask, request: TopologyRequest) -> Refused:
     """No torus is cut into boxes of this shape, or for gangs of this size."""
     kinds = pieces_of(occupancy.fabric)
     if not kinds:
@@ -106,7 +108,7 @@ def _illegal(occupancy: Occupancy, ask: Ask, wish: Wish) -> Refused:
     if ways and ask.box:
         shapes = dict.fromkeys(by_name(way.shape) for _, way in ways)
         told += f"; boxes of {plural(ask.gpus, 'GPU')}: {', '.join(shapes)}"
-    return _refused(occupancy, ask, wish, ways, _Cause(Gate.SHAPE, told, None, never=True))
+    return _refused(occupancy, ask, request, ways, _Cause(Gate.SHAPE, told, None, never=True))
 
 
 def _why_illegal(kinds: tuple[Pieces, ...], ask: Ask) -> str:
@@ -189,12 +191,12 @@ def _never_together(ask: Ask, nodes: IntArray) -> _Cause:
     return _Cause(Gate.CONTIGUITY, told, None, never=True)
 
 
-def _largest(occupancy: Occupancy, ask: Ask, wish: Wish, ways: Ways) -> Room | None:
+def _largest(occupancy: Occupancy, ask: Ask, request: TopologyRequest, ways: Ways) -> Room | None:
     """The largest smaller box that is free for members of the gang."""
     best: Room | None = None
     on_point = {pieces: way.members_on_host for pieces, way in reversed(ways)}
     for pieces in pieces_of(occupancy.fabric):
-        for nodes in node_masks(occupancy, wish):
+        for nodes in node_masks(occupancy, request):
             room = largest_below(occupancy, pieces, ask, on_point.get(pieces, 1), nodes)
             if room is not None and (best is None or room.members > best.members):
                 best = room
@@ -219,29 +221,29 @@ def _wakes_on(occupancy: Occupancy, ask: Ask) -> tuple[str, ...]:
 
 
 def _relaxations(
-    occupancy: Occupancy, ask: Ask, wish: Wish, room: Room | None
+    occupancy: Occupancy, ask: Ask, request: TopologyRequest, room: Room | None
 ) -> Iterator[Relaxation]:
     """Other shapes of the same size that fit now, then the largest smaller box."""
     if ask.box:
-        yield from _other_shapes(occupancy, ask, wish)
+        yield from _other_shapes(occupancy, ask, request)
     if room is not None:
         patch: Patch = ((MEMBERS, room.members),)
         yield Relaxation(((BOX, room.shape), *patch) if ask.box else patch)
 
 
-def _other_shapes(occupancy: Occupancy, ask: Ask, wish: Wish) -> Iterator[Relaxation]:
+def _other_shapes(occupancy: Occupancy, ask: Ask, request: TopologyRequest) -> Iterator[Relaxation]:
     kinds = pieces_of(occupancy.fabric)
     size = prod(ask.box) if any(pieces.points for pieces in kinds) else ask.gpus
     shapes = dict.fromkeys(shape for pieces in kinds for shape in pieces.like.shapes(size))
     empty = occupancy.emptied()
-    best = best_cut(empty, ask, wish)
-    best_s = placement_of_cut(empty, ask, wish, best).predicted.comm_s if best else 0.0
+    best = best_cut(empty, ask, request)
+    best_s = placement_of_cut(empty, ask, request, best).predicted.comm_s if best else 0.0
     found = 0
     for shape in shapes:
         other = resized(ask, ask.role.members, shape)
-        cut = best_cut(occupancy, other, wish) if shape != ask.box else None
+        cut = best_cut(occupancy, other, request) if shape != ask.box else None
         if cut is not None:
-            now_s = placement_of_cut(occupancy, other, wish, cut).predicted.comm_s
+            now_s = placement_of_cut(occupancy, other, request, cut).predicted.comm_s
             yield Relaxation(((BOX, shape),), now_s / best_s if best_s else None)
             found += 1
         if found == MOST_OTHER_SHAPES:

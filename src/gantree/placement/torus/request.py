@@ -44,7 +44,7 @@ class Layout:
 
 
 def read_ask(job: Job) -> Ask:
-    """What a job with `topology.box` asks. Unsupported for wishes that a box cannot carry."""
+    """What a job with `topology.box` asks. Unsupported for requests that a box cannot carry."""
     box = job.topology.box
     assert box is not None, f"job {job.name} asks for no box"
     if len(job.roles) != 1:
@@ -53,8 +53,8 @@ def read_ask(job: Job) -> Ask:
             f"submit the others as jobs of their own"
         )
     role = job.roles[0]
-    for wish in (job.topology, role.topology):
-        if wish.slices or wish.spread:
+    for request in (job.topology, role.topology):
+        if request.slices or request.spread:
             raise Unsupported(
                 f"job {job.name}: role {role.name}: topology.box with slices or spread cannot be placed by this "
                 f"version; leave them out: members that follow each other are neighbours in the box"

@@ -13,7 +13,7 @@ from gantree.model.errors import Unsupported
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.request.topology_request import Wish, read_wish
+from gantree.placement.request.topology_request import TopologyRequest, topology_request_of
 from gantree.placement.torus.choice import best_cut
 from gantree.placement.torus.members import placement_of_cut
 from gantree.placement.torus.refusal import explain_box
@@ -25,20 +25,20 @@ from gantree.topology.occupancy.occupancy import Occupancy
 def place_on_torus(occupancy: Occupancy, job: Job) -> Placement | Refused:
     """Find the best slice for a job with `topology.box`, or say why there is none.
 
-    Raises BadInput for a tier that is not there, Unsupported for wishes that a box cannot carry.
+    Raises BadInput for a tier that is not there, Unsupported for requests that a box cannot carry.
     """
-    ask, wish = _read(occupancy.fabric, job)
-    cut = best_cut(occupancy, ask, wish)
+    ask, request = _read(occupancy.fabric, job)
+    cut = best_cut(occupancy, ask, request)
     if cut is None:
-        return explain_box(occupancy, ask, wish)
-    return placement_of_cut(occupancy, ask, wish, cut)
+        return explain_box(occupancy, ask, request)
+    return placement_of_cut(occupancy, ask, request, cut)
 
 
 def find_on_torus(occupancy: Occupancy, job: Job) -> Placement | None:
     """The best slice for a job, or None: `place_on_torus` without the reasons. Raises as it does."""
-    ask, wish = _read(occupancy.fabric, job)
-    cut = best_cut(occupancy, ask, wish)
-    return None if cut is None else placement_of_cut(occupancy, ask, wish, cut)
+    ask, request = _read(occupancy.fabric, job)
+    cut = best_cut(occupancy, ask, request)
+    return None if cut is None else placement_of_cut(occupancy, ask, request, cut)
 
 
 def fits_on_torus(occupancy: Occupancy, job: Job) -> bool:
@@ -46,12 +46,12 @@ def fits_on_torus(occupancy: Occupancy, job: Job) -> bool:
     return best_cut(occupancy, *_read(occupancy.fabric, job)) is not None
 
 
-def _read(fabric: Fabric, job: Job) -> tuple[Ask, Wish]:
+def _read(fabric: Fabric, job: Job) -> tuple[Ask, TopologyRequest]:
     """What is asked of the tori, and what else binds the gang."""
-    ask, wish = read_ask(job), read_wish(fabric, job)
-    if wish.together or wish.roles[0].layers:
+    ask, request = read_ask(job), topology_request_of(fabric, job)
+    if request.together or request.roles[0].layers:
         raise Unsupported(
             f"job {job.name}: topology.required: a tier inside the node cannot be kept together with topology.box; "
             f"leave it out: GPUs that follow each other are neighbours in the box"
         )
-    return ask, wish
+    return ask, request

@@ -5,7 +5,7 @@ from pathlib import Path
 from resource import getpagesize
 from typing import Any
 
-from gantree.model.jobs import Job, Role, Shape, TopologyWish
+from gantree.model.jobs import Job, Role, Shape, TopologySpec
 from gantree.placement.choice.search import place
 from gantree.sim.bench.mix import GPUS_OF_NODE, empty_cluster
 from gantree.topology.fabric.fabric import Fabric
@@ -28,7 +28,7 @@ def memory(gpus: int) -> dict[str, Any]:
     for number, shape in enumerate(SHAPES):
         for members, tier in ((1, "node"), (4, "leaf"), (40, "pod")):
             role = Role("worker", members, shape)
-            topology = TopologyWish(required=tier)
+            topology = TopologySpec(required=tier)
             place(occupancy, Job(f"g{number}-{members}", (role,), topology=topology))
     after = _resident_bytes()
     return {

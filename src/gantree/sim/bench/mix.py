@@ -11,7 +11,7 @@ that must stay in one leaf, and TOO_LARGE of all that are made to be, with more 
 from random import Random
 
 from gantree.model.cluster import Allocation, Cluster, Node
-from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
+from gantree.model.jobs import Job, Role, Shape, Slices, TopologySpec
 from gantree.topology.hardware.catalog import machine
 
 MACHINE = "dgx-h100"
@@ -53,17 +53,17 @@ def gang(name: str, random: Random) -> Job:
     """A gang of the mix."""
     size, wish = random.random(), random.random()
     members = 1 if size < 0.5 else random.randint(2, 8) if size < 0.8 else random.randint(9, 64)
-    topology = TopologyWish()
+    topology = TopologySpec()
     if wish < 0.3:
-        topology = TopologyWish(required="leaf")
+        topology = TopologySpec(required="leaf")
     elif wish < 0.7:
-        topology = TopologyWish(preferred="leaf")
+        topology = TopologySpec(preferred="leaf")
     elif wish < 0.8:
         members += members % 2
-        topology = TopologyWish(slices=(Slices(2, "leaf"),))
+        topology = TopologySpec(slices=(Slices(2, "leaf"),))
     elif wish < 0.8 + TOO_LARGE:
         members = random.randint(GPUS_OF_LEAF + 1, 2 * GPUS_OF_LEAF)
-        topology = TopologyWish(required="leaf")
+        topology = TopologySpec(required="leaf")
     shape = Shape(gpus=random.choice((1, 2, 4, 8)))
     return Job(name, (Role("worker", members, shape),), topology=topology)
 

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from gantree.model.cluster import Allocation, Cluster, Node
-from gantree.model.jobs import Job, Role, Shape, TopologyWish
+from gantree.model.jobs import Job, Role, Shape, TopologySpec
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES
 from gantree.planning.preempt import Victim, plan_preemption
 from gantree.sim.bench.mix import GPUS_OF_NODE, MACHINE
@@ -36,8 +36,8 @@ def run(gpus: int) -> dict[str, Any]:
     return {
         "gpus": nodes * GPUS_OF_NODE,
         "anywhere": _figures(nodes, Job("large", (large,)), 1),
-        "one_leaf": _figures(nodes, Job("large", (large,), topology=TopologyWish("leaf")), 1),
-        "one_node": _figures(nodes, Job("small", (small,), topology=TopologyWish("nvlink")), 2),
+        "one_leaf": _figures(nodes, Job("large", (large,), topology=TopologySpec("leaf")), 1),
+        "one_node": _figures(nodes, Job("small", (small,), topology=TopologySpec("nvlink")), 2),
     }
 
 

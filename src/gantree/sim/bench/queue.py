@@ -38,7 +38,7 @@ from gantree.model.facts import (
     RoomClaimed,
     StopDecided,
 )
-from gantree.model.jobs import Job, Role, Shape, TopologyWish
+from gantree.model.jobs import Job, Role, Shape, TopologySpec
 from gantree.policy.rules import Backfill, Policy, QueueRule
 from gantree.sim.bench.mix import GPUS_OF_NODE, empty_cluster
 from gantree.sim.results import nearest_rank
@@ -185,7 +185,7 @@ class _Life:
             (Role("worker", members, shape),),
             _path(number),
             name,
-            TopologyWish(required=required),
+            TopologySpec(required=required),
             time_limit_s=self.random.choice(LIMITS_S) if kind == "w" else 604_800.0,
         )
 

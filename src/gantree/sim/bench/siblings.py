@@ -8,7 +8,7 @@ from typing import Any
 
 from gantree.core.scheduler import Scheduler
 from gantree.model.events import ClusterObserved, JobSubmitted
-from gantree.model.jobs import Job, Role, Shape, TopologyWish
+from gantree.model.jobs import Job, Role, Shape, TopologySpec
 from gantree.model.verdicts import Refused
 from gantree.placement.choice.search import place
 from gantree.policy.rules import Policy
@@ -32,7 +32,7 @@ def large_gang(
     Gives {"gpus", "members", "decisions", "placed" (gangs), and the figures of `decisions`}.
     """
     site = half_full(gpus, Random(seed))  # noqa: S311 - a repeatable load, no secret
-    shape, topology = Shape(gpus=gpus_each), TopologyWish(required=tier)
+    shape, topology = Shape(gpus=gpus_each), TopologySpec(required=tier)
     jobs = [
         Job(f"g{number}", (Role("worker", members, shape),), topology=topology)
         for number in range(WARM_UP + decisions)
@@ -88,7 +88,7 @@ def refusals(gpus: int, decisions: int, seed: int) -> dict[str, Any]:
         place_and_take(occupancy, Job(f"one-{number}", (Role("worker", 1, Shape(gpus=1)),)))
         shape = Shape(gpus=GPUS_OF_NODE if number % 2 else GPUS_OF_LEAF // REFUSED_MEMBERS)
         role = Role("worker", REFUSED_MEMBERS, shape)
-        job = Job(f"g{number}", (role,), topology=TopologyWish(required="leaf"))
+        job = Job(f"g{number}", (role,), topology=TopologySpec(required="leaf"))
         time_us, verdict = timed_us(partial(place, occupancy, job))
         times_us.append(time_us)
         refused += number >= WARM_UP and isinstance(verdict, Refused)

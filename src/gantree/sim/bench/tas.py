@@ -19,7 +19,7 @@ from gantree.core.scheduler import Scheduler
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.events import ClusterObserved, Event, GangEnded, GangStarted, JobSubmitted
 from gantree.model.facts import GangPlaced
-from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
+from gantree.model.jobs import Job, Role, Shape, Slices, TopologySpec
 from gantree.policy.rules import Policy
 from gantree.sim.bench.timing import figures
 
@@ -104,9 +104,9 @@ def _arrivals(queues: int) -> Iterator[tuple[float, Job, float]]:
     for queue in range(queues):
         for kind in CLASSES:
             wishes = (
-                [TopologyWish(required="rack")] * kind.required
-                + [TopologyWish(preferred="rack")] * kind.preferred
-                + [TopologyWish(slices=(Slices(kind.slice_members, "rack"),))] * kind.sliced
+                [TopologySpec(required="rack")] * kind.required
+                + [TopologySpec(preferred="rack")] * kind.preferred
+                + [TopologySpec(slices=(Slices(kind.slice_members, "rack"),))] * kind.sliced
             )
             role = Role("worker", kind.members, Shape(cpus=kind.cpus))
             for number, wish in enumerate(wishes):

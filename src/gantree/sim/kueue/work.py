@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from gantree.formats.traces import TraceJob
 from gantree.model.cluster import Cluster, Machine, Node
-from gantree.model.jobs import Job, Role, Slices, TopologyWish
+from gantree.model.jobs import Job, Role, Slices, TopologySpec
 from gantree.model.jobs import Shape as MemberShape
 from gantree.policy.rules import Policy, Preemption, QueueRule
 from gantree.sim.kueue.shapes import BORROWED_CPUS, NOMINAL_CPUS, Shape, WorkClass
@@ -109,12 +109,12 @@ def jobs_of(shape: Shape) -> Callable[[TraceJob], Job]:
     return job
 
 
-def _wish(kind: WorkClass, number: int) -> TopologyWish:
+def _wish(kind: WorkClass, number: int) -> TopologySpec:
     """What workload `number` of a class asks of the topology: first those that require, then prefer, then slices."""
     if number < kind.required:
-        return TopologyWish(required=RACK)
+        return TopologySpec(required=RACK)
     if number < kind.required + kind.preferred:
-        return TopologyWish(preferred=RACK)
+        return TopologySpec(preferred=RACK)
     if number < kind.required + kind.preferred + kind.sliced:
-        return TopologyWish(slices=(Slices(kind.slice_pods, RACK),))
-    return TopologyWish()
+        return TopologySpec(slices=(Slices(kind.slice_pods, RACK),))
+    return TopologySpec()

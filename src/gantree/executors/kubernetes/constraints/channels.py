@@ -29,7 +29,7 @@ from gantree.executors.kubernetes.nodes.site import SiteReading
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
 from gantree.executors.kubernetes.pods.shapes import OF_COMPUTE_DOMAINS
 from gantree.executors.kubernetes.workloads.gangs import Gang
-from gantree.model.jobs import Job, Role, TopologyWish
+from gantree.model.jobs import Job, Role, TopologySpec
 from gantree.model.node_rules import NAME_KEY, Requirement
 
 COMPUTE_DOMAIN = GroupKind("resource.nvidia.com", "computedomains", ("v1beta2", "v1beta1"))
@@ -131,6 +131,6 @@ def _asks_itself(job: Job) -> bool:
     return any(map(_asks, (job.topology, *(role.topology for role in job.roles))))
 
 
-def _asks(wish: TopologyWish) -> bool:
+def _asks(wish: TopologySpec) -> bool:
     """Whether a wish says where members are; what is only liked does not."""
-    return replace(wish, likes=()) != TopologyWish()
+    return replace(wish, likes=()) != TopologySpec()

@@ -13,7 +13,7 @@ from gantree.executors.kubernetes.constraints import spread
 from gantree.executors.kubernetes.constraints.pod_index import Scene
 from gantree.executors.kubernetes.pods.ports import sole_of
 from gantree.executors.kubernetes.workloads.gangs import Gang
-from gantree.model.jobs import Job, Role, Spread, TopologyWish
+from gantree.model.jobs import Job, Role, Spread, TopologySpec
 
 REST = ".rest"
 """Ends the name of the second role of members that are spread."""
@@ -42,9 +42,9 @@ def _wished(role: Role, pods: Sequence[Pod], scene: Scene, tier: Tier) -> Iterat
     even = _even(pod, scene, tier)
     together = _together(pod, scene, tier)
     if together is not None:
-        yield replace(role, topology=TopologyWish(required=together))
+        yield replace(role, topology=TopologySpec(required=together))
     elif apart is not None:
-        yield replace(role, topology=TopologyWish(spread=Spread(apart, 1)))
+        yield replace(role, topology=TopologySpec(spread=Spread(apart, 1)))
     elif even is not None:
         yield from _spread(role, *even)
     else:
@@ -55,11 +55,11 @@ def _spread(role: Role, tier: str, domains: int) -> Iterator[Role]:
     """As evenly over all domains as so many members can be."""
     each, rest = divmod(role.members, domains)
     if each:
-        topology = TopologyWish(spread=Spread(tier, each))
+        topology = TopologySpec(spread=Spread(tier, each))
         yield replace(role, members=role.members - rest, topology=topology)
     if rest:
         name = role.name + REST if each else role.name
-        topology = TopologyWish(spread=Spread(tier, 1))
+        topology = TopologySpec(spread=Spread(tier, 1))
         yield replace(role, name=name, members=rest, topology=topology)
 
 

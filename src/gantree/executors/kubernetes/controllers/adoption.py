@@ -28,7 +28,7 @@ from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of, proces
 from gantree.executors.kubernetes.workloads.keys import Key, key_alone
 from gantree.executors.kubernetes.workloads.pending_pods import Waiting
 from gantree.model.events import GangFound
-from gantree.model.jobs import Job, Role, TopologyWish
+from gantree.model.jobs import Job, Role, TopologySpec
 from gantree.model.placements import FABRIC_TIER, Domain, MemberPlacement, Placement, Predicted
 
 PATIENCE_S = 60.0
@@ -232,7 +232,7 @@ def _with_roles(spec: Job, roles: Sequence[Role]) -> Job:
     """A job with the roles that run, each with the topology of the role that it is, or is a part of."""
     told = {role.name: role.topology for role in spec.roles}
     known = tuple(
-        replace(role, topology=told.get(role_of(role.name), TopologyWish())) for role in roles
+        replace(role, topology=told.get(role_of(role.name), TopologySpec())) for role in roles
     )
     return replace(spec, roles=known)
 

@@ -38,7 +38,7 @@ from gantree.executors.kubernetes.workloads.keys import Key, Keys
 from gantree.executors.kubernetes.writes.writes import PODS
 from gantree.formats import write_cluster
 from gantree.model.cluster import Allocation, Cluster
-from gantree.model.jobs import Job, Role, Shape, TopologyWish
+from gantree.model.jobs import Job, Role, Shape, TopologySpec
 from gantree.model.placements import MemberPlacement
 
 AN_HOUR_S = 3600.0
@@ -262,7 +262,7 @@ def _each(shape: Shape) -> dict[str, object]:
     return each
 
 
-def _wish(wish: TopologyWish) -> dict[str, object]:
+def _wish(wish: TopologySpec) -> dict[str, object]:
     told: dict[str, object] = {}
     if wish.required:
         told["required"] = wish.required

@@ -26,7 +26,7 @@ from gantree.executors.kubernetes.workloads.gang_owners import (
 )
 from gantree.executors.kubernetes.workloads.gangjob import INDEX, PROCESSES
 from gantree.executors.kubernetes.workloads.keys import Key, key_alone, part_of
-from gantree.model.jobs import Job, Restarts, Role, Slices, TopologyWish
+from gantree.model.jobs import Job, Restarts, Role, Slices, TopologySpec
 from gantree.model.values import quick
 
 INDEX_KEYS = (
@@ -139,7 +139,7 @@ def _job_of(
 ) -> tuple[Job, tuple[str, ...], tuple[str, ...]]:
     terms, is_split = gang.terms, len(gang.of_role) > 1
     asked = [] if is_split else [terms]
-    wish = TopologyWish() if is_split else _wish(terms, tier)
+    wish = TopologySpec() if is_split else _wish(terms, tier)
     roles = []
     for number, (role, pods) in enumerate(gang.roles):
         own = gang.of_role[number] if is_split else _of_role(terms, pods[0])
@@ -203,10 +203,10 @@ def _is_index(said: str) -> bool:
     return said.isascii() and said.isdecimal() and len(said) < 10
 
 
-def _wish(terms: Terms, tier: Callable[[str], str | None], role: str | None = None) -> TopologyWish:
+def _wish(terms: Terms, tier: Callable[[str], str | None], role: str | None = None) -> TopologySpec:
     """What terms wish of the topology, as far as the site has it. role: slices are of this role alone."""
     size, slice_tier = terms.slice_members, _tier(tier, terms.slice_required)
-    return TopologyWish(
+    return TopologySpec(
         required=_tier(tier, terms.required),
         preferred=_tier(tier, terms.preferred),
         slices=(Slices(size, slice_tier, role),) if size and slice_tier else (),

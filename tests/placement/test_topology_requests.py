@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from gantree.model.cluster import Allocation, Cluster, Link, Node
 from gantree.model.errors import BadInput, Unsupported
-from gantree.model.jobs import Apart, Job, Role, Shape, Slices, Spread, TopologyWish
+from gantree.model.jobs import Apart, Job, Role, Shape, Slices, Spread, TopologySpec
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.choice.search import fits, place
 from gantree.placement.request.apart import apart_nodes, job_of, kept_apart
-from gantree.placement.request.preferred import MOST_COMBINED, wishes
+from gantree.placement.request.preferred import MOST_COMBINED, requests
 from gantree.placement.request.relaxations import relaxed
-from gantree.placement.request.topology_request import read_wish
+from gantree.placement.request.topology_request import topology_request_of
 from gantree.testing import builders
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
@@ -64,27 +64,27 @@ def asked(seed: int) -> Question:
 
 
 def gang(rng: Random) -> Job:
-    """One role or two, of up to four members, and wishes of every kind."""
+    """One role or two, of up to four members, and requests of every kind."""
     roles = tuple(
         Role(
             name,
             rng.choice([1, 2, 2, 3, 4]),
             Shape(gpus=rng.choice([0, 1, 1, 2])),
-            topology=wish(rng, 0.3),
+            topology=request(rng, 0.3),
         )
         for name in ("a", "b")[: rng.randint(1, 2)]
     )
-    return Job("j", roles, topology=wish(rng, 0.6))
+    return Job("j", roles, topology=request(rng, 0.6))
 
 
-def wish(rng: Random, often: float) -> TopologyWish:
+def request(rng: Random, often: float) -> TopologySpec:
     """A topology that asks for each thing with a share of often."""
     slices = [
         Slices(rng.choice([1, 2, 2, 4]), rng.choice(TIERS), preferred=rng.random() < 0.5)
         for _ in range(rng.randint(1, 3))
     ]
     at_most = rng.choice([None, 1, 1, 2])
-    return TopologyWish(
+    return TopologySpec(
         required=rng.choice(TIERS) if rng.random() < often / 3 else None,
         preferred=rng.choice(TIERS) if rng.random() < often / 3 else None,
         slices=tuple(slices) if rng.random() < often else (),
@@ -117,11 +117,14 @@ def every_way(occupancy: Occupancy, job: Job) -> Iterator[Counts]:
 
 
 def near_others(occupancy: Occupancy, job: Job, node: int) -> bool:
-    wishes = [*job.topology.apart, *(apart for role in job.roles for apart in role.topology.apart)]
+    requests = [
+        *job.topology.apart,
+        *(apart for role in job.roles for apart in role.topology.apart),
+    ]
     return any(
         domain(occupancy, occupancy.fabric.index_of_node[member.node], apart.tier)
         == domain(occupancy, node, apart.tier)
-        for apart in wishes
+        for apart in requests
         for owner, members in occupancy.owners.items()
         if owner.startswith("site:chat-")
         for member in members
@@ -145,7 +148,7 @@ def in_domains(
 
 
 def keeps(occupancy: Occupancy, job: Job, counts: Counts) -> Iterator[bool]:
-    """Whether each wish that must hold does."""
+    """Whether each request that must hold does."""
     if job.topology.required:
         used = [node for node, here in enumerate(counts) if any(here)]
         yield len({domain(occupancy, node, job.topology.required) for node in used}) <= 1
@@ -187,7 +190,7 @@ def without_preferences(job: Job) -> Job:
     )
 
 
-def _must(topology: TopologyWish) -> TopologyWish:
+def _must(topology: TopologySpec) -> TopologySpec:
     even = topology.spread is not None and topology.spread.at_most is None
     return replace(
         topology,
@@ -237,7 +240,7 @@ def test_members_spread_evenly_are_as_few_in_one_domain_as_any_way_has_them(
     question = asked(seed)
     occupancy, job = question.occupancy, without_preferences(question.job)
     job = replace(job, roles=job.roles[:1], topology=replace(job.topology, spread=Spread(tier)))
-    job = replace(job, roles=(replace(job.roles[0], topology=TopologyWish()),))
+    job = replace(job, roles=(replace(job.roles[0], topology=TopologySpec()),))
     ways = list(every_way(occupancy, job))
     answer = place(occupancy, job)
     assert isinstance(answer, Placement) == bool(ways)
@@ -301,8 +304,8 @@ W = Shape(gpus=1)
 
 
 def workers(members: int, gpus: int = 1, **topology: object) -> Job:
-    wish = TopologyWish(**topology)  # type: ignore[arg-type]  # fields by name, as the table has them
-    return Job("x", (Role("w", members, Shape(gpus=gpus)),), topology=wish)
+    request = TopologySpec(**topology)  # type: ignore[arg-type]  # fields by name, as the table has them
+    return Job("x", (Role("w", members, Shape(gpus=gpus)),), topology=request)
 
 
 TABLE = {
@@ -408,12 +411,12 @@ def test_a_training_job_with_all_kinds_of_roles_is_placed_together() -> None:
         (
             Role("worker", 4, Shape(gpus=2, cpus=4, nics=1)),
             Role(
-                "server", 2, Shape(cpus=16, nics=2), topology=TopologyWish(spread=Spread("node", 1))
+                "server", 2, Shape(cpus=16, nics=2), topology=TopologySpec(spread=Spread("node", 1))
             ),
             Role("evaluator", 1, Shape(gpus=1, cpus=2)),
             Role("launcher", 1, Shape(cpus=1)),
         ),
-        topology=TopologyWish(required="spine", spread=Spread("node", 2)),
+        topology=TopologySpec(required="spine", spread=Spread("node", 2)),
     )
     answer = place(occupancy, wanted)
     assert isinstance(answer, Placement)
@@ -435,7 +438,7 @@ def test_parameter_servers_go_to_the_nodes_with_most_nics() -> None:
     }
     nodes = tuple(Node(f"{name}{i}", name, ("l0",)) for i in range(2) for name in machines)
     occupancy = Occupancy(Fabric.build(Cluster("c", ("leaf", "node"), machines, nodes)))
-    server = Role("server", 2, Shape(nics=1), topology=TopologyWish(spread=Spread("node", 1)))
+    server = Role("server", 2, Shape(nics=1), topology=TopologySpec(spread=Spread("node", 1)))
     wanted = Job("x", (Role("worker", 2, Shape(gpus=4, nics=1)), server))
     answer = place(occupancy, wanted)
     assert isinstance(answer, Placement)
@@ -447,7 +450,7 @@ def test_parameter_servers_go_to_the_nodes_with_most_nics() -> None:
 def test_a_tier_nvlink_of_the_site_binds_above_the_node_and_the_machines_own_inside() -> None:
     nodes = tuple(Node(f"n{i}", "m", (f"nv{i // 2}",)) for i in range(4))
     site = Cluster("c", ("nvlink", "node"), {"m": builders.machine(4)}, nodes)
-    eight = Job("x", (Role("w", 8, W),), topology=TopologyWish(required="nvlink"))
+    eight = Job("x", (Role("w", 8, W),), topology=TopologySpec(required="nvlink"))
     answer = place(Occupancy(Fabric.build(site)), eight)
     assert isinstance(answer, Placement)
     assert {member.node for member in answer.members} == {"n0", "n1"}
@@ -489,7 +492,7 @@ FABRIC = drawn("s0/l0: n0 .... n1 ....").fabric
 def test_the_strictest_wish_comes_first_and_what_must_hold_last() -> None:
     layers = (Slices(8, "spine", preferred=True), Slices(2, "node", preferred=True))
     job = workers(8, slices=(*layers, Slices(4, "leaf")))
-    multiples = [wish.roles[0].multiple_in_domain for wish in wishes(FABRIC, job)]
+    multiples = [request.roles[0].multiple_in_domain for request in requests(FABRIC, job)]
     assert multiples == [(8, 8, 4, 2), (4, 4, 4, 2), (8, 8, 4, 1), (4, 4, 4, 1)]
 
 
@@ -497,7 +500,7 @@ def test_of_very_many_layers_the_outermost_go_one_after_the_other() -> None:
     count = MOST_COMBINED + 3
     layers = tuple(Slices(2**size, "leaf", preferred=True) for size in range(1, count + 1))
     job = workers(2**count, slices=layers)
-    multiples = [wish.roles[0].multiple_in_domain[2] for wish in wishes(FABRIC, job)]
+    multiples = [request.roles[0].multiple_in_domain[2] for request in requests(FABRIC, job)]
     assert multiples[:4] == [2**size for size in (count, count - 1, count - 2, count - 3)]
     assert multiples[-1] == 1
     assert len(multiples) <= 3 + 2**MOST_COMBINED
@@ -505,34 +508,34 @@ def test_of_very_many_layers_the_outermost_go_one_after_the_other() -> None:
 
 def test_preferred_slices_that_do_not_divide_a_role_are_passed_over() -> None:
     job = workers(6, slices=(Slices(4, "leaf", preferred=True), Slices(3, "node", preferred=True)))
-    assert [wish.roles[0].multiple_in_domain[2:] for wish in wishes(FABRIC, job)] == [
+    assert [request.roles[0].multiple_in_domain[2:] for request in requests(FABRIC, job)] == [
         (3, 3),
         (1, 1),
     ]
 
 
 def test_a_role_that_prefers_a_tier_is_tried_whole_in_it() -> None:
-    near = Role("a", 2, W, topology=TopologyWish(preferred="node"))
+    near = Role("a", 2, W, topology=TopologySpec(preferred="node"))
     far = Role("b", 3, W)
-    first, last = wishes(FABRIC, Job("x", (near, far)))
+    first, last = requests(FABRIC, Job("x", (near, far)))
     assert [role.whole_at for role in first.roles] == [3, 0]
     assert [role.whole_at for role in last.roles] == [0, 0]
 
 
 def test_a_spread_over_gpus_is_one_member_a_gpu() -> None:
     service = replace(workers(2, spread=Spread("gpu", 1)), communicates=False)
-    assert read_wish(
+    assert topology_request_of(
         FABRIC, replace(service, roles=(Role("w", 2, Shape(mig="1g.10gb")),))
     ).one_member_per_gpu
-    evenly = replace(service, topology=TopologyWish(spread=Spread("gpu")))
+    evenly = replace(service, topology=TopologySpec(spread=Spread("gpu")))
     for members, shape, used in ((4, Shape(gpu_share=0.25), 4), (9, Shape(gpu_share=0.5), 5)):
         asked = replace(evenly, roles=(Role("w", members, shape),))
         found = place(Occupancy(FABRIC), asked)
         assert isinstance(found, Placement)
         assert not any(m.share.alone for m in found.members if m.share), "nobody waits for another"
         assert len({(m.node, m.parts) for m in found.members}) == used
-    alone = replace(service, topology=TopologyWish(), roles=(Role("w", 2, Shape(mig="1g.10gb")),))
-    assert not read_wish(FABRIC, alone).one_member_per_gpu
+    alone = replace(service, topology=TopologySpec(), roles=(Role("w", 2, Shape(mig="1g.10gb")),))
+    assert not topology_request_of(FABRIC, alone).one_member_per_gpu
 
 
 CONTRADICTIONS = {

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Allocation, Cluster, Machine, Nic, Node
-from gantree.model.jobs import SOLE, DataNeed, Job, Like, Role, Shape, TopologyWish
+from gantree.model.jobs import SOLE, DataNeed, Job, Like, Role, Shape, TopologySpec
 from gantree.model.placements import MemberPlacement
 from gantree.placement.choice.search import find
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
@@ -28,10 +28,10 @@ SHAPES = (
     Shape(gpus=1, labels=(("pool", "a"),)),
 )
 TOPOLOGIES = (
-    TopologyWish(),
-    TopologyWish(preferred="socket"),
-    TopologyWish(required="socket"),
-    TopologyWish(likes=(Like("pool in (a)"),)),
+    TopologySpec(),
+    TopologySpec(preferred="socket"),
+    TopologySpec(required="socket"),
+    TopologySpec(likes=(Like("pool in (a)"),)),
 )
 PREFERENCES = (DEFAULT_PREFERENCES, PlacementPreferences(fragmentation_weight=1.0))
 
@@ -148,9 +148,9 @@ def test_what_a_member_gets_of_a_node_hangs_on_its_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    "topology", [TopologyWish(preferred="socket"), TopologyWish(likes=(Like("pool in (b)"),))]
+    "topology", [TopologySpec(preferred="socket"), TopologySpec(likes=(Like("pool in (b)"),))]
 )
-def test_what_could_not_be_had_is_tried_for_again(topology: TopologyWish) -> None:
+def test_what_could_not_be_had_is_tried_for_again(topology: TopologySpec) -> None:
     occupancy, job = of_nodes("h", "h"), one(Shape(gpus=3), topology=topology)
     occupancy.take("old", [MemberPlacement("worker", 0, "n0", (0, 1, 4, 5))])
     occupancy.mark("n1", usable=False)

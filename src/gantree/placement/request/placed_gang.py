@@ -1,4 +1,4 @@
-"""A gang that stands and is to grow or shrink where it is: what both need of it, and how its members are numbered.
+"""A placed gang that is to grow or shrink in place: what both need of it, and how its members are numbered.
 
 Gangs of one role only, and no slices of tori, which are atomic. How members are added is in `placement.resize.grown`,
 which ones leave in `placement.resize.shrunk`.
@@ -11,9 +11,9 @@ from typing import Self
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.jobs import Job
 from gantree.model.placements import GpuChange, MemberPlacement, Placement
-from gantree.placement.request.preferred import wishes
+from gantree.placement.request.preferred import requests
 from gantree.placement.request.sizes import resized
-from gantree.placement.request.topology_request import RoleWish, Wish
+from gantree.placement.request.topology_request import RoleRequest, TopologyRequest
 from gantree.text.words import plural
 from gantree.topology.cost.cost import predict
 from gantree.topology.fabric.fabric import Fabric
@@ -23,8 +23,8 @@ OfNode = Mapping[int, Sequence[MemberPlacement]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standing:
-    """A gang where it stands: its members by node, in rank order; members_in[tier][domain], where there are some."""
+class PlacedGang:
+    """A gang and its placement: its members by node, in rank order; members_in[tier][domain], where there are some."""
 
     fabric: Fabric
     job: Job
@@ -61,7 +61,7 @@ class Standing:
         """Members that it has."""
         return len(self.placement.members)
 
-    def asked(self, members: int) -> Job:
+    def resized_job(self, members: int) -> Job:
         """The job of another size. Raises BadInput for sizes that it may not have."""
         elastic, name = self.job.elastic, self.job.name
         if elastic is not None and not elastic.min <= members <= elastic.max:
@@ -69,21 +69,21 @@ class Standing:
             raise BadInput(f"job {name}: {plural(members, 'member')}; allowed: {allowed}")
         return resized(self.job, members)
 
-    def wishes(self, asked: Job) -> Iterator[Wish]:
-        """Wishes of the job at another size that the gang keeps as it stands, the strictest first.
+    def requests_at(self, asked: Job) -> Iterator[TopologyRequest]:
+        """Requests of the job at another size that hold for the gang as it is placed, the strictest first.
 
-        Raises BadInput where what must hold can never hold at that size.
+        Raises BadInput if the requirements can never hold at that size.
         """
-        *stricter, plain = wishes(self.fabric, asked)
+        *stricter, plain = requests(self.fabric, asked)
         if plain.contradiction:
             raise BadInput(
                 f"job {asked.name}: {plural(asked.members, 'member')}: {plain.contradiction}"
             )
-        yield from (wish for wish in (*stricter, plain) if self._keeps(wish))
+        yield from (request for request in (*stricter, plain) if self._keeps(request))
 
-    def _keeps(self, wish: Wish) -> bool:
-        role = wish.roles[0]
-        if len(self.members_in[whole_at(wish)]) > 1:
+    def _keeps(self, request: TopologyRequest) -> bool:
+        role = request.roles[0]
+        if len(self.members_in[whole_at(request)]) > 1:
             return False
         return not any(
             count % multiple or count > most
@@ -104,12 +104,12 @@ class Standing:
         return Placement(members, domain, predict(fabric, members, asked), changes, fetch_s)
 
 
-def whole_at(wish: Wish) -> int:
+def whole_at(request: TopologyRequest) -> int:
     """The tier of which one domain must hold the only role, 0 for none."""
-    return max(wish.whole_at, wish.roles[0].whole_at)
+    return max(request.whole_at, request.roles[0].whole_at)
 
 
-def units_of(role: RoleWish) -> tuple[int, tuple[int, ...]]:
+def units_of(role: RoleRequest) -> tuple[int, tuple[int, ...]]:
     """(members that only come together on a node, by tier what their number in a domain is divisible by)."""
     unit = role.multiple_in_domain[-1]
     return unit, tuple(multiple // unit for multiple in role.multiple_in_domain)

@@ -1,4 +1,4 @@
-"""Members served one after the other on a node: bandwidth and parts of GPUs under wishes for the inside of it."""
+"""Members served one after the other on a node: bandwidth and parts of GPUs under requests for the inside of it."""
 
 from collections import Counter
 from itertools import combinations, product
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Allocation, Cluster, Machine, Nic, Node
-from gantree.model.jobs import Job, Role, Shape, Slices, TopologyWish
+from gantree.model.jobs import Job, Role, Shape, Slices, TopologySpec
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.choice.search import place
@@ -42,14 +42,14 @@ def occupancy(*held: int, nodes: int = 1) -> Occupancy:
 def role(
     name: str, members: int, shape: Shape, required: str | None = None, *slices: Slices
 ) -> Role:
-    return Role(name, members, shape, topology=TopologyWish(required, slices=slices))
+    return Role(name, members, shape, topology=TopologySpec(required, slices=slices))
 
 
 def placed(
     where: Occupancy, *roles: Role, talk: bool = True, required: str | None = None
 ) -> Placement | None:
     """The placement, judged and taken; None for a refusal, whose every patch is tried."""
-    job = Job("j", roles, topology=TopologyWish(required), communicates=talk)
+    job = Job("j", roles, topology=TopologySpec(required), communicates=talk)
     found = place(where, job)
     if isinstance(found, Refused):
         for help_ in found.would_fit_if:
@@ -107,7 +107,7 @@ def where_of(found: Placement | None) -> list[str]:
     ]
 
 
-# ----- memory bandwidth under wishes for the inside of a node
+# ----- memory bandwidth under requests for the inside of a node
 
 
 def test_bandwidth_is_reserved_inside_the_domain_that_must_hold_the_members() -> None:
@@ -154,7 +154,7 @@ def test_of_members_without_gpus_those_with_most_bandwidth_come_first() -> None:
     assert placed(occupancy(), small, large) is not None
 
 
-# ----- parts of GPUs under wishes for the inside of a node
+# ----- parts of GPUs under requests for the inside of a node
 
 
 @pytest.mark.parametrize("shape", [Shape(mig="1g.10gb"), Shape(gpu_share=0.25)])
