@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from gantree.cli.printing import columns
+from gantree.cli.output.printing import columns
 from gantree.model.cluster import Cluster, Node
 from gantree.model.jobs import Job, Near, Role, Shape, Slices, TopologySpec
 from gantree.model.placements import MemberPlacement, Placement

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gantree.cli.printing import columns
+from gantree.cli.output.printing import columns
 
 HISTORY = Path(__file__).with_name("history.csv")
 UNITS = ("us", "ms", "s", "percent")

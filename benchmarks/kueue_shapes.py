@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from gantree.cli.printing import columns
+from gantree.cli.output.printing import columns
 from gantree.formats.policies import PRESETS
 from gantree.policy.rules import Policy
 from gantree.sim.bench.stopwatch import Stopwatch

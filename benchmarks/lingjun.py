@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from gantree.cli.printing import columns
+from gantree.cli.output.printing import columns
 from gantree.model.cluster import Cluster, DomainFacts, Link
 from gantree.model.jobs import Job, Role, Shape, Transformer
 from gantree.model.placements import MemberPlacement, Placement

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-from gantree.cli.printing import columns
+from gantree.cli.output.printing import columns
 from gantree.sim.muri.orders import ORDERS
 from gantree.sim.muri.published import PUBLISHED, TRACES
 from gantree.sim.muri.replay import Rule, replay

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from gantree.cli.printing import columns
+from gantree.cli.output.printing import columns
 from gantree.formats.policies import PRESETS, read_policy
 from gantree.policy.rules import Policy
 from gantree.sim.bench.stopwatch import Stopwatch

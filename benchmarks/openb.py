@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from gantree.cli.printing import columns
+from gantree.cli.output.printing import columns
 from gantree.sim.openb.bound import bound
 from gantree.sim.openb.lists import read_nodes, read_ranks, read_workload
 from gantree.sim.openb.replay import MARKS_PERCENT, POLICIES, replay

@@ -24,7 +24,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from gantree.cli.printing import columns
+from gantree.cli.output.printing import columns
 from gantree.core.scheduler import Decision
 from gantree.formats import read_trace
 from gantree.formats.policies import PRESETS

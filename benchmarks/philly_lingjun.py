@@ -22,7 +22,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from gantree.cli.printing import columns
+from gantree.cli.output.printing import columns
 from gantree.formats import read_trace
 from gantree.formats.policies import PRESETS
 from gantree.formats.traces import TraceJob

@@ -23,7 +23,7 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from gantree.cli.printing import columns
+from gantree.cli.output.printing import columns
 from gantree.model.cluster import Allocation, Cluster, DomainFacts, Link, Node
 from gantree.model.jobs import Job, Transformer
 from gantree.model.placements import Placement

@@ -21,7 +21,7 @@ LONGEST_FIRST = (
     "journal/",
     "api/",
     "core/",
-    "cli/test_cli_daemon.py",
+    "cli/jobs/test_job_commands.py",
     "placement/",
 )
 """Where the longest files are. A worker takes file after file; none may begin a long one when the others are done."""

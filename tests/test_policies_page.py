@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.cli.policies import policy_of
+from gantree.cli.input.policies import policy_of
 from gantree.formats import read_cluster, read_policy, read_trace
 from gantree.formats.policies import PRESET_NAMES
 from gantree.formats.traces import read_trace_text

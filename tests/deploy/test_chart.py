@@ -9,7 +9,7 @@ import pytest
 import typer
 import yaml
 
-from gantree.cli.kubernetes import app
+from gantree.cli.kubernetes.commands import app
 from gantree.executors.kubernetes.apiserver.rbac import RIGHTS
 from support.kubernetes.server.thread import Api, ServerThread
 from support.manifests import DEPLOY, PLAIN, objects, plain, rendered

@@ -38,8 +38,8 @@ def start_nursery() -> Nursery:
         "gantree.journal.postgres",
         "pydantic.v1",  # FastAPI imports it when it has seen the first route
         "uvicorn.lifespan.off",
-        "gantree.cli.up",
-        "gantree.cli.kubernetes_schedule",
+        "gantree.cli.daemon.up",
+        "gantree.cli.kubernetes.schedule",
         "gantree.executors.kubernetes.opening",
     )
     return Nursery("support.daemon:live", *late)

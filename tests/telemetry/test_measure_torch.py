@@ -163,7 +163,7 @@ def test_a_rank_that_dies_ends_the_measurement() -> None:
 
 
 def test_nothing_of_a_measurement_is_imported_with_torch() -> None:
-    code = "import sys, gantree.cli.topo_measure; print('torch' in sys.modules)"
+    code = "import sys, gantree.cli.topo.measure; print('torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
     )

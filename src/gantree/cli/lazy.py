@@ -1,8 +1,8 @@
-"""A group of commands, each a module that is imported only when its command is called.
+"""A group of commands, each in a module that is imported only when its command is called.
 
-`gantree jobs` must answer in a tenth of a second, and NumPy alone takes two. So a group lists for each command
-its module and, once more, the first line of its help; a test holds the two equal. A module has its command or
-group as `app`.
+`gantree jobs` must answer in a tenth of a second, and importing NumPy alone takes two. So a group lists for each
+command where it is, as `module:name`, and the first line of its help; a test holds the help equal to the command's own.
+The name is a function, or a Typer application for a group and for a command with settings of its own.
 """
 
 import importlib
@@ -13,18 +13,19 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from gantree.cli.examples import add_example
+from gantree.cli.options import new_app
 from gantree.control.garbage import without_collecting
 
 
 class Listed(NamedTuple):
-    """The module of a command, and its line in the group's help."""
+    """Where a command is, as `module:name`, and its line in the group's help."""
 
-    module: str
+    target: str
     help: str
 
 
 class LazyGroup(TyperGroup):
-    """Lists commands by name and help line; subclasses say which."""
+    """A group that lists its commands by name and help line in `LISTED` of a subclass."""
 
     LISTED: ClassVar[Mapping[str, Listed]]
 
@@ -44,9 +45,14 @@ class LazyGroup(TyperGroup):
 
     def load(self, name: str) -> Any:
         """Import a command's module and return its Typer command."""
+        module, _, attribute = self.LISTED[name].target.partition(":")
         with without_collecting():
-            module = importlib.import_module(self.LISTED[name].module)
-        return typer.main.get_command(module.app)
+            target = getattr(importlib.import_module(module), attribute)
+        if not isinstance(target, typer.Typer):
+            app = new_app()
+            app.command()(target)
+            target = app
+        return typer.main.get_command(target)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of the list, which is the order people meet them in."""

@@ -1,4 +1,4 @@
-"""The program `gantree`: its list of commands, and what becomes of an error. What a command does is not here."""
+"""The program `gantree`: its list of commands, and how an error ends it. What a command does is not here."""
 
 import os
 import sys
@@ -8,9 +8,9 @@ from typing import Annotated, ClassVar
 import typer
 
 from gantree import __version__
-from gantree.cli.daemon import blame
-from gantree.cli.errors import FAILURE, UNREAD, exit_code_of, told, told_by_system
+from gantree.cli.daemon_client import malformed_answer
 from gantree.cli.lazy import LazyGroup, Listed
+from gantree.cli.output.errors import BROKEN_PIPE, FAILURE, error_text, exit_code_of, os_error_text
 from gantree.model.errors import GantreeError
 
 
@@ -18,89 +18,110 @@ class Commands(LazyGroup):
     """All commands; those for the daemon first."""
 
     LISTED: ClassVar = {
-        "up": Listed(
-            "gantree.cli.up", "Run the daemon in the foreground until it is told to stop."
-        ),
+        "up": Listed("gantree.cli.daemon.up:up", "Run the daemon in the foreground."),
         "kubernetes": Listed(
-            "gantree.cli.kubernetes",
-            "Schedule the pods of a Kubernetes cluster that name gantree as their scheduler.",
+            "gantree.cli.kubernetes.commands:app", "Run as a scheduler of a Kubernetes cluster."
         ),
-        "submit": Listed("gantree.cli.submit", "Hand in jobs; prints the id of each."),
-        "run": Listed("gantree.cli.run", "Run a command as a gang and follow it to its end."),
-        "jobs": Listed("gantree.cli.jobs", "List the jobs that wait or run."),
-        "why": Listed("gantree.cli.why", "Explain why a job is where it is."),
-        "when": Listed(
-            "gantree.cli.when", "Say when a job starts: what was promised, or an estimate."
+        "submit": Listed(
+            "gantree.cli.jobs.submit:submit", "Submit job files and print the ids of the jobs."
         ),
+        "run": Listed("gantree.cli.jobs.run:app", "Run a command as a job and follow its output."),
+        "jobs": Listed("gantree.cli.jobs.list:jobs", "List pending and running jobs."),
+        "why": Listed("gantree.cli.explain.why:why", "Explain why a job is in its state."),
+        "when": Listed("gantree.cli.explain.when:when", "Show when a pending job starts."),
         "queues": Listed(
-            "gantree.cli.queues", "List the queues with what each is owed, uses, borrows and lends."
+            "gantree.cli.queues.queues:queues",
+            "List queues with their guarantees, usage and loans.",
         ),
-        "usage": Listed(
-            "gantree.cli.usage", "Say who held how many GPU-hours, and what they cost."
-        ),
-        "logs": Listed("gantree.cli.logs", "Print what the processes of a job wrote."),
+        "usage": Listed("gantree.cli.queues.usage:usage", "Report GPU-hours and their cost."),
+        "logs": Listed("gantree.cli.jobs.logs:logs", "Print the output of a job."),
         "attach": Listed(
-            "gantree.cli.attach", "Run a shell beside a process of a job, or reach a port of it."
+            "gantree.cli.jobs.attach:app",
+            "Run a shell next to a process of a job, or forward a port.",
         ),
-        "record": Listed("gantree.cli.record", "Show what ran: program, place and versions."),
-        "rerun": Listed("gantree.cli.rerun", "Run a job again on an equal place."),
-        "cancel": Listed("gantree.cli.cancel", "Cancel jobs, whether they wait or run."),
-        "hold": Listed("gantree.cli.hold", "Keep waiting jobs from being started."),
-        "release": Listed("gantree.cli.release", "Let held jobs go."),
+        "record": Listed(
+            "gantree.cli.jobs.record:record",
+            "Show what ran in an attempt: commands, placement and versions.",
+        ),
+        "rerun": Listed(
+            "gantree.cli.jobs.record:rerun", "Run a job again on an equivalent placement."
+        ),
+        "cancel": Listed("gantree.cli.jobs.control:cancel", "Cancel pending or running jobs."),
+        "hold": Listed(
+            "gantree.cli.jobs.control:hold", "Hold pending jobs, so that they do not start."
+        ),
+        "release": Listed(
+            "gantree.cli.jobs.control:release", "Release held jobs, so that they may start."
+        ),
         "suspend": Listed(
-            "gantree.cli.suspend",
-            "Stop jobs and keep them from being started until they are resumed.",
+            "gantree.cli.jobs.control:suspend", "Stop jobs and hold them until they are resumed."
         ),
-        "resume": Listed("gantree.cli.resume", "Let suspended jobs go on."),
-        "scale": Listed("gantree.cli.scale", "Give elastic jobs another number of members."),
+        "resume": Listed(
+            "gantree.cli.jobs.control:resume", "Resume suspended jobs; the same as gantree release."
+        ),
+        "scale": Listed(
+            "gantree.cli.jobs.control:scale", "Change the number of members of elastic jobs."
+        ),
         "reprioritise": Listed(
-            "gantree.cli.reprioritise", "Give jobs another priority, whether they wait or run."
+            "gantree.cli.jobs.control:reprioritise",
+            "Change the priority of pending or running jobs.",
         ),
-        "nodes": Listed(
-            "gantree.cli.nodes", "List the nodes: whether they may be used, what runs there."
-        ),
+        "nodes": Listed("gantree.cli.nodes:nodes", "List nodes with their state and jobs."),
         "cordon": Listed(
-            "gantree.cli.cordon", "Let nothing new start on nodes; what runs there stays."
+            "gantree.cli.nodes:cordon", "Mark nodes unschedulable; running jobs stay."
         ),
         "uncordon": Listed(
-            "gantree.cli.uncordon", "Let nodes be used again that were cordoned or drained."
+            "gantree.cli.nodes:uncordon", "Mark cordoned or drained nodes schedulable again."
         ),
-        "drain": Listed(
-            "gantree.cli.drain", "Let everybody leave nodes, and nothing new start there."
-        ),
+        "drain": Listed("gantree.cli.nodes:drain", "Cordon nodes and move their jobs away."),
         "label": Listed(
-            "gantree.cli.label", "Set labels of a node, or take them away; what runs there stays."
+            "gantree.cli.nodes:label", "Set or remove labels of a node; running jobs stay."
         ),
         "policy": Listed(
-            "gantree.cli.policy",
-            "Look at the policy in force, change it while jobs run, go back to an older one.",
+            "gantree.cli.queues.policy:app", "Show, check, apply or roll back the policy."
         ),
-        "access": Listed("gantree.cli.access", "Check the file that says who may do what."),
-        "token": Listed("gantree.cli.token", "Make tokens for users, list them, revoke them."),
-        "audit": Listed("gantree.cli.audit", "Print who changed what, and who was refused."),
+        "access": Listed(
+            "gantree.cli.daemon.access:app", "Check an access file: users, groups and their roles."
+        ),
+        "token": Listed("gantree.cli.daemon.token:app", "Create, list and revoke tokens of users."),
+        "audit": Listed(
+            "gantree.cli.daemon.audit:audit", "Print the audit log: changes and denied requests."
+        ),
         "defragment": Listed(
-            "gantree.cli.defragment", "Say which gangs would move so that a job starts."
+            "gantree.cli.explain.defragment:defragment",
+            "Plan moves of running gangs so that a job can start.",
         ),
         "place": Listed(
-            "gantree.cli.place", "Say where jobs would go on a cluster; start nothing."
+            "gantree.cli.placement.place:place", "Show where jobs would be placed on a cluster."
         ),
         "what-if": Listed(
-            "gantree.cli.what_if",
-            "Say where jobs would go, or when one would start, if things were otherwise.",
+            "gantree.cli.explain.what_if:app",
+            "Show where or when jobs would start under other conditions.",
         ),
-        "ranks": Listed("gantree.cli.ranks", "Say which rank of a job runs on which GPU."),
-        "cost": Listed("gantree.cli.cost", "Say what a job's traffic costs where it would run."),
+        "ranks": Listed(
+            "gantree.cli.placement.ranks:ranks", "Show which GPU each rank of a job gets."
+        ),
+        "cost": Listed(
+            "gantree.cli.placement.cost:cost",
+            "Show what the communication of a job costs on a cluster.",
+        ),
         "fit": Listed(
-            "gantree.cli.rightsize", "Say on which GPUs a job may run: memory, time, money."
+            "gantree.cli.placement.fit:fit",
+            "Compare the GPU models that a job can run on: memory, time and price.",
         ),
-        "topo": Listed("gantree.cli.topo", "Draw a cluster, or import a machine's topology."),
+        "topo": Listed(
+            "gantree.cli.topo.commands:app", "Draw, export, import and measure topologies."
+        ),
         "simulate": Listed(
-            "gantree.cli.simulate", "Replay a trace of jobs through the real scheduler."
+            "gantree.cli.simulation.simulate:simulate",
+            "Replay a trace of jobs through the scheduler.",
         ),
         "journal": Listed(
-            "gantree.cli.journal", "Look after a journal: verify, export, backup, compact."
+            "gantree.cli.daemon.journal:app", "Verify, export, back up or compact a journal."
         ),
-        "bench": Listed("gantree.cli.bench", "Measure this program on this machine."),
+        "bench": Listed(
+            "gantree.cli.simulation.bench:app", "Benchmark the scheduler on this machine."
+        ),
     }
 
 
@@ -112,8 +133,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"gantree {__version__}")
         raise typer.Exit
 
@@ -124,7 +145,7 @@ def gantree(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and leave."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
     server: Annotated[
@@ -133,8 +154,8 @@ def gantree(
             "--server",
             envvar="GANTREE_SERVER",
             metavar="URL[,URL...]",
-            help="A daemon elsewhere, or several of which one leads; its token in GANTREE_TOKEN or the file"
-            " GANTREE_TOKEN_FILE.",
+            help="URL of the daemon, or of all replicas. The token is in GANTREE_TOKEN, or in the file that"
+            " GANTREE_TOKEN_FILE names.",
         ),
     ] = None,
 ) -> None:
@@ -158,20 +179,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(
             left.__context__, BrokenPipeError
         ):  # Typer has caught it and would end with 1
-            sys.exit(UNREAD)
+            sys.exit(BROKEN_PIPE)
         raise
     except GantreeError as error:
-        typer.echo(told(error), err=True)
+        typer.echo(error_text(error), err=True)
         sys.exit(exit_code_of(error))
     except OSError as error:
-        typer.echo(told_by_system(error), err=True)
+        typer.echo(os_error_text(error), err=True)
         _drop_output()
         sys.exit(FAILURE)
     except Exception:
-        at_fault = blame()
+        at_fault = malformed_answer()
         if at_fault is None:
             raise
-        typer.echo(told(at_fault), err=True)
+        typer.echo(error_text(at_fault), err=True)
         sys.exit(FAILURE)
 
 

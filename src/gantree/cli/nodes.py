@@ -1,24 +1,25 @@
-"""`gantree nodes`: the nodes as a table: whether each may be used, what runs there, its labels."""
+"""Commands about nodes: list, cordon, uncordon, drain and label them."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import typer
 
-from gantree.cli.daemon import client
-from gantree.cli.options import JsonOption, StateOption, new_app
-from gantree.cli.printing import columns, print_json
-
-app = new_app()
+from gantree.cli.daemon_client import change_each, client
+from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.output.printing import columns, print_json
+from gantree.model.errors import BadInput
 
 HEAD = ("NODE", "STATE", "GPUS", "FREE", "JOBS", "LABELS", "REASON")
 
+NodesArgument = Annotated[list[str], typer.Argument(metavar="NODE...", help="Node names.")]
+ReasonOption = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Reason, shown by gantree nodes.")
+]
 
-@app.command()
-def nodes(
-    state: StateOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """List the nodes: whether they may be used, what runs there."""
+
+def nodes(state: StateOption = None, as_json: JsonOption = False) -> None:
+    """List nodes with their state and jobs."""
     rows = client(state).nodes()
     if as_json:
         print_json({"nodes": rows})
@@ -33,3 +34,93 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     why = "; ".join(text for text in (row["reason"], waits) if text)
     free = str(row["free_gpus"]) if row["state"] == "ready" else "-"
     return row["node"], row["state"], str(row["gpus"]), free, jobs, labels, why
+
+
+def cordon(
+    nodes: NodesArgument,
+    reason: ReasonOption = "",
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Mark nodes unschedulable; running jobs stay."""
+    daemon = client(state)
+    _change(nodes, lambda node: daemon.cordon(node, reason), "cordoned", as_json=as_json)
+
+
+def uncordon(nodes: NodesArgument, state: StateOption = None, as_json: JsonOption = False) -> None:
+    """Mark cordoned or drained nodes schedulable again."""
+    _change(nodes, client(state).uncordon, "uncordoned", as_json=as_json)
+
+
+def drain(
+    nodes: NodesArgument,
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="How long a job that fits nowhere else may stay, such as 30m. [default: 0s]",
+        ),
+    ] = None,
+    reason: ReasonOption = "",
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Cordon nodes and move their jobs away.
+
+    Jobs save a checkpoint if they can, then continue on other nodes or wait in the queue. Jobs that may not be
+    preempted stay until they end; the command prints their names.
+    """
+    daemon, deadline_s = client(state), None if deadline is None else _seconds(deadline)
+    drained = _change(
+        nodes,
+        lambda node: daemon.drain(node, deadline_s=deadline_s, reason=reason),
+        "draining",
+        as_json=as_json,
+    )
+    for node in drained if not as_json else ():
+        staying = daemon.node(node)["waits_for"]
+        if staying:
+            typer.echo(f"{node} waits for {', '.join(staying)}, which may not be preempted")
+
+
+def _seconds(text: str) -> float:
+    from gantree.formats.fields import duration  # noqa: PLC0415 - Pydantic takes long to import
+
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise BadInput(
+            f"--deadline: found {text!r}; allowed: a duration such as 90s, 15m or 7d"
+        ) from error
+
+
+def label(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Node name.")],
+    labels: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="KEY=VALUE|KEY-...", help="KEY=VALUE sets a label, KEY- removes it."
+        ),
+    ],
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Set or remove labels of a node; running jobs stay."""
+    changes = dict(_label(each) for each in labels)
+    daemon = client(state)
+    _change([node], lambda name: daemon.label(name, changes), "labelled", as_json=as_json)
+
+
+def _label(text: str) -> tuple[str, str | None]:
+    key, equals, value = text.partition("=")
+    if equals:
+        return key, value
+    if text.endswith("-") and len(text) > 1:
+        return text[:-1], None
+    raise BadInput(f"found {text!r}; allowed: KEY=VALUE to set a label, KEY- to remove it")
+
+
+def _change(
+    nodes: Sequence[str], change: Callable[[str], dict[str, Any]], done: str, *, as_json: bool
+) -> list[str]:
+    return change_each("node", nodes, change, done, as_json=as_json)

@@ -19,7 +19,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from gantree.cli.kubernetes import app
+from gantree.cli.kubernetes.commands import app
 from gantree.executors.kubernetes.tools import webhook
 from gantree.executors.kubernetes.tools.admission import Site, patch_of
 from gantree.executors.kubernetes.tools.webhook import reviewed, serve

@@ -1,0 +1,1 @@
+"""Commands of the daemon's operator: start it, its journal, tokens, access and audit."""

@@ -1,0 +1,46 @@
+"""`gantree audit`: who changed what, and who was refused."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.daemon_client import client
+from gantree.cli.input.durations import seconds_of
+from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.output.printing import json_text, moment
+from gantree.model.errors import Unreachable
+
+PAGE = 1000
+
+
+def audit(
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="What was asked so long ago or later, like 2h, 7d."),
+    ] = None,
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="By that user alone.")] = None,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the audit log: changes and denied requests.
+
+    It is the audit log, oldest first.
+
+    With --json an object a line.
+    """
+    daemon = client(state)
+    first_at = None if since is None else time.time() - seconds_of("--since", since)
+    after: int | None = 0
+    while after is not None:
+        page = daemon.audit(since=first_at, user=user, after=after, limit=PAGE)
+        for row in page["rows"]:
+            typer.echo(json_text(row) if as_json else _line(row))
+        before, after = after, page["next"]
+        if after is not None and after <= before:
+            raise Unreachable("the answer leads back to rows before it: no gantree daemon gave it")
+
+
+def _line(row: dict[str, Any]) -> str:
+    who = row["who"] or "-"
+    return f"{moment(row['at'])}  {row['status']}  {who}  ({row['door']})  {row['route']}  {row['what']}"

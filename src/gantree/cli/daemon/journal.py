@@ -1,0 +1,154 @@
+"""`gantree journal`: look after a journal: check it, write it out, copy it, drop what a snapshot covers.
+
+All of them open the journal themselves and ask no daemon. Checking, writing out and copying go beside a running one.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gantree.cli.options import (
+    DatabaseOption,
+    JsonOption,
+    StateOption,
+    database_url,
+    new_app,
+    state_dir,
+)
+from gantree.cli.output.errors import FAILURE
+from gantree.cli.output.printing import print_json
+from gantree.journal.contract import Compacted, Journal
+from gantree.journal.export import export
+from gantree.journal.postgres import PostgresJournal, PostgresReader
+from gantree.journal.sql import SqlJournal
+from gantree.journal.sqlite import SqliteJournal, SqliteReader, back_up, vacuum
+from gantree.journal.verify import Report, verify
+from gantree.model.errors import Conflict, Unsupported
+from gantree.text.words import plural
+
+LEASE_S = 600.0
+"""How long a lease lasts that is taken for compacting; it is given back at the end."""
+
+app = new_app(no_args_is_help=True)
+
+
+@app.callback()
+def journal() -> None:
+    """Verify, export, back up or compact a journal."""
+
+
+def _reader(state: Path | None, database: str | None) -> SqlJournal:
+    url = database_url(database)
+    return SqliteReader(state_dir(state)) if url is None else PostgresReader(url)
+
+
+@app.command("verify")
+def verify_(
+    state: StateOption = None, database: DatabaseOption = None, as_json: JsonOption = False
+) -> None:
+    """Read the whole journal and say what is wrong in it.
+
+    Ends with 1 if anything is. A daemon may run meanwhile; what it writes after the beginning is not looked at.
+    """
+    opened = _reader(state, database)
+    try:
+        report = verify(opened)
+    finally:
+        opened.close()
+    if as_json:
+        faults = [
+            {"table": each.table, "row": each.row, "what": each.what} for each in report.faults
+        ]
+        print_json({"journal": opened.database.name, "rows": report.rows, "faults": faults})
+    else:
+        typer.echo(_told(opened.database.name, report))
+    if report.faults:
+        raise typer.Exit(FAILURE)
+
+
+def _told(name: str, report: Report) -> str:
+    faults = [str(each) for each in report.faults]
+    read = ", ".join(f"{count} {table.replace('_', ' ')}" for table, count in report.rows.items())
+    result = f"{plural(len(faults), 'fault')}" if faults else "nothing is wrong"
+    return "\n".join([*faults, f"{name}: {result}; read {read}"])
+
+
+@app.command("export")
+def export_(state: StateOption = None, database: DatabaseOption = None) -> None:
+    """Write the whole journal to standard output, as JSON lines.
+
+    A daemon may run meanwhile.
+    """
+    opened = _reader(state, database)
+    try:
+        for line in export(opened):
+            sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    finally:
+        opened.close()
+
+
+@app.command()
+def backup(
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="A file that is not there yet.")],
+    state: StateOption = None,
+    database: DatabaseOption = None,
+) -> None:
+    """Copy the journal of a state directory to a file.
+
+    A daemon may run and write meanwhile: the copy is one moment of the journal. To go back to it, stop the daemon and
+    put the copy in the place of journal.sqlite3, without the files -wal and -shm beside it.
+    """
+    if database_url(database) is not None:
+        raise Unsupported(
+            "a PostgreSQL database is copied by its own tools, while daemons run:"
+            " pg_dump --format=custom --file=FILE DATABASE"
+        )
+    back_up(state_dir(state), target)
+    typer.echo(f"{target}: {target.stat().st_size} bytes")
+
+
+@app.command()
+def compact(
+    state: StateOption = None, database: DatabaseOption = None, as_json: JsonOption = False
+) -> None:
+    """Delete what the newest snapshot covers: facts, orders, and the content of events.
+
+    The daemon must be stopped. Ids of events stay, so none is ever taken twice.
+    """
+    url = database_url(database)
+    if url is None:
+        SqliteReader(
+            state_dir(state)
+        ).close()  # says so where there is none; opening for writing would make one
+    opened: SqlJournal = SqliteJournal(state_dir(state)) if url is None else PostgresJournal(url)
+    try:
+        done, up_to = _compacted(opened)
+        if isinstance(opened, SqliteJournal):
+            vacuum(opened)
+    finally:
+        opened.close()
+    if as_json:
+        counts = {"facts": done.facts, "orders": done.orders, "events": done.events}
+        print_json(counts | {"compacted_to": up_to})
+    else:
+        typer.echo(
+            f"{plural(done.facts, 'fact')}, {plural(done.orders, 'order')} and the content of"
+            f" {plural(done.events, 'event')} were deleted; facts up to {up_to} are in a snapshot"
+        )
+
+
+def _compacted(opened: Journal) -> tuple[Compacted, int]:
+    """All that is covered goes. Raises Conflict if nothing is, or if a daemon leads."""
+    snapshot = opened.latest_snapshot()
+    if snapshot is None:
+        raise Conflict("this journal has no snapshot yet, so nothing can go; a daemon makes them")
+    epoch = opened.lead("gantree journal compact", LEASE_S)
+    if epoch is None:
+        raise Conflict(f"a daemon leads here ({opened.leader()[1]}); stop it first")
+    try:
+        return opened.compact(snapshot.seq, epoch), opened.compacted_to()
+    finally:
+        opened.resign(epoch)

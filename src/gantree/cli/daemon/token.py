@@ -1,0 +1,104 @@
+"""`gantree token`: tokens of users, for programs and for browsers that log in with one."""
+
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.daemon_client import client
+from gantree.cli.input.durations import seconds_of
+from gantree.cli.options import JsonOption, StateOption, new_app
+from gantree.cli.output.printing import columns, moment, print_json
+
+app = new_app()
+
+
+@app.callback()
+def token() -> None:
+    """Create, list and revoke tokens of users."""
+
+
+@app.command()
+def create(
+    user: Annotated[str, typer.Option(metavar="NAME", help="Whose it is. [default: yours]")] = "",
+    role: Annotated[
+        str,
+        typer.Option(
+            metavar="ROLE",
+            help="Allow what that role may do at most: viewer, user, queue_admin, operator."
+            " [default: all that the user may do]",
+        ),
+    ] = "",
+    queue: Annotated[
+        str, typer.Option(metavar="QUEUE", help="In that queue and below it alone. [default: all]")
+    ] = "",
+    expires: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="For so long, like 30d. [default: until revoked]"),
+    ] = None,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a token and print it, this once: it is kept nowhere, and nobody can print it again."""
+    expires_s = None if expires is None else seconds_of("--expires", expires)
+    made = client(state).make_token(user, role=role, queue=queue, expires_s=expires_s)
+    if as_json:
+        print_json(made)
+        return
+    typer.echo(made["token"])
+    typer.echo(f"token {made['id']} of {made['user']}: {_scope(made)}, {_end(made)}", err=True)
+
+
+@app.command("list")
+def list_(
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="Of that user alone.")] = None,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List tokens, without their secrets, oldest first."""
+    rows = client(state).tokens(user)
+    if as_json:
+        print_json({"tokens": rows})
+        return
+    head = ("ID", "USER", "ALLOWS", "MADE", "BY", "GOOD")
+    cells = [
+        (
+            row["id"],
+            row["user"],
+            _scope(row),
+            moment(row["created_at"]),
+            row["created_by"],
+            _end(row),
+        )
+        for row in rows
+    ]
+    typer.echo(columns(head, cells))
+
+
+@app.command()
+def revoke(
+    ids: Annotated[
+        list[str], typer.Argument(metavar="ID...", help="Ids, as `token list` has them.")
+    ],
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Revoke tokens: they are good for nothing, nor is a browser's session that was opened with one."""
+    daemon = client(state)
+    revoked = [daemon.revoke_token(each)["id"] for each in ids]
+    if as_json:
+        print_json({"revoked": revoked})
+    else:
+        for each in revoked:
+            typer.echo(f"token {each} is revoked")
+
+
+def _scope(row: dict[str, Any]) -> str:
+    """What it allows of what its user may do."""
+    role = row["role"] or "all that he may"
+    return f"{role} in {row['queue']}" if row["queue"] else role
+
+
+def _end(row: dict[str, Any]) -> str:
+    if row["revoked_at"] is not None:
+        return f"revoked {moment(row['revoked_at'])}"
+    return "until revoked" if row["expires_at"] is None else f"until {moment(row['expires_at'])}"

@@ -1,0 +1,153 @@
+"""`gantree up`: the daemon in the foreground.
+
+Which cluster it gets: the file that --cluster names; else as many machines of the catalogue as --virtual asks
+for; else the one that the state directory has recorded; else this machine, if it has GPUs.
+"""
+
+import re
+from pathlib import Path
+
+from gantree.api.access import TOKEN_FILE
+from gantree.api.daemon import run_daemon
+from gantree.api.exporters import checked
+from gantree.api.listening import listen_of, root_path_of
+from gantree.api.log_lines import Format, Level
+from gantree.api.settings import Settings, own_name
+from gantree.api.target import target
+from gantree.cli.daemon.access_options import AccessOption, RunAsOption, check_run_as
+from gantree.cli.daemon.options import (
+    AdvertiseOption,
+    ClusterOption,
+    GpuMetricsOption,
+    InsecureOption,
+    KeepEndedOption,
+    KeepHistoryOption,
+    LeaseOption,
+    ListenOption,
+    LogFormatOption,
+    LogLevelOption,
+    NameOption,
+    RateOption,
+    RootPathOption,
+    StallOption,
+    TlsCertOption,
+    TlsKeyOption,
+    TokenFileOption,
+    VirtualOption,
+)
+from gantree.cli.input.clusters import this_machine_text, virtual_text
+from gantree.cli.input.durations import seconds_of
+from gantree.cli.input.files import read_text, source_of
+from gantree.cli.input.policies import policy_named
+from gantree.cli.options import (
+    DatabaseOption,
+    PolicyOption,
+    StateOption,
+    database_url,
+    state_dir,
+)
+from gantree.control.engine.leadership import LEASE_S
+from gantree.control.engine.retention import KEEP_ENDED, Keep
+from gantree.control.engine.watchdog import STALL_S
+from gantree.journal.sqlite import FILE as JOURNAL_FILE
+from gantree.model.errors import BadInput, Unreachable
+from gantree.web import pages
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def up(
+    cluster: ClusterOption = None,
+    virtual: VirtualOption = None,
+    policy: PolicyOption = None,
+    state: StateOption = None,
+    database: DatabaseOption = None,
+    name: NameOption = None,
+    advertise: AdvertiseOption = None,
+    lease: LeaseOption = LEASE_S,
+    stall: StallOption = STALL_S,
+    listen: ListenOption = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+    token_file: TokenFileOption = None,
+    requests_per_second: RateOption = None,
+    access: AccessOption = None,
+    run_as_submitter: RunAsOption = False,
+    insecure: InsecureOption = False,
+    root_path: RootPathOption = "",
+    gpu_metrics: GpuMetricsOption = None,
+    keep_ended: KeepEndedOption = KEEP_ENDED,
+    keep_history: KeepHistoryOption = None,
+    log_format: LogFormatOption = Format.AUTO,
+    log_level: LogLevelOption = Level.WARNING,
+) -> None:
+    """Run the daemon in the foreground.
+
+    Ctrl-C and SIGTERM stop it; what runs goes on running and is adopted at the next start.
+    """
+    if cluster is not None and virtual is not None:
+        raise BadInput("--cluster and --virtual exclude each other")
+    if listen is None and (tls_cert or tls_key or token_file or insecure):
+        raise BadInput("--tls-cert, --tls-key, --token-file and --insecure need --listen")
+    check_run_as(access, run_as_submitter=run_as_submitter)
+    directory, url = state_dir(state), database_url(database)
+    token = token_file or directory / TOKEN_FILE
+    at = listen_of(listen, token, tls_cert, tls_key, insecure=insecure) if listen else None
+    _check_names(url, name, advertise)
+    text, source = _site(cluster, virtual, directory, has_database=url is not None)
+    settings = Settings(
+        directory,
+        text,
+        source,
+        *policy_named(policy),
+        listen=at,
+        requests_per_s=requests_per_second,
+        access_file=access,
+        run_as_submitter=run_as_submitter,
+        root_path=root_path_of(root_path),
+        gpu_metrics=tuple(checked(url) for url in gpu_metrics or ()),
+        database=url,
+        name=name or own_name(),
+        advertise=advertise and target(advertise).url,
+        lease_s=lease,
+        stall_s=stall,
+        keep=_keep(keep_ended, keep_history),
+        log_level=log_level,
+        log_format=log_format,
+    )
+    run_daemon(settings, pages.routers())
+
+
+def _keep(ended: int, history: str | None) -> Keep:
+    return Keep(ended, seconds_of("--keep-history", history) if history else None)
+
+
+def _check_names(database: str | None, name: str | None, advertise: str | None) -> None:
+    if database is None and (name or advertise):
+        raise BadInput(
+            "--name and --advertise tell daemons of one database apart: they need --database"
+        )
+    if name is not None and _NAME.fullmatch(name) is None:
+        raise BadInput(
+            f"--name: found {name!r}; allowed: letters, digits, '.', '_', '-', at most 64"
+        )
+
+
+def _site(
+    cluster: str | None, virtual: str | None, directory: Path, *, has_database: bool
+) -> tuple[str | None, str]:
+    """The text of a cluster file and its name in messages; None: the recorded cluster."""
+    if cluster is not None:
+        return read_text(cluster), source_of(cluster)
+    if virtual is not None:
+        return virtual_text(virtual), f"--virtual {virtual}"
+    if has_database or (directory / JOURNAL_FILE).exists():
+        return None, "the recorded cluster"
+    return _this_machine(), "this machine"
+
+
+def _this_machine() -> str:
+    try:
+        return this_machine_text()
+    except Unreachable as error:
+        raise Unreachable(f"{error}\nOr name a cluster file with --cluster.") from None

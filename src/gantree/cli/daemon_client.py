@@ -1,0 +1,98 @@
+"""The client of the daemon that commands use, and arguments that name its jobs."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from gantree.api.client import Client
+from gantree.api.requests import Request
+from gantree.api.target import SERVER_VARIABLE, token_from_environment
+from gantree.cli.options import state_dir
+from gantree.cli.output.errors import FAILURE, error_text
+from gantree.cli.output.printing import print_json
+from gantree.model.errors import Conflict, GantreeError, NotFound, Unreachable
+
+T = TypeVar("T")
+_latest_answers: deque[tuple[Request[Any], Any]] = deque(maxlen=4)
+"""The latest requests of this process, each with its answer before it was parsed."""
+
+
+class _RecordingClient(Client):
+    """A client that records its latest answers, for `malformed_answer`."""
+
+    def ask(self, request: Request[T]) -> T:
+        """Send any request and read its answer."""
+        answer: Any = super().ask(replace(request, read=lambda body: body))
+        _latest_answers.append((request, answer))
+        return request.read(answer)
+
+
+def client(chosen_state_dir: Path | None) -> Client:
+    """A client for the daemon: that of the state directory if one is chosen, else that of --server, if there is one."""
+    server = os.environ.get(SERVER_VARIABLE)
+    if chosen_state_dir is None and server:
+        return _RecordingClient(server, token_from_environment())
+    return _RecordingClient(state_dir(chosen_state_dir))
+
+
+def malformed_answer() -> Unreachable | None:
+    """An error for the latest answer that breaks the API's schema; None if all are valid, so the bug is ours."""
+    if not _latest_answers:
+        return None
+    from gantree.api.promises import broken_promise  # noqa: PLC0415 - takes a second
+
+    found = (broken_promise(request, answer) for request, answer in reversed(_latest_answers))
+    return next((Unreachable(text) for text in found if text is not None), None)
+
+
+def change_each(
+    kind: str,
+    names: Sequence[str],
+    change: Callable[[str], dict[str, Any]],
+    done: str,
+    *,
+    as_json: bool,
+    sentence: str = "",
+) -> list[str]:
+    """Change jobs or nodes one by one and print which were `done` ("held"). Returns their names.
+
+    An error about one is printed, and the others are changed all the same; then the command exits with FAILURE.
+    """
+    changed: list[str] = []
+    failed = False
+    for name in names:
+        try:
+            changed.append(change(name)[kind])
+        except (NotFound, Conflict) as error:
+            failed = True
+            typer.echo(error_text(error), err=True)
+    if as_json:
+        print_json({done: changed})
+    else:
+        for name in changed:
+            typer.echo((sentence or f"{{}} is {done}").format(name))
+    if failed:
+        raise typer.Exit(FAILURE)
+    return changed
+
+
+def known_jobs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The ids that a shell may complete a word to; none without a daemon."""
+    chosen = ctx.params.get("state")
+    try:
+        rows = client(None if chosen is None else Path(chosen)).jobs()
+    except GantreeError:
+        return []
+    return [row["job"] for row in rows if row["job"].startswith(incomplete)]
+
+
+JobArgument = Annotated[str, typer.Argument(help="Job id or name.", autocompletion=known_jobs)]
+JobsArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="JOB...", help="Job ids or names.", autocompletion=known_jobs),
+]

@@ -1,0 +1,1 @@
+"""Commands that explain the schedule: why, when, what-if and defragment."""

@@ -1,0 +1,57 @@
+"""`gantree defragment`: the moves of running gangs that would let a waiting one start; made only when asked for."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.daemon_client import JobArgument, client
+from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.output.errors import FAILURE
+from gantree.cli.output.printing import print_json, span
+from gantree.text.words import plural
+
+
+def defragment(
+    job: JobArgument,
+    apply: Annotated[bool, typer.Option("--apply", help="Ask for the moves.")] = False,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan moves of running gangs so that a job can start.
+
+    Exit status: 0 there are such moves, 1 there are none.
+    """
+    answer = client(state).defragment(job, apply=apply)
+    if as_json:
+        print_json({**answer, "applied": apply})
+    else:
+        typer.echo("\n".join(_lines(answer, apply)))
+    if answer["plan"] is None:
+        raise typer.Exit(FAILURE)
+
+
+def _lines(answer: dict[str, Any], apply: bool) -> Iterator[str]:
+    plan = answer["plan"]
+    if plan is None:
+        yield answer["reason"]
+        return
+    moves = plan["moves"]
+    yield f"{answer['job']} could start on {_where(plan['place'])} if {plural(len(moves), 'gang')} moved:"
+    for each in moves:
+        lost = _gpu_hours(each["cost_gpu_s"])
+        yield f"  {each['job']}: {_where(each['source'])} -> {_where(each['target'])}, loses {lost}"
+    gain = f"gains {_gpu_hours(plan['gain_gpu_s'])}, costs {_gpu_hours(plan['cost_gpu_s'])}"
+    yield f"  {gain}{'; no plan costs less' if plan['proven'] else ''}"
+    yield "  asked for" if apply else "  nothing was changed; --apply asks for it"
+
+
+def _where(place: dict[str, Any]) -> str:
+    domain = place["domain"]
+    nodes = place["nodes"]
+    where = f"{domain['tier']} {domain['name']}".strip()
+    return where if len(nodes) > 4 else f"{', '.join(nodes)} ({where})"
+
+
+def _gpu_hours(gpu_s: float) -> str:
+    return f"{gpu_s / 3600:.3g} GPU-hours" if gpu_s >= 360 else f"{span(gpu_s)} of one GPU"

@@ -1,0 +1,38 @@
+"""`gantree when`: the start that a waiting job was promised, or an estimate of it, and what it hangs on."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from gantree.cli.daemon_client import JobArgument, client
+from gantree.cli.explain.start_lines import end_line, start_line
+from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.output.printing import print_json, span
+
+
+def when(
+    job: JobArgument,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show when a pending job starts."""
+    answer = client(state).when(job)
+    if as_json:
+        print_json(answer)
+    else:
+        typer.echo("\n".join(_lines(answer)))
+
+
+def _lines(answer: dict[str, Any]) -> Iterator[str]:
+    now, start = answer["asked_at"], answer["start"]
+    if answer["phase"] != "pending":
+        since = answer["started_at"]
+        ago = "" if since is None else f" It started {span(now - since)} ago."
+        yield f"{answer['job']} does not wait: it is {answer['phase']}.{ago}"
+        return
+    if start is None:
+        yield f"Nobody can say when {answer['job']} starts. {answer['why']}"
+        return
+    yield f"{answer['job']} {start_line(start, now)}."
+    yield from (f"  {end_line(end, now)}" for end in answer["hangs_on"])

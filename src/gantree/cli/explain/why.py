@@ -1,0 +1,44 @@
+"""`gantree why`: the answer to the question that everybody asks a scheduler."""
+
+import time
+from typing import Any
+
+import typer
+
+from gantree.cli.daemon_client import JobArgument, client
+from gantree.cli.explain.start_lines import start_line
+from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.output.printing import print_json
+from gantree.cli.output.refusals import refusal_lines
+from gantree.text.objections import OBJECTIONS
+
+
+def why(
+    job: JobArgument,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Explain why a job is in its state."""
+    answer = client(state).why(job)
+    if as_json:
+        print_json(answer)
+        return
+    typer.echo(answer["sentence"])
+    for line in _details(answer):
+        typer.echo(f"  {line}")
+
+
+def _details(answer: dict[str, Any]) -> list[str]:
+    """The numbers behind the sentence."""
+    lines = [] if answer["refused"] is None else refusal_lines(answer["refused"])
+    if answer["ahead_count"]:
+        more = answer["ahead_count"] - len(answer["ahead"])
+        names = ", ".join(answer["ahead"]) + (f" and {more} more" if more else "")
+        lines.append(f"goes first: {names}")
+    lines += [
+        f"would have to end: {each['job']} ({OBJECTIONS.get(each['because'], each['because'])})"
+        for each in answer["in_the_way"]
+    ]
+    if answer["start"] is not None:
+        lines.append(start_line(answer["start"], time.time()))
+    return lines

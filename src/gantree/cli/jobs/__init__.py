@@ -1,0 +1,1 @@
+"""Commands about jobs: submit, follow, list and change them."""

@@ -1,0 +1,157 @@
+"""`gantree run`: a command line becomes a job file, goes the way of every job file, and is watched to its end.
+
+The job runs where the caller stands and with the caller's PATH, so that `python` means what it means in the
+caller's shell. The first Ctrl-C (or SIGTERM) cancels the job, and its output is printed on until it has ended;
+the second leaves at once.
+
+A script with `#SBATCH` or `#GANTREE` lines says itself how large it is; what the command line says goes before that.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.daemon_client import client
+from gantree.cli.input.files import check_utf8
+from gantree.cli.jobs.job_names import name_of
+from gantree.cli.jobs.watch import watch
+from gantree.cli.options import PartitionsOption, StateOption, class_or_number, new_app
+from gantree.model.errors import BadInput
+
+app = new_app()
+
+
+_FIELDS = {"name", "queue", "priority", "time_limit", "restarts"}
+"""Fields of the job that an option of the same name sets."""
+
+CommandArgument = Annotated[
+    list[str], typer.Argument(metavar="COMMAND...", help="What each process runs.")
+]
+MembersOption = Annotated[
+    int, typer.Option("--members", "-n", min=1, help="Launches, each on one node.")
+]
+RequiredOption = Annotated[
+    str | None, typer.Option(metavar="TIER", help="All members in one domain of this tier.")
+]
+TimeLimitOption = Annotated[
+    str | None, typer.Option(metavar="1h30m", help="Stop the job after this long.")
+]
+EnvOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="A variable for the job; NAME alone: as you have it."),
+]
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def run(
+    ctx: typer.Context,
+    command: CommandArgument,
+    members: MembersOption = 1,
+    gpus: Annotated[int, typer.Option(min=0, help="GPUs per member.")] = 0,
+    processes: Annotated[int, typer.Option(min=1, help="Processes per member.")] = 1,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the job. [default: the script's]")
+    ] = None,
+    queue: Annotated[str | None, typer.Option(help="Queue to wait in.")] = None,
+    priority: Annotated[str | None, typer.Option(help="Priority class or number.")] = None,
+    required: RequiredOption = None,
+    time_limit: TimeLimitOption = None,
+    restarts: Annotated[int, typer.Option(min=0, help="Start again after so many failures.")] = 0,
+    env: EnvOption = None,
+    partitions: PartitionsOption = None,
+    state: StateOption = None,
+) -> None:
+    """Run a command as a job and follow its output.
+
+    Prints what its processes write and ends with the job's exit code. Ctrl-C cancels the job.
+    """
+    for word in (*command, *(env or []), name or "", str(Path.cwd())):
+        check_utf8(word, "the command line")
+    role = {
+        "role": "worker",
+        "members": members,
+        "processes": processes,
+        "each": {"gpus": gpus},
+        "run": command,
+        "env": environment(env or [], os.environ),
+        "workdir": str(Path.cwd()),
+    }
+    document: dict[str, Any] = {
+        "name": name or name_of(command),
+        "queue": queue,
+        "priority": class_or_number(priority),
+        "time_limit": time_limit,
+        "topology": None if required is None else {"required": required},
+        "restarts": restarts,
+        "gang": [role],
+    }
+    header = _of_script(command, partitions)
+    if header is not None:
+        document = _over_header(header, document, _written(ctx))
+        (worker,) = document["gang"]
+        members, processes = worker["members"], worker["processes"]
+    raise typer.Exit(watch(client(state), _job_text(document), members * processes))
+
+
+def _of_script(command: Sequence[str], partitions: str | None) -> dict[str, Any] | None:
+    """The job that a script's header asks for, as plain data; None where the command is no script with a header."""
+    if not Path(command[0]).is_file():
+        return None
+    from gantree.cli.jobs import batch_scripts as scripts  # noqa: PLC0415 - takes as long to import as all else together
+
+    text = scripts.script_at(command[0])
+    if text is None:
+        return None
+    name = name_of(command)
+    found: dict[str, Any] = json.loads(
+        scripts.job_text_of(text, command, command[0], name, partitions)
+    )
+    return found
+
+
+def _written(ctx: typer.Context) -> set[str]:
+    """The options that the command line says itself."""
+    return {
+        name
+        for name in ctx.params
+        if (source := ctx.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
+    }
+
+
+def _over_header(
+    header: dict[str, Any], document: Mapping[str, Any], written: set[str]
+) -> dict[str, Any]:
+    """The job of a header, with what the command line says put over it."""
+    ((asked,), (own,)) = (header["gang"], document["gang"])
+    fields = {field: document[field] for field in _FIELDS & written}
+    topology = {**(header.get("topology") or {}), **(document["topology"] or {})}
+    role = {
+        **asked,
+        **{field: own[field] for field in ("members", "processes") if field in written},
+        "each": asked["each"] | (own["each"] if "gpus" in written else {}),
+        "env": {**asked["env"], **(own["env"] if "env" in written else {})},
+        "workdir": asked.get("workdir") or own["workdir"],
+    }
+    return {**header, **fields, "topology": topology or None, "gang": [role]}
+
+
+def _job_text(document: Mapping[str, Any]) -> str:
+    """A job file's text: JSON is YAML. What was not said is left out."""
+    return json.dumps({field: value for field, value in document.items() if value is not None})
+
+
+def environment(wanted: Sequence[str], own: Mapping[str, str]) -> dict[str, str]:
+    """The caller's PATH and what --env asks for. Raises BadInput for a NAME that the caller has not set."""
+    variables = {"PATH": own["PATH"]} if "PATH" in own else {}
+    for wish in wanted:
+        name, equals, value = wish.partition("=")
+        if not name or not (equals or name in own):
+            raise BadInput(
+                f"--env {wish}: allowed: NAME=VALUE, or the NAME of a variable that is set"
+            )
+        variables[name] = value if equals else own[name]
+    return variables

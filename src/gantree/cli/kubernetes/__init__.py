@@ -1,0 +1,1 @@
+"""`gantree kubernetes`: commands for a Kubernetes cluster."""

@@ -1,0 +1,141 @@
+"""`gantree kubernetes schedule`: the daemon as a scheduler of a Kubernetes cluster.
+
+It is `gantree up` with pods instead of processes: the site is what the cluster's nodes tell, jobs are the gangs of pods
+that name it as their scheduler, and everything else (policy, journal, API, pages) is the same.
+"""
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from gantree.api.access import TOKEN_FILE
+from gantree.api.daemon import run_daemon
+from gantree.api.exporters import checked
+from gantree.api.listening import listen_of
+from gantree.api.log_lines import Format, Level
+from gantree.api.settings import Settings, own_name
+from gantree.cli.daemon.access_options import AccessOption
+from gantree.cli.daemon.options import (
+    GpuMetricsOption,
+    InsecureOption,
+    LeaseOption,
+    ListenOption,
+    LogFormatOption,
+    LogLevelOption,
+    NameOption,
+    StallOption,
+    TlsCertOption,
+    TlsKeyOption,
+    TokenFileOption,
+)
+from gantree.cli.input.files import read_text, source_of
+from gantree.cli.input.policies import policy_named
+from gantree.cli.kubernetes.options import (
+    ApiServerOption,
+    ClusterOption,
+    ContextOption,
+    KubeconfigOption,
+    LeaseNameOption,
+    LevelOption,
+    NodeSelectorOption,
+    SchedulerOption,
+    told_settings,
+)
+from gantree.cli.kubernetes.shadow import REPORT, home_of, newest_report, report_text
+from gantree.cli.options import (
+    DatabaseOption,
+    PolicyOption,
+    StateOption,
+    database_url,
+)
+from gantree.control.engine.leadership import LEASE_S
+from gantree.control.engine.watchdog import STALL_S
+from gantree.executors.kubernetes.apiserver.settings import SCHEDULER, KubernetesSettings, Shadow
+from gantree.formats import read_cluster
+from gantree.model.cluster import Cluster
+from gantree.web import pages
+
+DEFAULT_SCHEDULER = "default-scheduler"
+DryRunOption = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Decide about another scheduler's pods, write nothing to the cluster, and report what would be better.",
+    ),
+]
+ShadowOption = Annotated[
+    str,
+    typer.Option(
+        "--shadow-scheduler",
+        metavar="NAME",
+        help="Whose pods a dry run decides about: their schedulerName.",
+    ),
+]
+
+
+def kubernetes(
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    api_server: ApiServerOption = None,
+    scheduler_name: SchedulerOption = SCHEDULER,
+    level: LevelOption = None,
+    node_selector: NodeSelectorOption = None,
+    lease_name: LeaseNameOption = None,
+    cluster: ClusterOption = None,
+    dry_run: DryRunOption = False,
+    shadow_scheduler: ShadowOption = DEFAULT_SCHEDULER,
+    policy: PolicyOption = None,
+    state: StateOption = None,
+    database: DatabaseOption = None,
+    name: NameOption = None,
+    lease: LeaseOption = LEASE_S,
+    stall: StallOption = STALL_S,
+    listen: ListenOption = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+    token_file: TokenFileOption = None,
+    access: AccessOption = None,
+    insecure: InsecureOption = False,
+    gpu_metrics: GpuMetricsOption = None,
+    log_format: LogFormatOption = Format.AUTO,
+    log_level: LogLevelOption = Level.WARNING,
+) -> None:
+    """Schedule the pods that name gantree as their scheduler (the default)."""
+    directory = home_of(state, database, dry_run=dry_run)
+    token = token_file or directory / TOKEN_FILE
+    shadow = Shadow(shadow_scheduler, directory / REPORT) if dry_run else None
+    told = told_settings(
+        kubeconfig, context, api_server, level, node_selector, scheduler_name, shadow
+    )
+    told = replace(told, lease=_lease_of(lease_name, told), cluster=_site_of(cluster))
+    settings = Settings(
+        directory,
+        None,
+        "the cluster's nodes",
+        *policy_named(policy),
+        listen=listen_of(listen, token, tls_cert, tls_key, insecure=insecure) if listen else None,
+        access_file=access,
+        database=database_url(database),
+        name=name or own_name(),
+        lease_s=lease,
+        stall_s=stall,
+        gpu_metrics=tuple(checked(url) for url in gpu_metrics or ()),
+        log_level=log_level,
+        log_format=log_format,
+        kubernetes=told,
+    )
+    run_daemon(settings, pages.routers())
+    if shadow is not None:
+        typer.echo(report_text(newest_report(directory)))
+
+
+def _lease_of(name: str | None, told: KubernetesSettings) -> str:
+    """A dry run leads nobody: it takes no Lease."""
+    if told.shadow is not None:
+        return ""
+    return told.scheduler if name is None else name
+
+
+def _site_of(file: str | None) -> Cluster | None:
+    return None if file is None else read_cluster(read_text(file), source_of(file))

@@ -1,0 +1,75 @@
+"""`gantree kubernetes webhook`: what pods of other controllers get when they are made, over TLS."""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gantree.api.listening import listen_of
+from gantree.cli.kubernetes.options import SchedulerOption
+from gantree.executors.kubernetes.apiserver.settings import SCHEDULER
+from gantree.executors.kubernetes.tools.admission import Site
+from gantree.executors.kubernetes.tools.webhook import serve
+from gantree.model.errors import BadInput
+
+LISTEN = "0.0.0.0:8443"
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_RDMA = re.compile(r"(rdma/[A-Za-z0-9][A-Za-z0-9_.-]*)(?:=([1-9][0-9]{0,3}))?")
+
+VariableOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env",
+        metavar="NAME=VALUE",
+        help="A variable of containers with GPUs that do not set it themselves, such as NCCL_SOCKET_IFNAME=eth0;"
+        " again for each.",
+    ),
+]
+RdmaOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RESOURCE[=COUNT]",
+        help="What pods get that say gantree.io/rdma: such as rdma/hca=1, in containers with GPUs.",
+    ),
+]
+
+
+def webhook(
+    tls_cert: Annotated[
+        Path, typer.Option(metavar="FILE", help="The certificate that the API server is shown.")
+    ],
+    tls_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Its key. [default: in --tls-cert]")
+    ] = None,
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to answer.")] = LISTEN,
+    scheduler_name: SchedulerOption = SCHEDULER,
+    env: VariableOption = None,
+    rdma_resource: RdmaOption = None,
+) -> None:
+    """Answer an API server that asks what to add to pods when they are made.
+
+    It is a mutating admission webhook; the chart installs it with webhook.enabled. It writes nothing and asks nobody.
+    """
+    where = listen_of(listen, Path(), tls_cert, tls_key)
+    resource, count = _resource_of(rdma_resource)
+    site = Site(scheduler_name, _variables_of(env or []), resource, count)
+    asyncio.run(serve(site, where.host, where.port, tls_cert, tls_key))
+
+
+def _variables_of(told: list[str]) -> tuple[tuple[str, str], ...]:
+    found = [_VARIABLE.fullmatch(each) for each in told]
+    for each, match in zip(told, found, strict=True):
+        if match is None:
+            raise BadInput(f"--env: found {each!r}; allowed: NAME=VALUE")
+    return tuple((match[1], match[2]) for match in found if match is not None)
+
+
+def _resource_of(told: str | None) -> tuple[str, int]:
+    if told is None:
+        return "", 0
+    match = _RDMA.fullmatch(told)
+    if match is None:
+        raise BadInput(f"--rdma-resource: found {told!r}; allowed: rdma/NAME or rdma/NAME=COUNT")
+    return match[1], int(match[2] or 1)

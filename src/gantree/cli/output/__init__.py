@@ -1,0 +1,1 @@
+"""What commands print: JSON, tables, quantities, refusals, errors and progress."""

@@ -1,0 +1,77 @@
+"""What GPUs cost by the hour and by the step, at list prices or a site's own."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, get_args
+
+from gantree.cli.output.figures import dollars
+from gantree.model.placements import MemberPlacement
+from gantree.text.words import did_you_mean, shortened
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.gpu_models import GPU_MODELS, gpu_model
+from gantree.topology.hardware.prices import Market, PriceList
+
+HOUR_S = 3600.0
+MARKETS: tuple[Market, ...] = get_args(Market)
+UNNAMED = "GPUs of no named model"
+
+
+def prices_json(
+    known: PriceList, fabric: Fabric, members: Sequence[MemberPlacement], step_s: float | None
+) -> dict[str, Any]:
+    """Dollars of all GPUs of the members, by market; null where a GPU among them has no price there.
+
+    "unpriced" names those GPUs by market.
+    """
+    gpus_of_model: Counter[str | None] = Counter()
+    for member in members:
+        machine = fabric.machine_of_node(fabric.index_of_node[member.node])
+        gpus_of_model[machine.gpu] += len(member.gpus)
+    models = [model for model, gpus in gpus_of_model.items() if gpus]
+    answer: dict[str, Any] = {
+        market: _of_market(known, gpus_of_model, market, step_s) for market in MARKETS
+    }
+    answer["unpriced"] = {
+        market: [model or UNNAMED for model in models if known.quote(model, market) is None]
+        for market in MARKETS
+    }
+    return answer
+
+
+def _of_market(
+    known: PriceList, gpus_of_model: Counter[str | None], market: Market, step_s: float | None
+) -> dict[str, Any] | None:
+    quotes = {model: known.quote(model, market) for model, gpus in gpus_of_model.items() if gpus}
+    told = {model: quote for model, quote in quotes.items() if quote is not None}
+    if not told or len(told) < len(quotes):
+        return None
+    USD_per_hour = sum(quote.USD_per_hour * gpus_of_model[model] for model, quote in told.items())
+    return {
+        "USD_per_hour": USD_per_hour,
+        "USD_per_step": None if step_s is None else USD_per_hour * step_s / HOUR_S,
+        "quotes": [f"{quote.gpu}: {quote.source}, {quote.date}" for quote in told.values()],
+    }
+
+
+def price_lines(prices: dict[str, Any]) -> Iterator[str]:
+    """A line for each market: dollars, or the GPUs of which no price is known."""
+    for market in MARKETS:
+        price, unpriced = prices[market], prices["unpriced"][market]
+        words = market.replace("_", " ")
+        if price is not None:
+            step = price["USD_per_step"]
+            by_step = "" if step is None else f", {dollars(step)} a step"
+            hour = dollars(price["USD_per_hour"])
+            yield f"{words}: {hour} an hour{by_step} ({'; '.join(price['quotes'])})"
+        elif unpriced:
+            yield f"{words}: no price of {', '.join(unpriced)}; --prices FILE tells one"
+
+
+def odd_prices(known: PriceList, of_cluster: Collection[str | None] = ()) -> Iterator[str]:
+    """Warnings of prices for GPUs that neither the catalogue nor the cluster has, with the likely name."""
+    for gpu in dict.fromkeys(quote.gpu for quote in known.quotes):
+        model = gpu_model(gpu)
+        if gpu in of_cluster or (model is not None and model.name in GPU_MODELS):
+            continue
+        near = did_you_mean(gpu, GPU_MODELS)
+        yield f"--prices: the catalogue knows no GPU {shortened(gpu)}, so its price may never be used. {near}".rstrip()

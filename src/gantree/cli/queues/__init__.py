@@ -1,0 +1,1 @@
+"""Commands about queues: shares, usage and the policy."""

@@ -1,0 +1,162 @@
+"""`gantree policy`: the policy in force, its history, another one while jobs run, back to an older one."""
+
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.daemon_client import client
+from gantree.cli.input.files import read_policy_text, source_of
+from gantree.cli.options import PRESETS, JsonOption, StateOption, new_app
+from gantree.cli.output.printing import columns, moment, print_json
+from gantree.cli.queues.policy_diff import change_text
+from gantree.model.errors import BadInput
+from gantree.text.words import did_you_mean
+
+app = new_app()
+
+FileArgument = Annotated[
+    str,
+    typer.Argument(metavar="NAME|FILE", help="A preset, or a policy file; - is standard input."),
+]
+
+
+@app.callback()
+def policy() -> None:
+    """Show, check, apply or roll back the policy."""
+
+
+@app.command()
+def show(
+    preset: Annotated[
+        str | None, typer.Argument(metavar="PRESET", help="The rules of a preset, instead.")
+    ] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", min=1, metavar="N", help="That one, not the newest.")
+    ] = None,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the policy in force, or the rules of a preset."""
+    if preset is not None:
+        typer.echo(_rules_of(preset, alone=version is None and not as_json).rstrip())
+        return
+    daemon = client(state)
+    told = daemon.policy() if version is None else daemon.policy_version(version)
+    if as_json:
+        print_json(told)
+    elif told["text"] is None:
+        typer.echo(f"# no policy was named; this is the default\npreset: {PRESETS[0]}")
+    else:
+        typer.echo(f"# {_version(told)}\n{told['text'].rstrip()}")
+
+
+@app.command()
+def history(state: StateOption = None, as_json: JsonOption = False) -> None:
+    """List the versions of the policy, oldest first."""
+    rows = client(state).policy_versions()
+    if as_json:
+        print_json({"versions": rows})
+    else:
+        cells = [
+            (str(row["number"]), moment(row["at"]), row["by"] or "-", row["source"]) for row in rows
+        ]
+        typer.echo(columns(("VERSION", "WHEN", "WHO", "FILE"), cells))
+
+
+@app.command()
+def check(file: FileArgument, state: StateOption = None, as_json: JsonOption = False) -> None:
+    """Say whether a policy suits the cluster and the jobs; change nothing.
+
+    Exit status 2 where it does not.
+    """
+    change = client(state).policy_what_if(*_handed_in(file))
+    if as_json:
+        warnings = change.get("warnings", [])
+        print_json({"suits": True, "without_queue": change["without_queue"], "warnings": warnings})
+    else:
+        typer.echo("The policy suits the cluster and all jobs.")
+        _warn(change)
+
+
+@app.command()
+def apply(
+    file: FileArgument,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would change; change nothing.")
+    ] = False,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a policy rule from now on, as a new version."""
+    text, source = _handed_in(file)
+    daemon = client(state)
+    if dry_run:
+        _print_change(daemon.policy_what_if(text, source), as_json=as_json)
+    else:
+        _print_adopted(daemon.apply_policy(text, source), as_json=as_json)
+
+
+@app.command()
+def rollback(
+    version: Annotated[int, typer.Argument(min=1, metavar="N", help="Number of the version.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would change; change nothing.")
+    ] = False,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let an older version rule again, as a new version."""
+    daemon = client(state)
+    if dry_run:
+        old = daemon.policy_version(version)
+        change = daemon.policy_what_if(old["text"], old["source"])
+        _print_change(change, as_json=as_json)
+    else:
+        _print_adopted(daemon.roll_back_policy(version), as_json=as_json)
+
+
+def _rules_of(preset: str, *, alone: bool) -> str:
+    """The file of a preset. Raises BadInput for another name, or beside an option (not alone)."""
+    if preset not in PRESETS:
+        hint = did_you_mean(preset, PRESETS)
+        raise BadInput(f"PRESET: found `{preset}`; allowed: {', '.join(PRESETS)}. {hint}".rstrip())
+    if not alone:
+        raise BadInput("PRESET: found beside --version or --json; allowed: only --state")
+    from gantree.formats.policies import preset_text  # noqa: PLC0415 - nobody else waits for the formats
+
+    return preset_text(preset)
+
+
+def _handed_in(word: str) -> tuple[str, str]:
+    """Text and name of what was named: a preset, else a file."""
+    if word in PRESETS:
+        return f"preset: {word}\n", f"preset {word}"
+    return read_policy_text(word), source_of(word)
+
+
+def _print_change(change: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(change)
+    else:
+        typer.echo(change_text(change))
+
+
+def _print_adopted(told: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(told)
+    else:
+        typer.echo(f"{_version(told['version'])} rules")
+        for warning in told["warnings"]:
+            typer.echo(warning, err=True)
+
+
+def _version(told: dict[str, Any]) -> str:
+    by = f" by {told['by']}" if told["by"] else ""
+    return f"version {told['number']} ({told['source']}{by}, {moment(told['at'])})"
+
+
+def _warn(change: dict[str, Any]) -> None:
+    for queue, jobs in change["without_queue"].items():
+        typer.echo(f"queue {queue} is not in it, and has jobs: {', '.join(jobs)}", err=True)
+    for warning in change.get("warnings", []):
+        typer.echo(warning, err=True)

@@ -1,0 +1,63 @@
+"""`gantree queues`: the queue tree as a table: what is owed, used, borrowed and lent."""
+
+from collections import Counter
+from typing import Any
+
+import typer
+
+from gantree.cli.daemon_client import client
+from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.output.printing import columns, print_json
+
+HEAD = (
+    "QUEUE", "WEIGHT", "SHARE", "GUARANTEE", "USED", "BORROWED", "LENT", "LIMIT", "RUNNING", "WAITING", "CELLS",
+)  # fmt: skip
+
+
+def queues(
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List queues with their guarantees, usage and loans."""
+    rows = client(state).queues()
+    if as_json:
+        print_json({"queues": rows})
+    else:
+        typer.echo(columns(HEAD, [_cells(row) for row in rows]))
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    of_cluster = row["kind"] == "cluster"
+    gone = "" if row.get("in_policy", True) else " (not in the policy)"
+    amounts = [_amounts(row[field]) for field in ("guarantee", "used", "borrowed", "lent", "limit")]
+    return (
+        f"{'  ' * row['depth']}{row['name']}{gone}",
+        "" if of_cluster else f"{row['weight']:g}",
+        f"{row['used_part'] * 100:.1f} %",
+        *amounts,
+        str(row["running"]),
+        str(row["waiting"]),
+        _owned(row["cells"]),
+    )
+
+
+def _amounts(amounts: dict[str, float]) -> str:
+    """GPUs, those of one model by its name, then what else is counted: "16 gpus, 8 H100-80GB"."""
+    told = dict(amounts)
+    models = [name for name in told if name.startswith("gpus/")]
+    if "gpus" in told and len(models) == 1 and told["gpus"] == told[models[0]]:
+        del told[models[0]]
+    return ", ".join(f"{told[name]:g} {name.rpartition('/')[2]}" for name in told)
+
+
+def _owned(cells: list[dict[str, Any]]) -> str:
+    """How many cells of each tier, where bound ones are, what is lost: "2 leaf: s0/l0, 1 has no place; 1 nvlink"."""
+    owned = Counter(cell["tier"] for cell in cells)
+    told = []
+    for tier, count in owned.items():
+        where = [cell["domain"] for cell in cells if cell["tier"] == tier and cell["domain"]]
+        lost = sum(cell["tier"] == tier and cell["lost"] for cell in cells)
+        if lost:
+            where.append(f"{lost} {'has' if lost == 1 else 'have'} no place")
+        told.append(f"{count} {tier}" + (f": {', '.join(where)}" if where else ""))
+    return "; ".join(told)

@@ -1,0 +1,164 @@
+"""`gantree usage`: GPU-hours held and wasted, hours waited and money, by user, queue, model or job; GPUs' own use."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.daemon_client import client
+from gantree.cli.input.files import read_text, source_of
+from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.output.figures import digits, dollars
+from gantree.cli.output.printing import columns, print_json
+from gantree.formats import read_prices
+from gantree.formats.fields import duration
+from gantree.model.errors import BadInput
+
+Row = dict[str, Any]
+FIGURES = ("held_gpu_hours", "wasted_gpu_hours", "waited_hours", "USD", "unpriced_gpu_hours")
+GPU_FIGURES = ("held_gpus", "told_gpus", "busy", "least_busy", "memory_GiB", "power_W")
+ALLOWED = "a date such as 2026-11-01, or how long ago: 7d, 36h"
+
+
+class By(StrEnum):
+    """What a row stands for."""
+
+    USER = "user"
+    QUEUE = "queue"
+    MODEL = "model"
+    JOB = "job"
+
+
+def usage(
+    by: Annotated[By, typer.Option("--by", help="What each row stands for.")] = By.USER,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help=f"From that day of UTC: {ALLOWED}. [default: 7 days]"),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="To the end of that day. [default: now]")
+    ] = None,
+    prices: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Prices of the site, over the list prices.")
+    ] = None,
+    gpus: Annotated[
+        bool, typer.Option("--gpus", help="How busy the GPUs are that jobs hold now, instead.")
+    ] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Report GPU-hours and their cost.
+
+    What of it was wasted, and how long jobs waited, is told, too.
+    """
+    daemon, now = client(state), datetime.now(UTC).timestamp()
+    if gpus:
+        _print_gpus(daemon.gpu_use(), as_csv=as_csv, as_json=as_json)
+        return
+    told = daemon.usage(
+        by.value, since=_moment("--since", since, now), until=_moment("--until", until, now)
+    )
+    if prices is not None:
+        _price(told, prices)
+    if as_json:
+        print_json(told)
+    elif as_csv:
+        typer.echo(_csv(told), nl=False)
+    else:
+        typer.echo("\n".join(_lines(told)))
+
+
+def _print_gpus(told: Row, *, as_csv: bool, as_json: bool) -> None:
+    if as_json:
+        print_json(told)
+    elif as_csv:
+        typer.echo(_written(("job", *GPU_FIGURES), told["rows"], GPU_FIGURES), nl=False)
+    elif not told["is_told"]:
+        typer.echo("nobody tells how busy GPUs are: gantree up --gpu-metrics URL names exporters")
+    else:
+        head = ("JOB", "QUEUE", "GPUS", "BUSY", "LEAST", "MEMORY GiB", "WATTS")
+        typer.echo(columns(head, [_gpu_cells(row) for row in told["rows"]]))
+        if any(row["is_shared"] for row in told["rows"]):
+            typer.echo("+ holds parts of GPUs: figures are those of all who share them")
+
+
+def _gpu_cells(row: Row) -> tuple[str, ...]:
+    told = "" if row["told_gpus"] == row["held_gpus"] else f" ({row['told_gpus']} tell)"
+    shares = [_percent(row[name]) for name in ("busy", "least_busy")]
+    sums = ["-" if row[name] is None else digits(row[name]) for name in ("memory_GiB", "power_W")]
+    count = f"{row['held_gpus']}{'+' if row['is_shared'] else ''}{told}"
+    return (row["name"], row["queue"], count, *shares, *sums)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
+
+
+def _moment(option: str, text: str | None, now: float) -> float | None:
+    """Seconds since 1970 of a date (its first moment, UTC) or of so long ago."""
+    if text is None:
+        return None
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        pass
+    try:
+        return max(0.0, now - duration(text))
+    except ValueError:
+        raise BadInput(f"{option}: found {text!r}; allowed: {ALLOWED}") from None
+
+
+def _price(told: Row, file: str) -> None:
+    """Dollars anew, at the prices of a file over those of the list."""
+    known = read_prices(read_text(file), source_of(file))
+    for row in (*told["rows"], told["sum"]):
+        hours_of_model = row["held_gpu_hours_of_model"]
+        quotes = {model: known.quote(model) for model in hours_of_model}
+        row["USD"] = sum(
+            hours * quote.USD_per_hour
+            for model, hours in hours_of_model.items()
+            if (quote := quotes[model]) is not None
+        )
+        row["unpriced_gpu_hours"] = sum(
+            hours for model, hours in hours_of_model.items() if quotes[model] is None
+        )
+
+
+def _csv(told: Row) -> str:
+    return _written((told["by"], *FIGURES), told["rows"], FIGURES)
+
+
+def _written(head: Sequence[str], rows: Sequence[Row], figures: Sequence[str]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows((_safe(row["name"]), *(row[figure] for figure in figures)) for row in rows)
+    return text.getvalue()
+
+
+def _safe(name: str) -> str:
+    """A name that no spreadsheet takes for a formula."""
+    return f"'{name}" if name[:1] in ("=", "+", "-", "@") else name
+
+
+def _lines(told: Row) -> Iterator[str]:
+    head = (told["by"].upper(), "GPU-HOURS", "WASTED", "WAITED h", "COST")
+    rows = [(row["name"] or "-", *_cells(row)) for row in told["rows"]]
+    yield columns(head, [*rows, ("all", *_cells(told["sum"]))])
+    if told["left_out"]:
+        yield f"and {told['left_out']} more, which are in the sum"
+    if told["sum"]["unpriced_gpu_hours"]:
+        hours = digits(told["sum"]["unpriced_gpu_hours"])
+        yield f"{hours} GPU-hours are of models without a price; --prices FILE tells one"
+    if told["by"] == By.JOB:
+        yield "Of each job all that it used in its life."
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    figures = (row[name] for name in ("held_gpu_hours", "wasted_gpu_hours", "waited_hours"))
+    return (*map(digits, figures), dollars(row["USD"]))

@@ -1,0 +1,93 @@
+"""`gantree simulate`: a trace of jobs on a described cluster, decided by the scheduler that the daemon runs."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.input.files import read_text, source_of
+from gantree.cli.input.policies import policy_on
+from gantree.cli.options import JsonOption, PolicyOption, shallow
+from gantree.cli.output.errors import warn
+from gantree.cli.output.printing import print_json, span
+from gantree.cli.output.progress import progress
+from gantree.formats import TraceJob, read_cluster, read_trace
+from gantree.model.errors import BadInput, NotFound
+from gantree.sim import files
+from gantree.sim.run import simulate as replay
+from gantree.text.words import plural
+
+
+def simulate(
+    cluster: Annotated[str, typer.Option("--cluster", metavar="FILE", help="Cluster file.")],
+    trace: Annotated[
+        Path, typer.Option("--trace", metavar="FILE", help="CSV of jobs; .gz is read too.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="DIR", help="For summary.json, jobs.csv and report.html."),
+    ],
+    policy: PolicyOption = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only so many jobs of the trace.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Replay a trace of jobs through the scheduler."""
+    site = read_cluster(read_text(cluster), source_of(cluster))
+    chosen = policy_on(policy, site)
+    _make(out)
+    with progress("Simulating") as advance:
+        result = replay(site, _rows(trace), chosen, progress=advance, limit=limit)
+    files.write(result, out)
+    summary = result.summary()
+    if as_json:
+        print_json(summary)
+    else:
+        typer.echo(_text(summary, out))
+    if summary["finished"] < summary["jobs"]:
+        left = summary["jobs"] - summary["finished"]
+        warn(
+            f"{left} of {plural(summary['jobs'], 'job')} did not finish; {out / 'jobs.csv'} says why"
+        )
+
+
+def _rows(trace: Path) -> list[TraceJob]:
+    """The trace. Raises BadInput where there is none: a file that a command line names is input."""
+    try:
+        return read_trace(trace)
+    except NotFound as error:
+        raise BadInput(str(error)) from None
+
+
+def _make(out: Path) -> None:
+    """Before the work, so that it is not done in vain."""
+    try:
+        shallow(out, "--out").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"--out {out}: {error.strerror}") from None
+
+
+def _text(summary: dict[str, Any], out: Path) -> str:
+    spanned = ", ".join(
+        f"{mean:.2f} {tier}"
+        for tier, mean in summary["domains_spanned"].items()
+        if mean is not None
+    )
+    lines = {
+        "jobs": f"{summary['finished']} of {summary['jobs']} finished",
+        "wait": _times(summary["wait_s"]),
+        "completion": _times(summary["jct_s"]),
+        "makespan": span(summary["makespan_s"]),
+        "GPU utilisation": f"{summary['gpu_utilisation']:.1%}",
+        "domains a gang": spanned or "no gang of two or more members",
+        "preemptions": f"{summary['preemptions']}, {summary['gpu_hours_lost']:g} GPU hours lost",
+        "written to": str(out),
+    }
+    return "\n".join(f"{name:16}{value}" for name, value in lines.items())
+
+
+def _times(seconds: dict[str, float | None]) -> str:
+    """Mean, median and 99th percentile, or that there are none."""
+    told = [f"{name} {span(value)}" for name, value in seconds.items() if value is not None]
+    return ", ".join(told) or "none"

@@ -1,0 +1,1 @@
+"""`gantree topo`: commands about topologies."""

@@ -1,0 +1,134 @@
+"""`gantree run`, as far as it needs no daemon: names, environments, and output that is followed twice."""
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gantree.cli.jobs.job_names import name_of
+from gantree.cli.jobs.log_follow import new_bytes, new_lines
+from gantree.cli.jobs.run import environment
+from gantree.cli.options import class_or_number
+
+Gantree = Callable[..., Any]
+texts = st.lists(st.binary(max_size=6).map(lambda raw: raw.replace(b"\n", b".")), max_size=8)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["python", "train.py", "--steps", "3"], "train"),
+        (["/usr/bin/python3.11", "/data/my train.py"], "my-train"),
+        (["python", "-m", "torch"], "python"),
+        (["bash", "-c", "true"], "bash"),
+        (["./run_me.sh"], "run_me"),
+        (["sleep", "3"], "sleep"),
+        (["/"], "run"),
+        (["x" * 90], "x" * 63),
+        (["é"], "run"),
+    ],
+)
+def test_a_job_is_named_after_its_script(command: list[str], name: str) -> None:
+    assert name_of(command) == name
+
+
+def test_the_callers_path_goes_along_and_the_rest_on_request() -> None:
+    own = {"PATH": "/bin", "HOME": "/root", "SECRET": "x"}
+    assert environment([], own) == {"PATH": "/bin"}
+    assert environment(["A=1=2", "HOME", "B="], own) == {
+        "PATH": "/bin",
+        "A": "1=2",
+        "HOME": "/root",
+        "B": "",
+    }
+    assert environment(["PATH=/opt"], own) == {"PATH": "/opt"}
+
+
+@pytest.mark.parametrize("wish", ["MISSING", "=x", ""])
+def test_a_variable_that_cannot_be_passed_on_is_bad_input(gantree: Gantree, wish: str) -> None:
+    outcome = gantree("run", "--env", wish, "--", "true")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--env" in outcome.err
+
+
+@pytest.mark.parametrize("words", [("--", "\udcff"), ("--env", "A=\udcff", "--", "true")])
+def test_words_that_are_not_utf8_are_bad_input(gantree: Gantree, words: tuple[str, ...]) -> None:
+    outcome = gantree("run", *words)
+    assert outcome.code == 2
+    assert outcome.err.startswith("gantree: the command line: not UTF-8 text: ")
+
+
+def test_a_job_file_in_a_directory_that_is_not_utf8_is_bad_input(
+    gantree: Gantree, tmp_path: Path, job_file: Callable[..., Path]
+) -> None:
+    directory = tmp_path / "\udcff"
+    directory.mkdir()
+    file = job_file("a", 1, 1).rename(directory / "a.yaml")
+    outcome = gantree("submit", "--state", tmp_path, file)
+    assert outcome.code == 2
+    assert outcome.err.startswith("gantree: the directory of the file: not UTF-8 text: ")
+
+
+@pytest.mark.parametrize(
+    ("word", "priority"),
+    [
+        (None, None),
+        ("7", 7),
+        ("-7", -7),
+        ("batch", "batch"),
+        ("7x", "7x"),
+        ("9" * 5000, "9" * 5000),
+    ],
+)
+def test_a_priority_is_a_number_or_a_class(word: str | None, priority: str | int | None) -> None:
+    assert class_or_number(word) == priority
+
+
+def chunked(text: bytes, random: Random) -> list[bytes]:
+    """The text cut at random places."""
+    cuts = sorted(random.randrange(len(text) + 1) for _ in range(4))
+    return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+def interleaved(lines_of_rank: list[list[bytes]], random: Random) -> bytes:
+    """All lines with their prefixes, the order of each rank kept."""
+    queues = [
+        [b"[%d] %s\n" % (rank, line) for line in lines] for rank, lines in enumerate(lines_of_rank)
+    ]
+    merged = []
+    while any(queues):
+        merged.append(random.choice([queue for queue in queues if queue]).pop(0))
+    return b"".join(merged)
+
+
+@given(st.lists(texts, min_size=1, max_size=3), st.randoms(use_true_random=False), st.data())
+def test_lines_of_mixed_ranks_are_printed_once_over_any_number_of_breaks(
+    lines_of_rank: list[list[bytes]], random: Random, data: st.DataObject
+) -> None:
+    printed: dict[bytes, int] = {}
+    out = b""
+    for _ in range(data.draw(st.integers(0, 3))):
+        whole = interleaved(lines_of_rank, random)
+        broken_off = whole[: random.randrange(len(whole) + 1)]
+        out += b"".join(new_lines(chunked(broken_off, random), printed))
+    out += b"".join(new_lines(chunked(interleaved(lines_of_rank, random), random), printed))
+    for rank, lines in enumerate(lines_of_rank):
+        prefix = b"[%d] " % rank
+        got = [line.removeprefix(prefix) for line in out.split(b"\n") if line.startswith(prefix)]
+        assert got == lines
+
+
+@given(st.binary(max_size=60), st.randoms(use_true_random=False), st.integers(0, 3))
+def test_bytes_of_one_rank_are_printed_once_over_any_number_of_breaks(
+    text: bytes, random: Random, breaks: int
+) -> None:
+    printed: dict[bytes, int] = {}
+    out = b""
+    for _ in range(breaks):
+        broken_off = text[: random.randrange(len(text) + 1)]
+        out += b"".join(new_bytes(chunked(broken_off, random), printed))
+    assert out + b"".join(new_bytes(chunked(text, random), printed)) == text
