@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gantree.topology.discovery.machines.cpu_masks import mask_bits, runs_of
+from gantree.topology.discovery.machines.devices.cpu_masks import mask_bits, runs_of
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput
 from gantree.topology.discovery.gpus import GpuTopology
-from gantree.topology.discovery.machines.hwloc_xml import parse
+from gantree.topology.discovery.machines.hwloc.hwloc_xml import parse
 from support.damage import damaged, told_machine
 from support.examples import examples
 

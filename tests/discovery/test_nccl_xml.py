@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
-from gantree.topology.discovery.machines.nccl_xml import parse
+from gantree.topology.discovery.machines.nccl.nccl_xml import parse
 from support.damage import damaged, told_machine
 from support.examples import examples
 

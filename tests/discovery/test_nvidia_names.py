@@ -2,7 +2,11 @@
 
 import pytest
 
-from gantree.topology.discovery.machines.nvidia_names import clique_name, model_name, sysfs_bus_id
+from gantree.topology.discovery.machines.devices.nvidia_names import (
+    clique_name,
+    model_name,
+    sysfs_bus_id,
+)
 
 
 @pytest.mark.parametrize(

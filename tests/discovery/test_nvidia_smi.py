@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
-from gantree.topology.discovery.machines.nvidia_smi import parse
+from gantree.topology.discovery.machines.nvidia.nvidia_smi import parse
 from support.examples import examples
 
 DATA = Path(__file__).parents[1] / "data" / "nvidia_smi"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
-from gantree.topology.discovery.machines.nvidia_xml import parse
+from gantree.topology.discovery.machines.nvidia.nvidia_xml import parse
 from support.examples import examples
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology" / "nvidia-smi-xml"

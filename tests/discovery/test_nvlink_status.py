@@ -7,7 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
-from gantree.topology.discovery.machines.nvlink_status import NvlinkStatus, carried_GBps, parse
+from gantree.topology.discovery.machines.nvidia.nvlink_status import (
+    NvlinkStatus,
+    carried_GBps,
+    parse,
+)
 from support.examples import examples
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology" / "nvlink-status"

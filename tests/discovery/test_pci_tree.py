@@ -4,8 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gantree.topology.discovery.machines.pci_ids import gpu_model, is_gpu, is_nic, is_nvswitch
-from gantree.topology.discovery.machines.pci_tree import Place, path_class
+from gantree.topology.discovery.machines.devices.pci_ids import (
+    gpu_model,
+    is_gpu,
+    is_nic,
+    is_nvswitch,
+)
+from gantree.topology.discovery.machines.devices.pci_tree import Place, path_class
 
 ALL_PORTS, AS_ONE = 2, 1
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
 from gantree.topology.discovery.gpus import machine_from
-from gantree.topology.discovery.machines.nvidia_smi import parse as parse_links
-from gantree.topology.discovery.machines.peer_matrix import parse
+from gantree.topology.discovery.machines.nvidia.nvidia_smi import parse as parse_links
+from gantree.topology.discovery.machines.nvidia.peer_matrix import parse
 from support.examples import examples
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology" / "nvidia-smi-topo"

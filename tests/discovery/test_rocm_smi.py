@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gantree.model.errors import BadFields, BadInput, GantreeError
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
-from gantree.topology.discovery.machines.rocm_smi import (
+from gantree.topology.discovery.machines.rocm.rocm_smi import (
     DIRECT,
     NO_TYPES,
     OVER_CPUS,

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from gantree.model.errors import BadInput
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
-from gantree.topology.discovery.machines import (
+from gantree.topology.discovery.machines import slurmd_gres
+from gantree.topology.discovery.machines.merge.same_machine import joined
+from gantree.topology.discovery.machines.nvidia import (
     nvidia_smi,
     nvidia_xml,
     nvlink_status,
     peer_matrix,
-    slurmd_gres,
 )
-from gantree.topology.discovery.machines.nvlink_status import NvlinkStatus
-from gantree.topology.discovery.machines.same_machine import joined
+from gantree.topology.discovery.machines.nvidia.nvlink_status import NvlinkStatus
 from support.examples import examples
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology"

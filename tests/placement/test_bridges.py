@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Machine
 from gantree.placement.machine.devices import choose_gpus
 from gantree.topology.discovery.gpus import machine_from
-from gantree.topology.discovery.machines.nvidia_smi import parse
+from gantree.topology.discovery.machines.nvidia.nvidia_smi import parse
 from gantree.topology.hardware.catalog import bonded_links, machine
 from gantree.topology.hardware.masks import mask_of as mask
 from support.examples import examples

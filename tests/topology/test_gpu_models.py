@@ -6,7 +6,7 @@ from xml.etree.ElementTree import parse
 
 import pytest
 
-from gantree.topology.discovery.machines.nvidia_names import model_name
+from gantree.topology.discovery.machines.devices.nvidia_names import model_name
 from gantree.topology.hardware.gpu_models import GPU_MODELS, gpu_model
 from gantree.topology.hardware.link_classes import PATH_CLASSES, link_GBps
 from gantree.topology.hardware.mig import TABLES

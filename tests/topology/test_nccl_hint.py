@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Machine, Nic
 from gantree.model.errors import BadInput, Unsupported
 from gantree.topology.discovery.gpus import machine_from
-from gantree.topology.discovery.machines.nccl_xml import parse
+from gantree.topology.discovery.machines.nccl.nccl_xml import parse
 from gantree.topology.graph.nccl_hint import fits_all_groups, graph_of, graph_xml
 from gantree.topology.hardware.catalog import MACHINES, machine, plain
 from gantree.topology.hardware.gpu_models import gpu_model

@@ -26,7 +26,7 @@ from gantree.telemetry.readings import (
     topology_of,
 )
 from gantree.topology.discovery.gpus import GpuTopology
-from gantree.topology.discovery.machines.nvidia_names import sysfs_bus_id
+from gantree.topology.discovery.machines.devices.nvidia_names import sysfs_bus_id
 
 MIB = 1 << 20
 NO_ANSWER = (

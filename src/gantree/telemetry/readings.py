@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from gantree.model.cluster import Machine
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
-from gantree.topology.discovery.machines.nvidia_names import clique_name, model_name
+from gantree.topology.discovery.machines.devices.nvidia_names import clique_name, model_name
 from gantree.topology.hardware.catalog import SELF
 
 LINK_OF_LEVEL = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}

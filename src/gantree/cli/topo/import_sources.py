@@ -20,7 +20,7 @@ from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.gpus import GpuTopology, machine_from
 from gantree.topology.discovery.kinds import FABRIC_KINDS, MACHINE_KINDS, MachineReading, Wishes
 from gantree.topology.discovery.machine_of_node import MachineChoice
-from gantree.topology.discovery.machines.same_machine import joined
+from gantree.topology.discovery.machines.merge.same_machine import joined
 from gantree.topology.discovery.merging import Source, merged
 from gantree.topology.hardware import catalog
 

@@ -7,7 +7,7 @@ import re
 
 from gantree.model.errors import BadInput
 from gantree.text.words import WORD_PATTERN, did_you_mean, shortened
-from gantree.topology.discovery.machines.nvidia_names import model_name
+from gantree.topology.discovery.machines.devices.nvidia_names import model_name
 from gantree.topology.hardware.gpu_models import GPU_MODELS
 
 _BY_KEY = {name.upper(): name for name in GPU_MODELS}

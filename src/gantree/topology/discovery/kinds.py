@@ -20,17 +20,17 @@ from gantree.topology.discovery.listings import (
     slurm_yaml,
     topograph,
 )
-from gantree.topology.discovery.machines import (
-    hwloc_xml,
-    nccl_xml,
+from gantree.topology.discovery.machines import slurmd_gres
+from gantree.topology.discovery.machines.hwloc import hwloc_xml
+from gantree.topology.discovery.machines.nccl import nccl_xml
+from gantree.topology.discovery.machines.nvidia import (
     nvidia_smi,
     nvidia_xml,
     nvlink_status,
     peer_matrix,
-    rocm_smi,
-    slurmd_gres,
 )
-from gantree.topology.discovery.machines.nvlink_status import NvlinkStatus
+from gantree.topology.discovery.machines.nvidia.nvlink_status import NvlinkStatus
+from gantree.topology.discovery.machines.rocm import rocm_smi
 from gantree.topology.discovery.networks import ibnetdiscover, netq, ufm
 from gantree.topology.discovery.other_kinds import instead_of
 

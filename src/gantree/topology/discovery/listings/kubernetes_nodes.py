@@ -19,7 +19,7 @@ from gantree.text.document import Truth
 from gantree.text.records import Record
 from gantree.text.words import plural, shortened
 from gantree.topology.discovery.listings.label_keys import labels_of
-from gantree.topology.discovery.machines.nvidia_names import model_name
+from gantree.topology.discovery.machines.devices.nvidia_names import model_name
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu")
 _NVIDIA = "nvidia.com/"

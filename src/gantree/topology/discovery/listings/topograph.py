@@ -39,7 +39,7 @@ from gantree.topology.discovery.listings.label_keys import (
 )
 from gantree.topology.discovery.listings.slurm_names import ALLOWED_NAMES, Names, is_name
 from gantree.topology.discovery.listings.switch_tree import HINT_NAMES, TIERS, Switch, tree_of
-from gantree.topology.discovery.machines.nvidia_names import model_name
+from gantree.topology.discovery.machines.devices.nvidia_names import model_name
 from gantree.topology.discovery.merging import some
 
 NVLINK, NVLINK_SUB = "nvlink", "nvlink-sub"

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from gantree.model.errors import BadInput, Problem
 from gantree.text.words import plural, shortened
 from gantree.topology.discovery.gpus import CpuSet, GpuTopology
-from gantree.topology.discovery.machines.cpu_lists import ranges
-from gantree.topology.discovery.machines.lookalikes import named_instead
-from gantree.topology.discovery.machines.refusing import refuse
+from gantree.topology.discovery.machines.devices.cpu_lists import ranges
+from gantree.topology.discovery.machines.input_errors.refusal import refuse
+from gantree.topology.discovery.machines.input_errors.wrong_format import named_instead
 from gantree.topology.hardware.catalog import SELF
 
 MAX_CHARS = 8 << 20

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from gantree.model.errors import BadInput
 from gantree.text.words import plural
 from gantree.topology.discovery.gpus import GpuTopology
-from gantree.topology.discovery.machines.nvlink_status import NvlinkStatus
+from gantree.topology.discovery.machines.nvidia.nvlink_status import NvlinkStatus
 from gantree.topology.hardware.catalog import bonded_links
 
 

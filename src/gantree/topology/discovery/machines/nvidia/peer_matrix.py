@@ -14,15 +14,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from gantree.model.errors import BadInput, Problem
 from gantree.text.words import plural
 from gantree.topology.discovery.gpus import GpuTopology
-from gantree.topology.discovery.machines.lookalikes import PEER_STATUS
-from gantree.topology.discovery.machines.matrix_checks import (
+from gantree.topology.discovery.machines.input_errors.refusal import refuse
+from gantree.topology.discovery.machines.input_errors.wrong_format import PEER_STATUS
+from gantree.topology.discovery.machines.nvidia.matrix_checks import (
     column_problems,
     diagonal_problem,
     missing_rows,
     row_problems,
 )
-from gantree.topology.discovery.machines.matrix_text import Grid, read_peer_grids
-from gantree.topology.discovery.machines.refusing import refuse
+from gantree.topology.discovery.machines.nvidia.matrix_text import Grid, read_peer_grids
 from gantree.topology.hardware.catalog import SELF
 
 OK, UNKNOWN = "OK", "U"

@@ -6,7 +6,7 @@ Finding the matrix in a text is `matrix_text`.
 from collections.abc import Callable
 
 from gantree.model.errors import Problem
-from gantree.topology.discovery.machines.matrix_text import Grid
+from gantree.topology.discovery.machines.nvidia.matrix_text import Grid
 from gantree.topology.hardware.catalog import SELF
 
 

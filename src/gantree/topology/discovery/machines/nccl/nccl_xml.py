@@ -22,15 +22,15 @@ from itertools import combinations
 from gantree.text.records import Report
 from gantree.text.words import counted, plural
 from gantree.topology.discovery.gpus import GpuTopology
-from gantree.topology.discovery.machines.nccl_elements import (
+from gantree.topology.discovery.machines.devices.pci_ids import gpu_model, is_gpu, is_nvswitch
+from gantree.topology.discovery.machines.devices.pci_tree import path_class
+from gantree.topology.discovery.machines.nccl.nccl_elements import (
     SeenGpu,
     SeenLink,
     SeenNic,
     SeenSystem,
     read_system,
 )
-from gantree.topology.discovery.machines.pci_ids import gpu_model, is_gpu, is_nvswitch
-from gantree.topology.discovery.machines.pci_tree import path_class
 from gantree.topology.hardware.catalog import SELF
 
 _BRIDGES_OF_SWITCH = 1

@@ -19,14 +19,14 @@ from typing import Any, TypeVar
 
 from gantree.model.errors import BadInput
 from gantree.topology.discovery.gpus import CpuSet, GpuTopology
-from gantree.topology.discovery.machines.device_matching import (
+from gantree.topology.discovery.machines.merge.device_matching import (
     Nics,
     Part,
     numbered_gpus,
     numbered_nics,
 )
-from gantree.topology.discovery.machines.nvlink_check import nvlink_warnings
-from gantree.topology.discovery.machines.nvlink_status import NvlinkStatus
+from gantree.topology.discovery.machines.merge.nvlink_check import nvlink_warnings
+from gantree.topology.discovery.machines.nvidia.nvlink_status import NvlinkStatus
 from gantree.topology.hardware.catalog import SELF, bonded_links
 
 _T = TypeVar("_T")

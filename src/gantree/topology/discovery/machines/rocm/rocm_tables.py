@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from gantree.model.errors import BadInput
 from gantree.text.records import Record, Report, json_records
 from gantree.text.words import plural, shortened
-from gantree.topology.discovery.machines.lookalikes import named_instead
-from gantree.topology.discovery.machines.nvidia_names import sysfs_bus_id
+from gantree.topology.discovery.machines.devices.nvidia_names import sysfs_bus_id
+from gantree.topology.discovery.machines.input_errors.wrong_format import named_instead
 
 WEIGHT, HOPS, TYPE, ACCESS = "weight", "hops", "link type", "access"
 MAX_GPUS = 512

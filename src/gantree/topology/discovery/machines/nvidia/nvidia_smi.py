@@ -17,21 +17,21 @@ from itertools import combinations
 from gantree.model.errors import Problem
 from gantree.text.words import plural
 from gantree.topology.discovery.gpus import GpuTopology
-from gantree.topology.discovery.machines.cpu_lists import ranges as cpu_ranges
-from gantree.topology.discovery.machines.matrix_checks import (
+from gantree.topology.discovery.machines.devices.cpu_lists import ranges as cpu_ranges
+from gantree.topology.discovery.machines.input_errors.refusal import refuse
+from gantree.topology.discovery.machines.nvidia.matrix_checks import (
     column_problems,
     diagonal_problem,
     missing_rows,
     row_problems,
 )
-from gantree.topology.discovery.machines.matrix_text import (
+from gantree.topology.discovery.machines.nvidia.matrix_text import (
     TITLES,
     Grid,
     Row,
     is_link_word,
     read_grid,
 )
-from gantree.topology.discovery.machines.refusing import refuse
 from gantree.topology.hardware.catalog import SELF, bonded_links
 
 CPU_TITLE, NUMA_TITLE, GPU_NUMA_TITLE = TITLES

@@ -21,11 +21,11 @@ from gantree.text.records import Report
 from gantree.text.words import shortened
 from gantree.text.xml_text import read_xml
 from gantree.topology.discovery.gpus import CpuSet
-from gantree.topology.discovery.machines.cpu_masks import mask_bits, runs_of
-from gantree.topology.discovery.machines.lookalikes import named_instead
-from gantree.topology.discovery.machines.nvidia_names import sysfs_bus_id
-from gantree.topology.discovery.machines.pci_ids import bare, is_gpu, is_nic
-from gantree.topology.discovery.machines.pci_tree import MAX_BRIDGES, Place
+from gantree.topology.discovery.machines.devices.cpu_masks import mask_bits, runs_of
+from gantree.topology.discovery.machines.devices.nvidia_names import sysfs_bus_id
+from gantree.topology.discovery.machines.devices.pci_ids import bare, is_gpu, is_nic
+from gantree.topology.discovery.machines.devices.pci_tree import MAX_BRIDGES, Place
+from gantree.topology.discovery.machines.input_errors.wrong_format import named_instead
 
 MAX_GPUS = 512
 MAX_NICS = 1024

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from gantree.model.errors import BadInput
-from gantree.topology.discovery.machines.lookalikes import (
+from gantree.topology.discovery.machines.input_errors.wrong_format import (
     is_peer_status,
     named_instead,
     what_instead,

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 from gantree.model.errors import BadInput, Problem
 from gantree.text.words import counted, shortened
-from gantree.topology.discovery.machines.lookalikes import named_instead
-from gantree.topology.discovery.machines.refusing import refuse
+from gantree.topology.discovery.machines.input_errors.refusal import refuse
+from gantree.topology.discovery.machines.input_errors.wrong_format import named_instead
 
 MAX_CHARS = 8 << 20
 _GPU = re.compile(r"\s*GPU ([0-9]{1,4}):\s*(.*?)(?:\s*\(UUID:\s*([^)\s]{1,90})\)(.*))?\s*")

@@ -23,9 +23,13 @@ from gantree.model.errors import BadInput, Problem
 from gantree.text.words import plural, shortened
 from gantree.text.xml_text import read_xml
 from gantree.topology.discovery.gpus import GpuTopology
-from gantree.topology.discovery.machines.lookalikes import named_instead
-from gantree.topology.discovery.machines.nvidia_names import clique_name, model_name, sysfs_bus_id
-from gantree.topology.discovery.machines.refusing import refuse
+from gantree.topology.discovery.machines.devices.nvidia_names import (
+    clique_name,
+    model_name,
+    sysfs_bus_id,
+)
+from gantree.topology.discovery.machines.input_errors.refusal import refuse
+from gantree.topology.discovery.machines.input_errors.wrong_format import named_instead
 from gantree.topology.hardware.catalog import SELF
 
 MAX_GPUS = 512

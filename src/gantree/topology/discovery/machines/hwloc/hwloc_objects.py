@@ -17,10 +17,10 @@ from gantree.model.errors import BadInput
 from gantree.text.records import Report
 from gantree.text.words import shortened
 from gantree.text.xml_text import read_xml
-from gantree.topology.discovery.machines.cpu_masks import mask_bits
-from gantree.topology.discovery.machines.lookalikes import named_instead
-from gantree.topology.discovery.machines.nvidia_names import sysfs_bus_id
-from gantree.topology.discovery.machines.pci_tree import MAX_BRIDGES
+from gantree.topology.discovery.machines.devices.cpu_masks import mask_bits
+from gantree.topology.discovery.machines.devices.nvidia_names import sysfs_bus_id
+from gantree.topology.discovery.machines.devices.pci_tree import MAX_BRIDGES
+from gantree.topology.discovery.machines.input_errors.wrong_format import named_instead
 
 MAX_OBJECTS_OF_A_MATRIX = 1024
 _WANTED = "give what `lstopo --of xml` wrote"

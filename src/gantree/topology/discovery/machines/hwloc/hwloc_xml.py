@@ -19,8 +19,17 @@ from itertools import combinations
 
 from gantree.text.records import Report
 from gantree.topology.discovery.gpus import CpuSet, GpuTopology
-from gantree.topology.discovery.machines.cpu_masks import runs_of
-from gantree.topology.discovery.machines.hwloc_objects import (
+from gantree.topology.discovery.machines.devices.cpu_masks import runs_of
+from gantree.topology.discovery.machines.devices.nvidia_names import model_name
+from gantree.topology.discovery.machines.devices.pci_ids import (
+    AMD,
+    NVIDIA,
+    gpu_model,
+    is_gpu,
+    is_nvswitch,
+)
+from gantree.topology.discovery.machines.devices.pci_tree import Place, path_class
+from gantree.topology.discovery.machines.hwloc.hwloc_objects import (
     Matrix,
     Near,
     NumaNode,
@@ -31,9 +40,6 @@ from gantree.topology.discovery.machines.hwloc_objects import (
     read_objects,
     sole_bit,
 )
-from gantree.topology.discovery.machines.nvidia_names import model_name
-from gantree.topology.discovery.machines.pci_ids import AMD, NVIDIA, gpu_model, is_gpu, is_nvswitch
-from gantree.topology.discovery.machines.pci_tree import Place, path_class
 from gantree.topology.hardware.catalog import SELF
 
 MAX_GPUS = 512

@@ -21,7 +21,7 @@ from itertools import combinations
 from gantree.text.records import Report
 from gantree.text.words import shortened
 from gantree.topology.discovery.gpus import GpuTopology
-from gantree.topology.discovery.machines.rocm_tables import (
+from gantree.topology.discovery.machines.rocm.rocm_tables import (
     ACCESS,
     HOPS,
     TYPE,

@@ -1,0 +1,1 @@
+"""What all sources name alike: PCI ids and paths, sets of CPUs, and the names that NVIDIA gives."""

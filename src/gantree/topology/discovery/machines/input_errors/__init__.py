@@ -1,0 +1,1 @@
+"""How a parser refuses a text: what the text looks like instead, and all problems at once."""

@@ -1,0 +1,1 @@
+"""Topology files of NCCL and RCCL."""

@@ -1,0 +1,1 @@
+"""The prints of rocm-smi and amd-smi."""
