@@ -4,8 +4,8 @@ What NCCL's reader (NVIDIA/nccl, src/graph/xml.cc and topo.cc, 2.4 to 2.30) asks
 version 1; elements and attributes with one space between, no tabs, no declaration, no entities; values of at most 254
 characters; a class and a bus id for each <pci>; count, target and tclass for each <nvlink>. What it finds for itself
 when it is missing is left out where a machine model does not tell it: CPU sets and makers, ports, GUIDs. Reading such
-files is `discovery.machines.nccl.nccl_xml`; a file that is written here reads back as the machine it was made of, as far as a
-file can tell: a PCI path that NVLink hides is concluded from the NICs that two GPUs share.
+files is `discovery.machines.nccl.nccl_xml`; a file that is written here reads back as the machine it was made of, as
+far as a file can tell: a PCI path that NVLink hides is concluded from the NICs that two GPUs share.
 
 NCCL finds its GPUs in the file by bus id. On bare metal it needs no file. In a virtual machine that hides the PCI tree
 it needs one with the bus ids that the guest sees: hand those in. Without them the bus ids are made up, one PCI domain
