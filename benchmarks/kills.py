@@ -23,7 +23,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-from gantree.api.client import Client
+from gantree.api.client.client import Client
 from loading import CLUSTER, TAKEN, Daemon, database, drive, job, request
 
 LONGEST_LIFE_S = 1.5

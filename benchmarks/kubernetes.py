@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from gantree.api.daemon import SWITCH_S
+from gantree.api.server.daemon import SWITCH_S
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import POLL_S
 from gantree.control.garbage import set_all_apart, set_survivors_apart, without_collecting

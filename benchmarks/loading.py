@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gantree.api import sockets
+from gantree.api.http import unix_socket
 from support.postgres import Server
 
 PATIENCE_S = 300.0
@@ -112,7 +112,7 @@ def drive(
 
 
 def _connected(state: Path, selector: selectors.BaseSelector) -> _Line:
-    line = _Line(sockets.connect(state, PATIENCE_S))
+    line = _Line(unix_socket.connect(state, PATIENCE_S))
     selector.register(line.socket, selectors.EVENT_READ, line)
     return line
 

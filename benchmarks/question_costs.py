@@ -16,9 +16,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from gantree.api import questions
-from gantree.api.access import EVERYTHING, Caller
-from gantree.api.job_list import Filter
+from gantree.api.access.access import EVERYTHING, Caller
+from gantree.api.views import queries
+from gantree.api.views.job_list import Filter
 from gantree.control.engine.controller import Controller
 from gantree.control.garbage import set_all_apart
 from gantree.control.readers.follower import Follower
@@ -38,12 +38,12 @@ ONE_MORE_EVERY = 10
 ME = Caller("op", EVERYTHING, "socket")
 Question = Callable[[Reading, str], Any]
 QUESTIONS: dict[str, Question] = {
-    "GET /v1/jobs?limit=100": lambda at, _: questions.jobs(at, ME, Filter(), None, 100),
-    "GET /v1/jobs/JOB": lambda at, job: questions.job(at, ME, job, None),
-    "GET /v1/jobs/JOB/why": lambda at, job: questions.explained(at, ME, job),
-    "GET /v1/jobs/JOB/when": lambda at, job: questions.start(at, ME, job),
-    "GET /v1/queues": lambda at, _: questions.queues(at, ME),
-    "GET /v1/nodes": lambda at, _: questions.nodes(at, ME),
+    "GET /v1/jobs?limit=100": lambda at, _: queries.jobs(at, ME, Filter(), None, 100),
+    "GET /v1/jobs/JOB": lambda at, job: queries.job(at, ME, job, None),
+    "GET /v1/jobs/JOB/why": lambda at, job: queries.explained(at, ME, job),
+    "GET /v1/jobs/JOB/when": lambda at, job: queries.start(at, ME, job),
+    "GET /v1/queues": lambda at, _: queries.queues(at, ME),
+    "GET /v1/nodes": lambda at, _: queries.nodes(at, ME),
     "page /": lambda at, _: overview.overview_of(at, ME),
     "page /queue": lambda at, _: job_rows.job_rows(at, job_rows.Wanted(), ME),
     "page /queues": lambda at, _: shares.shares_asked(at, ME),

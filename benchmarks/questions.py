@@ -23,10 +23,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gantree.api import questions
-from gantree.api.access import EVERYTHING, Caller
+from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.backend import Backend
-from gantree.api.job_list import Filter
+from gantree.api.views import queries
+from gantree.api.views.job_list import Filter
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.group_commit import Gathering
 from gantree.control.engine.loop import Loop
@@ -106,13 +106,13 @@ def cases(waiting: str) -> list[tuple[str, Callable[..., Any], tuple[Any, ...], 
     """What is asked: a name, a function with what it gets, and where the reader may answer it."""
     both, apart = (Where.HERE, Where.APART), (Where.APART,)
     return [
-        ("page", questions.jobs, (ANYBODY, Filter(), None, PAGE), (Where.HERE,)),
-        ("list", questions.jobs, (ANYBODY, Filter(), None, None), (Where.HERE,)),
-        ("queues", questions.queues, (ANYBODY,), (Where.HERE,)),
-        ("nodes", questions.nodes, (ANYBODY,), (Where.HERE,)),
-        ("why", questions.explained, (ANYBODY, waiting), both),
-        ("when", questions.start, (ANYBODY, waiting), both),
-        ("what_if", questions.what_if, (ANYBODY, waiting, CHANGES), apart),
+        ("page", queries.jobs, (ANYBODY, Filter(), None, PAGE), (Where.HERE,)),
+        ("list", queries.jobs, (ANYBODY, Filter(), None, None), (Where.HERE,)),
+        ("queues", queries.queues, (ANYBODY,), (Where.HERE,)),
+        ("nodes", queries.nodes, (ANYBODY,), (Where.HERE,)),
+        ("why", queries.explained, (ANYBODY, waiting), both),
+        ("when", queries.start, (ANYBODY, waiting), both),
+        ("what_if", queries.what_if, (ANYBODY, waiting, CHANGES), apart),
     ]
 
 
@@ -153,7 +153,7 @@ async def beside_submissions(
     ):
         log(kind)
         took, questions_took = await asked_all_the_time(
-            lambda: asked.work_out(questions.what_if, ANYBODY, waiting, CHANGES, asker=""),  # noqa: B023 - awaited in this round
+            lambda: asked.work_out(queries.what_if, ANYBODY, waiting, CHANGES, asker=""),  # noqa: B023 - awaited in this round
             submissions(gathering, options.submissions, kind),
             options.askers,
         )

@@ -28,7 +28,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-from gantree.api import sockets
+from gantree.api.http import unix_socket
 from loading import (
     CLUSTER,
     PATIENCE_S,
@@ -88,7 +88,7 @@ def listen(state: Path, path: str, count: int, ready: Event, over: Event) -> int
     came = 0
     with selectors.DefaultSelector() as selector:
         for _ in range(count):
-            line: socket.socket = sockets.connect(state, PATIENCE_S)
+            line: socket.socket = unix_socket.connect(state, PATIENCE_S)
             line.sendall(request("GET", path))
             selector.register(line, selectors.EVENT_READ)
         ready.set()

@@ -9,13 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gantree.api.async_client import AsyncClient
-    from gantree.api.client import Client
+    from gantree.api.client.async_client import AsyncClient
+    from gantree.api.client.client import Client
 
 __all__ = ["AsyncClient", "Client", "__version__"]
 __version__ = "0.1.0"
 
-_HOME = {"AsyncClient": "gantree.api.async_client", "Client": "gantree.api.client"}
+_HOME = {"AsyncClient": "gantree.api.client.async_client", "Client": "gantree.api.client.client"}
 
 
 def __getattr__(name: str) -> Any:

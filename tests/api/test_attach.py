@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from gantree.api.attaching import attach
-from gantree.api.client import Client
+from gantree.api.client.client import Client
+from gantree.api.client.exec_session import attach
 from gantree.model.errors import Conflict, Unauthenticated, Unreachable
 from support.daemon import Daemon
 from support.gangs import left_over

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gantree.api.access import Door
-from gantree.api.rates import Rates
-from gantree.api.routes.attach import MOST_OF_A_CALLER, Seats, Wish
+from gantree.api.access.access import Door
+from gantree.api.access.rate_limits import Rates
+from gantree.api.routes.exec_sessions import MOST_OF_A_CALLER, Seats, Wish
 from gantree.model.errors import TooOften
 from gantree.model.events import GangStarted
 from gantree.policy.rules import Policy

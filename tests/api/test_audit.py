@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.api.audit import Audit
+from gantree.api.access.audit import Audit
 from gantree.journal.access_book import AccessBook, AuditRow
 from gantree.journal.postgres import PostgresJournal
 from gantree.journal.sqlite import SqliteJournal

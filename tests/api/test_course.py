@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gantree.api import requests
-from gantree.api.failover import RETRY_WITHIN_S, Course
-from gantree.api.requests import Request
-from gantree.api.sockets import present
-from gantree.api.target import Target, Unsent, targets
+from gantree.api.client import requests
+from gantree.api.client.failover import RETRY_WITHIN_S, Course
+from gantree.api.client.requests import Request
+from gantree.api.client.target import Target, Unsent, targets
+from gantree.api.http.unix_socket import present
 from gantree.model.errors import Conflict, JournalError, NotLeading
 
 TWO = targets("http://a:1,http://b:2")

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from gantree.api import sockets
-from gantree.api.client import Client
-from gantree.api.requests import Request
+from gantree.api.client.client import Client
+from gantree.api.client.requests import Request
+from gantree.api.http import unix_socket
 from gantree.journal.sqlite import FILE, SqliteJournal
 from gantree.model.errors import (
     BadFields,
@@ -72,7 +72,7 @@ def test_health_tells_who_answers(daemon: Daemon, client: Client) -> None:
 
 
 def test_the_socket_belongs_to_the_user_alone(daemon: Daemon) -> None:
-    mode = (daemon.state_dir / sockets.FILE).stat().st_mode
+    mode = (daemon.state_dir / unix_socket.FILE).stat().st_mode
     assert stat.S_ISSOCK(mode)
     assert stat.S_IMODE(mode) == 0o600
 
@@ -152,7 +152,7 @@ def test_what_is_wrong_is_refused_and_nothing_is_taken(
 
 
 def test_errors_are_problem_json(daemon: Daemon) -> None:
-    with sockets.connect(daemon.state_dir, 5.0) as connection:
+    with unix_socket.connect(daemon.state_dir, 5.0) as connection:
         connection.sendall(b"GET /v1/jobs/ghost HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         answer = b""
         while part := connection.recv(65536):
@@ -303,7 +303,7 @@ def test_a_daemon_that_stops_leaves_its_gangs_and_the_next_adopts_them(tmp_path:
         follower.join()
         assert "what came is not all of it" in broke_off[0], "the job goes on"
         assert b"stopped; 1 gang goes on running" in daemon.output.read_bytes()
-        assert not (daemon.state_dir / sockets.FILE).exists()
+        assert not (daemon.state_dir / unix_socket.FILE).exists()
         daemon.start(with_cluster=False)
         assert daemon.client.health()["epoch"] == 2
         go_on.touch()
@@ -315,7 +315,7 @@ def test_a_killed_daemon_leaves_a_socket_that_the_next_replaces(tmp_path: Path) 
     deep = tmp_path / ("x" * 120) / "state"
     with Daemon(deep, CLUSTER) as daemon:
         daemon.kill()
-        assert (deep / sockets.FILE).is_socket()
+        assert (deep / unix_socket.FILE).is_socket()
         with pytest.raises(Unreachable):
             daemon.client.health()
         daemon.start(with_cluster=True)
@@ -339,8 +339,8 @@ def test_a_poison_event_does_not_stop_the_daemon(tmp_path: Path) -> None:
 def test_a_daemon_whose_output_nobody_reads_goes_on(tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
     code = (
-        "import sys; from pathlib import Path; from gantree.api.daemon import run_daemon\n"
-        "from gantree.api.settings import Settings\n"
+        "import sys; from pathlib import Path; from gantree.api.server.daemon import run_daemon\n"
+        "from gantree.api.server.settings import Settings\n"
         "here = Path(sys.argv[1])\n"
         "run_daemon(Settings(here / 'state', (here / 'cluster.yaml').read_text()))"
     )
@@ -358,7 +358,7 @@ def test_a_daemon_whose_output_nobody_reads_goes_on(tmp_path: Path) -> None:
                 break
             time.sleep(0.02)
         process.terminate()
-    assert not (tmp_path / "state" / sockets.FILE).exists()
+    assert not (tmp_path / "state" / unix_socket.FILE).exists()
 
 
 def test_the_first_start_without_a_cluster_is_refused(tmp_path: Path) -> None:
@@ -378,10 +378,10 @@ def test_runs_without_a_journal_are_not_taken_over(tmp_path: Path, journal: byte
 
 
 def test_something_else_in_the_socket_s_place_is_not_removed(tmp_path: Path) -> None:
-    (tmp_path / sockets.FILE).write_text("precious")
+    (tmp_path / unix_socket.FILE).write_text("precious")
     with pytest.raises(Conflict, match="no socket"):
-        sockets.listen(tmp_path)
-    assert (tmp_path / sockets.FILE).read_text() == "precious"
+        unix_socket.listen(tmp_path)
+    assert (tmp_path / unix_socket.FILE).read_text() == "precious"
 
 
 def test_facts_after_more_than_a_journal_can_hold_are_bad_input(client: Client) -> None:
@@ -392,7 +392,7 @@ def test_facts_after_more_than_a_journal_can_hold_are_bad_input(client: Client) 
 
 def test_the_client_imports_nothing_heavy() -> None:
     code = (
-        "import sys, gantree.api.client\n"
+        "import sys, gantree.api.client.client.client\n"
         "heavy = {'pydantic', 'fastapi', 'numpy', 'yaml', 'asyncio', 'uvicorn'} & set(sys.modules)\n"
         "print(sorted(heavy))"
     )

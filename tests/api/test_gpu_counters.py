@@ -8,9 +8,9 @@ from threading import Thread
 
 import pytest
 
-from gantree.api import gpu_counters
-from gantree.api.exporters import checked
-from gantree.api.gpu_counters import GpuCounters
+from gantree.api.gpu_metrics import gpu_counters
+from gantree.api.gpu_metrics.exporters import checked
+from gantree.api.gpu_metrics.gpu_counters import GpuCounters
 from gantree.model.errors import BadInput, Unreachable
 from gantree.telemetry.gpu_use import GpuUse, UseOfGpu
 

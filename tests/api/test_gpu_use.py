@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gantree.api.access import EVERYTHING, Caller
-from gantree.api.gpu_use_view import held, measured
+from gantree.api.access.access import EVERYTHING, Caller
+from gantree.api.views.gpu_use_view import held, measured
 from gantree.control.requests.read_view import Moment, Reading
 from gantree.model.access import grant_of
 from gantree.model.jobs import Role, Shape

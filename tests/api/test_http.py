@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 import gantree
-from gantree.api import sockets
-from gantree.api.access import Access, Door, token_of
-from gantree.api.client import Client
-from gantree.api.guard import MOST_BYTES
-from gantree.api.listening import listen_of
-from gantree.api.rates import Rates
-from gantree.api.requests import Request
+from gantree.api.access.access import Access, Door, token_of
+from gantree.api.access.rate_limits import Rates
+from gantree.api.client.client import Client
+from gantree.api.client.requests import Request
+from gantree.api.http import unix_socket
+from gantree.api.http.request_guard import MOST_BYTES
+from gantree.api.server.listeners import listen_of
 from gantree.model.errors import (
     BadFields,
     BadInput,
@@ -74,7 +74,7 @@ def over_tcp(daemon: Daemon) -> Client:
 
 def raw(daemon: Daemon, head: str, body: bytes = b"") -> tuple[str, dict[str, str], Any]:
     """Bytes to the socket as they are; status line, headers and JSON of the answer."""
-    with sockets.connect(daemon.state_dir, 10.0) as connection:
+    with unix_socket.connect(daemon.state_dir, 10.0) as connection:
         connection.sendall(head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body)
         answer = b""
         while part := connection.recv(65536):
@@ -224,7 +224,7 @@ def test_a_body_that_nobody_can_read_is_the_caller_s_fault(
 
 
 def test_headers_without_an_end_are_not_read_for_ever(daemon: Daemon) -> None:
-    with sockets.connect(daemon.state_dir, 20.0) as connection:
+    with unix_socket.connect(daemon.state_dir, 20.0) as connection:
         connection.sendall(b"GET /v1/health HTTP/1.1\r\n")
         with suppress(ConnectionError):
             for _ in range(1000):
@@ -427,7 +427,7 @@ def test_nothing_that_waits_is_asked_of_a_daemon_that_hangs_while_another_answer
     daemon: Daemon, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes every request, as its machine does that for it, and answers none."""
-    monkeypatch.setattr("gantree.api.failover.FIRST_ANSWER_WITHIN_S", 0.5)
+    monkeypatch.setattr("gantree.api.client.failover.FIRST_ANSWER_WITHIN_S", 0.5)
     job = client.submit(job_text("waited-for"))["jobs"][0]["job"]
     token = (daemon.state_dir / "token").read_text().strip()
 

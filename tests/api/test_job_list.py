@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gantree.api import questions
 from gantree.api.routes import jobs
+from gantree.api.views import queries
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster
 from support.front import Front
@@ -30,14 +30,14 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
 def pages(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows were read at a time."""
     read: list[int] = []
-    whole = questions.jobs
+    whole = queries.jobs
 
     def noted(*asked: Any) -> Any:
         found = whole(*asked)
         read.append(len(found["jobs"]))
         return found
 
-    monkeypatch.setattr(questions, "jobs", noted)
+    monkeypatch.setattr(queries, "jobs", noted)
     return read
 
 

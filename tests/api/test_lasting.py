@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from starlette.requests import HTTPConnection
 
-from gantree.api import event_feed, lasting
-from gantree.api.access import Door
-from gantree.api.lasting import Lasting, LetGo
+from gantree.api.access.access import Door
 from gantree.api.routes import site
+from gantree.api.streams import event_feed
+from gantree.api.streams.streaming import Lasting, LetGo
 from gantree.control.engine.controller import Controller
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.contextvars import bound_contextvars
 
-from gantree.api.log_lines import BLOT, Format, Level, blot, blotted, formatter, set_up
+from gantree.api.observability.log_format import (
+    BLOT,
+    Format,
+    Level,
+    blot,
+    blotted,
+    formatter,
+    set_up,
+)
 
 SECRET = "s3cr3t-Value_9"
 

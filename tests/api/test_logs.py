@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import gantree.api.logs
-from gantree.api.lasting import LetGo
-from gantree.api.logs import (
+import gantree.api.streams.rank_logs
+from gantree.api.streams.rank_logs import (
     CHUNK_BYTES,
-    LogState,
     RankLog,
     is_over,
     rank_logs,
@@ -21,6 +19,8 @@ from gantree.api.logs import (
     tail_start,
     tail_starts,
 )
+from gantree.api.streams.streaming import LetGo
+from gantree.api.views.queries import LogState
 from support.examples import examples
 
 
@@ -229,7 +229,7 @@ def test_the_tail_of_a_file_is_its_last_lines_whatever_the_blocks_it_is_read_in(
     path = tmp_path_factory.mktemp("log") / "0"
     path.write_bytes(raw)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(gantree.api.logs, "TAIL_BLOCK_BYTES", block)
+        patched.setattr(gantree.api.streams.rank_logs, "TAIL_BLOCK_BYTES", block)
         start, found = tail_start(path, wanted)
     last = _split(raw)
     assert raw[start:] == b"".join(last[len(last) - found :])

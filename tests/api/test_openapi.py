@@ -24,10 +24,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from gantree.api import requests
-from gantree.api.async_client import AsyncClient
-from gantree.api.client import Client
-from gantree.api.requests import Request, Stream
+from gantree.api.client import requests
+from gantree.api.client.async_client import AsyncClient
+from gantree.api.client.client import Client
+from gantree.api.client.requests import Request, Stream
 from support.daemon import Daemon
 
 EXAMPLES = int(os.environ.get("GANTREE_API_EXAMPLES", "4"))
@@ -102,7 +102,7 @@ def descriptions() -> dict[str, Callable[..., Any]]:
         if inspect.isfunction(function)
         and not name.startswith("_")
         and re.match(r"(Request|Stream)\[", str(function.__annotations__.get("return"))
-                     .replace("gantree.api.requests.", ""))
+                     .replace("gantree.api.client.requests.", ""))
     }  # fmt: skip
 
 

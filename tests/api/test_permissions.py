@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gantree.api.access import Caller
-from gantree.api.permissions import ANOTHER, KEY, Need, told_to
-from gantree.api.rates import Rates
+from gantree.api.access.access import Caller
+from gantree.api.access.permissions import ANOTHER, KEY, Need, told_to
+from gantree.api.access.rate_limits import Rates
 from gantree.model.access import grant_of, narrowed
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gantree.api.problems import STATUS, error_of, problem_of
+from gantree.api.http.problems import STATUS, error_of, problem_of
 from gantree.model.errors import (
     BadFields,
     BadInput,

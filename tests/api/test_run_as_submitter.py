@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gantree.api.attaching import attach
-from gantree.api.client import Client
+from gantree.api.client.client import Client
+from gantree.api.client.exec_session import attach
 from gantree.executors.unix_users import unix_user
 from gantree.model.errors import BadInput, Forbidden, NotFound
 from support.daemon import Daemon

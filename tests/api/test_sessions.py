@@ -10,7 +10,7 @@ from urllib.request import HTTPErrorProcessor, build_opener
 import jwt
 import pytest
 
-from gantree.api import oidc
+from gantree.api.access import oidc
 from gantree.formats.access import AccessRules, OidcRules
 from gantree.model.access import grant_of
 from gantree.model.errors import Unreachable

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 from fastapi import routing
 
-from gantree.api.app import build_app
-from gantree.api.guard import MOST_BYTES
-from gantree.api.rates import Rates
+from gantree.api.access.rate_limits import Rates
+from gantree.api.http.request_guard import MOST_BYTES
+from gantree.api.server.app import build_app
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster
 from support.front import Front, Told

@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from gantree.api import readiness, views
+from gantree.api import readiness
 from gantree.api.backend import Backend
-from gantree.api.node_view import node_row, node_rows
 from gantree.api.readiness import Readiness
+from gantree.api.views import job_view
+from gantree.api.views.node_view import node_row, node_rows
 from gantree.control.engine.controller import Controller
 from gantree.model.errors import NotFound, Unreachable
 from gantree.policy.rules import Policy
@@ -57,13 +58,13 @@ def test_who_waits_for_a_job_does_not_have_it_told_at_every_change(
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    detail = views.job_detail
+    detail = job_view.job_detail
 
     def counted(ledger: Any, job: str) -> dict[str, Any]:
         told.append(job)
         return detail(ledger, job)
 
-    monkeypatch.setattr(views, "job_detail", counted)
+    monkeypatch.setattr(job_view, "job_detail", counted)
     waited_s: list[float] = []
 
     async def wait(ticket: object, patience_s: float) -> bool:

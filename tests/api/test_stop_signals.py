@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import asyncio, os, signal, sys, uvloop
-from gantree.api.stop_signals import StopSignals
+from gantree.api.server.stop_signals import StopSignals
 
 async def main(number, when):
     stop = asyncio.Event()

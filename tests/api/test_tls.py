@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from gantree.api import attaching
-from gantree.api.attaching import attach
-from gantree.api.client import Client
-from gantree.api.listening import listen_of
+from gantree.api.client import exec_session
+from gantree.api.client.client import Client
+from gantree.api.client.exec_session import attach
+from gantree.api.server.listeners import listen_of
 from gantree.model.errors import BadInput, Unauthenticated, Unreachable
 from support.certificates import certificate
 from support.daemon import Daemon
@@ -184,7 +184,7 @@ def test_whoever_attaches_gives_up_on_one_who_says_nothing_over_tls(
     home: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The certificate is shown and a session ticket sent, and then nothing: the reader waits for the rest."""
-    monkeypatch.setattr(attaching, "CONNECT_WITHIN_S", 1.0)
+    monkeypatch.setattr(exec_session, "CONNECT_WITHIN_S", 1.0)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(home / "cert.pem", home / "key.pem")
     with socket.create_server(("127.0.0.1", 0)) as listening:

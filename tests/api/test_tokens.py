@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from gantree.api.tokens import Tokens, Wanted
+from gantree.api.access.tokens import Tokens, Wanted
 from gantree.journal.access_book import AccessBook
 from gantree.journal.sqlite import SqliteJournal
 

@@ -10,10 +10,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from gantree.api import tracing
-from gantree.api.access import Access, Door
-from gantree.api.app import build_app
+from gantree.api.access.access import Access, Door
 from gantree.api.backend import Backend
+from gantree.api.observability import tracing_setup
+from gantree.api.server.app import build_app
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
 from gantree.journal.sqlite import SqliteJournal
@@ -91,18 +91,18 @@ def test_a_turn_is_found_from_the_request_that_caused_it(
 def test_nothing_is_exported_unless_the_environment_names_a_collector(
     environment: dict[str, str],
 ) -> None:
-    assert tracing._provider(environment) is None
+    assert tracing_setup._provider(environment) is None
 
 
 def test_a_collector_without_the_extra_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "EXPORTER", "opentelemetry.exporter.that_is_not_installed")
+    monkeypatch.setattr(tracing_setup, "EXPORTER", "opentelemetry.exporter.that_is_not_installed")
     with (
         pytest.raises(BadInput, match=r"gantree\[otel\].*unset OTEL_EXPORTER_OTLP_ENDPOINT"),
-        tracing.exported({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}),
+        tracing_setup.exported({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}),
     ):
         pass
 
 
 def test_the_sdk_can_be_switched_off() -> None:
     asked = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:4318", "OTEL_SDK_DISABLED": "true"}
-    assert tracing._provider(asked) is None
+    assert tracing_setup._provider(asked) is None

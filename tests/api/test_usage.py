@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from gantree.api.access import EVERYTHING, Caller
-from gantree.api.client import Client
-from gantree.api.usage_view import HOUR_S, usage
+from gantree.api.access.access import EVERYTHING, Caller
+from gantree.api.client.client import Client
+from gantree.api.views.usage_view import HOUR_S, usage
 from gantree.control.requests.read_view import Moment, Reading
 from gantree.core.ledger.usage import DAY_S
 from gantree.model.access import grant_of

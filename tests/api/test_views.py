@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from gantree.api.queue_view import queues_json
-from gantree.api.start_view import when_json
+from gantree.api.views.queue_view import queues_json
+from gantree.api.views.start_view import when_json
 from gantree.cli.queues.queues import _cells, _owned
 from gantree.core.explain.explain import why
 from gantree.core.scheduler import Scheduler

@@ -16,8 +16,8 @@ import yaml
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from gantree.api.client import Client
-from gantree.api.sockets import FILE as SOCKET
+from gantree.api.client.client import Client
+from gantree.api.http.unix_socket import FILE as SOCKET
 from gantree.journal.sqlite import FILE as JOURNAL
 from support.daemon import Daemon
 

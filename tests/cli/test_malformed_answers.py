@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gantree.api.client import Client
-from gantree.api.promises import PROMISES
-from gantree.api.requests import Request
+from gantree.api.client.client import Client
+from gantree.api.client.requests import Request
+from gantree.api.server.response_check import PROMISES
 from support.daemon import Daemon
 
 Gantree = Callable[..., Any]

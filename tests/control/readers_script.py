@@ -13,10 +13,10 @@ from typing import Any
 
 import uvloop
 
-from gantree.api import questions
-from gantree.api.access import EVERYTHING, Caller
+from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.backend import Backend
-from gantree.api.standing_reads import Standing
+from gantree.api.server.standby_reads import Standing
+from gantree.api.views import queries
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
 from gantree.control.readers import server, supervisor
@@ -259,9 +259,9 @@ async def hopeless(said: Said, hosts: list[ReaderHost], state: Path) -> None:
     os.posix_spawn = refused
     supervisor.READY_WITHIN_S = 0.5
     left = started(hosts[2], state)
-    said["no host"] = await told(left, questions.nodes, ANYBODY)
+    said["no host"] = await told(left, queries.nodes, ANYBODY)
     os.posix_spawn, supervisor.READY_WITHIN_S = spawn, LOADS_WITHIN_S
-    told_of_nodes = await told(left, questions.nodes, ANYBODY)
+    told_of_nodes = await told(left, queries.nodes, ANYBODY)
     supervisor.READY_WITHIN_S = was
     said["of another host"] = (
         len(told_of_nodes) if isinstance(told_of_nodes, list) else told_of_nodes

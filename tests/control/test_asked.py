@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gantree.api import questions
-from gantree.api.access import EVERYTHING, Caller
+from gantree.api.access.access import EVERYTHING, Caller
+from gantree.api.views import queries
 from gantree.control.engine.controller import Controller
 from gantree.core.explain.explain import why
 from gantree.journal.sqlite import SqliteJournal
@@ -174,4 +174,4 @@ def test_the_output_of_all_ranks_is_there_after_a_gang_was_made_smaller(
     controller.step()
     assert controller.ledger.jobs["a"].spec.processes == 1
     root = Caller("root", EVERYTHING, "socket")
-    assert questions.log_of(controller.reading(), root, "a") == ("a", 2, 1)
+    assert queries.log_of(controller.reading(), root, "a") == ("a", 2, 1)

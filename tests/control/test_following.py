@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gantree.api import questions
-from gantree.api.access import EVERYTHING, Caller
+from gantree.api.access.access import EVERYTHING, Caller
+from gantree.api.views import queries
 from gantree.control.garbage import set_all_apart
 from gantree.control.readers.follower import Follower
 from gantree.control.requests.read_view import Reading
@@ -43,20 +43,20 @@ def reader(tmp_path: Path, journal: SqliteJournal) -> Iterator[SqliteReader]:
 
 def answers(reading: Reading) -> Iterator[tuple[str, Any]]:
     """What anybody could ask, with its answer."""
-    yield "queues", questions.queues(reading, ANYBODY)
-    yield "cluster", questions.cluster(reading, ANYBODY)
-    yield "nodes", questions.nodes(reading, ANYBODY)
+    yield "queues", queries.queues(reading, ANYBODY)
+    yield "cluster", queries.cluster(reading, ANYBODY)
+    yield "nodes", queries.nodes(reading, ANYBODY)
     waiting = [s.job for s in reading.ledger.jobs.values() if s.phase is Phase.PENDING][:2]
     changes = [(("topology.required", "leaf"),), (("priority", "serving"),)]
     asked: list[tuple[Any, ...]] = [
-        (questions.what_if, ANYBODY, job, changes)
+        (queries.what_if, ANYBODY, job, changes)
         for job in waiting[:1]  # as much as all else
     ]
     for job in waiting + list(reading.ledger.jobs)[:1]:
         asked += [
-            (questions.explained, ANYBODY, job),
-            (questions.start, ANYBODY, job),
-            (questions.moves, job),
+            (queries.explained, ANYBODY, job),
+            (queries.start, ANYBODY, job),
+            (queries.moves, job),
         ]
     for question, *arguments in asked:
         told: Any
@@ -115,11 +115,11 @@ def test_why_and_when_of_every_job_leave_the_ledger_as_one_that_nobody_asked(
 
 
 def why_of(reading: Reading, job: str) -> Any:
-    return questions.explained(reading, ANYBODY, job)
+    return queries.explained(reading, ANYBODY, job)
 
 
 def when_of(reading: Reading, job: str) -> Any:
-    return questions.start(reading, ANYBODY, job)
+    return queries.start(reading, ANYBODY, job)
 
 
 def test_a_follower_that_comes_late_begins_with_the_newest_snapshot(

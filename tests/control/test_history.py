@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gantree.api.access import EVERYTHING, Caller
-from gantree.api.permissions import Need, job_for
+from gantree.api.access.access import EVERYTHING, Caller
+from gantree.api.access.permissions import Need, job_for
 from gantree.control.engine import retention
 from gantree.control.engine.retention import History, Keep
 from gantree.control.requests.read_view import Moment, Reading

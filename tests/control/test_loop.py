@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from starlette.requests import HTTPConnection
 
-from gantree.api import event_feed
-from gantree.api.access import EVERYTHING, Caller
+from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.backend import Backend
-from gantree.api.lasting import Lasting
+from gantree.api.streams import event_feed
+from gantree.api.streams.streaming import Lasting
 from gantree.control.engine import group_commit
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.group_commit import Gathering

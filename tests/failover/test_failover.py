@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 from sqlalchemy import make_url
 
-from gantree.api.client import Client
+from gantree.api.client.client import Client
 from gantree.model.errors import NotFound, NotLeading
 from support.chromium import Complaints, chromium
 from support.daemon import Program

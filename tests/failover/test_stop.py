@@ -12,8 +12,8 @@ from support.postgres import Server
 UP = """
 import sys
 from pathlib import Path
-from gantree.api import daemon
-from gantree.api.settings import Settings
+from gantree.api.server import daemon
+from gantree.api.server.settings import Settings
 daemon.STOP_WITHIN_S = 0.5
 site = "name: one\\ntiers: [node]\\nmachines: {m: {gpus: 1, gpu: L4, cpus: 8, memory_GiB: 8}}\\n"
 daemon.run_daemon(Settings(Path(sys.argv[1]), site + "nodes: [{names: n0, machine: m}]", database=sys.argv[2]))

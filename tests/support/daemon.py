@@ -17,9 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gantree.api.client import Client
-from gantree.api.listening import listen_of
-from gantree.api.settings import Settings
+from gantree.api.client.client import Client
+from gantree.api.server.listeners import listen_of
+from gantree.api.server.settings import Settings
 from gantree.formats import read_policy
 from gantree.model.errors import GantreeError
 from support.nursery import Born, Nursery
@@ -32,7 +32,7 @@ ENDED_PHASES = frozenset({"succeeded", "failed", "cancelled", "timed-out"})
 def start_nursery() -> Nursery:
     """The one that the daemons of this process come from, and of all that are forked from it hereafter."""
     late = (
-        "gantree.api.daemon",
+        "gantree.api.server.daemon",
         "gantree.web.pages",
         "gantree.cli.main",
         "gantree.journal.postgres",
@@ -64,7 +64,7 @@ def live(arguments: list[str]) -> None:
 
 
 def _live_as_asked(arguments: list[str]) -> None:
-    from gantree.api.daemon import run_daemon
+    from gantree.api.server.daemon import run_daemon
     from gantree.web.pages import routers
 
     state, policy_file, address, cert, key, pages, root_path, access, run_as, metrics, *cluster = (

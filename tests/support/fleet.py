@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gantree.api.client import Client
+from gantree.api.client.client import Client
 from gantree.model.errors import GantreeError
 from support.daemon import start_nursery, unended
 from support.nursery import Born

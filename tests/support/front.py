@@ -17,13 +17,13 @@ from urllib.parse import unquote, urlsplit
 
 from fastapi import FastAPI
 
-from gantree.api.access import Access, Door
-from gantree.api.access_file import AccessFile
-from gantree.api.app import Pages, build_app
-from gantree.api.audit import Audit
+from gantree.api.access.access import Access, Door
+from gantree.api.access.access_file import AccessFile
+from gantree.api.access.audit import Audit
+from gantree.api.access.oidc import Providers
+from gantree.api.access.tokens import Tokens, Wanted
 from gantree.api.backend import Backend
-from gantree.api.oidc import Providers
-from gantree.api.tokens import Tokens, Wanted
+from gantree.api.server.app import Pages, build_app
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
 from gantree.journal.access_book import AccessBook

@@ -17,11 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from gantree.api.access import Access
-from gantree.api.app import build_app
+from gantree.api.access.access import Access
 from gantree.api.backend import Backend
-from gantree.api.gpu_counters import GpuCounters
-from gantree.api.listening import Server, bind, listen_of, url_of
+from gantree.api.gpu_metrics.gpu_counters import GpuCounters
+from gantree.api.server.app import build_app
+from gantree.api.server.listeners import Server, bind, listen_of, url_of
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
 from gantree.journal.sqlite import SqliteJournal

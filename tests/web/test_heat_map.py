@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.api.access import EVERYTHING, Caller
-from gantree.api.gpu_counters import GpuCounters
+from gantree.api.access.access import EVERYTHING, Caller
+from gantree.api.gpu_metrics.gpu_counters import GpuCounters
 from gantree.control.engine.loop import Loop
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import Cluster, Node

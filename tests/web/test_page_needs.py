@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.api.permissions import KEY
+from gantree.api.access.permissions import KEY
 from gantree.model.events import EndedJobsDue, JobSubmitted
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.api.access import EVERYTHING, Caller
+from gantree.api.access.access import EVERYTHING, Caller
 from gantree.control.requests.read_view import Moment, Reading
 from gantree.journal.contract import RecordedFact
 from gantree.model.facts import FACTS

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gantree.api.access import EVERYTHING, Caller
-from gantree.api.permissions import sees, sight_of_jobs
+from gantree.api.access.access import EVERYTHING, Caller
+from gantree.api.access.permissions import sees, sight_of_jobs
 from gantree.control.requests.read_view import Reading
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.eligibility import how_many_ahead, in_order

@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from gantree.api.access import EVERYTHING, Access, Caller, Door
-from gantree.api.gpu_counters import GpuCounters
+from gantree.api.access.access import EVERYTHING, Access, Caller, Door
+from gantree.api.gpu_metrics.gpu_counters import GpuCounters
 from gantree.model.access import grant_of
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy, QueueRule

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gantree.api.queue_view import queues_json
+from gantree.api.views.queue_view import queues_json
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gantree.api.access import EVERYTHING, Caller
+from gantree.api.access.access import EVERYTHING, Caller
 from gantree.model.access import grant_of
 from gantree.web.pages.submit import queue_for
 

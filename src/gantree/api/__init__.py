@@ -1,5 +1,5 @@
-"""The daemon's face: HTTP with JSON over a Unix socket, and the client for it.
+"""The daemon's API: HTTP with JSON over a Unix socket or TCP, and the clients for it.
 
-`client` is for programs that must start fast and imports the standard library only. `daemon` puts socket,
-server and control loop together; `app` has the routes, `views` the JSON of things, `logs` the output of ranks.
+`client` is for programs that must start fast and imports the standard library only. `server` puts socket, HTTP and
+engine together; `routes` has one module for each noun, `views` the JSON of things, `streams` the answers that go on.
 """

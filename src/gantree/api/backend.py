@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
-from gantree.api.gpu_counters import GpuCounters
-from gantree.api.progress_view import add_progress
+from gantree.api.gpu_metrics.gpu_counters import GpuCounters
+from gantree.api.views.progress_view import add_progress
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
 from gantree.control.readers.frames import Where

@@ -9,9 +9,9 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from gantree.api.client import Client
-from gantree.api.requests import Request
-from gantree.api.target import SERVER_VARIABLE, token_from_environment
+from gantree.api.client.client import Client
+from gantree.api.client.requests import Request
+from gantree.api.client.target import SERVER_VARIABLE, token_from_environment
 from gantree.cli.options import state_dir
 from gantree.cli.output.errors import FAILURE, error_text
 from gantree.cli.output.printing import print_json
@@ -44,7 +44,7 @@ def malformed_answer() -> Unreachable | None:
     """An error for the latest answer that breaks the API's schema; None if all are valid, so the bug is ours."""
     if not _latest_answers:
         return None
-    from gantree.api.promises import broken_promise  # noqa: PLC0415 - takes a second
+    from gantree.api.server.response_check import broken_promise  # noqa: PLC0415 - takes a second
 
     found = (broken_promise(request, answer) for request, answer in reversed(_latest_answers))
     return next((Unreachable(text) for text in found if text is not None), None)

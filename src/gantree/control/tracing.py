@@ -2,7 +2,7 @@
 
 A request hands events in, on its own span; a turn that decides about them links to those spans, and carries the ids of
 the events. So what became of a request is found from it, and why a turn ran from the turn, though a turn serves many.
-Who sets the SDK up is in `gantree.api.tracing`.
+Who sets the SDK up is in `gantree.api.observability.tracing_setup`.
 """
 
 from collections import OrderedDict

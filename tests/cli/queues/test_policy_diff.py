@@ -1,6 +1,6 @@
 """What another policy would change, in words: as a policy file says it, and short."""
 
-from gantree.api.views import plain
+from gantree.api.views.job_view import plain
 from gantree.cli.queues.policy_diff import change_text
 from gantree.control.requests.policy_change import rule_changes
 from gantree.formats import read_policy

@@ -2,7 +2,7 @@
 
 import json
 
-from gantree.api import views
+from gantree.api.views import job_view
 from gantree.cli.topo.site import answered_site
 from gantree.core.scheduler import Scheduler
 from gantree.formats import read_cluster, read_job
@@ -38,7 +38,7 @@ def test_what_the_daemon_tells_is_what_it_holds() -> None:
     known = scheduler.ledger.occupancy
     assert known is not None
     assert set(known.owners) == {"site:half", "cut", "whole"}
-    found = answered_site(json.loads(json.dumps(views.cluster(scheduler.ledger)))).occupancy
+    found = answered_site(json.loads(json.dumps(job_view.cluster(scheduler.ledger)))).occupancy
     found.check()
     assert found.owners == known.owners
     assert found.parts_of_node == known.parts_of_node

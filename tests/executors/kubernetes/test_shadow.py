@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gantree.api.shadow_figures import ShadowFigures
+from gantree.api.observability.dry_run_metrics import ShadowFigures
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Pod
 from gantree.executors.kubernetes.apiserver.settings import Shadow
 from gantree.executors.kubernetes.tools.shadow_tally import Shade

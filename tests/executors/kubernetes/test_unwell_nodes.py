@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from gantree.api.exporters import answers, questions
+from gantree.api.gpu_metrics.exporters import answers, questions
 from gantree.control.nodes.health_watch import HealthWatch
 from gantree.telemetry.dcgm_health import signs_in
 from support.pods import PodStage

@@ -7,11 +7,11 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from gantree.api.answers import answer, tells
-from gantree.api.audit import Audit
+from gantree.api.access.audit import Audit
+from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Backend
-from gantree.api.models import Told
-from gantree.api.permissions import Need, needs
+from gantree.api.http.response_models import Told
+from gantree.api.http.responses import answer, tells
 from gantree.model.errors import Unsupported
 
 MOST_ROWS = 10_000

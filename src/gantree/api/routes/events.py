@@ -1,17 +1,17 @@
-"""The route of the timeline as it grows: server-sent events. How they are read and framed is in `api.event_feed`."""
+"""The route of the timeline as it grows: server-sent events, read and framed by `api.streams.event_feed`."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
-from gantree.api import questions
-from gantree.api.access import Caller
-from gantree.api.answers import comes_as
+from gantree.api.access.access import Caller
+from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Reads
-from gantree.api.event_feed import EventFeed
-from gantree.api.lasting import LastingResponse, WhoHolds
-from gantree.api.permissions import Need, needs
+from gantree.api.http.responses import comes_as
+from gantree.api.streams.event_feed import EventFeed
+from gantree.api.streams.streaming import LastingResponse, WhoHolds
+from gantree.api.views import queries
 
 LARGEST_SEQ = 2**63 - 1
 FRAME = (
@@ -38,7 +38,7 @@ def router(backend: Reads) -> APIRouter:
         only = None
 
         async def named(caller: Caller) -> str:
-            return await backend.look(questions.job_id, caller, job or "", Need.SEE)
+            return await backend.look(queries.job_id, caller, job or "", Need.SEE)
 
         if job is not None:
             only = await named(held_by.caller)

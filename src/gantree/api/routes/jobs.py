@@ -13,15 +13,20 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
-from gantree.api import questions
-from gantree.api.access import Access, Caller, WhoAsks
-from gantree.api.answers import IfMatch, answer, check_version, tells, version_of, written
-from gantree.api.audit import note_what
+from gantree.api.access.access import Access, Caller, WhoAsks
+from gantree.api.access.audit import note_what
+from gantree.api.access.permissions import (
+    Need,
+    check_submission,
+    job_for,
+    needs,
+    queue_of,
+    sight_of_jobs,
+)
 from gantree.api.backend import Backend, Reads
-from gantree.api.bodies import Body
-from gantree.api.job_list import Filter
-from gantree.api.lasting import Lasting, LastingResponse, WhoHolds
-from gantree.api.models import (
+from gantree.api.client.requests import LONGEST_WAIT_S
+from gantree.api.http.request_body import Body
+from gantree.api.http.response_models import (
     EXAMPLE_JOB,
     EXAMPLE_JOB_FILE,
     PHASES,
@@ -31,15 +36,10 @@ from gantree.api.models import (
     Login,
     ReceiptTold,
 )
-from gantree.api.permissions import (
-    Need,
-    check_submission,
-    job_for,
-    needs,
-    queue_of,
-    sight_of_jobs,
-)
-from gantree.api.requests import LONGEST_WAIT_S
+from gantree.api.http.responses import IfMatch, answer, check_version, tells, version_of, written
+from gantree.api.streams.streaming import Lasting, LastingResponse, WhoHolds
+from gantree.api.views import queries
+from gantree.api.views.job_list import Filter
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.group_commit import Gathering
 from gantree.control.engine.loop import wait_until_set
@@ -219,7 +219,7 @@ async def _wish(
     def asked(controller: Controller) -> str:
         job = job_for(controller, caller, word, Need.CHANGE)
         if if_match is not None:
-            check_version(if_match, questions.detail(controller, caller, job), word)
+            check_version(if_match, queries.detail(controller, caller, job), word)
         return ask(controller, job)
 
     job = await backend.ask(asked)
@@ -304,7 +304,7 @@ def _add_list(routes: APIRouter, backend: Reads) -> None:
 async def _page(
     backend: Reads, caller: Caller, wanted: Filter, after: str | None, limit: int
 ) -> Json:
-    found = await backend.read(questions.jobs, caller, wanted, after, limit)
+    found = await backend.read(queries.jobs, caller, wanted, after, limit)
     await backend.add_progress(found["jobs"])
     return found
 
@@ -339,7 +339,7 @@ def _add_look(routes: APIRouter, backend: Reads) -> None:
             left_s = deadline - time.monotonic()
             any_phase = left_s <= 0 or backend.stopping
             waited_for = None if any_phase else wanted
-            detail = await backend.look(questions.job, caller, word, waited_for)
+            detail = await backend.look(queries.job, caller, word, waited_for)
             if detail is not None:
                 version = version_of(detail)
                 await backend.add_progress([detail], ended=True)

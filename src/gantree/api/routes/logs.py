@@ -1,4 +1,4 @@
-"""The route of a job's output. How the output of ranks becomes one stream is in `gantree.api.logs`."""
+"""The route of a job's output. How the output of ranks becomes one stream is in `gantree.api.streams.rank_logs`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,13 +9,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from gantree.api import questions
-from gantree.api.access import Caller
-from gantree.api.answers import comes_as
+from gantree.api.access.access import Caller
+from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Reads
-from gantree.api.lasting import Lasting, LastingResponse, WhoHolds
-from gantree.api.logs import (
-    LogState,
+from gantree.api.http.responses import comes_as
+from gantree.api.streams.rank_logs import (
     RankLog,
     is_over,
     rank_logs,
@@ -23,7 +21,9 @@ from gantree.api.logs import (
     stream_job,
     tail_starts,
 )
-from gantree.api.permissions import Need, needs
+from gantree.api.streams.streaming import Lasting, LastingResponse, WhoHolds
+from gantree.api.views import queries
+from gantree.api.views.queries import LogState
 from gantree.model.errors import NotFound
 
 LONGEST_TAIL = 1_000_000
@@ -52,14 +52,14 @@ def router(backend: Reads) -> APIRouter:
         With tail only the last lines of each rank, and what comes after them. An answer that breaks off before its end
         is not all of it: the daemon stops, or leads no more; ask again.
         """
-        job, processes, attempts = await backend.look(questions.log_of, held_by.caller, word)
+        job, processes, attempts = await backend.look(queries.log_of, held_by.caller, word)
         if rank is not None and rank >= processes:
             raise NotFound(f"{job} has the ranks 0 to {processes - 1}, no rank {rank}")
         if attempt is not None and attempt > attempts and not follow:
             raise NotFound(f"{job} has had {attempts} attempts, no attempt {attempt}")
 
         async def may_read(caller: Caller) -> None:
-            await backend.look(questions.job_id, caller, job, Need.READ)
+            await backend.look(queries.job_id, caller, job, Need.READ)
 
         held_by.only_if(may_read)
         log = _JobLog(backend, held_by, job, processes, rank)
@@ -117,5 +117,5 @@ class _JobLog:
             return replace(self._known, is_last=True)
         if self._known is None or self._ticket is None or self._ticket.is_set():
             self._ticket = self.backend.ticket()
-            self._known = await self.backend.look(questions.log_state, self.job)
+            self._known = await self.backend.look(queries.log_state, self.job)
         return self._known

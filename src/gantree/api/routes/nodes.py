@@ -7,14 +7,14 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from gantree.api import questions
-from gantree.api.access import WhoAsks
-from gantree.api.answers import IfMatch, answer, check_version, tells, version_of
+from gantree.api.access.access import WhoAsks
+from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Backend, Reads
-from gantree.api.bodies import Body
-from gantree.api.models import Told
-from gantree.api.node_view import node_row
-from gantree.api.permissions import Need, needs
+from gantree.api.http.request_body import Body
+from gantree.api.http.response_models import Told
+from gantree.api.http.responses import IfMatch, answer, check_version, tells, version_of
+from gantree.api.views import queries
+from gantree.api.views.node_view import node_row
 from gantree.control.engine.controller import Controller
 from gantree.control.requests.node_commands import LONGEST_DEADLINE_S
 
@@ -103,14 +103,14 @@ def _add_looks(routes: APIRouter, backend: Reads) -> None:
     @routes.get("", **tells(NodesTold, "The nodes."), **needs(Need.KNOWN))
     async def nodes(caller: WhoAsks) -> Response:
         """All nodes: whether they may be used, what runs there, their labels."""
-        return answer({"nodes": await backend.read(questions.nodes, caller)})
+        return answer({"nodes": await backend.read(queries.nodes, caller)})
 
     @routes.get(
         "/{node}", **tells(NodeTold, "The node; its version is the ETag."), **needs(Need.KNOWN)
     )
     async def node(node: str, caller: WhoAsks) -> Response:
         """One node."""
-        row = await backend.read(questions.node, caller, node)
+        row = await backend.read(queries.node, caller, node)
         return answer(row, version=version_of(row))
 
 

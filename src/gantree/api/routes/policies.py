@@ -6,14 +6,14 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field, JsonValue
 
-from gantree.api import policy_view, questions
-from gantree.api.access import WhoAsks
-from gantree.api.answers import IfMatch, answer, check_version, tells, version_of
-from gantree.api.audit import note_what
+from gantree.api.access.access import WhoAsks
+from gantree.api.access.audit import note_what
+from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Backend, Reads
-from gantree.api.bodies import Body
-from gantree.api.models import Told
-from gantree.api.permissions import Need, needs
+from gantree.api.http.request_body import Body
+from gantree.api.http.response_models import Told
+from gantree.api.http.responses import IfMatch, answer, check_version, tells, version_of
+from gantree.api.views import policy_view, queries
 from gantree.control.engine.controller import Controller
 from gantree.control.requests.policy_change import idle_rules
 from gantree.control.requests.policy_fit import jobs_without_queue
@@ -104,18 +104,18 @@ def _add_looks(routes: APIRouter, backend: Reads) -> None:
     )
     async def policy() -> Response:
         """The policy in force."""
-        told = await backend.read(questions.policy_in_force)
+        told = await backend.read(queries.policy_in_force)
         return answer(told, version=version_of(told))
 
     @routes.get("/versions", **tells(VersionsTold, "The versions."), **needs(Need.SEE_ALL))
     async def versions() -> Response:
         """All versions of the policy, without their texts."""
-        return answer({"versions": await backend.read(questions.policy_versions)})
+        return answer({"versions": await backend.read(queries.policy_versions)})
 
     @routes.get("/versions/{number}", **tells(VersionTold, "The version."), **needs(Need.SEE_ALL))
     async def one_version(number: Number) -> Response:
         """One version with its text."""
-        return answer(await backend.read(questions.policy_version, number))
+        return answer(await backend.read(queries.policy_version, number))
 
 
 def _add_changes(routes: APIRouter, backend: Backend) -> None:
@@ -123,7 +123,7 @@ def _add_changes(routes: APIRouter, backend: Backend) -> None:
     async def what_if(body: PolicyHandedIn, caller: WhoAsks) -> Response:
         """What a policy would change if it ruled from now on. 422 for one that is wrong or does not suit."""
         handed_in = PolicyText(body.text, body.source)
-        told = await backend.work_out(questions.policy_change, handed_in, asker=caller.name)
+        told = await backend.work_out(queries.policy_change, handed_in, asker=caller.name)
         return answer(told)
 
     @routes.post("", **tells(AdoptedTold, "It rules."), **needs(Need.OPERATE))

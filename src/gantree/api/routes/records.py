@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import ConfigDict, Field
 
-from gantree.api import views
-from gantree.api.access import Access, Caller, WhoAsks
-from gantree.api.answers import answer, tells
+from gantree.api.access.access import Access, Caller, WhoAsks
+from gantree.api.access.permissions import Need, check_submission, job_for, needs
 from gantree.api.backend import Backend, Reads
-from gantree.api.bodies import Body
-from gantree.api.models import Login, ReceiptTold, RecordTold
-from gantree.api.permissions import Need, check_submission, job_for, needs
+from gantree.api.http.request_body import Body
+from gantree.api.http.response_models import Login, ReceiptTold, RecordTold
+from gantree.api.http.responses import answer, tells
+from gantree.api.views import job_view
 from gantree.control.engine.controller import Controller
 from gantree.control.requests.read_view import Reading
 from gantree.control.requests.rerun import demanded, obstacles
@@ -57,7 +57,7 @@ def reads(backend: Reads) -> APIRouter:
     ) -> Any:
         """The record of one attempt of a job. 404 for an attempt that was never started."""
         job, spec, number = await backend.look(attempt_of, caller, word, attempt)
-        return answer({**await _record(backend, job, number), "data": views.plain(spec.data)})
+        return answer({**await _record(backend, job, number), "data": job_view.plain(spec.data)})
 
     return routes
 

@@ -2,7 +2,7 @@
 
 The cookie holds a secret of 256 random bits that scripts cannot read, and the daemon's database its digest. It is
 strict (the browser sends it with nothing that another site began), but for a session that began at the provider's
-site, where strict would lose it at once; a change needs an Origin header either way (`api.origin`).
+site, where strict would lose it at once; a change needs an Origin header either way (`api.access.cookies`).
 """
 
 import json
@@ -14,15 +14,15 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, Field
 
-from gantree.api.access import Access, Caller, WhoAsks
-from gantree.api.answers import answer, tells
-from gantree.api.audit import note_what
+from gantree.api.access.access import Access, Caller, WhoAsks
+from gantree.api.access.audit import note_what
+from gantree.api.access.cookies import LOG_IN, SESSION, check_origin, cookie_named, cookie_of
+from gantree.api.access.permissions import Need, check_need, needs
+from gantree.api.access.tokens import SESSION_S, Made, Tokens, Wanted
 from gantree.api.backend import Backend
-from gantree.api.bodies import Body
-from gantree.api.models import Told
-from gantree.api.origin import LOG_IN, SESSION, check_origin, cookie_named, cookie_of
-from gantree.api.permissions import Need, check_need, needs
-from gantree.api.tokens import SESSION_S, Made, Tokens, Wanted
+from gantree.api.http.request_body import Body
+from gantree.api.http.response_models import Told
+from gantree.api.http.responses import answer, tells
 from gantree.model.access import POWERS_OF_ROLE, Grant
 from gantree.model.errors import Conflict, Unauthenticated
 
@@ -155,7 +155,7 @@ def _add_provider_door(routes: APIRouter) -> None:
 
 
 async def _came_back(request: Request, code: str, state: str) -> tuple[Made, str]:
-    from gantree.api.oidc import LogIn  # noqa: PLC0415 - loaded already: a provider sent the browser here
+    from gantree.api.access.oidc import LogIn  # noqa: PLC0415 - loaded already: a provider sent the browser here
 
     access: Access = request.app.state.access
     access.take_of_stranger(request)

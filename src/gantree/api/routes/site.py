@@ -9,13 +9,13 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response, StreamingResponse
 
 from gantree import __version__
-from gantree.api import questions
-from gantree.api.access import WhoAsks
-from gantree.api.answers import answer, comes_as, tells
+from gantree.api.access.access import WhoAsks
+from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Backend, Reads
-from gantree.api.lasting import AGAIN_EVERY_S, Lasting, LastingResponse, WhoHolds
-from gantree.api.models import ClusterTold, HealthTold
-from gantree.api.permissions import Need, needs
+from gantree.api.http.response_models import ClusterTold, HealthTold
+from gantree.api.http.responses import answer, comes_as, tells
+from gantree.api.streams.streaming import AGAIN_EVERY_S, Lasting, LastingResponse, WhoHolds
+from gantree.api.views import queries
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import wait_until_set
 from gantree.model.errors import Conflict
@@ -47,7 +47,7 @@ def reads(backend: Reads) -> APIRouter:
     @routes.get("/cluster", **tells(ClusterTold, "The site."), **needs(Need.KNOWN))
     async def cluster(caller: WhoAsks) -> Response:
         """The site as it is now, and who holds which GPU."""
-        return answer(await backend.read(questions.cluster, caller))
+        return answer(await backend.read(queries.cluster, caller))
 
     @routes.get(
         "/facts",
@@ -60,7 +60,7 @@ def reads(backend: Reads) -> APIRouter:
         follow: bool = False,
     ) -> StreamingResponse:
         """The timeline: each fact after a seq, oldest first; with follow for ever. 409 if they were compacted."""
-        gone = await backend.read(questions.compacted_to)
+        gone = await backend.read(queries.compacted_to)
         if after < gone:
             raise Conflict(f"facts up to {gone} were compacted; ask for those after {gone}")
         lines = _fact_lines(backend, held_by, after, follow=follow)
@@ -74,7 +74,7 @@ async def _fact_lines(
 ) -> AsyncIterator[str]:
     while True:
         ticket = backend.ticket()
-        last, page = await backend.read(questions.facts, held_by.caller, after, FACTS_AT_ONCE)
+        last, page = await backend.read(queries.facts, held_by.caller, after, FACTS_AT_ONCE)
         if last is not None:
             after = last
             yield "".join(json.dumps(fact) + "\n" for fact in page)

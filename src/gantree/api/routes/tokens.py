@@ -7,14 +7,14 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field, field_validator
 
-from gantree.api.access import Access, Caller, WhoAsks
-from gantree.api.answers import answer, tells
-from gantree.api.audit import note_what
+from gantree.api.access.access import Access, Caller, WhoAsks
+from gantree.api.access.audit import note_what
+from gantree.api.access.permissions import Need, needs
+from gantree.api.access.tokens import Tokens, Wanted, exceeds
 from gantree.api.backend import Backend
-from gantree.api.bodies import Body
-from gantree.api.models import Told
-from gantree.api.permissions import Need, needs
-from gantree.api.tokens import Tokens, Wanted, exceeds
+from gantree.api.http.request_body import Body
+from gantree.api.http.response_models import Told
+from gantree.api.http.responses import answer, tells
 from gantree.journal.access_book import TokenRow
 from gantree.model.access import narrowed, scope_of
 from gantree.model.errors import Conflict, Forbidden, NotFound

@@ -6,12 +6,12 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from gantree.api import gpu_use_view, usage_view
-from gantree.api.access import WhoAsks
-from gantree.api.answers import answer, tells
+from gantree.api.access.access import WhoAsks
+from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Reads
-from gantree.api.models import Told
-from gantree.api.permissions import Need, needs
+from gantree.api.http.response_models import Told
+from gantree.api.http.responses import answer, tells
+from gantree.api.views import gpu_use_view, usage_view
 
 LAST_MOMENT = 253_402_300_799.0
 """The end of the year 9999."""

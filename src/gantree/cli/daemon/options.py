@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gantree.api.log_lines import Format, Level
+from gantree.api.observability.log_format import Format, Level
 from gantree.control.engine.leadership import SHORTEST_LEASE_S
 from gantree.control.engine.watchdog import SHORTEST_STALL_S
 from gantree.journal.contract import LONGEST_LEASE_S

@@ -7,13 +7,13 @@ for; else the one that the state directory has recorded; else this machine, if i
 import re
 from pathlib import Path
 
-from gantree.api.access import TOKEN_FILE
-from gantree.api.daemon import run_daemon
-from gantree.api.exporters import checked
-from gantree.api.listening import listen_of, root_path_of
-from gantree.api.log_lines import Format, Level
-from gantree.api.settings import Settings, own_name
-from gantree.api.target import target
+from gantree.api.access.access import TOKEN_FILE
+from gantree.api.client.target import target
+from gantree.api.gpu_metrics.exporters import checked
+from gantree.api.observability.log_format import Format, Level
+from gantree.api.server.daemon import run_daemon
+from gantree.api.server.listeners import listen_of, root_path_of
+from gantree.api.server.settings import Settings, own_name
 from gantree.cli.daemon.access_options import AccessOption, RunAsOption, check_run_as
 from gantree.cli.daemon.options import (
     AdvertiseOption,

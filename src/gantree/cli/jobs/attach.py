@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gantree.api.attaching import Attached
-from gantree.api.attaching import attach as attached_to
-from gantree.api.client import Client
+from gantree.api.client.client import Client
+from gantree.api.client.exec_session import Attached
+from gantree.api.client.exec_session import attach as attached_to
 from gantree.cli.daemon_client import JobArgument, client
 from gantree.cli.options import StateOption, new_app
 from gantree.cli.output.errors import error_text

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import typer
 
-from gantree.api.client import Client
+from gantree.api.client.client import Client
 from gantree.cli.output.errors import error_text, warn
 from gantree.model.errors import GantreeError, JournalError, Unreachable
 

@@ -10,7 +10,7 @@ import time
 
 import typer
 
-from gantree.api.client import Client, Json
+from gantree.api.client.client import Client, Json
 from gantree.cli.jobs.log_follow import RETRY_S, Output
 from gantree.cli.output.errors import FAILURE, warn
 from gantree.model.errors import Conflict, JournalError, Unreachable

@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from gantree.api.access import TOKEN_FILE
-from gantree.api.daemon import run_daemon
-from gantree.api.exporters import checked
-from gantree.api.listening import listen_of
-from gantree.api.log_lines import Format, Level
-from gantree.api.settings import Settings, own_name
+from gantree.api.access.access import TOKEN_FILE
+from gantree.api.gpu_metrics.exporters import checked
+from gantree.api.observability.log_format import Format, Level
+from gantree.api.server.daemon import run_daemon
+from gantree.api.server.listeners import listen_of
+from gantree.api.server.settings import Settings, own_name
 from gantree.cli.daemon.access_options import AccessOption
 from gantree.cli.daemon.options import (
     GpuMetricsOption,

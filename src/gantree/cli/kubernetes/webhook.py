@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gantree.api.listening import listen_of
+from gantree.api.server.listeners import listen_of
 from gantree.cli.kubernetes.options import SchedulerOption
 from gantree.executors.kubernetes.apiserver.settings import SCHEDULER
 from gantree.executors.kubernetes.tools.admission import Site

@@ -30,7 +30,7 @@ sent `gantree:replaced`, which bubbles; `import { say, api, base } from "./page.
 `say(text)` for screen readers, `api(method, path, body)` for the API, `base`.
 """
 
-from gantree.api.app import Pages
+from gantree.api.server.app import Pages
 from gantree.web.pages import (
     assets,
     gantt,

@@ -13,9 +13,9 @@ from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gantree import __version__
-from gantree.api.access import Caller
-from gantree.api.permissions import Need, check_need, permitted
-from gantree.api.problems import problem_of
+from gantree.api.access.access import Caller
+from gantree.api.access.permissions import Need, check_need, permitted
+from gantree.api.http.problems import problem_of
 from gantree.control.engine.leadership import Leader, Leadership
 from gantree.model.errors import BadInput, Forbidden, GantreeError, Unauthenticated
 from gantree.web.pages.assets import asset_path

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from gantree.api.access import WhoAsks
+from gantree.api.access.access import WhoAsks
+from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Reads
-from gantree.api.permissions import Need, needs
 from gantree.control.requests.read_view import Reading
 from gantree.web.pages.frame import page_router, render
 from gantree.web.pages.gantt_layout import (

@@ -6,10 +6,10 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response
 
-from gantree.api.access import WhoAsks
+from gantree.api.access.access import WhoAsks
+from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Reads
-from gantree.api.lasting import LastingResponse, WhoHolds
-from gantree.api.permissions import Need, needs
+from gantree.api.streams.streaming import LastingResponse, WhoHolds
 from gantree.model.errors import NotFound
 from gantree.web.pages.frame import page_router, render
 from gantree.web.pages.heat_feed import EVERY_S, LEVEL, HeatFeed, map_asked, plain, squeezed

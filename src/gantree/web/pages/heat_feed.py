@@ -10,9 +10,9 @@ import time
 import zlib
 from collections.abc import AsyncIterator
 
-from gantree.api.access import Caller
+from gantree.api.access.access import Caller
 from gantree.api.backend import Reads
-from gantree.api.lasting import AGAIN_EVERY_S, Lasting
+from gantree.api.streams.streaming import AGAIN_EVERY_S, Lasting
 from gantree.control.engine.loop import wait_until_set
 from gantree.control.requests.read_view import Reading
 from gantree.web.pages.heat_layout import Json, heat_map, heat_map_json

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from gantree.api.node_view import state_of_node
+from gantree.api.views.node_view import state_of_node
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import BOOKING, CLAIM, JobState
 from gantree.model.phases import HOLDING

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from gantree.api.gpu_counters import UseOfNode
+from gantree.api.gpu_metrics.gpu_counters import UseOfNode
 from gantree.telemetry.gpu_use import GpuUse
 from gantree.web.pages.heat_scene import (
     FREE,

@@ -8,12 +8,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from gantree.api import views
-from gantree.api.access import Caller, WhoAsks
+from gantree.api.access.access import Caller, WhoAsks
+from gantree.api.access.permissions import Need, has, job_for, needs, told_to
+from gantree.api.access.visibility import detail_told_to
 from gantree.api.backend import Reads
-from gantree.api.permissions import Need, has, job_for, needs, told_to
-from gantree.api.sight import detail_told_to
-from gantree.api.start_view import when_json
+from gantree.api.views import job_view
+from gantree.api.views.start_view import when_json
 from gantree.control.requests.read_view import Reading
 from gantree.control.requests.submissions import submission
 from gantree.core.alternatives import USD_per_hour_of
@@ -81,8 +81,8 @@ def job_of(reading: Reading, word: str, caller: Caller) -> Json:
     job = job_for(reading, caller, word, Need.SEE)
     state = ledger.jobs.get(job)
     told: Json = {
-        "row": _shown(detail_told_to(caller, ledger, views.job_detail(ledger, job))),
-        "why": told_to(caller, ledger, views.explanation(why(ledger, job, now))),
+        "row": _shown(detail_told_to(caller, ledger, job_view.job_detail(ledger, job))),
+        "why": told_to(caller, ledger, job_view.explanation(why(ledger, job, now))),
     }
     if state is None:
         may = dict.fromkeys(("read", *BUTTONS), False)

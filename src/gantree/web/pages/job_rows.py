@@ -6,10 +6,10 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, Literal
 
-from gantree.api.access import Caller
-from gantree.api.job_list import Filter
-from gantree.api.permissions import sees_queue, sight_of_jobs, told_to
-from gantree.api.views import job_row, rejected_row
+from gantree.api.access.access import Caller
+from gantree.api.access.permissions import sees_queue, sight_of_jobs, told_to
+from gantree.api.views.job_list import Filter
+from gantree.api.views.job_view import job_row, rejected_row
 from gantree.control.requests.read_view import Reading
 from gantree.control.requests.submission_checks import job_of
 from gantree.core.ledger.ledger import Ledger

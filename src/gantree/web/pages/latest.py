@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from gantree.api.access import Caller
-from gantree.api.permissions import sees
+from gantree.api.access.access import Caller
+from gantree.api.access.permissions import sees
 from gantree.control.requests.read_view import Reading
 from gantree.core.ledger.ledger import Ledger
 from gantree.journal.contract import RecordedFact

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from gantree.api import questions
-from gantree.api.access import WhoAsks
+from gantree.api.access.access import WhoAsks
+from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Reads
-from gantree.api.permissions import Need, needs
+from gantree.api.views import queries
 from gantree.web.pages.frame import page_router, render
 
 Json = dict[str, Any]
@@ -32,7 +32,7 @@ def router(reads: Reads) -> APIRouter:
         page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     ) -> Response:
         """The list, a page at a time."""
-        rows = await reads.read(questions.nodes, caller)
+        rows = await reads.read(queries.nodes, caller)
         found = found_nodes(rows, which, find.strip())
         told: Json = {
             "rows": found[(page - 1) * PER_PAGE : page * PER_PAGE],
@@ -48,7 +48,7 @@ def router(reads: Reads) -> APIRouter:
     @routes.get("/nodes/{name}", **needs(Need.KNOWN))
     async def node(request: Request, caller: WhoAsks, name: str) -> Response:
         """One node."""
-        row = await reads.read(questions.node, caller, name)
+        row = await reads.read(queries.node, caller, name)
         return render(request, caller, "node.html", row=row)
 
     return routes

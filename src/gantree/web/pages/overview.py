@@ -5,10 +5,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from gantree.api.access import Caller, WhoAsks
+from gantree.api.access.access import Caller, WhoAsks
+from gantree.api.access.permissions import Need, needs, sees_queue, told_to
 from gantree.api.backend import Backend
-from gantree.api.permissions import Need, needs, sees_queue, told_to
-from gantree.api.standing_reads import Standing
+from gantree.api.server.standby_reads import Standing
 from gantree.control.metrics.figures import Figures, figures_of
 from gantree.control.requests.read_view import Reading
 from gantree.web.pages.frame import page_router, render

@@ -6,9 +6,9 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from gantree.api.access import WhoAsks
+from gantree.api.access.access import WhoAsks
+from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Reads
-from gantree.api.permissions import Need, needs
 from gantree.web.pages.frame import page_router, redirect, render
 from gantree.web.pages.job_rows import Wanted, Which, job_rows
 

@@ -5,10 +5,10 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from gantree.api import questions
-from gantree.api.access import Caller, WhoAsks
+from gantree.api.access.access import Caller, WhoAsks
+from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Reads
-from gantree.api.permissions import Need, needs
+from gantree.api.views import queries
 from gantree.control.requests.read_view import Reading
 from gantree.web.pages.frame import page_router, render
 from gantree.web.pages.shares_bars import ShareBar, amount_bars, share_bars
@@ -34,7 +34,7 @@ def router(reads: Reads) -> APIRouter:
 
 def shares_asked(reading: Reading, caller: Caller) -> tuple[float | None, list[Json]]:
     """The half-life of what was used, in seconds, and the queue tree as far as a caller may see it."""
-    return reading.policy.half_life_s, questions.queues(reading, caller)
+    return reading.policy.half_life_s, queries.queues(reading, caller)
 
 
 def _row(row: Json, share: ShareBar | None, of_cluster: Json) -> Json:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from gantree.api.access import Caller
-from gantree.api.permissions import Need, has
+from gantree.api.access.access import Caller
+from gantree.api.access.permissions import Need, has
 
 MayRead = Callable[[str, str], bool]
 """Whether a caller may see jobs of a user in a queue."""

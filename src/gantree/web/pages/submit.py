@@ -5,10 +5,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from gantree.api import questions
-from gantree.api.access import Caller, WhoAsks
+from gantree.api.access.access import Caller, WhoAsks
+from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Reads
-from gantree.api.permissions import Need, needs
+from gantree.api.views import queries
 from gantree.control.requests.submission_checks import NO_QUEUE
 from gantree.model.access import Power
 from gantree.web.pages.frame import page_router, render
@@ -33,7 +33,7 @@ def router(reads: Reads) -> APIRouter:
     @routes.get("/submit", **needs(Need.SUBMIT))
     async def submit(request: Request, caller: WhoAsks) -> Response:
         """The page."""
-        queue = queue_for(caller, await reads.read(questions.queues, caller))
+        queue = queue_for(caller, await reads.read(queries.queues, caller))
         return render(request, caller, "submit.html", example=EXAMPLE.format(queue=queue))
 
     return routes

@@ -1,0 +1,242 @@
+"""What a caller may do. Every route states what it needs (`needs`), and `permitted` refuses whom that rules out.
+
+A need that hangs on a job is only half decided there: that the caller has a role at all. The route then takes its jobs
+from `job_for`, which knows whose they are. A job that the caller may not even see does not exist for him; his own, and
+those of queues where he may see all, do. A route that states no need is answered to nobody.
+
+What an answer tells of other jobs goes through `told_to`, which puts `ANOTHER` in the place of those that the caller
+may not see.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from functools import cache, partial
+from typing import Any, Protocol
+
+from starlette.requests import HTTPConnection
+
+from gantree.api.access.access import Caller, WhoAsks
+from gantree.control.requests.submissions import submission
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.journal.contract import Journal
+from gantree.model.access import Power, is_within
+from gantree.model.errors import Forbidden, NotFound
+from gantree.model.events import JobSubmitted
+from gantree.model.jobs import Job
+
+ANOTHER = "another job"
+"""How an answer calls a job that its reader may not see."""
+KEY = "x-needs"
+"""Where the OpenAPI has a route's need."""
+
+
+class Need(StrEnum):
+    """What a route needs. SEE, READ and CHANGE are about one job, and whose it is."""
+
+    OPEN = "open"
+    """Anybody at all; such a route stands behind no `permitted`."""
+    KNOWN = "known"
+    """Anybody with a role; what he may not see is left out."""
+    SEE = "see"
+    READ = "read"
+    CHANGE = "change"
+    SUBMIT = "submit"
+    SEE_ALL = "see-all"
+    OPERATE = "operate"
+
+
+_OF_ALL = {Need.SEE_ALL: Power.SEE, Need.OPERATE: Power.OPERATE}
+_OF_JOB = {
+    Need.SEE: (Power.SEE, Power.SEE_OWN),
+    Need.READ: (Power.READ, Power.READ_OWN),
+    Need.CHANGE: (Power.CHANGE, Power.CHANGE_OWN),
+}
+_SENTENCES = frozenset({"sentence", "reason", "because", "why"})
+_OTHERS = frozenset({"by", "ahead", "waits_for", "victims", "preempted_by"})
+_NAMES = _OTHERS | {"job"}
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+
+class Unseen(NotFound):
+    """There is such a job, and who asks may not know. Nobody is told the difference, but the audit log."""
+
+
+class Asked(Protocol):
+    """Where jobs are looked up: the controller, or a `Reading`."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """What there is."""
+        ...
+
+    @property
+    def journal(self) -> Journal:
+        """What happened."""
+        ...
+
+    def resolve(self, word: str) -> str:
+        """The id of a job. Raises NotFound, and Conflict for one that was set aside."""
+        ...
+
+
+def needs(need: Need) -> dict[str, Any]:
+    """What the decorator of a route says of what it needs."""
+    return {"openapi_extra": {KEY: need.value}}
+
+
+def need_of(connection: HTTPConnection) -> Need | None:
+    """What the route of a request needs; None where it does not say."""
+    stated = getattr(connection.scope.get("route"), "openapi_extra", None) or {}
+    return Need(stated[KEY]) if KEY in stated else None
+
+
+async def permitted(connection: HTTPConnection, caller: WhoAsks) -> None:
+    """Let a request through, as far as its route alone can tell. Raises Forbidden."""
+    need = need_of(connection)
+    if need is None:
+        raise Forbidden("nobody may ask this: the route does not say what it needs")
+    check_need(caller, need)
+
+
+def check_need(caller: Caller, need: Need) -> None:
+    """Raise Forbidden where no grant of a caller could ever do."""
+    if not caller.grants:
+        raise Forbidden(f"{caller.name} has no role here; an operator gives one in the access file")
+    if need in _OF_ALL and not caller.may(_OF_ALL[need], ""):
+        role = "an operator" if need is Need.OPERATE else "a viewer of all queues"
+        raise Forbidden(f"{caller.name} may not do this: it needs {role}")
+    if need is Need.SUBMIT and not any(Power.SUBMIT in each.powers for each in caller.grants):
+        raise Forbidden(f"{caller.name} may look, and hand in no jobs")
+
+
+def has(caller: Caller, need: Need, user: str, queue: str) -> bool:
+    """Whether a caller may see, read or change a job of a user in a queue."""
+    others, own = _OF_JOB[need]
+    return caller.may(others, queue) or (user == caller.name and caller.may(own, queue))
+
+
+def sees(caller: Caller, state: JobState) -> bool:
+    """Whether a caller may see a job."""
+    return has(caller, Need.SEE, state.spec.user, state.spec.queue)
+
+
+def sight_of_jobs(caller: Caller) -> Callable[[JobState], bool] | None:
+    """As `sees`, for many jobs: whose they are is looked up once for all of one user in one queue. None: all."""
+    if caller.sees_all:
+        return None
+    known = cache(partial(has, caller, Need.SEE))
+    return lambda state: known(state.spec.user, state.spec.queue)
+
+
+def job_for(asked: Asked, caller: Caller, word: str, need: Need) -> str:
+    """The id of the job that a caller means by an id or a name.
+
+    Raises NotFound for one that it may not see, Forbidden for one that it may see and no more; Conflict for one that
+    was set aside, Unreachable for one that no turn has come to yet.
+    """
+    if caller.may(Power.CHANGE, ""):
+        return asked.resolve(word)
+    ledger = asked.ledger
+    state = _state_for(ledger, caller, word)
+    job, spec = (word, _handed_in(asked, word)) if state is None else (state.job, state.spec)
+    if spec is None and caller.sees_all:
+        return asked.resolve(word)
+    if spec is None or not has(caller, Need.SEE, spec.user, spec.queue):
+        is_there = word in ledger.jobs or word in ledger.newest_of_name or word in ledger.rejected
+        raise (Unseen if is_there else NotFound)(f"there is no job {word}")
+    if state is None and word not in ledger.rejected:
+        return asked.resolve(word)  # which says that it is history, or not decided about yet
+    if not has(caller, need, spec.user, spec.queue):
+        raise Forbidden(f"{caller.name} may look at {job}, and not {need.value} it")
+    return job
+
+
+def _handed_in(asked: Asked, word: str) -> Job | None:
+    """What was handed in under an id, if the journal knows it: of a job that is in no ledger, or was rejected."""
+    event = asked.journal.event(submission(word))
+    return event.spec if isinstance(event, JobSubmitted) else None
+
+
+def _state_for(ledger: Ledger, caller: Caller, word: str) -> JobState | None:
+    """The job of this id, or the newest of this name, among those that a caller may see."""
+    state = ledger.jobs.get(word) or ledger.jobs.get(ledger.newest_of_name.get(word, ""))
+    if state is None or sees(caller, state):
+        return state
+    named = (each for each in reversed(tuple(ledger.jobs.values())) if each.spec.name == word)
+    return next((each for each in named if sees(caller, each)), None)
+
+
+def check_submission(
+    caller: Caller, jobs: Iterable[Job], overrides: Mapping[str, Any], user: str, login: str
+) -> str:
+    """Whose jobs are that do not say: user, else the caller; login where the caller is nobody.
+
+    Raises Forbidden where he may not hand them in so.
+    """
+    for job in jobs:
+        queue = queue_of(job, overrides)
+        if not caller.may(Power.SUBMIT, queue):
+            raise Forbidden(f"{caller.name} may hand in no jobs to queue {queue}")
+        for other in (job.user, user):
+            if other not in ("", caller.name) and not caller.may(Power.SUBMIT_FOR, queue):
+                raise Forbidden(f"{caller.name} may hand in no jobs of {other} to queue {queue}")
+    return user or (caller.name if caller.is_person else login)
+
+
+def queue_of(job: Job, overrides: Mapping[str, Any]) -> str:
+    """The queue that a job is handed in to."""
+    return str(overrides.get("queue", job.queue))
+
+
+def sees_queue(caller: Caller, queue: str) -> bool:
+    """Whether a caller is told of a queue: it is in a grant of his, or one of his is below it."""
+    return any(each.covers(queue) or is_within(each.queue, queue) for each in caller.grants)
+
+
+def told_to(caller: Caller, ledger: Ledger, value: Any) -> Any:
+    """Plain values as a caller is told them: jobs that he may not see have no name, in fields and in sentences."""
+    if caller.sees_all:
+        return value
+    return _told(
+        value,
+        "",
+        lambda word: _is_hidden(caller, ledger, word),
+        lambda word: word != "" and word not in ledger.jobs,
+    )
+
+
+def _is_hidden(caller: Caller, ledger: Ledger, word: str) -> bool:
+    state = ledger.jobs.get(word)
+    return word in ledger.rejected if state is None else not sees(caller, state)
+
+
+def _told(
+    value: Any, name: str, hidden: Callable[[str], bool], forgotten: Callable[[str], bool]
+) -> Any:
+    """forgotten says of a job's name that nobody knows any more whose that job was."""
+    if isinstance(value, str):
+        if name in _NAMES:
+            return ANOTHER if hidden(value) or (name in _OTHERS and forgotten(value)) else value
+        return _sentence(value, hidden) if name in _SENTENCES else value
+    if isinstance(value, Mapping):
+        return {
+            key: _told(each, key, hidden, forgotten) for key, each in value.items() if key != "spec"
+        } | ({"spec": value["spec"]} if "spec" in value else {})
+    if isinstance(value, Sequence):
+        return [_told(each, name, hidden, forgotten) for each in value]
+    return value
+
+
+def _sentence(text: str, hidden: Callable[[str], bool]) -> str:
+    """Words that are ids lose their names; a full stop at the end of an id is the sentence's."""
+
+    def without_name(match: re.Match[str]) -> str:
+        word = match[0]
+        bare = word.rstrip(".")
+        if hidden(word):
+            return ANOTHER
+        return ANOTHER + word[len(bare) :] if hidden(bare) else word
+
+    return _WORD.sub(without_name, text)

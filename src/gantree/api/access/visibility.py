@@ -1,0 +1,88 @@
+"""What of the whole site somebody is told who may not see every job: who holds what, the queues, the timeline.
+
+Who is hidden is decided in `permissions`; here are the answers whose shape is their own.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gantree.api.access.access import Caller
+from gantree.api.access.permissions import ANOTHER, Need, has, sees, sees_queue, told_to
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.reservations.reservations import job_of
+from gantree.executors.redaction import REDACTED, redacted_command
+
+Json = dict[str, Any]
+
+
+def cluster_told_to(caller: Caller, ledger: Ledger, told: Json) -> Json:
+    """The site: GPUs that a job holds which the caller may not see are another job's."""
+    if caller.sees_all:
+        return told
+    owners = {
+        node: [None if owner is None else _owner(caller, ledger, owner) for owner in of_gpus]
+        for node, of_gpus in told["owners"].items()
+    }
+    held: dict[str, list[Json]] = {}
+    for owner, members in told["held"].items():
+        held.setdefault(_owner(caller, ledger, owner), []).extend(members)
+    return {**told, "owners": owners, "held": held}
+
+
+def _owner(caller: Caller, ledger: Ledger, owner: str) -> str:
+    state = ledger.jobs.get(job_of(owner))
+    return owner if state is not None and sees(caller, state) else ANOTHER
+
+
+def queues_told_to(caller: Caller, rows: Iterable[Json]) -> list[Json]:
+    """The queues that a grant speaks of with what they are in; of users himself, and those whose jobs he may see."""
+    if caller.sees_all:
+        return list(rows)
+    return [row for row in rows if _is_told(caller, row)]
+
+
+def _is_told(caller: Caller, row: Json) -> bool:
+    if row["kind"] == "user":
+        return has(caller, Need.SEE, row["user"], row["queue"] or "")
+    return row["queue"] is None or sees_queue(caller, row["queue"])
+
+
+def facts_told_to(caller: Caller, ledger: Ledger, facts: list[Json]) -> list[Json]:
+    """The facts on jobs that a caller may see, with others' jobs and what he may not read left out."""
+    if caller.reads_all:
+        return facts
+    return [found for fact in facts if (found := _fact(caller, ledger, fact)) is not None]
+
+
+def _fact(caller: Caller, ledger: Ledger, fact: Json) -> Json | None:
+    """A fact about no job is told to whoever may see all."""
+    data = fact["data"]
+    state = ledger.jobs.get(data.get("job", ""))
+    spec = data.get("spec")
+    if not (caller.sees_all if state is None else sees(caller, state)):
+        return None
+    if spec is not None and not has(caller, Need.READ, spec["user"], spec["queue"]):
+        data = {**data, "spec": without_environment(spec)}
+    return {**fact, "data": told_to(caller, ledger, data)}
+
+
+def detail_told_to(caller: Caller, ledger: Ledger, detail: Json) -> Json:
+    """A job's detail; whoever may see the job, and not read all of it, is not told what it runs with."""
+    spec = detail["spec"]
+    if spec is not None and not has(caller, Need.READ, spec["user"], spec["queue"]):
+        detail = {**detail, "spec": without_environment(spec)}
+    told: Json = told_to(caller, ledger, detail)
+    return told
+
+
+def without_environment(spec: Mapping[str, Any]) -> Json:
+    """A specification without values that may be confidential: those of variables, and what of commands looks so."""
+    roles = [
+        {
+            **role,
+            "env": [[name, REDACTED] for name, _ in role["env"]],
+            "run": redacted_command(role["run"]),
+        }
+        for role in spec["roles"]
+    ]
+    return {**spec, "roles": roles, "secrets": [[name, REDACTED] for name, _ in spec["secrets"]]}

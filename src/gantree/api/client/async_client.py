@@ -1,0 +1,242 @@
+"""The client of the daemon for asyncio: the methods of `client.Client`, awaited; streams are iterated with `async for`.
+
+It needs httpx, which takes a while to import; programs that must start fast use `client`.
+"""
+
+import asyncio
+import math
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack
+from functools import wraps
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import httpx
+
+from gantree.api.client import requests
+from gantree.api.client.client import ANSWER_WITHIN_S
+from gantree.api.client.decoding import decoded_object
+from gantree.api.client.failover import ALIVE, CONNECT_WITHIN_S, Course
+from gantree.api.client.requests import Request, Stream
+from gantree.api.client.target import Target, Unsent, targets
+from gantree.api.http import unix_socket
+from gantree.api.http.problems import error_of, problem_in
+from gantree.model.errors import GantreeError, JournalError, Unreachable
+
+BROKEN_OFF = (httpx.HTTPError, OSError, ValueError)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _asked(
+    describe: Callable[P, Request[T]],
+) -> Callable[Concatenate["AsyncClient", P], Awaitable[T]]:
+    @wraps(describe)
+    def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        return self.ask(describe(*args, **kwargs))
+
+    return method
+
+
+def _streamed(
+    describe: Callable[P, Stream[T]],
+) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[T]]:
+    @wraps(describe)
+    def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        return self.stream(describe(*args, **kwargs))
+
+    return method
+
+
+class AsyncClient:
+    """Talks to a daemon over connections that it keeps; `async with`, or `await close()` at the end."""
+
+    def __init__(self, where: Path | str, token: str | None = None) -> None:
+        """where is the daemon's state directory, or its URL; then token says who asks. Raises BadInput.
+
+        Several URLs, with commas between them, are those of daemons that share a journal: see `failover`.
+        """
+        self.targets = targets(where, token)
+        self._place = 0
+        self._held = ExitStack()
+        self._http_of = {
+            at: httpx.AsyncClient(
+                transport=self._transport(at), base_url=at.url, headers=at.headers
+            )
+            for at in self.targets
+        }
+
+    @property
+    def target(self) -> Target:
+        """The daemon that answered last, or the first."""
+        return self.targets[self._place]
+
+    submit = _asked(requests.submit)
+    check = _asked(requests.check)
+    jobs = _asked(requests.jobs)
+    jobs_page = _asked(requests.jobs_page)
+    job = _asked(requests.job)
+    why = _asked(requests.why)
+    when = _asked(requests.when)
+    what_if = _asked(requests.what_if)
+    queues = _asked(requests.queues)
+    defragment = _asked(requests.defragment)
+    cancel = _asked(requests.cancel)
+    hold = _asked(requests.hold)
+    release = _asked(requests.release)
+    record = _asked(requests.record)
+    rerun = _asked(requests.rerun)
+    suspend = _asked(requests.suspend)
+    resume = _asked(requests.resume)
+    scale = _asked(requests.scale)
+    reprioritise = _asked(requests.reprioritise)
+    nodes = _asked(requests.nodes)
+    node = _asked(requests.node)
+    cordon = _asked(requests.cordon)
+    uncordon = _asked(requests.uncordon)
+    drain = _asked(requests.drain)
+    label = _asked(requests.label)
+    policy = _asked(requests.policy)
+    policy_versions = _asked(requests.policy_versions)
+    policy_version = _asked(requests.policy_version)
+    policy_what_if = _asked(requests.policy_what_if)
+    apply_policy = _asked(requests.apply_policy)
+    roll_back_policy = _asked(requests.roll_back_policy)
+    logs = _streamed(requests.logs)
+    cluster = _asked(requests.cluster)
+    facts = _streamed(requests.facts)
+    events = _streamed(requests.events)
+    usage = _asked(requests.usage)
+    gpu_use = _asked(requests.gpu_use)
+    health = _asked(requests.health)
+    session = _asked(requests.session)
+    make_token = _asked(requests.make_token)
+    tokens = _asked(requests.tokens)
+    revoke_token = _asked(requests.revoke_token)
+    audit = _asked(requests.audit)
+
+    async def ask(self, request: Request[T]) -> T:
+        """Send any request and read its answer."""
+        return request.read(await self._led(request, ANSWER_WITHIN_S, self._answer))
+
+    async def stream(self, request: Stream[T]) -> AsyncIterator[T]:
+        """Send a request and give what comes as it comes."""
+        decoder = request.decoder()
+        response = await self._led(request, math.inf, self._opened)
+        try:
+            async for chunk in response.aiter_raw():
+                for item in decoder.feed(chunk):
+                    yield item
+        except (httpx.HTTPError, OSError, ValueError) as error:
+            raise self.target.broken_off(_cause(error)) from error
+        finally:
+            await response.aclose()
+
+    async def _led(
+        self,
+        request: Request[Any] | Stream[Any],
+        patience_s: float,
+        send: Callable[[Target, Any, float], Awaitable[T]],
+    ) -> T:
+        """What the daemon that leads says to a request."""
+        course = Course(self.targets, self._place, request)
+        while True:
+            at = course.target
+            try:
+                if course.looks_first:
+                    await self._look(at, course.look_s)
+                answer = await send(at, request, course.timeout_s(patience_s))
+            except (*BROKEN_OFF, JournalError, Unreachable) as error:
+                cause = _cause(error)
+                pause_s = course.pause_s(cause)
+                if pause_s is None:
+                    raise at.told(cause) from error
+                await asyncio.sleep(pause_s)
+                continue
+            self._place = course.place
+            return answer
+
+    async def _look(self, at: Target, timeout_s: float) -> None:
+        """Whether anybody is there, whatever it says. Raises as `_answer`, but for what a daemon raised."""
+        try:
+            await self._answer(at, ALIVE, timeout_s)
+        except (JournalError, Unreachable):
+            raise
+        except GantreeError:  # a page of that name is behind a proxy, say: somebody answers
+            return
+
+    async def _answer(self, at: Target, request: Request[Any], timeout_s: float) -> Any:
+        response = await self._http_of[at].send(self._built(at, request, timeout_s))
+        if response.status_code >= 400:
+            raise error_of(response.status_code, problem_in(response.content))
+        return decoded_object(response.content)
+
+    async def _opened(self, at: Target, request: Stream[Any], timeout_s: float) -> httpx.Response:
+        """The head of an answer that comes bit by bit. Raises what the daemon raised."""
+        built = self._built(at, request, timeout_s)
+        response = await self._http_of[at].send(built, stream=True)
+        if response.status_code < 400:
+            return response
+        try:
+            raise error_of(response.status_code, problem_in(await response.aread()))
+        finally:
+            await response.aclose()
+
+    async def close(self) -> None:
+        """Let the connections go."""
+        for http in self._http_of.values():
+            await http.aclose()
+        self._held.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _transport(self, at: Target) -> httpx.AsyncHTTPTransport:
+        if at.state_dir is None:
+            return httpx.AsyncHTTPTransport(verify=ssl.create_default_context())
+        try:
+            address = self._held.enter_context(unix_socket.address(at.state_dir))
+        except OSError as error:
+            raise at.unreachable(error) from error
+        return httpx.AsyncHTTPTransport(uds=address)
+
+    def _built(
+        self, at: Target, request: Request[Any] | Stream[Any], timeout_s: float
+    ) -> httpx.Request:
+        within_s = None if timeout_s == math.inf else timeout_s
+        return self._http_of[at].build_request(
+            request.method,
+            request.url,
+            content=request.content,
+            headers=request.all_headers,
+            timeout=httpx.Timeout(within_s, connect=CONNECT_WITHIN_S),
+        )
+
+
+def _cause(error: Exception) -> Exception:
+    """What stands behind an error of httpx, as `Course` and `Target.told` tell errors apart."""
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        return Unsent(_of_system(error))
+    return error if isinstance(error, GantreeError) else _of_system(error)
+
+
+def _of_system(error: Exception) -> Exception:
+    """The error of the system below that of httpx."""
+    if isinstance(error, httpx.TimeoutException):
+        return TimeoutError(str(error))
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, OSError):
+            return below
+        below = below.__cause__ or below.__context__
+    return error

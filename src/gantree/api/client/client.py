@@ -1,0 +1,225 @@
+"""The client of the daemon, for the command line and for programs. Standard library only, so it imports fast.
+
+Every method raises what the daemon raised (see `gantree.model.errors`), and Unreachable where no daemon answers.
+Answers are the JSON of the routes as it comes; docs/api.md describes it. What a method sends is in `requests`;
+`async_client` has the same methods for asyncio.
+"""
+
+import math
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import wraps
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from gantree.api.client import requests
+from gantree.api.client.decoding import decoded_object
+from gantree.api.client.failover import ALIVE, CONNECT_WITHIN_S, Course
+from gantree.api.client.requests import LONGEST_WAIT_S, Json, Request, Stream, login_name
+from gantree.api.client.target import Target, Unsent, targets
+from gantree.api.http import unix_socket
+from gantree.api.http.problems import error_of, problem_in
+from gantree.model.errors import GantreeError, JournalError, Unreachable
+
+__all__ = ["LONGEST_WAIT_S", "Client", "Json", "login_name"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+BROKEN_OFF = (OSError, HTTPException, ValueError)
+ANSWER_WITHIN_S = 60.0
+"""How long a daemon may take over an answer, beyond what it was asked to wait."""
+CHUNK_BYTES = 1 << 16
+
+
+class _UnixConnection(HTTPConnection):
+    def __init__(self, state_dir: Path, timeout_s: float | None) -> None:
+        super().__init__("localhost")
+        self._state_dir = state_dir
+        self._timeout_s = timeout_s
+
+    def connect(self) -> None:
+        self.sock = unix_socket.connect(self._state_dir, self._timeout_s)
+
+
+def _asked(describe: Callable[P, Request[T]]) -> Callable[Concatenate["Client", P], T]:
+    @wraps(describe)
+    def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.ask(describe(*args, **kwargs))
+
+    return method
+
+
+def _streamed(
+    describe: Callable[P, Stream[T]],
+) -> Callable[Concatenate["Client", P], Iterator[T]]:
+    @wraps(describe)
+    def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self.stream(describe(*args, **kwargs))
+
+    return method
+
+
+def _connected(at: Target, timeout_s: float | None) -> HTTPConnection:
+    """Raises Unsent."""
+    connection: HTTPConnection
+    if at.state_dir is not None:
+        connection = _UnixConnection(at.state_dir, CONNECT_WITHIN_S)
+    elif at.scheme == "http":
+        connection = HTTPConnection(at.host, at.port, timeout=CONNECT_WITHIN_S)
+    else:
+        trust = ssl.create_default_context()
+        connection = HTTPSConnection(at.host, at.port, timeout=CONNECT_WITHIN_S, context=trust)
+    try:
+        connection.connect()
+    except OSError as error:
+        connection.close()
+        raise Unsent(error) from error
+    connection.sock.settimeout(timeout_s)
+    return connection
+
+
+class Client:
+    """Talks to a daemon; every call is a connection of its own, so threads may share one Client."""
+
+    def __init__(self, where: Path | str, token: str | None = None) -> None:
+        """where is the daemon's state directory, or its URL; then token says who asks. Raises BadInput.
+
+        Several URLs, with commas between them, are those of daemons that share a journal: see `failover`.
+        """
+        self.targets = targets(where, token)
+        self._place = 0
+
+    @property
+    def target(self) -> Target:
+        """The daemon that answered last, or the first."""
+        return self.targets[self._place]
+
+    @property
+    def state_dir(self) -> Path | None:
+        """The daemon's state directory, where the client reaches it through that."""
+        return self.target.state_dir
+
+    submit = _asked(requests.submit)
+    check = _asked(requests.check)
+    jobs = _asked(requests.jobs)
+    jobs_page = _asked(requests.jobs_page)
+    job = _asked(requests.job)
+    why = _asked(requests.why)
+    when = _asked(requests.when)
+    what_if = _asked(requests.what_if)
+    queues = _asked(requests.queues)
+    defragment = _asked(requests.defragment)
+    cancel = _asked(requests.cancel)
+    hold = _asked(requests.hold)
+    release = _asked(requests.release)
+    record = _asked(requests.record)
+    rerun = _asked(requests.rerun)
+    suspend = _asked(requests.suspend)
+    resume = _asked(requests.resume)
+    scale = _asked(requests.scale)
+    reprioritise = _asked(requests.reprioritise)
+    nodes = _asked(requests.nodes)
+    node = _asked(requests.node)
+    cordon = _asked(requests.cordon)
+    uncordon = _asked(requests.uncordon)
+    drain = _asked(requests.drain)
+    label = _asked(requests.label)
+    policy = _asked(requests.policy)
+    policy_versions = _asked(requests.policy_versions)
+    policy_version = _asked(requests.policy_version)
+    policy_what_if = _asked(requests.policy_what_if)
+    apply_policy = _asked(requests.apply_policy)
+    roll_back_policy = _asked(requests.roll_back_policy)
+    logs = _streamed(requests.logs)
+    cluster = _asked(requests.cluster)
+    facts = _streamed(requests.facts)
+    events = _streamed(requests.events)
+    usage = _asked(requests.usage)
+    gpu_use = _asked(requests.gpu_use)
+    health = _asked(requests.health)
+    session = _asked(requests.session)
+    make_token = _asked(requests.make_token)
+    tokens = _asked(requests.tokens)
+    revoke_token = _asked(requests.revoke_token)
+    audit = _asked(requests.audit)
+
+    def ask(self, request: Request[T]) -> T:
+        """Send any request and read its answer."""
+        return request.read(self._led(request, ANSWER_WITHIN_S, self._answer))
+
+    def stream(self, request: Stream[T]) -> Iterator[T]:
+        """Send a request and give what comes as it comes."""
+        decoder = request.decoder()
+        connection, response = self._led(request, math.inf, self._opened)
+        try:
+            while chunk := response.read1(CHUNK_BYTES):
+                yield from decoder.feed(chunk)
+        except (OSError, HTTPException, ValueError) as error:
+            raise self.target.broken_off(error) from error
+        finally:
+            connection.close()
+
+    def _led(
+        self,
+        request: Request[Any] | Stream[Any],
+        patience_s: float,
+        send: Callable[[Target, Any, float], T],
+    ) -> T:
+        """What the daemon that leads says to a request."""
+        course = Course(self.targets, self._place, request)
+        while True:
+            at = course.target
+            try:
+                if course.looks_first:
+                    self._look(at, course.look_s)
+                answer = send(at, request, course.timeout_s(patience_s))
+            except (*BROKEN_OFF, Unsent, JournalError, Unreachable) as error:
+                pause_s = course.pause_s(error)
+                if pause_s is None:
+                    raise at.told(error) from error
+                time.sleep(pause_s)
+                continue
+            self._place = course.place
+            return answer
+
+    def _look(self, at: Target, timeout_s: float) -> None:
+        """Whether anybody is there, whatever it says. Raises as `_answer`, but for what a daemon raised."""
+        try:
+            self._answer(at, ALIVE, timeout_s)
+        except (JournalError, Unreachable):
+            raise
+        except GantreeError:  # a page of that name is behind a proxy, say: somebody answers
+            return
+
+    def _answer(self, at: Target, request: Request[Any], timeout_s: float) -> Any:
+        connection, response = self._opened(at, request, timeout_s)
+        try:
+            return decoded_object(response.read())
+        finally:
+            connection.close()
+
+    def _opened(
+        self, at: Target, request: Request[Any] | Stream[Any], timeout_s: float
+    ) -> tuple[HTTPConnection, HTTPResponse]:
+        """A connection on which a request was sent, and the head of its answer. Raises what the daemon raised."""
+        connection = _connected(at, None if timeout_s == math.inf else timeout_s)
+        try:
+            return connection, self._send(connection, at, request)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _send(
+        self, connection: HTTPConnection, at: Target, request: Request[Any] | Stream[Any]
+    ) -> HTTPResponse:
+        headers = {**at.headers, **request.all_headers}
+        url = at.prefix + request.url
+        with suppress(BrokenPipeError, ConnectionResetError):  # it answers before it has read all
+            connection.request(request.method, url, body=request.content, headers=headers)
+        response = connection.getresponse()
+        if response.status >= 400:
+            raise error_of(response.status, problem_in(response.read()))
+        return response

@@ -1,0 +1,478 @@
+"""Every request of the API, described once: method, path, query, body, and how its answer is read.
+
+`client.Client` and `async_client.AsyncClient` send them; a method there is a function here. Paths are templates as the
+OpenAPI has them, so a test can hold the two equal. Standard library only: the command line must start fast.
+"""
+
+import getpass
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import quote, urlencode
+
+from gantree.api.client.decoding import decoded
+from gantree.model.errors import NotFound, Unreachable
+
+Json = dict[str, Any]
+Rows = list[Json]
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+LONGEST_WAIT_S = 300.0
+"""How long one question may wait for a job."""
+
+
+class Decoder(Protocol[T_co]):
+    """Makes items of the bytes of a stream as they come."""
+
+    def feed(self, chunk: bytes) -> Iterable[T_co]:
+        """The items that are whole now."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """What is sent: path is a template, values fill it; headers and query entries that are None are left out."""
+
+    method: str
+    path: str
+    values: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, object] = field(default_factory=dict)
+    body: Json | None = None
+    headers: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        """The path with its values, and the query."""
+        path = self.path.format_map(
+            {key: quote(text, safe="") for key, text in self.values.items()}
+        )
+        given = {key: value for key, value in self.query.items() if value is not None}
+        return f"{path}?{urlencode(given, doseq=True)}" if given else path
+
+    @property
+    def content(self) -> bytes | None:
+        """The body as it goes over the wire."""
+        return None if self.body is None else json.dumps(self.body).encode()
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether it may be sent twice: it only asks, or what it hands in is taken once."""
+        return self.method == "GET" or self.headers.get("Idempotency-Key") is not None
+
+    @property
+    def all_headers(self) -> dict[str, str]:
+        """The headers that are given, and the content type where there is a body."""
+        given = {key: value for key, value in self.headers.items() if value is not None}
+        return given if self.body is None else {"Content-Type": "application/json", **given}
+
+
+@dataclass(frozen=True)
+class Request(_Sent, Generic[T]):
+    """A request with one answer. wait_s: how long it asks the daemon to wait with it."""
+
+    read: Callable[[Any], T] = lambda answer: answer
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Stream(_Sent, Generic[T]):
+    """A request whose answer comes bit by bit."""
+
+    decoder: Callable[[], Decoder[T]] = field(kw_only=True)
+
+
+class _AsItComes:
+    def feed(self, chunk: bytes) -> Iterable[bytes]:
+        return (chunk,)
+
+
+class _JsonLines:
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> Iterable[Json]:
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        return [decoded(line) for line in lines]
+
+
+class _ServerSentEvents:
+    """Events as the HTML standard frames them; comments (heartbeats) are dropped."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> Iterable[Json]:
+        *blocks, self._rest = (self._rest + chunk).split(b"\n\n")
+        lines = (line for block in blocks for line in block.split(b"\n"))
+        return [decoded(line[5:]) for line in lines if line.startswith(b"data:")]
+
+
+def submit(
+    text: str | None = None,
+    source: str = "job.yaml",
+    *,
+    jobs: Sequence[Mapping[str, object]] | None = None,
+    base_dir: str | None = None,
+    overrides: Mapping[str, str | int] | None = None,
+    user: str | None = None,
+    idempotency_key: str | None = None,
+) -> Request[Json]:
+    """Hand in the jobs of a job file, or jobs as objects with the fields of one; they are durable when this returns.
+
+    user is whose jobs they are where they do not say; None: who asks. A call that broke off may be made
+    again with the same idempotency_key: it takes nothing twice, and answers as it would have the first time.
+    """
+    body = _submission(text, source, jobs, base_dir, overrides, user)
+    headers = {"Idempotency-Key": idempotency_key}
+    return Request("POST", "/v1/jobs", body=body, headers=headers)
+
+
+def check(
+    text: str | None = None,
+    source: str = "job.yaml",
+    *,
+    jobs: Sequence[Mapping[str, object]] | None = None,
+    base_dir: str | None = None,
+    overrides: Mapping[str, str | int] | None = None,
+    user: str | None = None,
+) -> Request[Json]:
+    """What `submit` would answer now, or raise; nothing is taken."""
+    body = _submission(text, source, jobs, base_dir, overrides, user)
+    return Request("POST", "/v1/jobs/check", body=body)
+
+
+def _submission(
+    text: str | None,
+    source: str,
+    jobs: Sequence[Mapping[str, object]] | None,
+    base_dir: str | None,
+    overrides: Mapping[str, str | int] | None,
+    user: str | None,
+) -> Json:
+    body: Json = {
+        "source": source,
+        "base_dir": base_dir,
+        "overrides": dict(overrides or {}),
+        **_owner(user),
+    }
+    if text is not None:
+        body["text"] = text
+    if jobs is not None:
+        body["jobs"] = [dict(job) for job in jobs]
+    return body
+
+
+def jobs(
+    *,
+    phase: Sequence[str] = (),
+    queue: str | None = None,
+    user: str | None = None,
+    name: str | None = None,
+    since: float | None = None,
+) -> Request[Rows]:
+    """All jobs, a row each, in order of arrival, that are in one of the phases, in a queue or below it, and so on."""
+    query = {"phase": phase or None, "queue": queue, "user": user, "name": name, "since": since}
+    return Request("GET", "/v1/jobs", query=query, read=_rows("jobs"))
+
+
+def jobs_page(
+    *,
+    limit: int,
+    after: str | None = None,
+    phase: Sequence[str] = (),
+    queue: str | None = None,
+    user: str | None = None,
+    name: str | None = None,
+    since: float | None = None,
+) -> Request[Json]:
+    """At most limit rows of `jobs`, and `next`: what to give as after for those that follow; None at the end."""
+    query = {
+        "limit": limit,
+        "after": after,
+        "phase": phase or None,
+        "queue": queue,
+        "user": user,
+        "name": name,
+        "since": since,
+    }
+    return Request("GET", "/v1/jobs", query=query)
+
+
+def job(job: str, *, wait_s: float = 0.0, until: str = "ended") -> Request[Json]:
+    """One job, by id or name; waits at most wait_s, and 300 s, until it is "running" or "ended"."""
+    wait_s = min(wait_s, LONGEST_WAIT_S)
+    query = {"wait_s": wait_s, "until": until}
+    return Request("GET", "/v1/jobs/{job}", job_path(job), query, wait_s=wait_s)
+
+
+def why(job: str) -> Request[Json]:
+    """Why a job is where it is."""
+    return Request("GET", "/v1/jobs/{job}/why", job_path(job))
+
+
+def when(job: str) -> Request[Json]:
+    """When a job starts, and what that hangs on."""
+    return Request("GET", "/v1/jobs/{job}/when", job_path(job))
+
+
+def what_if(job: str, changes: Sequence[Mapping[str, object]] = ()) -> Request[Json]:
+    """What would become of a job as it is, and with each of the changes. See POST /v1/jobs/JOB/what-if."""
+    body = {"changes": [dict(change) for change in changes]}
+    return Request("POST", "/v1/jobs/{job}/what-if", job_path(job), body=body)
+
+
+def queues() -> Request[Rows]:
+    """The queue tree, a row for each node."""
+    return Request("GET", "/v1/queues", read=_rows("queues"))
+
+
+def defragment(job: str, *, apply: bool = False) -> Request[Json]:
+    """The moves that would let a waiting job start; where apply, ask for them."""
+    return Request("POST" if apply else "GET", "/v1/jobs/{job}/defragment", job_path(job))
+
+
+def cancel(job: str, *, if_version: str | None = None) -> Request[Json]:
+    """Ask for a job to be cancelled; where if_version, only if nothing was recorded of it since."""
+    return _wish(job, "cancel", if_version)
+
+
+def hold(job: str, *, if_version: str | None = None) -> Request[Json]:
+    """Keep a waiting job from being started until it is released."""
+    return _wish(job, "hold", if_version)
+
+
+def release(job: str, *, if_version: str | None = None) -> Request[Json]:
+    """Let a held job go."""
+    return _wish(job, "release", if_version)
+
+
+def suspend(job: str, *, if_version: str | None = None) -> Request[Json]:
+    """Stop a job, which saves if it can, and keep it from being started; one that waits is held."""
+    return _wish(job, "suspend", if_version)
+
+
+def resume(job: str, *, if_version: str | None = None) -> Request[Json]:
+    """Let a suspended job go on; the same as `release`."""
+    return _wish(job, "resume", if_version)
+
+
+def scale(job: str, members: int, *, if_version: str | None = None) -> Request[Json]:
+    """Give an elastic gang so many members."""
+    return _wish(job, "scale", if_version, {"members": members})
+
+
+def reprioritise(job: str, priority: str | int, *, if_version: str | None = None) -> Request[Json]:
+    """Give a job another priority, a class or a number."""
+    return _wish(job, "priority", if_version, {"priority": priority})
+
+
+def nodes() -> Request[Rows]:
+    """All nodes: their states, what runs there, their labels."""
+    return Request("GET", "/v1/nodes", read=_rows("nodes"))
+
+
+def node(node: str) -> Request[Json]:
+    """One node."""
+    return Request("GET", "/v1/nodes/{node}", node_path(node))
+
+
+def cordon(node: str, reason: str = "") -> Request[Json]:
+    """Let nothing new start on a node; what runs there stays."""
+    return Request("POST", "/v1/nodes/{node}/cordon", node_path(node), body={"reason": reason})
+
+
+def uncordon(node: str) -> Request[Json]:
+    """Let a node be used again."""
+    return Request("POST", "/v1/nodes/{node}/uncordon", node_path(node))
+
+
+def drain(node: str, *, deadline_s: float | None = None, reason: str = "") -> Request[Json]:
+    """Let everybody leave a node who may be told to; who has no place elsewhere within deadline_s, None: at once."""
+    body = {"deadline_s": deadline_s, "reason": reason}
+    return Request("POST", "/v1/nodes/{node}/drain", node_path(node), body=body)
+
+
+def label(node: str, labels: Mapping[str, str | None]) -> Request[Json]:
+    """Give a node labels; None takes one away."""
+    body = {"labels": dict(labels)}
+    return Request("POST", "/v1/nodes/{node}/labels", node_path(node), body=body)
+
+
+def policy() -> Request[Json]:
+    """The policy in force: its number, when, who, from which file, its text."""
+    return Request("GET", "/v1/policy")
+
+
+def policy_versions() -> Request[Rows]:
+    """All versions of the policy, oldest first, without their texts."""
+    return Request("GET", "/v1/policy/versions", read=_rows("versions"))
+
+
+def policy_version(number: int) -> Request[Json]:
+    """One version of the policy with its text."""
+    return Request("GET", "/v1/policy/versions/{number}", {"number": str(number)})
+
+
+def policy_what_if(text: str, source: str = "policy.yaml") -> Request[Json]:
+    """What a policy would change if it ruled from now on; nothing is changed."""
+    return Request("POST", "/v1/policy/what-if", body={"text": text, "source": source})
+
+
+def apply_policy(text: str, source: str = "policy.yaml") -> Request[Json]:
+    """Let a policy rule from now on, as a new version."""
+    return Request("POST", "/v1/policy", body={"text": text, "source": source})
+
+
+def roll_back_policy(version: int) -> Request[Json]:
+    """Let the text of an older version rule again, as a new version."""
+    return Request("POST", "/v1/policy/rollback", body={"version": version})
+
+
+def logs(
+    job: str,
+    *,
+    rank: int | None = None,
+    follow: bool = False,
+    attempt: int | None = None,
+    tail: int | None = None,
+) -> Stream[bytes]:
+    """What a job's ranks print, in chunks as they come; where follow, until the job has ended.
+
+    tail: only the last lines of each rank, so many, and what comes after them.
+    """
+    query = {"rank": rank, "attempt": attempt, "follow": int(follow), "tail": tail}
+    return Stream("GET", "/v1/jobs/{job}/logs", job_path(job), query, decoder=_AsItComes)
+
+
+def record(job: str, *, attempt: int | None = None) -> Request[Json]:
+    """What ran as an attempt of a job (None: the last), where, and on what."""
+    return Request("GET", "/v1/jobs/{job}/record", job_path(job), {"attempt": attempt})
+
+
+def rerun(
+    job: str, *, attempt: int | None = None, anyhow: bool = False, user: str | None = None
+) -> Request[Json]:
+    """Hand in the same job again, to start on a place equal to that of an attempt; anyhow: on any place, if need be."""
+    body = {"attempt": attempt, "anyhow": anyhow, **_owner(user)}
+    return Request("POST", "/v1/jobs/{job}/rerun", job_path(job), body=body)
+
+
+def cluster() -> Request[Json]:
+    """The site and who holds which GPU."""
+    return Request("GET", "/v1/cluster")
+
+
+def facts(after: int = 0, *, follow: bool = False) -> Stream[Json]:
+    """The timeline: each fact after a seq; where follow, for ever."""
+    query = {"after": after, "follow": int(follow)}
+    return Stream("GET", "/v1/facts", query=query, decoder=_JsonLines)
+
+
+def events(after: int | None = None, *, job: str | None = None) -> Stream[Json]:
+    """Each fact as it is recorded, for ever: those after a seq first, else only new ones; those of a job, if named."""
+    headers = {"Last-Event-ID": None if after is None else str(after)}
+    query = {"job": job}
+    return Stream("GET", "/v1/events", query=query, headers=headers, decoder=_ServerSentEvents)
+
+
+def usage(
+    by: str = "user",
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    limit: int | None = None,
+) -> Request[Json]:
+    """GPU-hours held and wasted, hours waited and dollars, by "user", "queue", "model" or "job", of whole days."""
+    query = {"by": by, "since": since, "until": until, "limit": limit}
+    return Request("GET", "/v1/usage", query=query)
+
+
+def gpu_use() -> Request[Json]:
+    """How busy the GPUs are that jobs hold now, job by job, as their own counters say."""
+    return Request("GET", "/v1/usage/gpus")
+
+
+def health() -> Request[Json]:
+    """Version, process, epoch and counts of the daemon."""
+    return Request("GET", "/v1/health")
+
+
+def session() -> Request[Json]:
+    """Who asks, and what he may do."""
+    return Request("GET", "/v1/session")
+
+
+def make_token(
+    user: str = "", *, role: str = "", queue: str = "", expires_s: float | None = None
+) -> Request[Json]:
+    """A new token of a user ("": of who asks), with its secret, which is told this once.
+
+    It allows what the user may do, and of that what role over queue allows; "": all of it.
+    """
+    body = {"user": user, "role": role, "queue": queue, "expires_s": expires_s}
+    return Request("POST", "/v1/tokens", body=body)
+
+
+def tokens(user: str | None = None) -> Request[Rows]:
+    """The tokens of all users, or of one, without their secrets."""
+    return Request("GET", "/v1/tokens", query={"user": user}, read=_rows("tokens"))
+
+
+def revoke_token(token: str) -> Request[Json]:
+    """From now on a token, by its id, is good for nothing."""
+    return Request("DELETE", "/v1/tokens/{token}", {"token": token})
+
+
+def audit(
+    *, since: float | None = None, user: str | None = None, after: int = 0, limit: int = 1000
+) -> Request[Json]:
+    """Changes that were asked for and requests that were refused, after a seq, and `next`: what to give as after."""
+    query = {"since": since, "user": user, "after": after, "limit": limit}
+    return Request("GET", "/v1/audit", query=query)
+
+
+def login_name() -> str:
+    """Who runs this program, as its environment or the system says; "" where neither has a printable word for it."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""
+    return name if name.isprintable() else ""
+
+
+def _owner(user: str | None) -> Json:
+    """Whose jobs are that do not say: somebody who is named, else who asks."""
+    return {"login": login_name()} if user is None else {"user": user}
+
+
+def job_path(job: str) -> dict[str, str]:
+    """What fills `{job}` in a path. Raises NotFound for a word that could not even be put into one."""
+    if not job or "/" in job or job in (".", "..") or not job.isprintable():
+        raise NotFound(f"there is no job {job!r}")
+    return {"job": job}
+
+
+def node_path(node: str) -> dict[str, str]:
+    """What fills `{node}` in a path. Raises NotFound for a word that could not even be put into one."""
+    if not node or "/" in node or node in (".", "..") or not node.isprintable():
+        raise NotFound(f"there is no node {node!r}")
+    return {"node": node}
+
+
+def _wish(job: str, wish: str, if_version: str | None, body: Json | None = None) -> Request[Json]:
+    headers = {"If-Match": None if if_version is None else f'"{if_version}"'}
+    return Request("POST", "/v1/jobs/{job}/" + wish, job_path(job), body=body, headers=headers)
+
+
+def _rows(name: str) -> Callable[[Any], Rows]:
+    """What reads the objects that an answer lists under a name."""
+
+    def read(answer: Any) -> Rows:
+        rows: Any = answer[name]
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise Unreachable(f"the answer lists no objects as {name!r}: no gantree daemon gave it")
+        return list(rows)
+
+    return read

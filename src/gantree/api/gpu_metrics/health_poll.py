@@ -1,0 +1,53 @@
+"""Asking exporters again and again, while a daemon leads, how the GPUs of its nodes are.
+
+It runs beside everything else and nobody waits for it: what does not answer is not heard, which changes nothing.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from gantree.api.gpu_metrics.exporters import Silence, answers, questions
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.loop import Loop
+from gantree.control.nodes.health_watch import HealthWatch
+from gantree.telemetry.dcgm_health import signs_in
+
+EVERY_S = 15.0
+
+
+async def watch_health(exporters: Sequence[str], loop: Loop, controller: Controller) -> None:
+    """For as long as nobody cancels it; without exporters there is nobody to ask. Raises what is a bug."""
+    watch, silence = HealthWatch(), Silence("the health of GPUs")
+    while True:
+        if exporters:
+            await one_round(exporters, loop, controller, watch, silence)
+        await asyncio.sleep(EVERY_S)
+
+
+async def one_round(
+    exporters: Sequence[str],
+    loop: Loop,
+    controller: Controller,
+    watch: HealthWatch,
+    silence: Silence,
+) -> None:
+    """Ask about all nodes with GPUs once, and hand in what follows."""
+    nodes = await loop.call(lambda: _nodes_with_gpus(controller))
+    asked = questions(exporters, nodes, signs_in)
+    told, silent = await asyncio.to_thread(answers, asked, nodes)
+    silence.say(silent)
+
+    def look() -> None:
+        for event in watch.look(told, controller.ledger, controller.clock(), controller.epoch):
+            controller.intake.tell(event)
+
+    await loop.call(look)
+
+
+def _nodes_with_gpus(controller: Controller) -> tuple[str, ...]:
+    fabric = controller.ledger.fabric
+    if fabric is None:
+        return ()
+    return tuple(
+        node.name for index, node in enumerate(fabric.nodes) if fabric.machine_of_node(index).gpus
+    )

@@ -1,0 +1,442 @@
+"""The daemon: one process that puts journal, controller, loop and HTTP server together, and takes them apart.
+
+It stops on SIGTERM, SIGINT and SIGHUP, and leaves the gangs running: they belong to the state directory, and
+the next daemon there adopts them. A bug that ends the control loop ends the daemon in the same way.
+
+On SQLite it leads for as long as it lives. Of several on one PostgreSQL one leads and the others stand by: each goes on
+from standing by to leading and, where it loses its lease, back, with everything that it knew thrown away.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import uvloop
+from prometheus_client import disable_created_metrics
+
+from gantree import __version__
+from gantree.api.access.access import Access
+from gantree.api.access.audit import Audit
+from gantree.api.backend import Backend
+from gantree.api.gpu_metrics.gpu_counters import counters_of
+from gantree.api.gpu_metrics.health_poll import watch_health
+from gantree.api.http import unix_socket
+from gantree.api.observability import log_format, tracing_setup
+from gantree.api.server.access_setup import access_of, run_as_of
+from gantree.api.server.app import Pages, build_app
+from gantree.api.server.executor_setup import Engine, kubernetes_engine, local_engine
+from gantree.api.server.journal_location import Home, home_of, refuse_runs_elsewhere
+from gantree.api.server.listeners import Server, advertised, bind, url_of
+from gantree.api.server.settings import Settings
+from gantree.api.server.standby_app import Front, build_standing_by
+from gantree.api.server.standby_reads import Standing
+from gantree.api.server.stop_signals import StopSignals
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.leadership import CAMPAIGN_EVERY_S, Term
+from gantree.control.engine.loop import Loop, wait_until_set
+from gantree.control.engine.watchdog import Watchdog
+from gantree.control.garbage import (
+    set_all_apart,
+    set_survivors_apart,
+    take_back,
+    without_collecting,
+)
+from gantree.control.metrics.metrics import Metrics
+from gantree.control.readers.follower import Follower
+from gantree.control.readers.frames import Follow
+from gantree.control.readers.host import ReaderHost, fork_host
+from gantree.control.readers.server import serve
+from gantree.control.readers.standby_fold import Warm
+from gantree.control.readers.supervisor import Readers
+from gantree.journal.access_book import AccessBook
+from gantree.model.cluster import Cluster
+from gantree.model.errors import JournalError, NotLeading, Unreachable
+from gantree.text.words import plural
+
+LOOK_EVERY_S = 0.1
+"""How often a leader looks whether it still leads; what it must not do is refused without this look."""
+AGAIN_AFTER_S = 2.0
+"""After a take-over that failed."""
+STOP_WITHIN_S = 30.0
+"""After a signal a daemon ends at the latest: what it waits for may never answer."""
+SWITCH_S = 0.0003
+"""Another thread gets its turn after so long, a sixteenth of what is usual: the controller's lets go of the interpreter
+for every statement, and would wait for the event loop, or a snapshot's text, each time."""
+
+log = logging.getLogger(__name__)
+
+
+def run_daemon(settings: Settings, pages: Pages = ()) -> None:
+    """Run until told to stop. pages are routers of floors above, served beside the API.
+
+    Prints one line when requests are answered, and one at the end. Raises BadInput for the cluster file or for
+    a missing one, Conflict for a cluster that contradicts what runs, JournalError for a state directory that
+    is in use, damaged or newer.
+    """
+    set_up_log = partial(log_format.set_up, settings.log_level, settings.log_format)
+    set_up_log()
+    host = fork_host(serve, set_up_log)  # before there are threads, files and secrets
+    sys.setswitchinterval(SWITCH_S)
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # drops a second line for each counter
+    site = settings.site()
+    with ExitStack() as opened:
+        opened.callback(host.close)
+        home = home_of(settings, opened)
+        book = AccessBook(home.journal.database)
+        access = access_of(settings, book)
+        audit = Audit(book)
+        opened.callback(audit.close)
+        opened.enter_context(tracing_setup.exported())
+        runner = opened.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
+        runner.run(_live(_Daemon(settings, home, site, access, audit, pages, host)))
+
+
+@dataclass(slots=True)
+class _Daemon:
+    """What lasts as long as the process."""
+
+    settings: Settings
+    home: Home
+    site: Cluster | None
+    access: Access
+    audit: Audit
+    pages: Pages
+    host: ReaderHost
+    metrics: Metrics = field(default_factory=Metrics)
+
+
+async def _live(daemon: _Daemon) -> None:
+    """Lead or stand by until told to stop."""
+    settings, leadership = daemon.settings, daemon.home.leadership
+    with ExitStack() as opened:
+        tcp = None if settings.listen is None else opened.enter_context(bind(settings.listen))
+        where = []
+        if settings.listen is not None and tcp is not None:
+            where.append(url_of(settings.listen, tcp) + settings.root_path)
+            leadership.url = settings.advertise or advertised(settings.listen, tcp)
+        life = _Life(daemon, tcp, where)
+        try:
+            await life.live()
+        finally:
+            await life.close()
+
+
+class _Life:
+    """The phases of a process, one after the other."""
+
+    def __init__(
+        self, daemon: _Daemon, over_tcp: socket.socket | None, where: Sequence[str]
+    ) -> None:
+        settings = daemon.settings
+        self._daemon = daemon
+        self._leadership = daemon.home.leadership
+        self._where = tuple(where)
+        self._stop = asyncio.Event()
+        self._signals = StopSignals(self._stop_soon)
+        self._readers = Readers(daemon.host, Follow(daemon.home.open_reader, settings.policy))
+        self._warm = Warm(daemon.home.open_reader, settings.policy)
+        self._counters = counters_of(settings.gpu_metrics)
+        small = build_standing_by(
+            self._leadership,
+            daemon.access,
+            daemon.metrics,
+            daemon.audit,
+            Standing(
+                self._readers,
+                settings.state_dir,
+                self._stop,
+                self._leadership.not_leading,
+                self._counters,
+            ),
+            lambda: self._warm.is_ready,
+            daemon.pages,
+            settings.root_path,
+        )
+        self._front = Front(small)
+        self._tcp = None if over_tcp is None else Server(self._front, over_tcp, settings.listen)
+        self._serving_tcp: asyncio.Task[None] | None = None
+        self._said: str | None = None
+
+    async def live(self) -> None:
+        """Until told to stop."""
+        is_start = True
+        self._signals.obey()
+        while not self._stop.is_set():
+            term = await asyncio.to_thread(self._leadership.campaign)
+            self._daemon.metrics.leading.set(term is not None)
+            if term is None:
+                await self._stand_by()
+            else:
+                await self._lead(term, is_start=is_start)
+                self._check_goes_on()
+            is_start = False
+        if self._said is not None:
+            _say("stopped; it did not lead")
+
+    def _check_goes_on(self) -> None:
+        """Raises NotLeading where leading is over and its journal, which nobody shares, was given back with it."""
+        if not self._daemon.home.shared and not self._stop.is_set():
+            raise NotLeading("the lease was lost: this daemon ends, to be started again")
+
+    async def close(self) -> None:
+        """End what is served over TCP, the reader, and what is read ahead."""
+        self._readers.close()
+        self._warm.close()
+        if self._tcp is not None and self._serving_tcp is not None:
+            self._tcp.should_exit = True
+            await self._serving_tcp
+
+    def _stop_soon(self) -> None:
+        """Stop in order; in time, whatever may not answer."""
+        if not self._stop.is_set():
+            self._stop.set()
+            end = threading.Timer(STOP_WITHIN_S, _end_now)
+            end.daemon = True
+            end.start()
+
+    def _over_tcp(self) -> list[tuple[Server, asyncio.Task[None]]]:
+        """The server of the address of TCP, which answers from its first use on."""
+        if self._tcp is None:
+            return []
+        self._serving_tcp = self._serving_tcp or self._tcp.serving()
+        return [(self._tcp, self._serving_tcp)]
+
+    async def _stand_by(self) -> None:
+        """For a moment."""
+        self._over_tcp()
+        self._readers.start()
+        if self._daemon.home.shared:
+            self._warm.start()
+        known, trouble = self._leadership.known, self._leadership.trouble
+        leads = "nobody leads" if known is None else f"{known.name} leads"
+        if trouble is None and leads != self._said:
+            self._said = leads
+            _say("; ".join((f"gantree {__version__} stands by: {leads}", *self._where)))
+        await wait_until_set(self._stop, CAMPAIGN_EVERY_S)
+
+    async def _lead(self, term: Term, *, is_start: bool) -> None:
+        """Until told to stop, or until the term is over. What recovery raises goes through at the start alone."""
+        loop = Loop()
+        with Watchdog(loop.pulse, term, self._daemon.settings.stall_s):
+            await self._lead_by(loop, term, is_start=is_start)
+
+    async def _lead_by(self, loop: Loop, term: Term, *, is_start: bool) -> None:
+        try:
+            controller = await self._recover(loop, term, is_start=is_start)
+            if controller is None:
+                return
+            await self._answer(loop, controller, term)
+            left = await loop.call(lambda: len(controller.ledger.holding))
+            await loop.call(controller.close)
+            if term.is_on:
+                self._said = None
+                _say(f"stopped; {_left_running(left)}")
+            else:
+                take_back()
+        except JournalError as error:
+            if is_start:
+                raise
+            log.error("epoch %d ends: %s", term.epoch, error)
+            await wait_until_set(self._stop, AGAIN_AFTER_S)
+        finally:
+            loop.close()
+            await asyncio.to_thread(self._leadership.resign)
+
+    async def _recover(self, loop: Loop, term: Term, *, is_start: bool) -> Controller | None:
+        """A controller that goes on. Where the cluster does not answer it is asked again; None once that is in vain."""
+        while True:
+            loop.pulse.is_recovering = True
+            try:
+                with self._signals.end_at_once():  # nothing is lost
+                    return await loop.call(
+                        lambda: _recovered(
+                            self._daemon, loop, term, self._warm.take(), is_start=is_start
+                        )
+                    )
+            except Unreachable as error:
+                log.error("not ready, trying again: %s", error)
+            finally:
+                loop.pulse.is_recovering = False
+            self._readers.start()
+            self._over_tcp()
+            if await wait_until_set(self._stop, AGAIN_AFTER_S) or not term.is_on:
+                return None
+
+    async def _answer(self, loop: Loop, controller: Controller, term: Term) -> None:
+        """Answer requests and step."""
+        daemon, state_dir = self._daemon, self._daemon.settings.state_dir
+        with ExitStack() as opened:
+            self._readers.start()
+            over_socket = opened.enter_context(
+                unix_socket.listen(state_dir, for_all=daemon.settings.run_as_submitter)
+            )
+            opened.callback(_remove_socket, state_dir, term)
+            backend = Backend(loop, controller, time.time(), self._readers, self._counters)
+            self._front.lead(
+                term,
+                build_app(
+                    backend,
+                    daemon.access,
+                    daemon.pages,
+                    daemon.settings.root_path,
+                    daemon.audit,
+                ),
+            )
+            opened.callback(self._front.stand_by)
+            set_all_apart()
+            server = Server(self._front, over_socket, None)
+            await self._serve(loop, controller, term, server)
+
+    async def _serve(
+        self, loop: Loop, controller: Controller, term: Term, over_socket: Server
+    ) -> None:
+        """Until a signal, until the term is over, or until one of them breaks."""
+        stepping = asyncio.create_task(loop.run(controller))
+        watching = asyncio.create_task(self._until_over(term))
+        exporters = self._daemon.settings.gpu_metrics
+        asking = asyncio.create_task(watch_health(exporters, loop, controller))
+        serving = [(over_socket, over_socket.serving()), *self._over_tcp()]
+        tasks = [task for _, task in serving]
+        while not all(server.started for server, _ in serving) and not any(
+            task.done() for task in tasks
+        ):
+            await asyncio.sleep(0.001)
+        if all(server.started for server, _ in serving):
+            where = (f"socket {self._daemon.settings.state_dir / unix_socket.FILE}", *self._where)
+            _say(f"gantree {__version__} ready: {_site(controller)}; {', '.join(where)}")
+        await asyncio.wait(
+            {stepping, watching, asking, *tasks}, return_when=asyncio.FIRST_COMPLETED
+        )
+        if term.is_on:
+            self._stop.set()
+        else:
+            log.error("epoch %d is over: this daemon stands by", term.epoch)
+        asking.cancel()
+        loop.stop()
+        over_socket.should_exit = True
+        if self._tcp is not None and self._stop.is_set():
+            self._tcp.should_exit = True
+            await asyncio.gather(*tasks)
+        await tasks[0]
+        await watching
+        await stepping
+        with suppress(asyncio.CancelledError):
+            await asking
+
+    async def _until_over(self, term: Term) -> None:
+        """Until told to stop, or until the term is over."""
+        while term.is_on and not await wait_until_set(self._stop, LOOK_EVERY_S):
+            set_survivors_apart()
+
+
+def _end_now() -> None:
+    """As kill -9 does: what was answered is safe."""
+    log.error(
+        "no end within %g s, as when the database stands still: this process ends now",
+        STOP_WITHIN_S,
+    )
+    os._exit(1)
+
+
+def _remove_socket(state_dir: Path, term: Term) -> None:
+    """It is the next leader's, once there can be one."""
+    if term.is_on:
+        unix_socket.remove(state_dir)
+
+
+@without_collecting()
+def _recovered(
+    daemon: _Daemon,
+    loop: Loop,
+    term: Term,
+    follower: Follower | None,
+    *,
+    is_start: bool,
+) -> Controller:
+    """A controller that has gone on where the last one stopped, on this machine's processes.
+
+    The cluster and the policy that a daemon was started with are those of its start: one that takes over later goes on
+    with what is on record. follower has read the journal ahead, if anybody has.
+    """
+    settings, journal = daemon.settings, daemon.home.journal
+    running: list[Controller] = []  # none yet while it is built
+    if daemon.home.shared and settings.kubernetes is None:
+        refuse_runs_elsewhere(settings.state_dir, journal)
+    is_named = is_start or journal.turns() == 0
+
+    engine = _engine(daemon, running, term, loop.wake, is_named=is_named)
+    try:
+        controller = Controller(
+            journal,
+            settings.policy,
+            engine.make_cluster,
+            site=engine.site,
+            wake=loop.wake,
+            places=settings.places,
+            metrics=daemon.metrics,
+            policy_text=settings.policy_text if is_named else None,
+            epoch=term.epoch,
+            keep=settings.keep,
+            follower=follower,
+            beat=loop.pulse.beat,
+        )
+    except BaseException:
+        engine.close()
+        raise
+    running.append(controller)
+    if engine.figures is not None:
+        daemon.metrics.registry.register(engine.figures)
+    controller.recover()
+    return controller
+
+
+def _engine(
+    daemon: _Daemon,
+    running: Sequence[Controller],
+    term: Term,
+    wake: Callable[[], None],
+    *,
+    is_named: bool,
+) -> Engine:
+    """What carries out orders. running holds the controller once it is there."""
+    settings = daemon.settings
+    if settings.kubernetes is not None:
+        return kubernetes_engine(settings, lambda: running[0].decided, lambda: term.is_on, wake)
+    return local_engine(
+        settings,
+        daemon.site if is_named else None,
+        lambda: running[0].policy if running else settings.policy,
+        lambda: term.is_on,
+        run_as_of(daemon.access) if settings.run_as_submitter else None,
+    )
+
+
+def _site(controller: Controller) -> str:
+    fabric = controller.ledger.fabric
+    if fabric is None:
+        return "no cluster"
+    site = fabric.cluster
+    gpus = sum(site.machines[node.machine].gpus for node in site.nodes)
+    return f"cluster {site.name}, {plural(len(site.nodes), 'node')}, {plural(gpus, 'GPU')}"
+
+
+def _left_running(gangs: int) -> str:
+    if gangs == 0:
+        return "no gang was running"
+    goes = "1 gang goes" if gangs == 1 else f"{gangs} gangs go"
+    return f"{goes} on running, for the next start to adopt"
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):  # nobody reads it any more; that is no reason to stop
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()

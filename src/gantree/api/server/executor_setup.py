@@ -1,0 +1,106 @@
+"""What carries out a daemon's orders: processes of this machine, or pods of a Kubernetes cluster.
+
+An engine says how the site is found, and makes the cluster that the controller talks to.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from socket import gethostname
+from typing import TYPE_CHECKING
+
+from prometheus_client.registry import Collector
+
+from gantree.api.observability.dry_run_metrics import ShadowFigures
+from gantree.api.server.settings import Settings
+from gantree.control.engine.controller import FindSite
+from gantree.control.nodes.gpu_ids import gpu_ids_of, mig_ids_of
+from gantree.control.nodes.run_versions import policy_version, versions_of
+from gantree.control.ports import Clock, ClusterPort, Emit, MakeCluster
+from gantree.core.view import LedgerView
+from gantree.executors.kubernetes.apiserver.settings import EXTRA, KubernetesSettings
+from gantree.executors.local import LocalCluster
+from gantree.executors.unix_users import RunAs
+from gantree.journal.contract import Election
+from gantree.model.cluster import Cluster
+from gantree.model.errors import Unsupported
+from gantree.policy.rules import Policy
+from gantree.telemetry.mig import mig_instances
+from gantree.telemetry.nvml import uuids, versions
+
+if TYPE_CHECKING:
+    from gantree.executors.kubernetes.apiserver.lease import LeaseElection
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """site: the cluster as it is now, or who finds it; None: as on record. close lets go of what was opened.
+
+    figures are metrics of its own.
+    """
+
+    site: Cluster | FindSite | None
+    make_cluster: MakeCluster
+    close: Callable[[], None]
+    figures: Collector | None = None
+
+
+def local_engine(
+    settings: Settings,
+    site: Cluster | None,
+    policy: Callable[[], Policy],
+    leads: Callable[[], bool],
+    run_as: RunAs | None,
+) -> Engine:
+    """Processes of this machine, below the state directory."""
+
+    def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
+        return LocalCluster(
+            settings.state_dir,
+            described,
+            emit,
+            clock,
+            gpu_ids=gpu_ids_of(described, gethostname(), uuids),
+            mig_ids=mig_ids_of(gethostname(), mig_instances),
+            versions=versions_of(gethostname(), versions),
+            about=lambda: {"policy": policy_version(policy())},
+            leads=leads,
+            run_as=run_as,
+        )
+
+    return Engine(site, make_cluster, lambda: None)
+
+
+def election_by_lease(told: KubernetesSettings, journal: Election) -> tuple["LeaseElection", float]:
+    """The election that comes before a journal's own, and for how long a lease holds. Raises Unsupported, BadInput."""
+    try:
+        from gantree.executors.kubernetes.apiserver.lease import (  # noqa: PLC0415 - an extra
+            LEASE_S,
+            LeaseElection,
+        )
+    except ModuleNotFoundError as error:
+        raise Unsupported(EXTRA) from error
+    return LeaseElection(told.reach, told.lease, journal), LEASE_S
+
+
+def kubernetes_engine(
+    settings: Settings,
+    decided: Callable[[], LedgerView],
+    leads: Callable[[], bool],
+    wake: Callable[[], None],
+) -> Engine:
+    """Pods. Everything is listed before this returns. Raises Unreachable, which another try may mend, and Unsupported
+    without the extra.
+    """
+    told = settings.kubernetes
+    assert told is not None, "a daemon on Kubernetes"
+    try:
+        from gantree.executors.kubernetes.opening import Opened  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise Unsupported(EXTRA) from error
+    opened = Opened(told, wake, leads)
+
+    def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
+        return opened.cluster(emit, clock, decided)
+
+    figures = ShadowFigures(lambda: opened.report) if told.shadow is not None else None
+    return Engine(opened.site, make_cluster, opened.close, figures)

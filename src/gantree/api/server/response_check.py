@@ -1,0 +1,78 @@
+"""What the routes promise, held against an answer: for whoever stumbled over one and wants to know whose fault it is.
+
+Answers are never checked as they come: to import what is needed here takes longer than most commands (`decoding` finds
+fields that are missing). The first field that is not as promised is told, and nothing of its value.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from gantree import __version__
+from gantree.api.client.requests import Request
+from gantree.api.http import response_models
+from gantree.api.routes import audit, nodes, policies, sessions, tokens, usage
+
+_A_JOB = "/v1/jobs/{job}"
+_A_NODE = "/v1/nodes/{node}"
+PROMISES: Mapping[str, type[BaseModel]] = {
+    "POST /v1/jobs": response_models.ReceiptTold,
+    "POST /v1/jobs/check": response_models.ReceiptTold,
+    "GET /v1/jobs": response_models.JobsTold,
+    f"GET {_A_JOB}": response_models.JobTold,
+    f"GET {_A_JOB}/why": response_models.WhyTold,
+    f"GET {_A_JOB}/when": response_models.WhenTold,
+    f"POST {_A_JOB}/what-if": response_models.WhatIfTold,
+    f"GET {_A_JOB}/record": response_models.RecordTold,
+    f"POST {_A_JOB}/rerun": response_models.ReceiptTold,
+    f"GET {_A_JOB}/defragment": response_models.DefragmentTold,
+    f"POST {_A_JOB}/defragment": response_models.DefragmentTold,
+    **dict.fromkeys(
+        (
+            f"POST {_A_JOB}/{wish}"
+            for wish in ("cancel", "hold", "release", "suspend", "resume", "scale", "priority")
+        ),
+        response_models.JobWished,
+    ),
+    "GET /v1/nodes": nodes.NodesTold,
+    f"GET {_A_NODE}": nodes.NodeTold,
+    **dict.fromkeys(
+        (f"POST {_A_NODE}/{wish}" for wish in ("cordon", "drain", "uncordon", "labels")),
+        nodes.NodeWished,
+    ),
+    "GET /v1/policy": policies.VersionTold,
+    "GET /v1/policy/versions": policies.VersionsTold,
+    "GET /v1/policy/versions/{number}": policies.VersionTold,
+    "POST /v1/policy/what-if": policies.ChangeTold,
+    "POST /v1/policy": policies.AdoptedTold,
+    "POST /v1/policy/rollback": policies.AdoptedTold,
+    "GET /v1/queues": response_models.QueuesTold,
+    "GET /v1/cluster": response_models.ClusterTold,
+    "GET /v1/usage": usage.UsageTold,
+    "GET /v1/usage/gpus": usage.GpuUseTold,
+    "GET /v1/health": response_models.HealthTold,
+    "GET /v1/session": sessions.SessionTold,
+    "GET /v1/tokens": tokens.TokensTold,
+    "POST /v1/tokens": tokens.NewToken,
+    "DELETE /v1/tokens/{token}": tokens.TokenTold,
+    "GET /v1/audit": audit.AuditTold,
+}
+"""Method and path, as `requests` writes them -> what the OpenAPI says of the answer; a test holds the two equal."""
+
+
+def broken_promise(request: Request[Any], answer: object) -> str | None:
+    """What is wrong with an answer, as a sentence; None where it is as its route promises."""
+    model = PROMISES.get(f"{request.method} {request.path}")
+    if model is None:
+        return None
+    try:
+        TypeAdapter(model).validate_python(answer, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the whole"
+        return (
+            f"the answer to {request.method} {request.path} is not as a gantree daemon of version {__version__} gives"
+            f" it: {field}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+        )
+    return None

@@ -1,0 +1,69 @@
+"""What a daemon is started with. `gantree up` makes it of its options; tests make it by hand."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from socket import gethostname
+
+from gantree.api.observability.log_format import Format, Level
+from gantree.api.server.listeners import Listen
+from gantree.control.engine.leadership import LEASE_S
+from gantree.control.engine.retention import AS_USUAL, Keep
+from gantree.control.engine.watchdog import STALL_S
+from gantree.control.requests.policy_text import PolicyText
+from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
+from gantree.formats import read_cluster
+from gantree.formats.policies import PRESETS
+from gantree.formats.policy_places import NOWHERE, PolicyPlaces
+from gantree.model.cluster import Cluster
+from gantree.policy.rules import Policy
+
+
+def own_name() -> str:
+    """What a daemon is called that nobody gave a name."""
+    return f"{gethostname()}-{os.getpid()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """cluster_text may be None where the state directory has seen a cluster before; source is its name in messages.
+
+    policy_text is the file of the policy that rules from now on; None: the newest on record rules, and policy where
+    there is none. places are those of the policy's file, for errors. listen is an address of TCP to answer at, beside
+    the socket. requests_per_s is how often a caller may ask; None: as often as it likes.
+    root_path is the prefix that a proxy serves the daemon under: "/gantree", or "".
+    database is the URL of a PostgreSQL that holds the journal; None: SQLite in the state directory. name is what the
+    daemon is called among those that share the database, advertise the URL at which clients reach it, and lease_s how
+    long it may be out of touch before another leads. stall_s is how long its engine may hang before it ends itself.
+    keep says how many ended jobs the daemon knows, and how long the journal keeps facts.
+    access_file says who may do what; None: whoever reaches the socket or has the token may do everything.
+    kubernetes: orders become pods there, and the site is what its nodes tell; None: processes of this machine.
+    run_as_submitter: jobs run as the Unix users of those who handed them in, which takes root.
+    gpu_metrics are addresses of exporters that tell how busy GPUs are; none: the driver of this machine is asked.
+    """
+
+    state_dir: Path
+    cluster_text: str | None
+    source: str = "cluster.yaml"
+    policy: Policy = field(default_factory=lambda: PRESETS["gantree"])
+    places: PolicyPlaces = NOWHERE
+    policy_text: PolicyText | None = None
+    listen: Listen | None = None
+    requests_per_s: float | None = None
+    access_file: Path | None = None
+    run_as_submitter: bool = False
+    root_path: str = ""
+    gpu_metrics: tuple[str, ...] = ()
+    database: str | None = field(default=None, repr=False)
+    name: str = field(default_factory=own_name)
+    advertise: str | None = None
+    lease_s: float = LEASE_S
+    stall_s: float = STALL_S
+    keep: Keep = AS_USUAL
+    log_level: Level = Level.WARNING
+    log_format: Format = Format.AUTO
+    kubernetes: KubernetesSettings | None = None
+
+    def site(self) -> Cluster | None:
+        """The cluster as described now. Raises BadInput for a text that is no cluster file."""
+        return None if self.cluster_text is None else read_cluster(self.cluster_text, self.source)

@@ -1,0 +1,132 @@
+"""What a daemon answers while it does not lead: whether it lives, its metrics, who leads, what only looks, and pages.
+
+`Front` is the one application that every door serves, for as long as the process lives. It passes each request on to
+whoever is in charge: the whole application while the daemon leads, the small one here before and after.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter, Depends, FastAPI, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gantree import __version__
+from gantree.api.access.access import Access
+from gantree.api.access.audit import Audit, AuditWatch
+from gantree.api.access.permissions import Need, needs, permitted
+from gantree.api.http.path_prefix import Prefixed
+from gantree.api.http.request_guard import Guard
+from gantree.api.observability.request_telemetry import METHODS, RequestWatch
+from gantree.api.server.app import Pages
+from gantree.api.server.error_handlers import say_errors_as_problems
+from gantree.api.server.standby_reads import SaysItsAge, Standing, routers
+from gantree.control.engine.leadership import Leadership, Term
+from gantree.control.metrics.metrics import Metrics
+
+Json = dict[str, Any]
+UNAVAILABLE = 503
+
+
+class Front:
+    """Passes requests on. What comes after a term is over, and before anybody has seen to it, is for the small one."""
+
+    def __init__(self, standing_by: ASGIApp) -> None:
+        self._standing_by = standing_by
+        self._leading: tuple[Term, ASGIApp] | None = None
+
+    def lead(self, term: Term, application: ASGIApp) -> None:
+        """From now on, and for this term, application answers."""
+        self._leading = (term, application)
+
+    def stand_by(self) -> None:
+        """The small one answers."""
+        self._leading = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass one request on."""
+        leading = self._leading
+        application = self._standing_by
+        if leading is not None and leading[0].is_on:
+            application = leading[1]
+        await application(scope, receive, send)
+
+
+def build_standing_by(
+    leadership: Leadership,
+    access: Access,
+    metrics: Metrics,
+    audit: Audit,
+    standing: Standing,
+    is_warm: Callable[[], bool],
+    pages: Pages = (),
+    root_path: str = "",
+) -> FastAPI:
+    """The small application: standing answers what only looks; the rest is refused, with the leader's name and URL.
+
+    is_warm: whether the journal has been read ahead, so that this daemon would lead soon.
+    """
+    app = FastAPI(
+        title="gantree",
+        version=__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # RequestWatch has them
+    )
+    say_errors_as_problems(app)
+    app.add_middleware(AuditWatch, audit=audit)
+    app.add_middleware(RequestWatch, metrics=metrics)
+    app.add_middleware(Guard)
+    app.add_middleware(Prefixed, root_path=root_path)
+    app.state.access, app.state.leadership = access, leadership
+    app.add_middleware(SaysItsAge)
+    app.include_router(_probes(leadership, is_warm))
+    for router in routers(standing):
+        app.include_router(router, dependencies=[Depends(permitted)])
+    for page in pages:
+        app.include_router(page(standing), include_in_schema=False)
+    app.include_router(_known_here(leadership, metrics), dependencies=[Depends(permitted)])
+    return app
+
+
+def _probes(leadership: Leadership, is_warm: Callable[[], bool]) -> APIRouter:
+    """What anybody may ask."""
+    routes = APIRouter()
+
+    @routes.get("/healthz")
+    async def healthz() -> Json:
+        return {"alive": True}
+
+    @routes.get("/readyz")
+    async def readyz() -> JSONResponse:
+        known = leadership.other
+        told = {
+            "ready": False,
+            "recovered": False,
+            "role": "standby",
+            "leader": known and known.name,
+            "leader_url": known and known.url,
+            "epoch": known and known.epoch,
+            "warm": is_warm(),
+        }
+        return JSONResponse(told, UNAVAILABLE)
+
+    return routes
+
+
+def _known_here(leadership: Leadership, metrics: Metrics) -> APIRouter:
+    routes = APIRouter()
+
+    @routes.get("/metrics", **needs(Need.SEE_ALL))
+    async def metrics_() -> Response:
+        text = await asyncio.to_thread(generate_latest, metrics.registry)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+    @routes.api_route("/{path:path}", methods=sorted(METHODS), **needs(Need.KNOWN))
+    async def for_the_leader(path: str) -> Response:
+        raise leadership.not_leading()
+
+    return routes

@@ -1,0 +1,160 @@
+"""Reads that a daemon answers while another leads: of what its own reader has read of the journal they share.
+
+The reader looks at the journal before each; where that cannot be reached it answers from what it knows. So every answer
+says how old it is: `Gantree-Fact` is the newest fact that it knows of, `Age` the seconds since it last
+looked.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, TypeVarTuple
+
+from fastapi import APIRouter
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gantree.api.gpu_metrics.gpu_counters import GpuCounters
+from gantree.api.routes import (
+    events,
+    explanations,
+    jobs,
+    logs,
+    nodes,
+    policies,
+    records,
+    site,
+    usage,
+)
+from gantree.api.views.progress_view import add_progress
+from gantree.control.readers.frames import NEWEST, Told, Where
+from gantree.control.readers.supervisor import Readers
+from gantree.control.requests.read_view import Moment, Reading
+from gantree.executors.progress import Progress, progress_in
+from gantree.executors.record import record_in
+from gantree.executors.rundir import RunDirectory
+from gantree.model.errors import NotFound, NotLeading
+
+LOOK_EVERY_S = 0.5
+"""How often it is looked whether something has changed, by whoever waits for that."""
+Json = dict[str, Any]
+T = TypeVar("T")
+Given = TypeVarTuple("Given")
+
+_answered: ContextVar[Told | None] = ContextVar("answered", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Reads without a controller. state_dir is the one that all daemons of a journal share; stop says when to end.
+
+    What was taken in and not yet decided about is in no fact, so only who leads can say that something is not there:
+    here that is what not_leading gives.
+    """
+
+    readers: Readers
+    state_dir: Path
+    stop: asyncio.Event
+    not_leading: Callable[[], NotLeading]
+    gpu_counters: GpuCounters = field(default_factory=GpuCounters)
+
+    async def read(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
+        """What a function says of what is known here."""
+        return await self._read(function, arguments, Where.HERE)
+
+    async def find_out(
+        self, function: Callable[[Reading, *Given], T], *arguments: *Given, asker: str
+    ) -> T:
+        """The same of what mostly takes milliseconds, and may take seconds."""
+        return await self._read(function, arguments, Where.BY_PACE, asker)
+
+    async def work_out(
+        self, function: Callable[[Reading, *Given], T], *arguments: *Given, asker: str
+    ) -> T:
+        """The same of what may take seconds."""
+        return await self._read(function, arguments, Where.APART, asker)
+
+    async def look(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
+        """The same of what takes microseconds."""
+        return await self._read(function, arguments, Where.HERE)
+
+    def ticket(self) -> asyncio.Event:
+        """Something that is set in a moment: nobody says here when something changes."""
+        event = asyncio.Event()
+        asyncio.get_running_loop().call_later(LOOK_EVERY_S, event.set)
+        return event
+
+    @property
+    def stopping(self) -> bool:
+        """Whether answers that last are to end."""
+        return self.stop.is_set()
+
+    async def add_progress(self, rows: Sequence[Json], *, ended: bool = False) -> None:
+        """Put into rows of jobs that hold a place how far they are; where ended, also of those that did."""
+        await add_progress(rows, self, ended=ended)
+
+    def log_path(self, job: str, attempt: int, rank: int) -> Path:
+        """Where the output of a rank is, once there is some."""
+        return self._run(job, attempt).log(rank)
+
+    def record(self, job: str, attempt: int) -> Json | None:
+        """What ran as an attempt, None if it was never started; from any thread. Raises OSError."""
+        return record_in(self._run(job, attempt))
+
+    def progress(self, job: str, attempt: int) -> Progress | None:
+        """How far an attempt says that it is."""
+        return progress_in(self._run(job, attempt).progress)
+
+    def _run(self, job: str, attempt: int) -> RunDirectory:
+        return RunDirectory(self.state_dir / "runs", job, attempt)
+
+    async def _read(
+        self,
+        function: Callable[..., T],
+        arguments: tuple[object, ...],
+        where: Where,
+        asker: str = "",
+    ) -> T:
+        try:
+            told = await self.readers.ask(
+                Moment(NEWEST, time.time()), function, *arguments, where=where, asker=asker
+            )
+        except NotFound as error:
+            raise self.not_leading() from error
+        _answered.set(told)
+        value: T = told.value
+        return value
+
+
+LOOKING = (jobs, explanations, records, nodes, policies, site)
+"""Routes of which some change something."""
+
+
+def routers(standing: Standing) -> list[APIRouter]:
+    """The routes that are answered."""
+    only_looking = [each.reads(standing) for each in LOOKING]
+    return [*only_looking, *(each.router(standing) for each in (logs, events, usage))]
+
+
+class SaysItsAge:
+    """Adds to each answer of a reader how old it is."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass one request on."""
+        _answered.set(None)
+
+        async def send_with_age(message: Message) -> None:
+            told = _answered.get()
+            if message["type"] == "http.response.start" and told is not None:
+                headers = MutableHeaders(scope=message)
+                headers["Gantree-Fact"] = str(told.at.seq)
+                headers["Age"] = str(int(told.age_s))
+            await send(message)
+
+        await self._app(scope, receive, send_with_age)

@@ -1,0 +1,1 @@
+"""The ledger as plain JSON values, for answers and pages. No HTTP here."""
