@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from demo import start_daemon
-from gantree.api.client.client import Client
+from gantree import Client
 from gantree.model.errors import Unreachable
 from story import PROCESSES, patiently, tell, verdict
 

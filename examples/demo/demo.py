@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from gantree.api.client.client import Client
+from gantree import Client
 from gantree.model.errors import Unreachable
 from story import (
     CLUSTER,

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gantree.api.client.client import Client
+from gantree import Client
 from gantree.model.errors import Unreachable
 
 HERE = Path(__file__).resolve().parent

@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection
 
 from gantree.api.access.access import Door
 from gantree.api.routes import site
-from gantree.api.streams import event_feed
+from gantree.api.streams import event_feed, streaming
 from gantree.api.streams.streaming import Lasting, LetGo
 from gantree.control.engine.controller import Controller
 from gantree.policy.rules import Policy
@@ -40,7 +40,7 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (lasting, site):
+    for module in (streaming, site):
         monkeypatch.setattr(module, "AGAIN_EVERY_S", 0.05)
     for feed in (event_feed, heat_feed):
         monkeypatch.setattr(feed, "HEARTBEAT_S", 0.05)
