@@ -136,9 +136,9 @@ def test_starts_that_were_told_are_promised_or_estimated() -> None:
     stage.submit(job("a", gpus=8, time_limit_s=3600))
     stage.started("a")
     stage.submit(job("b", gpus=8, time_limit_s=60))
-    bookings = stage.scheduler.ledger.bookings
+    reservations = stage.scheduler.ledger.reservations
     assert figures(stage).starts == {"promised": 1, "estimated": 0}
-    assert bookings["b"].promised
+    assert reservations["b"].promised
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -157,7 +157,7 @@ def test_every_figure_equals_a_count_by_hand(sizes: list[tuple[int, int]], lost:
         assert (found.tiers[name].largest, found.tiers[name].torn) == pytest.approx(
             torn_by_hand(ledger, tier)
         )
-    assert sum(queue.waiting for queue in found.queues.values()) == len(ledger.lines)
+    assert sum(queue.waiting for queue in found.queues.values()) == len(ledger.waiting)
 
 
 def crowded() -> Stage:
@@ -173,7 +173,7 @@ def test_gates_count_every_job_that_waits_once() -> None:
     stage, gates = crowded(), Gates(SteadyTime())
     gates.look(stage.scheduler.ledger, stage.now, at_most_s=1000)
     ledger, by_hand = stage.scheduler.ledger, Counter[str]()
-    for position in (each for line in ledger.lines for each in ledger.lines[line]):
+    for position in (each for line in ledger.waiting for each in ledger.waiting[line]):
         refused = why(ledger, position.job, stage.now).refused
         by_hand[refused.gate.value if refused else "other"] += 1
     assert sum(gates.now.values()) == 9

@@ -142,7 +142,7 @@ def to_come(ledger: Ledger, state: JobState, gone: Iterable[str]) -> Quota:
     places += [
         (ledger.jobs[name], claim.placement)
         for name, claim in ledger.claims.items()
-        if name != state.job and not accounts.overrules(state, ledger.jobs[name])
+        if name != state.job and not accounts.outranks(state, ledger.jobs[name])
     ]
     for number, (each, placement) in enumerate(places):
         quota.take(each.queue, f"{number}", held(placement.members, lambda node: None), 0)
@@ -190,7 +190,7 @@ def _agree(ledger: Ledger) -> None:
         amounts: Amounts = accounts.asked(state)
         for gone in ([], running[:1], running):
             plain = to_come(ledger, state, gone).room(state.queue, amounts)
-            told = accounts.admission_to_come(state, amounts, gone)
+            told = accounts.projected_admission(state, amounts, gone)
             assert (told.state, told.takes_back) == (plain.state, plain.takes_back)
             now = accounts.admission(state, amounts, gone)
             held_now = accounts.quota.room_without(state.queue, amounts, gone)

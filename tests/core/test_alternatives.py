@@ -241,10 +241,10 @@ def test_what_is_told_is_what_happens_to_who_had_asked_for_it_and_nothing_has_ch
     ledger = stage.scheduler.ledger
     before, facts = shadow_of(ledger), len(stage.facts)
     _, told = ask(stage, last, (entry,))
-    assert (ledger.jobs, ledger.claims, ledger.bookings) == (
+    assert (ledger.jobs, ledger.claims, ledger.reservations) == (
         before.jobs,
         before.claims,
-        before.bookings,
+        before.reservations,
     )
     assert ledger.signatures == before.signatures and len(stage.facts) == facts
     check(ledger)
@@ -270,9 +270,9 @@ def test_a_shadow_is_equal_and_changes_alone(stage: Stage) -> None:
     ledger = stage.scheduler.ledger
     twin = shadow_of(ledger)
     check(twin)
-    assert (twin.jobs, twin.bookings, dict(twin.rooms().owners)) == (
+    assert (twin.jobs, twin.reservations, dict(twin.rooms().owners)) == (
         ledger.jobs,
-        ledger.bookings,
+        ledger.reservations,
         dict(ledger.rooms().owners),
     )
     for name, state in twin.jobs.items():

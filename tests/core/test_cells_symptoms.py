@@ -375,7 +375,7 @@ def test_who_may_only_run_in_its_cells_is_told_no_start_outside() -> None:
     stage.submit(of("c", "guest", members=3, time_limit_s=100.0))
     stage.started("guest")
     stage.submit(forever("a", "stays", 2))
-    assert not stage.scheduler.ledger.bookings
+    assert not stage.scheduler.ledger.reservations
 
 
 @pytest.mark.parametrize("queue", ["a", "c"])

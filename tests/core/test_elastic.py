@@ -164,11 +164,11 @@ def test_a_gang_that_a_promised_start_waits_for_does_not_grow() -> None:
     stage.submit(job("endless", 1, 8))
     stage.started("e", "endless")
     stage.submit(job("wide", 2, 8, required="leaf", time_limit_s=100))
-    told = stage.scheduler.ledger.bookings["wide"]
+    told = stage.scheduler.ledger.reservations["wide"]
     assert told.promised and told.waits_for == ("e",)
     stage.wait(SETTLED_S)
     assert stage.phase("e") is Phase.RUNNING
-    assert stage.scheduler.ledger.bookings["wide"].starts_at == told.starts_at
+    assert stage.scheduler.ledger.reservations["wide"].starts_at == told.starts_at
 
 
 def test_sizes_between_the_legal_ones_are_passed_over(stage: Stage) -> None:

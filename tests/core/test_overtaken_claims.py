@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.state import JobState
 from gantree.model.cluster import Cluster, Node
 from gantree.model.events import GangEnded, HoldRequested, JobSubmitted, PriorityRequested
@@ -148,7 +148,7 @@ def test_nobody_is_looked_for_a_place_before_the_claimed_room_is_free(
     """However many of a higher class come: each search of each for each claim took minutes."""
     asked: list[str] = []
 
-    def looks(_: Draft, state: JobState) -> bool:
+    def looks(_: DecisionBuilder, state: JobState) -> bool:
         asked.append(state.job)
         return False
 
@@ -243,7 +243,7 @@ def test_a_claimant_has_what_another_no_longer_needs_that_starts_in_the_same_mom
     stage.submit(job("x", 2, 4, priority="production", required="leaf"))
     stage.wait(30.0)
     stage.submit(job("y", gpus=4, priority="serving"))
-    claims, told = stage.scheduler.ledger.claims, stage.scheduler.ledger.bookings
+    claims, told = stage.scheduler.ledger.claims, stage.scheduler.ledger.reservations
     assert {name: claims[name].victims for name in claims} == {"x": ("v2", "v1"), "y": ("v3",)}
     assert told["x"].promised and "n0" in told["x"].placement.nodes
     for name in ("v1", "v2"):

@@ -209,12 +209,14 @@ def check_guarantees(stage: Stage) -> None:
             behind.add(state.spec.queue)
         borrowers = list(quota.borrowers(state.queue))
         rooms = ledger.rooms().copy()
-        for owner in (*borrowers, *(f"reserve:{job}" for job in ledger.bookings)):
+        for owner in (*borrowers, *(f"reserve:{job}" for job in ledger.reservations)):
             rooms.give_back(owner)
-        for job, booking in ledger.bookings.items():
+        for job, reservation in ledger.reservations.items():
             other = ledger.jobs[job]
-            if other is not state and (booking.promised or goes_before_in_its_queue(other, state)):
-                rooms.take_free(f"reserve:{job}", booking.placement.members)
+            if other is not state and (
+                reservation.promised or goes_before_in_its_queue(other, state)
+            ):
+                rooms.take_free(f"reserve:{job}", reservation.placement.members)
         for model in state.spec.roles[0].shape.models or (A, B):
             spec = on_model(state.spec, model)
             answer = quota.room_without(state.queue, asked(spec), borrowers)

@@ -184,9 +184,9 @@ def test_promises_are_several_deep_and_none_delays_another(life: Life) -> None:
     for name in ("first", "second", "third"):
         life.submit(job(name, gpus=8, time_limit_s=50), leaves_s=GRACE_S)
     ledger = life.stage.scheduler.ledger
-    told = [ledger.bookings[name].starts_at for name in ("first", "second", "third")]
+    told = [ledger.reservations[name].starts_at for name in ("first", "second", "third")]
     assert told == [110, 170, 230]
-    assert all(booking.promised for booking in ledger.bookings.values())
+    assert all(reservation.promised for reservation in ledger.reservations.values())
     life.until(400)
     placed = [fact.at for fact in life.stage.facts if isinstance(fact, GangPlaced)]
     assert placed == [0, 110, 170, 230]
@@ -206,7 +206,7 @@ def test_a_promise_of_one_gpu_shields_nobody_and_is_kept_where_its_holder_is_sto
     stage.submit(job("wide", 4, 8, time_limit_s=3_600.0))
     stage.started("wide")
     stage.submit(job("tiny", gpus=1, priority="research", time_limit_s=600.0))
-    assert stage.scheduler.ledger.bookings["tiny"].promised
+    assert stage.scheduler.ledger.reservations["tiny"].promised
     stage.submit(job("urgent", 2, 8, priority="serving", time_limit_s=1_200.0))
     assert stage.phase("wide") is Phase.STOPPING
     stage.ended("wide")
@@ -220,7 +220,7 @@ def test_a_gang_does_not_shrink_onto_room_that_is_promised_to_another() -> None:
     stage.submit(replace(job("elastic", 2, 8, time_limit_s=100.0), elastic=Elastic(1, 2)))
     stage.started("elastic")
     stage.submit(in_the_pool(job("told", gpus=8, priority="research", time_limit_s=600.0)))
-    assert stage.scheduler.ledger.bookings["told"].promised
+    assert stage.scheduler.ledger.reservations["told"].promised
     stage.submit(job("urgent", gpus=8, priority="serving"))
     assert stage.state("elastic").moving is None
     stage.ended("elastic")
@@ -249,8 +249,8 @@ def test_why_names_no_start_that_gives_way_to_who_asks() -> None:
         stage.started(name)
     stage.submit(job("told", gpus=8, priority="research", time_limit_s=600.0))
     stage.submit(in_the_pool(job("est", gpus=8, priority="research", time_limit_s=600.0)))
-    bookings = stage.scheduler.ledger.bookings
-    assert bookings["told"].promised and not bookings["est"].promised
+    reservations = stage.scheduler.ledger.reservations
+    assert reservations["told"].promised and not reservations["est"].promised
     stage.submit(job("urgent", 2, 8, priority="serving"))
     sentence = why(stage.scheduler.ledger, "urgent", stage.now).sentence
     assert sentence.endswith("would be in vain: told was told a start on that room.")
@@ -268,11 +268,11 @@ def test_a_promise_becomes_better_when_a_gang_that_waits_in_front_goes_away(
 ) -> None:
     life.submit(job("waits", gpus=8, time_limit_s=100.0))
     life.submit(job("next", gpus=4, time_limit_s=100.0))
-    bookings = life.stage.scheduler.ledger.bookings
-    before = bookings["next"].starts_at
+    reservations = life.stage.scheduler.ledger.reservations
+    before = reservations["next"].starts_at
     life.stage.tell(asked, job="waits")
-    assert bookings["next"].starts_at < before
-    assert bookings["next"].waits_for == ("long",)
+    assert reservations["next"].starts_at < before
+    assert reservations["next"].waits_for == ("long",)
 
 
 def test_a_row_of_promises_moves_up_together_when_who_goes_first_of_it_goes_away() -> None:
@@ -283,10 +283,10 @@ def test_a_row_of_promises_moves_up_together_when_who_goes_first_of_it_goes_away
     stage.submit(job("front", 2, 8, time_limit_s=5_000.0))
     for name in ("second", "third", "fourth"):
         stage.submit(job(name, 2, 8, time_limit_s=100.0))
-    bookings = stage.scheduler.ledger.bookings
-    before = {name: told.starts_at for name, told in bookings.items()}
+    reservations = stage.scheduler.ledger.reservations
+    before = {name: told.starts_at for name, told in reservations.items()}
     stage.cancel("front")
-    assert {name: told.starts_at for name, told in bookings.items() if told.promised} == {
+    assert {name: told.starts_at for name, told in reservations.items() if told.promised} == {
         name: starts_at - (before["second"] - before["front"])
         for name, starts_at in before.items()
         if name != "front"
@@ -300,14 +300,14 @@ def test_who_moves_up_holds_its_room_before_those_behind_it() -> None:
     stage.submit(replace(job("nolimit", gpus=8), expected_s=5_000.0))
     stage.started("r1", "r2", "nolimit")
     stage.submit(job("second", gpus=8, time_limit_s=100.0), replace(job("third", 2, 8)))
-    bookings = stage.scheduler.ledger.bookings
-    assert (bookings["second"].promised, bookings["second"].starts_at) == (True, 1_030.0)
-    assert "second" in bookings["third"].waits_for and not bookings["third"].promised
+    reservations = stage.scheduler.ledger.reservations
+    assert (reservations["second"].promised, reservations["second"].starts_at) == (True, 1_030.0)
+    assert "second" in reservations["third"].waits_for and not reservations["third"].promised
     stage.ended("r2")
-    assert bookings["second"].starts_at == 530.0
+    assert reservations["second"].starts_at == 530.0
     stage.submit(replace(job("later", gpus=4), expected_s=100.0))
     assert stage.phase("later") is Phase.PENDING
-    assert list(bookings)[:2] == ["second", "third"]
+    assert list(reservations)[:2] == ["second", "third"]
 
 
 def test_a_promise_of_one_policy_is_an_estimate_by_one_that_puts_a_quota_before_it() -> None:
@@ -315,7 +315,7 @@ def test_a_promise_of_one_policy_is_an_estimate_by_one_that_puts_a_quota_before_
     stage.submit(job("runs", gpus=8, time_limit_s=100.0))
     stage.started("runs")
     stage.submit(job("told", 2, 8, time_limit_s=100.0))
-    assert stage.scheduler.ledger.bookings["told"].promised
+    assert stage.scheduler.ledger.reservations["told"].promised
     rules = (QueueRule("default", guarantee={"gpus": 8}), QueueRule("other", guarantee={"gpus": 8}))
     stage.policy = Policy(queues=rules)
     stage.scheduler = Scheduler(stage.policy)
@@ -357,10 +357,10 @@ def test_who_waited_for_its_own_limit_is_told_a_start_as_soon_as_it_waits_for_ro
     names = [f"w{number}" for number in range(alike)]
     stage.submit(*(limited(name, "a", 50.0, "research") for name in names))
     stage.submit(limited("x", "b", 500.0))
-    assert list(stage.scheduler.ledger.bookings) == ["x"]
+    assert list(stage.scheduler.ledger.reservations) == ["x"]
     stage.ended("r")
     assert stage.phase("x") is Phase.STARTING
-    assert list(stage.scheduler.ledger.bookings) == names[:4]
+    assert list(stage.scheduler.ledger.reservations) == names[:4]
 
 
 def test_a_start_that_waits_for_quota_names_the_gang_that_frees_it() -> None:
@@ -371,7 +371,7 @@ def test_a_start_that_waits_for_quota_names_the_gang_that_frees_it() -> None:
     stage.started("r")
     assert stage.nodes("r") == ["n0"]
     stage.submit(in_the_pool(limited("x", "a", 50.0)))
-    told = stage.scheduler.ledger.bookings["x"]
+    told = stage.scheduler.ledger.reservations["x"]
     assert (told.starts_at, told.promised, told.waits_for) == (130.0, False, ("r",))
     stage.wait(200.0)
     slipped = [fact.reason for fact in stage.facts if isinstance(fact, ReservationDropped)]
@@ -390,7 +390,7 @@ def test_others_leave_for_a_promised_gang_as_soon_as_one_has_left_who_might_have
         stage.submit(replace(spec, checkpoint=checkpoint if name == "saves" else None))
         stage.started(name)
     stage.submit(job("big", 2, 4, priority="production"))
-    assert stage.scheduler.ledger.bookings["big"].starts_at == 60.0 + GRACE_S
+    assert stage.scheduler.ledger.reservations["big"].starts_at == 60.0 + GRACE_S
     stage.wait(20.0)
     stage.tell(SuspendRequested, job="saves")
     assert stage.phase("saves") is Phase.SAVING
@@ -416,7 +416,7 @@ def test_nobody_is_stopped_for_cpus_that_are_promised_to_another() -> None:
     stage.submit(of_cpus("holder", 2, "research", 100.0))
     stage.started("holder")
     stage.submit(replace(of_cpus("told", 0, "research", 600.0), preemptible=False))
-    assert stage.scheduler.ledger.bookings["told"].promised
+    assert stage.scheduler.ledger.reservations["told"].promised
     stage.submit(of_cpus("urgent", 2, "serving", None))
     assert stage.phase("holder") is Phase.RUNNING
     stage.ended("holder")

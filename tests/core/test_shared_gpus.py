@@ -106,7 +106,7 @@ def reserved() -> Life:
     for name, limit_s in (("short", 50.0), ("long", 100.0)):
         life.submit(sharing(name, 0.5, time_limit_s=limit_s), runs_s=limit_s)
     life.submit(job("big", gpus=1, time_limit_s=50), runs_s=50)
-    assert life.stage.scheduler.ledger.bookings["big"].starts_at == 100
+    assert life.stage.scheduler.ledger.reservations["big"].starts_at == 100
     return life
 
 
@@ -151,8 +151,8 @@ def test_shares_instances_and_whole_gpus_are_promised_one_gpu_after_each_other(
     ]
     for spec in wishes:
         life.submit(replace(spec, time_limit_s=50.0), runs_s=50.0)
-    bookings = life.stage.scheduler.ledger.bookings
-    assert {job: booking.starts_at for job, booking in bookings.items()} == {
+    reservations = life.stage.scheduler.ledger.reservations
+    assert {job: reservation.starts_at for job, reservation in reservations.items()} == {
         "m": 50,
         "b": 100,
     }

@@ -58,7 +58,7 @@ def test_who_is_within_a_guarantee_does_not_wait_for_room_that_a_borrower_was_to
     life = Life(cluster(leaves=1, nodes=1), Policy(queues=QUEUES))
     life.submit(of("research", "long", 4, time_limit_s=1_000.0), runs_s=1_000)
     life.submit(of("research", "whole", 8), runs_s=100)
-    assert "whole" in life.stage.scheduler.ledger.bookings
+    assert "whole" in life.stage.scheduler.ledger.reservations
     life.submit(of("product", "owed", 2), runs_s=100)
     assert "owed" in placed(life)
     assert not [fact for fact in life.stage.facts if isinstance(fact, GangPreempted)]
@@ -99,5 +99,5 @@ def test_a_gang_is_promised_a_start_behind_many_that_do_not_fit_whoever_leaves(
         life.submit(replace(hopeless, name=f"hopeless{number}"), runs_s=100)
     life.submit(job("big", 2, 8), runs_s=100)
     life.submit(job("small", 1, 8, time_limit_s=5_000.0), runs_s=5_000)
-    told = life.stage.scheduler.ledger.bookings["big"]
+    told = life.stage.scheduler.ledger.reservations["big"]
     assert (told.starts_at, told.promised) == (1_030, True)

@@ -234,4 +234,4 @@ def test_a_start_behind_gangs_that_take_turns_is_an_estimate() -> None:
     """Whose turn it is not loses no time of its limit, so its end is nobody's promise."""
     stage = started(stage_of(), notebook("turns", share=0.5, time_limit_s=100.0))
     stage.submit(job("big", gpus=1, priority="notebook", time_limit_s=100.0))
-    assert not stage.scheduler.ledger.bookings["big"].promised
+    assert not stage.scheduler.ledger.reservations["big"].promised

@@ -98,7 +98,7 @@ def test_no_room_is_kept_for_a_job_to_which_no_way_is_open(closed: dict[str, Any
     stage.submit(asks("runs", models=(H,), time_limit_s=HOUR_S))
     stage.started("runs")
     stage.submit(asks("never", models=(H,), **closed))
-    assert "never" not in stage.scheduler.ledger.bookings
+    assert "never" not in stage.scheduler.ledger.reservations
     assert when(stage.scheduler.ledger, "never", stage.now) is None
     stage.submit(asks("next", models=(H,)))
     stage.ended("runs")
@@ -111,8 +111,8 @@ def test_a_start_is_told_on_a_model_that_is_open_and_not_on_one_that_is_free_soo
     stage.submit(asks("short", models=(T,), time_limit_s=60.0))
     stage.started("long", "short")
     stage.submit(asks("large", models=(T, H), trains=MODEL))
-    booking = stage.scheduler.ledger.bookings["large"]
-    assert (list(booking.placement.nodes), booking.waits_for) == (["h0"], ("long",))
+    reservation = stage.scheduler.ledger.reservations["large"]
+    assert (list(reservation.placement.nodes), reservation.waits_for) == (["h0"], ("long",))
 
 
 def test_a_model_goes_only_where_it_fits_also_beside_a_job_that_looks_alike() -> None:

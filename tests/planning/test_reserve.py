@@ -14,7 +14,7 @@ from gantree.model.placements import MemberPlacement
 from gantree.placement.choice.search import find, fits
 from gantree.planning.reserve import (
     Held,
-    Reservation,
+    PlannedStart,
     Running,
     Timeline,
     may_pass,
@@ -258,7 +258,7 @@ def two_nodes(*owners: str) -> Occupancy:
 WHOLE = Shape(gpus=4)
 
 
-def reserved(occupancy: Occupancy, job: Job, *running: Running) -> Reservation:
+def reserved(occupancy: Occupancy, job: Job, *running: Running) -> PlannedStart:
     found = reserve(occupancy, job, running, NOW)
     assert found is not None
     return found

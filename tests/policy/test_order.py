@@ -6,27 +6,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gantree.policy.order import Line, Lines, Merits, Order, Position
+from gantree.policy.order import Order, OrderFactors, Position
 from gantree.policy.rules import OrderKey, Policy
+from gantree.policy.waiting_jobs import EquivalenceClass, WaitingJobs
 from gantree.policy.walk import Walk
 
 waiting_jobs = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=20)
-Placed = tuple[Line, Position]
+Placed = tuple[EquivalenceClass, Position]
 
 
 def standing(jobs: list[tuple[int, int]]) -> list[Placed]:
     """(signature, priority) of each job -> its line and position, in order of arrival."""
     return [
-        (Line(0, signature, 0), Position((-priority, seq), seq, f"j{seq}"))
+        (EquivalenceClass(0, signature, 0), Position((-priority, seq), seq, f"j{seq}"))
         for seq, (signature, priority) in enumerate(jobs)
     ]
 
 
-def lines_of(placed: list[Placed]) -> Lines:
-    lines = Lines()
-    for line, position in placed:
-        lines.add(line, position)
-    return lines
+def waiting_of(placed: list[Placed]) -> WaitingJobs:
+    waiting = WaitingJobs()
+    for eq_class, position in placed:
+        waiting.add(eq_class, position)
+    return waiting
 
 
 @given(waiting_jobs, st.sets(st.integers(0, 19)))
@@ -34,14 +35,14 @@ def test_a_walk_goes_in_order_whatever_the_lines(
     jobs: list[tuple[int, int]], gone: set[int]
 ) -> None:
     placed = standing(jobs)
-    lines = lines_of(placed)
+    waiting = waiting_of(placed)
     left = [pair for pair in placed if pair[1].seq not in gone]
-    for line, position in placed:
+    for eq_class, position in placed:
         if position.seq in gone:
-            lines.remove(line, position)
-    walked = list(Walk(lines, lambda _, __: True))
+            waiting.remove(eq_class, position)
+    walked = list(Walk(waiting, lambda _, __: True))
     assert walked == sorted(left, key=lambda pair: pair[1])
-    assert len(lines) == len(left)
+    assert len(waiting) == len(left)
 
 
 @given(waiting_jobs, st.integers(0, 2))
@@ -49,10 +50,12 @@ def test_a_line_that_is_closed_is_left_out_and_the_others_go_on(
     jobs: list[tuple[int, int]], closed: int
 ) -> None:
     placed = standing(jobs)
-    lines = lines_of(placed)
-    walked = [line for line, _ in Walk(lines, lambda line, _: line.signature != closed)]
-    in_order = [line for line, _ in sorted(placed, key=lambda pair: pair[1])]
-    assert walked == [line for line in in_order if line.signature != closed]
+    waiting = waiting_of(placed)
+    walked = [
+        eq_class for eq_class, _ in Walk(waiting, lambda eq_class, _: eq_class.signature != closed)
+    ]
+    in_order = [eq_class for eq_class, _ in sorted(placed, key=lambda pair: pair[1])]
+    assert walked == [eq_class for eq_class in in_order if eq_class.signature != closed]
 
 
 @given(waiting_jobs, st.integers(0, 19))
@@ -61,21 +64,21 @@ def test_a_queue_that_is_closed_is_not_walked_on(jobs: list[tuple[int, int]], la
     placed = sorted(standing(jobs), key=lambda pair: pair[1])
     asked: list[Position] = []
 
-    def ask(line: Line, position: Position) -> bool:
+    def ask(eq_class: EquivalenceClass, position: Position) -> bool:
         asked.append(position)
         return True
 
-    walk = Walk(lines_of(placed), ask, is_closed=lambda queue: len(asked) > last)
+    walk = Walk(waiting_of(placed), ask, is_closed=lambda queue: len(asked) > last)
     assert list(walk) == placed[: last + 1]
     assert asked == [position for _, position in placed[: last + 1]]
 
 
 @given(waiting_jobs)
 def test_jobs_may_leave_while_the_walk_goes_on(jobs: list[tuple[int, int]]) -> None:
-    lines = lines_of(standing(jobs))
-    for line, first in Walk(lines, lambda _, __: True):
-        lines.remove(line, first)
-    assert len(lines) == 0
+    waiting = waiting_of(standing(jobs))
+    for eq_class, first in Walk(waiting, lambda _, __: True):
+        waiting.remove(eq_class, first)
+    assert len(waiting) == 0
 
 
 # ----- between queues, by shares
@@ -97,15 +100,15 @@ def plainly(jobs: list[Placed], share_of: dict[int, float], grows: float) -> lis
         own = [pair for pair in left if pair[0].queue == node]
         if own:
             return min(own, key=lambda pair: pair[1])
-        above_jobs = {above for line, _ in left for above in path(line.queue)}
+        above_jobs = {above for eq_class, _ in left for above in path(eq_class.queue)}
         children = [each for each in sorted(above_jobs) if each and PARENT[each] == node]
         return next_of(min(children, key=best))
 
     while left:
-        line, first = next_of(0)
+        eq_class, first = next_of(0)
         left = [pair for pair in left if pair[1] != first]
         order.append(first.job)
-        for above in path(line.queue):
+        for above in path(eq_class.queue):
             shares[above] += grows
     return order
 
@@ -125,15 +128,15 @@ def test_a_fair_walk_goes_to_the_queue_with_the_smallest_share_at_every_step(
     jobs: list[tuple[int, int, int]], shares: list[int], grows: float
 ) -> None:
     placed = [
-        (Line(queue, signature, 0), Position((-priority, seq), seq, f"j{seq}"))
+        (EquivalenceClass(queue, signature, 0), Position((-priority, seq), seq, f"j{seq}"))
         for seq, (queue, signature, priority) in enumerate(jobs)
     ]
-    lines, share_of = lines_of(placed), dict(enumerate(map(float, shares)))
+    waiting, share_of = waiting_of(placed), dict(enumerate(map(float, shares)))
     walked = []
     held = dict(share_of)
-    for line, position in Walk(lines, lambda _, __: True, PARENT, held.__getitem__, 1):
+    for eq_class, position in Walk(waiting, lambda _, __: True, PARENT, held.__getitem__, 1):
         walked.append(position.job)
-        for above in path(line.queue):
+        for above in path(eq_class.queue):
             held[above] += grows
     assert walked == plainly(placed, share_of, grows)
 
@@ -141,13 +144,15 @@ def test_a_fair_walk_goes_to_the_queue_with_the_smallest_share_at_every_step(
 # ----- keys
 
 
-def key(order: tuple[OrderKey, ...], merits: Merits, **rules: object) -> tuple[float, ...]:
-    return Order(Policy(order=order, **rules)).key(merits)  # type: ignore[arg-type]  # rules by name
+def key(
+    order: tuple[OrderKey, ...], order_factors: OrderFactors, **rules: object
+) -> tuple[float, ...]:
+    return Order(Policy(order=order, **rules)).key(order_factors)  # type: ignore[arg-type]  # rules by name
 
 
-SHORT = Merits(200, 0, 0.0, gpus=8, attained_gpu_s=100.0, done_s=50.0, expected_s=60.0)
-LONG = Merits(200, 1, 0.0, gpus=1, attained_gpu_s=10.0, done_s=0.0, expected_s=1000.0)
-UNKNOWN = Merits(200, 2, 0.0, gpus=2)
+SHORT = OrderFactors(200, 0, 0.0, gpus=8, attained_gpu_s=100.0, done_s=50.0, expected_s=60.0)
+LONG = OrderFactors(200, 1, 0.0, gpus=1, attained_gpu_s=10.0, done_s=0.0, expected_s=1000.0)
+UNKNOWN = OrderFactors(200, 2, 0.0, gpus=2)
 
 
 @pytest.mark.parametrize(
@@ -160,27 +165,31 @@ UNKNOWN = Merits(200, 2, 0.0, gpus=2)
         ("arrival", [SHORT, LONG, UNKNOWN]),
     ],
 )
-def test_a_key_says_who_goes_first(order: OrderKey, first: list[Merits]) -> None:
-    assert sorted(first, key=lambda merits: key((order,), merits)) == first
+def test_a_key_says_who_goes_first(order: OrderKey, first: list[OrderFactors]) -> None:
+    assert sorted(first, key=lambda order_factors: key((order,), order_factors)) == first
 
 
 def test_remaining_service_counts_gpus() -> None:
-    wide = Merits(200, 0, 0.0, gpus=64, expected_s=100.0)
-    narrow = Merits(200, 1, 0.0, gpus=1, expected_s=600.0)
+    wide = OrderFactors(200, 0, 0.0, gpus=64, expected_s=100.0)
+    narrow = OrderFactors(200, 1, 0.0, gpus=1, expected_s=600.0)
     assert key(("remaining",), wide) < key(("remaining",), narrow)
     assert key(("remaining_service",), narrow) < key(("remaining_service",), wide)
 
 
 def test_levels_make_services_alike() -> None:
     keys = [
-        key(("attained",), Merits(0, 0, 0.0, 1, attained_gpu_s=gpu_s), attained_levels=(100.0,))
+        key(
+            ("attained",),
+            OrderFactors(0, 0, 0.0, 1, attained_gpu_s=gpu_s),
+            attained_levels=(100.0,),
+        )
         for gpu_s in (0.0, 99.0, 100.0, 5000.0)
     ]
     assert keys == [(0,), (0,), (1,), (1,)]
 
 
 def test_waiting_for_long_enough_outweighs_a_class() -> None:
-    old, new = Merits(100, 0, 0.0, 1), Merits(200, 1, 86_400.0, 1)
+    old, new = OrderFactors(100, 0, 0.0, 1), OrderFactors(200, 1, 86_400.0, 1)
     assert key(("priority",), new) < key(("priority",), old)
     assert key(("priority",), old, age_per_day=101.0) < key(("priority",), new, age_per_day=101.0)
 
@@ -192,9 +201,9 @@ def test_a_run_time_that_nobody_knows_goes_last() -> None:
 def test_by_stretch_short_jobs_go_first_and_long_ones_are_not_passed_for_ever() -> None:
     order = Order(Policy(order=("stretch",), stretch=10.0))
     order.cluster_gpus = 8.0
-    long = order.key(Merits(200, 0, 0.0, gpus=8, expected_s=1000.0))
+    long = order.key(OrderFactors(200, 0, 0.0, gpus=8, expected_s=1000.0))
     short = [
-        order.key(Merits(200, n, at_s, gpus=8, expected_s=10.0))
+        order.key(OrderFactors(200, n, at_s, gpus=8, expected_s=10.0))
         for n, at_s in enumerate((0.0, 9_000.0, 9_901.0), 1)
     ]
     assert long == (10_000.0,)
@@ -203,25 +212,23 @@ def test_by_stretch_short_jobs_go_first_and_long_ones_are_not_passed_for_ever() 
 
 def test_by_stretch_jobs_of_unknown_run_time_go_by_arrival() -> None:
     order = Order(Policy(order=("stretch",)))
-    wide, narrow = Merits(200, 0, 5.0, gpus=64), Merits(200, 1, 6.0, gpus=1)
+    wide, narrow = OrderFactors(200, 0, 5.0, gpus=64), OrderFactors(200, 1, 6.0, gpus=1)
     assert order.key(wide) < order.key(narrow)
 
 
 def test_a_run_time_that_nobody_knows_goes_last_also_without_gpus() -> None:
     """No number times infinity, which has no place in any order."""
-    assert key(("remaining_service",), Merits(200, 2, 0.0, gpus=0)) == (inf,)
+    assert key(("remaining_service",), OrderFactors(200, 2, 0.0, gpus=0)) == (inf,)
 
 
-def test_lines_count_what_changes_in_each_queue() -> None:
-    lines, first, second = Lines(), Line(1, 7, 100), Line(2, 7, 100)
-    lines.add(first, Position((0.0,), 0, "a"))
-    kinds, of_first = lines.kinds, lines.changes_in(1)
-    lines.add(second, Position((0.0,), 1, "b"))
-    assert (lines.kinds, lines.changes_in(1)) == (kinds, of_first)
-    assert lines.changes_in(2) == lines.changes > of_first
-    lines.touch(1)
-    assert lines.changes_in(1) == lines.changes
-    lines.remove(second, Position((0.0,), 1, "b"))
-    assert lines.kinds == kinds
-    lines.remove(first, Position((0.0,), 0, "a"))
-    assert lines.kinds > kinds
+def test_waiting_jobs_count_what_changes_in_each_queue() -> None:
+    waiting, first, second = WaitingJobs(), EquivalenceClass(1, 7, 100), EquivalenceClass(2, 7, 100)
+    waiting.add(first, Position((0.0,), 0, "a"))
+    of_first = waiting.changes_in(1)
+    waiting.add(second, Position((0.0,), 1, "b"))
+    assert waiting.changes_in(1) == of_first
+    assert waiting.changes_in(2) == waiting.changes > of_first
+    waiting.touch(1)
+    assert waiting.changes_in(1) == waiting.changes
+    waiting.remove(first, Position((0.0,), 0, "a"))
+    assert waiting.changes_in(1) == waiting.changes > waiting.changes_in(2)

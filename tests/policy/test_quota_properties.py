@@ -44,7 +44,7 @@ capacities = st.fixed_dictionaries({each: st.integers(0, 60).map(float) for each
 
 @dataclass
 class Twin:
-    """The rules of `policy.book`, recursively, from what runs: no account is kept."""
+    """The rules of `policy.resource_quota`, recursively, from what runs: no account is kept."""
 
     quota: Quota
     running: dict[str, tuple[int, Amounts, int]] = field(default_factory=dict)

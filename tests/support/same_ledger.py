@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from gantree.core.ledger.accounts import Accounts
-from gantree.core.ledger.claims_by_node import Claimants
+from gantree.core.ledger.claims_by_node import ClaimsByNode
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.projected_quota import QuotaToCome
+from gantree.core.ledger.projected_quota import ProjectedQuota
 from gantree.core.ledger.state import JobState
 from gantree.model.phases import Phase
 from gantree.policy.borrowing import Borrowing, Holding
-from gantree.policy.order import Lines
 from gantree.policy.quota import Quota
 from gantree.policy.share import Shares
+from gantree.policy.waiting_jobs import WaitingJobs
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.numa import NumaUse
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -43,12 +43,12 @@ CACHES: dict[type, frozenset[str]] = {
             "_held_last",
         }
     ),
-    Claimants: frozenset({"_number_of", "_next"}),
-    QuotaToCome: frozenset({"_gives_way", "_queues", "_standing"}),
+    ClaimsByNode: frozenset({"_number_of", "_next"}),
+    ProjectedQuota: frozenset({"_gives_way", "_queues", "_standing"}),
     Quota: frozenset({"_version", "_version_of_node", "_freed_at", "_unruled", "_left_of"}),
     Shares: frozenset({"_weighted_last"}),
     Borrowing: frozenset({"_found_under", "_found_last", "_came", "_pushed_out"}),
-    Lines: frozenset({"kinds", "changes", "_changes_in_queue"}),
+    WaitingJobs: frozenset({"changes", "_changes_in_queue"}),
     Spares: frozenset({"fabric"}),
     Occupancy: frozenset({"indexes", "_emptied", "_log", "_book_of_node"}),
 }
@@ -57,9 +57,9 @@ CACHES: dict[type, frozenset[str]] = {
 ANY_ORDER = frozenset(
     {
         "_holders_of_priority", "newest_of_name", "_node_of_user", "_node_of_queue", "_node_of_cohort",
-        "_lines_in_queue", "_alike_in_queue", "parts_of_node", "numa_of_node", "_holders_on_node", "held_back",
-        "_ranked_under", "_holdings", "_holding_in_queue", "_on_node", "_on_node[]", "_uses[]", "_alike_in_queue[]",
-        "_alike_in_queue[][]",
+        "_classes_in_queue", "_classes_of_signature_in", "parts_of_node", "numa_of_node", "_holders_on_node",
+        "held_back", "_ranked_under", "_holdings", "_holding_in_queue", "_on_node", "_on_node[]", "_uses[]",
+        "_classes_of_signature_in[]", "_classes_of_signature_in[][]",
     }
 )  # fmt: skip
 """Dictionaries that are only ever asked for one key; "[]": those inside of one."""
@@ -67,7 +67,7 @@ ANY_ORDER = frozenset(
 
 LEAVE_ENTRIES = frozenset(
     {
-        "numa_of_node", "_holders_on_node", "_ranked_under", "_lines_in_queue", "_alike_in_queue",
+        "numa_of_node", "_holders_on_node", "_ranked_under", "_classes_in_queue", "_classes_of_signature_in",
         "_holding_in_queue",
     }
 )  # fmt: skip
@@ -76,8 +76,8 @@ LEAVE_ENTRIES = frozenset(
 
 OF_HISTORY = frozenset(
     {
-        "owners", "_holders_on_node[]", "_positions_of_line", "_lines_of_signature", "_lines_of_signature[]",
-        "_lines_in_queue[]", "_standing_in_queue", "resting",
+        "owners", "_holders_on_node[]", "_positions_of_class", "_classes_of_signature", "_classes_of_signature[]",
+        "_classes_in_queue[]", "_entries_in_queue", "resting",
     }
 )  # fmt: skip
 """Dictionaries in the order in which things came, which a fold tells otherwise than those who decided them."""
@@ -164,9 +164,11 @@ class _Comparison:
     def _in_attributes(self, where: str, one: Any, other: Any) -> Iterator[str]:
         caches = CACHES.get(type(one), frozenset())
         if isinstance(one, JobState) and one.phase is not Phase.PENDING:
-            caches = frozenset({"line"})  # where a job stood that waits no more is nobody's concern
+            caches = frozenset(
+                {"equivalence_class"}
+            )  # where a job stood that waits no more is nobody's concern
             if self._any_order > OF_HISTORY:
-                caches = frozenset({"line", "position"})
+                caches = frozenset({"equivalence_class", "position"})
         if isinstance(one, Ledger) and self._any_order > OF_HISTORY:
             caches |= COUNTS
         for name, value in vars_of(one).items():

@@ -266,8 +266,8 @@ def _withdrawn(twin: Ledger, state: JobState, now: float) -> Iterator[Fact]:
         )
     if state.job in twin.claims:
         yield ClaimDropped(at=now, job=state.job, reason="what if")
-    told = list(twin.bookings)
-    if state.job in twin.bookings:  # starts that were told after it counted on its own
+    told = list(twin.reservations)
+    if state.job in twin.reservations:  # starts that were told after it counted on its own
         for job in told[told.index(state.job) :]:
             yield ReservationDropped(at=now, job=job, reason="what if")
     yield JobEnded(at=now, job=state.job, outcome=Phase.CANCELLED, exit_code=None, reason="what if")
@@ -286,7 +286,7 @@ def _later(
     twin: Ledger, state: JobState, now: float, refused: Refused | None
 ) -> tuple[Start | None, Placement | None]:
     """When and where a job starts that does not now: when those have left who leave for it, as told, or forecast."""
-    held = twin.claims.get(state.job) or twin.bookings.get(state.job)
+    held = twin.claims.get(state.job) or twin.reservations.get(state.job)
     if held is not None:
         return told_start(twin, state), held.placement
     found = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gantree.core.cycle.cycle import Cycle
 from gantree.core.events.reactions import react
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.lifecycle.launch import standing_orders
 from gantree.core.lifecycle.lifecycle import time_is_up
@@ -74,26 +74,26 @@ class Scheduler:
         observed_at must not decrease, within a batch and between batches. An AssertionError is a bug: then the
         scheduler must be thrown away and rebuilt from the recorded facts.
         """
-        draft = Draft(self.ledger, self._now)
+        builder = DecisionBuilder(self.ledger, self._now)
         for event in events:
-            assert event.observed_at >= draft.now, f"{event.id} was observed before {draft.now}"
-            draft.now = event.observed_at
-            react(draft, event, self.policy)
-        self._now = draft.now
-        for state in self._timers.take_due(draft.now):
-            time_is_up(draft, state, self.policy)
-        self._cycle.run(draft)
-        self._turns.take_turns(draft)
-        self._watch(draft)
-        return Decision(tuple(draft.facts), tuple(draft.orders), self.wake_at())
+            assert event.observed_at >= builder.now, f"{event.id} was observed before {builder.now}"
+            builder.now = event.observed_at
+            react(builder, event, self.policy)
+        self._now = builder.now
+        for state in self._timers.take_due(builder.now):
+            time_is_up(builder, state, self.policy)
+        self._cycle.run(builder)
+        self._turns.take_turns(builder)
+        self._watch(builder)
+        return Decision(tuple(builder.facts), tuple(builder.orders), self.wake_at())
 
-    def _watch(self, draft: Draft) -> None:
+    def _watch(self, builder: DecisionBuilder) -> None:
         """Set the timers of every job that a fact of this decision is about."""
-        touched = dict.fromkeys(getattr(fact, "job", None) for fact in draft.facts)
+        touched = dict.fromkeys(getattr(fact, "job", None) for fact in builder.facts)
         for job in touched:
             state = None if job is None else self.ledger.jobs.get(job)
             if state is not None:
-                self._timers.watch(state, draft.now)
+                self._timers.watch(state, builder.now)
 
     def wake_at(self) -> float | None:
         """The next moment at which time alone could change an answer, in seconds."""

@@ -19,31 +19,32 @@ from typing import Any, ClassVar
 
 from gantree.core.ledger.apply_site import Cordon, Illness, Labels, Site
 from gantree.core.ledger.ledger import Ledger, key_of
-from gantree.core.ledger.state import Booking, Claim, JobState
+from gantree.core.ledger.state import Claim, JobState, Reservation
 from gantree.core.ledger.usage import Account, UsageBook, Used, gpus_of_model
 from gantree.core.scheduler import Scheduler
 from gantree.model.cluster import Cluster
 from gantree.model.facts import PolicyAdopted
 from gantree.model.phases import HOLDING, Phase
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.policy.order import KeptLines, Line, Position
+from gantree.policy.order import Position
 from gantree.policy.rules import Amounts, Policy
 from gantree.policy.runtimes import Group
 from gantree.policy.share import KeptUse
+from gantree.policy.waiting_jobs import EquivalenceClass, WaitingJobsSnapshot
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy_snapshot import KeptOccupancy, kept, made_again
 
 JobColumns = Mapping[str, Sequence[Any]]
 """Field -> what each job has there."""
 
-OF_THE_POLICY = ("queue", "line", "position")
+OF_THE_POLICY = ("queue", "equivalence_class", "position")
 """Fields of a job that follow from the policy in force."""
 TOLD = tuple(each.name for each in fields(JobState) if each.name not in OF_THE_POLICY)
 
 
 @dataclass(frozen=True, slots=True)
-class KeptLine:
-    """Where a job stands, or stood when it last waited: the numbers of its `Position`, what its `Line` guesses."""
+class QueueEntrySnapshot:
+    """The position of a job that waits, or of when it last waited, and what only its equivalence class knows."""
 
     key: tuple[float, ...]
     priority: int
@@ -73,10 +74,10 @@ class Books:
     holding: tuple[str, ...] = ()
     elastic: tuple[str, ...] = ()
     leaving: tuple[str, ...] = ()
-    lines: KeptLines = field(default_factory=KeptLines)
+    lines: WaitingJobsSnapshot = field(default_factory=WaitingJobsSnapshot)
     resting: dict[str, float] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
-    bookings: dict[str, Booking] = field(default_factory=dict)
+    bookings: dict[str, Reservation] = field(default_factory=dict)
     bound: tuple[tuple[str, str, int, str], ...] = ()
     signatures: int = 0
     counted: dict[str, Amounts] = field(default_factory=dict)
@@ -99,7 +100,7 @@ class LedgerSnapshot:
     VERSION: ClassVar[int] = 1
     books: Books
     live: JobColumns
-    lines: tuple[KeptLine, ...]
+    lines: tuple[QueueEntrySnapshot, ...]
     ended: JobColumns
     ended_before: int = 0
 
@@ -131,10 +132,15 @@ def columns_of(states: Sequence[JobState]) -> JobColumns:
     return {name: list(map(attrgetter(name), states)) for name in TOLD}
 
 
-def _kept_line(state: JobState) -> KeptLine:
-    assert state.line is not None, f"{state.job} never waited"
-    line = state.line
-    return KeptLine(state.position.key, line.priority, line.span_s, line.enforced)
+def _kept_line(state: JobState) -> QueueEntrySnapshot:
+    assert state.equivalence_class is not None, f"{state.job} never waited"
+    eq_class = state.equivalence_class
+    return QueueEntrySnapshot(
+        state.position.key,
+        eq_class.priority,
+        eq_class.span_s,
+        eq_class.enforced,
+    )
 
 
 def _books(ledger: Ledger, now: float) -> Books:
@@ -153,10 +159,10 @@ def _books(ledger: Ledger, now: float) -> Books:
         tuple(ledger.holding),
         tuple(accounts.elastic),
         tuple(ledger.leaving),
-        ledger.lines.kept(),
+        ledger.waiting.snapshot(),
         dict(ledger.resting),
         dict(ledger.claims),
-        dict(ledger.bookings),
+        dict(ledger.reservations),
         tuple((*cell, domain) for cell, domain in ledger.bound.items()),
         ledger.signatures_given,
         dict(_counted_otherwise(ledger)),
@@ -252,7 +258,7 @@ def _restore_site(ledger: Ledger, books: Books) -> None:
     ledger.unusable, ledger.rejected = dict(books.unusable), dict(books.rejected)
     ledger.rejected_at = dict(books.rejected_at)
     ledger.came = dict.fromkeys(books.came)
-    ledger.resting, ledger.bookings = dict(books.resting), dict(books.bookings)
+    ledger.resting, ledger.reservations = dict(books.resting), dict(books.bookings)
     ledger.bound = {(queue, tier, number): domain for queue, tier, number, domain in books.bound}
 
 
@@ -319,7 +325,7 @@ def _meter_from_now_on(ledger: Ledger, now: float) -> None:
 
 
 def _restore_lines(
-    ledger: Ledger, books: Books, live: Iterable[JobState], lines: Iterable[KeptLine]
+    ledger: Ledger, books: Books, live: Iterable[JobState], lines: Iterable[QueueEntrySnapshot]
 ) -> None:
     """Whoever waits stands where it stood; under another policy, where that puts it."""
     same = books.policy == ledger.policy
@@ -330,18 +336,20 @@ def _restore_lines(
             _stand_anew(ledger, state)
     for job in books.lines.waiting:
         state = ledger.jobs[job]
-        assert state.phase is Phase.PENDING and state.line is not None, f"{job} is {state.phase}"
-        ledger.lines.add(state.line, state.position)
+        assert state.phase is Phase.PENDING and state.equivalence_class is not None, (
+            f"{job} is {state.phase}"
+        )
+        ledger.waiting.add(state.equivalence_class, state.position)
         ledger.accounts.wait(state)
     jobs = ledger.jobs
-    ledger.lines.arrange(
+    ledger.waiting.restore_order(
         [jobs[job].queue for job in (*books.lines.one_of_queue, *books.lines.waiting)],
         [jobs[job].signature for job in (*books.lines.one_of_signature, *books.lines.waiting)],
     )
 
 
-def _stand_again(state: JobState, kept_line: KeptLine) -> None:
-    state.line = Line(
+def _stand_again(state: JobState, kept_line: QueueEntrySnapshot) -> None:
+    state.equivalence_class = EquivalenceClass(
         state.queue,
         state.signature,
         kept_line.priority,
@@ -356,8 +364,8 @@ def _stand_anew(ledger: Ledger, state: JobState) -> None:
     """As when it began to wait, as far as that is known."""
     accounts = ledger.accounts
     at = state.submitted_at if state.placed_at is None else state.placed_at
-    state.line = accounts.line_of(state)
-    state.position = Position(accounts.order.key(state.merits(at)), state.seq, state.job)
+    state.equivalence_class = accounts.equivalence_class_of(state)
+    state.position = Position(accounts.order.key(state.order_factors(at)), state.seq, state.job)
 
 
 def _restore_shares(ledger: Ledger, books: Books) -> None:

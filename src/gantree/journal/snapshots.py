@@ -23,8 +23,8 @@ from gantree.core.snapshot import (
     TOLD,
     Books,
     JobColumns,
-    KeptLine,
     LedgerSnapshot,
+    QueueEntrySnapshot,
 )
 from gantree.journal.codec import as_dict, why_damaged
 from gantree.journal.columns import Packed, pack, pack_columns, unpack, unpack_columns
@@ -72,7 +72,7 @@ class SnapshotCodec:
             "version": LedgerSnapshot.VERSION,
             "books": _packed(snapshot.books),
             "live": _packed(_as_columns(snapshot.live)),
-            "lines": _packed(pack(KeptLine, snapshot.lines)),
+            "lines": _packed(pack(QueueEntrySnapshot, snapshot.lines)),
             "ended": [*self.sections, *tail],
         }
         return json.dumps(plain)
@@ -90,7 +90,7 @@ class SnapshotCodec:
             snapshot = LedgerSnapshot(
                 _BOOKS.validate_json(sections["books"]),
                 _jobs(from_json(sections["live"])),
-                tuple(unpack(KeptLine, from_json(sections["lines"]))),
+                tuple(unpack(QueueEntrySnapshot, from_json(sections["lines"]))),
                 {name: list(chain.from_iterable(each[name] for each in ended)) for name in TOLD},
             )
         except (ValidationError, ValueError, LookupError, TypeError, zlib.error) as error:

@@ -17,12 +17,12 @@ from typing import Literal
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
-from gantree.planning.reserve_timeline import Reservation, Running, Timeline
+from gantree.planning.reserve_timeline import PlannedStart, Running, Timeline
 from gantree.topology.occupancy.occupancy import Occupancy
 
 __all__ = [
     "Held",
-    "Reservation",
+    "PlannedStart",
     "Running",
     "Slip",
     "Timeline",
@@ -43,7 +43,7 @@ def reserve(
     now: float,
     preferences: PlacementPreferences = DEFAULT_PREFERENCES,
     without: Iterable[str] = (),
-) -> Reservation | None:
+) -> PlannedStart | None:
     """The earliest place of a gang when others leave at their ends; None where it has none even then.
 
     Earlier reservations are in `running` with the places they are to have; what the owners `without` hold counts as
@@ -61,7 +61,7 @@ def promise_and_estimate(
     now: float,
     preferences: PlacementPreferences = DEFAULT_PREFERENCES,
     without: Iterable[str] = (),
-) -> tuple[Reservation | None, Reservation | None]:
+) -> tuple[PlannedStart | None, PlannedStart | None]:
     """(the promised start, the estimated one where it is earlier): each None where there is none.
 
     limits are the gangs with their enforced ends (inf where they have none), estimates the same gangs with the ends
@@ -72,7 +72,7 @@ def promise_and_estimate(
     return promise, estimate if better(promise, estimate) is estimate else None
 
 
-def better(old: Reservation | None, new: Reservation | None) -> Reservation | None:
+def better(old: PlannedStart | None, new: PlannedStart | None) -> PlannedStart | None:
     """The new reservation where it is earlier, or as early and promised where the old is not; else the old one.
 
     One that stands is kept while nothing better is found: no decision of ours makes it later.
@@ -91,7 +91,7 @@ class Held:
     """A reservation that stands: what it is held under in the occupancy, and how often it has slipped."""
 
     owner: str
-    reservation: Reservation
+    reservation: PlannedStart
     slips: int = 0
 
 
@@ -148,7 +148,7 @@ class Slip:
 def still_true(
     occupancy: Occupancy,
     owner: str,
-    reservation: Reservation,
+    reservation: PlannedStart,
     running: Iterable[Running],
     now: float,
 ) -> bool:
@@ -159,7 +159,7 @@ def still_true(
 def slip_of(
     occupancy: Occupancy,
     owner: str,
-    reservation: Reservation,
+    reservation: PlannedStart,
     running: Iterable[Running],
     now: float,
 ) -> Slip | None:
@@ -192,7 +192,7 @@ def _lost(occupancy: Occupancy, members: Sequence[MemberPlacement]) -> str | Non
 
 
 def _stays(
-    occupancy: Occupancy, owner: str, reservation: Reservation, ends_at: Mapping[str, float]
+    occupancy: Occupancy, owner: str, reservation: PlannedStart, ends_at: Mapping[str, float]
 ) -> dict[str, list[tuple[str, MemberPlacement]]]:
     """Node of the place -> (owner, member) of all that holds something there and is not gone by the start."""
     stays: dict[str, list[tuple[str, MemberPlacement]]] = {
@@ -210,7 +210,7 @@ def _stays(
 
 def _in_the_way(
     occupancy: Occupancy,
-    reservation: Reservation,
+    reservation: PlannedStart,
     stays: Mapping[str, Sequence[tuple[str, MemberPlacement]]],
 ) -> Slip | None:
     """The first holder that leaves too little for the place on one of its nodes."""

@@ -50,7 +50,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
+class PlannedStart:
     """A start for a gang: when, where, and the owners that must have left for it, the first to end first.
 
     promised: each of these has an enforced end.
@@ -96,14 +96,14 @@ class Timeline:
 
     def reserve(
         self, job: Job, preferences: PlacementPreferences = DEFAULT_PREFERENCES
-    ) -> Reservation | None:
+    ) -> PlannedStart | None:
         """As `planning.reserve.reserve`."""
         if not self._may_ever_fit(job) or not self._go_to_first_fit(job):
             return None
         placement = find(self._room, job, preferences)
         assert placement is not None, f"{job.name} fits and has no place"
         waits_for = self._waits_for(job, placement)
-        return Reservation(
+        return PlannedStart(
             self._moment(),
             all(one.enforced for one in waits_for),
             placement,

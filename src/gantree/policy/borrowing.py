@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gantree.model.values import quick
-from gantree.policy.book import Book
 from gantree.policy.queues import ROOT, QueueTree
+from gantree.policy.resource_quota import ResourceQuota
 
-Parts = tuple[tuple[Book, int], ...]
+Parts = tuple[tuple[ResourceQuota, int], ...]
 """Amounts as quotas count them: ticks in each book that they concern."""
 
 
@@ -34,9 +34,9 @@ class Holding:
 class Borrowing:
     """The running jobs by rank, below each child of the root, and which of them borrow."""
 
-    def __init__(self, tree: QueueTree, books: Sequence[Book]) -> None:
+    def __init__(self, tree: QueueTree, quotas: Sequence[ResourceQuota]) -> None:
         self._tree = tree
-        self._books = books
+        self._quotas = quotas
         self._holdings: dict[str, Holding] = {}
         self._ranked_under: dict[int, list[tuple[Any, str]]] = {}
         self._found_under: dict[int, dict[str, None]] = {}
@@ -128,15 +128,15 @@ class Borrowing:
         )
 
     def _over(self, top: int) -> bool:
-        return any(book.over(top) for book in self._books)
+        return any(resource_quota.over(top) for resource_quota in self._quotas)
 
     def _find(self, top: int) -> list[str]:
         """The jobs that borrow, in the order of their ranks."""
         dropped: list[str] = []
-        books = list(self._books)
+        quotas = list(self._quotas)
         for _, owner in reversed(self._ranked_under.get(top, [])):
-            books = [book for book in books if book.over(top)]
-            if not books:
+            quotas = [resource_quota for resource_quota in quotas if resource_quota.over(top)]
+            if not quotas:
                 break
             dropped.append(owner)
             self._uncharge(self._holdings[owner])
@@ -155,15 +155,17 @@ class Borrowing:
 
     @staticmethod
     def _charge(holding: Holding) -> None:
-        for book, amount in holding.parts:
-            book.charge(holding.path, amount)
+        for resource_quota, amount in holding.parts:
+            resource_quota.charge(holding.path, amount)
 
     @staticmethod
     def _uncharge(holding: Holding) -> None:
-        for book, amount in holding.parts:
-            book.uncharge(holding.path, amount)
+        for resource_quota, amount in holding.parts:
+            resource_quota.uncharge(holding.path, amount)
 
 
 def _borrows(holding: Holding) -> bool:
     """Whether some of what a job holds is above what is guaranteed beside all that is charged."""
-    return any(book.borrowed(holding.path, amount) for book, amount in holding.parts)
+    return any(
+        resource_quota.borrowed(holding.path, amount) for resource_quota, amount in holding.parts
+    )

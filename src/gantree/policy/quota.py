@@ -1,8 +1,8 @@
-"""What each queue is owed, may borrow, and may use at most: admission in counts, and who borrows what is owed to whom.
+"""What each queue is guaranteed, may borrow, and may use at most: admission by amounts, and which jobs borrow.
 
-`Quota` counts the jobs that run, under their nodes of the tree, in one `Book` for each resource that a rule names; the
-accounts, and where they come from, are on top of `policy.book`. Other resources are nobody's concern here: they end
-where the cluster ends. Where a job runs is not looked at: shapes are guaranteed by `policy.cells`.
+`Quota` counts running jobs under their nodes of the queue tree, in one `ResourceQuota` for each resource that a rule
+names; `policy.resource_quota` says what is counted. Other resources are bounded by the cluster alone. Where a job runs
+does not matter here: shapes are guaranteed by `policy.cells`.
 
     room(node, amounts)   owed      all of it is guaranteed to the job's queues, or is of a kind that nobody is
                                     guaranteed any of
@@ -22,9 +22,9 @@ from typing import Any
 from gantree.model.verdicts import Gate
 from gantree.policy.admission import BORROWED, OWED, RUNNING, WAITING, Admission
 from gantree.policy.amounts import TICKS, ticks
-from gantree.policy.book import Book, Over, resources_named
 from gantree.policy.borrowing import Borrowing, Holding, Parts
 from gantree.policy.queues import ROOT, QueueTree
+from gantree.policy.resource_quota import Over, ResourceQuota, resources_named
 from gantree.policy.rules import Amounts
 
 __all__ = ["Admission", "Quota"]
@@ -39,12 +39,12 @@ class Quota:
 
     def __init__(self, tree: QueueTree, capacity: Amounts) -> None:
         self.tree = tree
-        self._books = {
-            resource: Book(tree, resource, capacity.get(resource, 0.0))
+        self._quota_of_resource = {
+            resource: ResourceQuota(tree, resource, capacity.get(resource, 0.0))
             for resource in resources_named(tree)
         }
         self._capacity = dict(capacity)
-        self._jobs = Borrowing(tree, tuple(self._books.values()))
+        self._jobs = Borrowing(tree, tuple(self._quota_of_resource.values()))
         self._running: list[int] = []
         self._waiting: list[int] = []
         self._freed_at: list[int] = []
@@ -65,21 +65,23 @@ class Quota:
         if capacity == self._capacity:
             return
         self._capacity = dict(capacity)
-        for resource, book in self._books.items():
-            book.set_capacity(capacity.get(resource, 0.0))
+        for resource, resource_quota in self._quota_of_resource.items():
+            resource_quota.set_capacity(capacity.get(resource, 0.0))
         self._freed(ROOT)
 
     @property
     def resources(self) -> Iterable[str]:
         """The resources that rules name, in a fixed order."""
-        return self._books.keys()
+        return self._quota_of_resource.keys()
 
     def is_unruled(self, node: int) -> bool:
         """Return whether no rule counts anything of a node: whatever its jobs ask for is owed to them, whoever runs."""
         known = self._unruled.get(node)
         if known is None:
             path = self._path(node)
-            known = not self._books and all(self._most_running[each] is None for each in path)
+            known = not self._quota_of_resource and all(
+                self._most_running[each] is None for each in path
+            )
             self._unruled[node] = known
         return known
 
@@ -111,9 +113,11 @@ class Quota:
 
     def _guarantee_left(self, node: int) -> tuple[tuple[str, int], ...]:
         """What a job of a node could have without borrowing, of what is rationed: (resource, ticks) of each."""
-        path, books = self._path(node), self._books.items()
+        path, quotas = self._path(node), self._quota_of_resource.items()
         return tuple(
-            (resource, book.guarantee_left(path)) for resource, book in books if book.rationed
+            (resource, resource_quota.guarantee_left(path))
+            for resource, resource_quota in quotas
+            if resource_quota.rationed
         )
 
     def room_without(
@@ -189,8 +193,11 @@ class Quota:
         top = self._count_out(before)
         self._jobs.add(owner, now)
         self._count(now)
-        ticks_now = {book.resource: amount for book, amount in now.parts}
-        if any(ticks_now.get(book.resource, 0) < amount for book, amount in before.parts):
+        ticks_now = {resource_quota.resource: amount for resource_quota, amount in now.parts}
+        if any(
+            ticks_now.get(resource_quota.resource, 0) < amount
+            for resource_quota, amount in before.parts
+        ):
             self._freed(top)
 
     def rerank(self, owner: str, rank: Any) -> None:
@@ -235,7 +242,10 @@ class Quota:
         )
 
     def _lends(self, node: int) -> bool:
-        return any(book.lends(node) or book.short for book in self._books.values())
+        return any(
+            resource_quota.lends(node) or resource_quota.short
+            for resource_quota in self._quota_of_resource.values()
+        )
 
     def pushed_out(self) -> int:
         """Return a number that grows whenever a running job is no longer owed what it holds, because another came."""
@@ -291,30 +301,39 @@ class Quota:
 
     def used(self, node: int) -> Amounts:
         """Return what jobs under a node hold of the resources that some rule names."""
-        return self._figures(node, lambda book: book.used[node])
+        return self._figures(node, lambda quota: quota.used[node])
 
     def guaranteed(self, node: int) -> Amounts:
         """Return what a node is guaranteed: its own guarantee, at least that of its children together."""
-        return self._figures(node, lambda book: book.guaranteed[node])
+        return self._figures(node, lambda quota: quota.guaranteed[node])
 
     def has_idle_guarantee(self, node: int) -> bool:
         """Return whether anything is unused of what is guaranteed to a node, or to one that it is in but the root."""
         path = self._path(node)[:-1]
-        return any(book.idle(each) for book in self._books.values() for each in path)
+        return any(
+            resource_quota.idle(each)
+            for resource_quota in self._quota_of_resource.values()
+            for each in path
+        )
 
     def borrowed(self, node: int) -> Amounts:
         """Return what jobs under a node hold above all that the node and those under it are guaranteed."""
-        return self._figures(node, lambda book: book.over(node))
+        return self._figures(node, lambda quota: quota.over(node))
 
     def available(self, node: int) -> Amounts:
         """Return what a job of a node could have now without taking anything back; limits aside."""
         path = self._path(node)
-        return self._figures(node, lambda book: book.available(path))
+        return self._figures(node, lambda quota: quota.available(path))
 
     def lent(self, node: int) -> Amounts:
         """Return how much of what a node is guaranteed it could not have now, because others borrowed it."""
         path = self._path(node)
-        return self._figures(node, lambda book: max(0, book.idle(node) - book.available(path)))
+        return self._figures(
+            node,
+            lambda resource_quota: max(
+                0, resource_quota.idle(node) - resource_quota.available(path)
+            ),
+        )
 
     def _room(self, path: tuple[int, ...], parts: Parts, may_borrow: bool) -> Admission:
         answer = self._answer(path, parts, may_borrow, ever=False)
@@ -327,32 +346,34 @@ class Quota:
         self, path: tuple[int, ...], parts: Parts, may_borrow: bool, ever: bool
     ) -> Admission:
         """The answer beside all that runs, or beside nothing where ever."""
-        borrowed_of_part = [book.borrowed(path, amount, ever) for book, amount in parts]
+        borrowed_of_part = [
+            resource_quota.borrowed(path, amount, ever) for resource_quota, amount in parts
+        ]
         owed = not any(borrowed_of_part)
         over_limit = self._too_large(path, parts, owed, ever)
         if over_limit is not None:
             return over_limit
         if not (owed or may_borrow):
             return self._not_owed(path, parts, borrowed_of_part, ever)
-        for book, amount in parts:
-            drawn = book.overdrawn(path, amount, owed, ever)
+        for resource_quota, amount in parts:
+            drawn = resource_quota.overdrawn(path, amount, owed, ever)
             if drawn is not None:
-                return self._refused(Gate.QUOTA, book, drawn, amount, path, owed, ever)
+                return self._refused(Gate.QUOTA, resource_quota, drawn, amount, path, owed, ever)
         return OWED if owed else BORROWED
 
     def _too_large(
         self, path: tuple[int, ...], parts: Parts, owed: bool, ever: bool
     ) -> Admission | None:
-        for book, amount in parts:
-            over = book.over_limit(path, amount, ever)
+        for resource_quota, amount in parts:
+            over = resource_quota.over_limit(path, amount, ever)
             if over is not None:
-                return self._refused(Gate.LIMIT, book, over, amount, path, owed, ever)
+                return self._refused(Gate.LIMIT, resource_quota, over, amount, path, owed, ever)
         return None
 
     def _refused(
         self,
         gate: Gate,
-        book: Book,
+        resource_quota: ResourceQuota,
         over: Over,
         amount: int,
         path: tuple[int, ...],
@@ -366,13 +387,13 @@ class Quota:
         tree = self.tree
         of_queue = path[1] if tree.user[path[0]] is not None else path[0]
         node = of_queue if over.node == ROOT else over.node
-        used = 0 if ever else book.used[node]
+        used = 0 if ever else resource_quota.used[node]
         return Admission(
             "refused",
             gate,
             tree.label(node),
             tree.queue[node],
-            book.resource,
+            resource_quota.resource,
             used=used / TICKS,
             most=(used + amount - over.by) / TICKS,
             asked=amount / TICKS,
@@ -385,7 +406,7 @@ class Quota:
         self, path: tuple[int, ...], parts: Parts, borrowed_of_part: list[int], ever: bool
     ) -> Admission:
         """No to a job that may not borrow."""
-        (book, amount), borrowed = next(
+        (resource_quota, amount), borrowed = next(
             (part, borrowed)
             for part, borrowed in zip(parts, borrowed_of_part, strict=True)
             if borrowed
@@ -395,7 +416,7 @@ class Quota:
             Gate.QUOTA,
             self.tree.label(path[0]),
             self.tree.queue[path[0]],
-            book.resource,
+            resource_quota.resource,
             asked=amount / TICKS,
             short_by=borrowed / TICKS,
             never=ever,
@@ -429,8 +450,8 @@ class Quota:
         self._left_of.clear()
         for node in holding.path:
             self._running[node] += 1
-        for book, amount in holding.parts:
-            book.take(holding.path, amount)
+        for resource_quota, amount in holding.parts:
+            resource_quota.take(holding.path, amount)
 
     def _count_out(self, holding: Holding) -> int:
         """Count a job no more; return the topmost node whose subtree gains by that."""
@@ -441,19 +462,19 @@ class Quota:
             self._running[node] -= 1
             if self._most_running[node] is not None:
                 top = at
-        for book, amount in holding.parts:
-            top = max(top, book.give_back(path, amount))
+        for resource_quota, amount in holding.parts:
+            top = max(top, resource_quota.give_back(path, amount))
         return path[top]
 
     def _parts(self, amounts: Amounts) -> Parts:
-        books = self._books
-        if not books:
+        quotas = self._quota_of_resource
+        if not quotas:
             return ()
         return tuple(
             [
-                (books[resource], ticks(amount))
+                (quotas[resource], ticks(amount))
                 for resource, amount in amounts.items()
-                if resource in books and amount
+                if resource in quotas and amount
             ]
         )
 
@@ -469,13 +490,16 @@ class Quota:
             self._waiting.append(0)
             self._freed_at.append(0)
             self._most_running.append(self.tree.most_running(node))
-        for book in self._books.values():
-            book.grow()
+        for resource_quota in self._quota_of_resource.values():
+            resource_quota.grow()
 
     def _freed(self, node: int) -> None:
         self._version += 1
         self._freed_at[node] = self._version
 
-    def _figures(self, node: int, ticks_of: Callable[[Book], int]) -> Amounts:
+    def _figures(self, node: int, ticks_of: Callable[[ResourceQuota], int]) -> Amounts:
         self._path(node)
-        return {resource: ticks_of(book) / TICKS for resource, book in self._books.items()}
+        return {
+            resource: ticks_of(resource_quota) / TICKS
+            for resource, resource_quota in self._quota_of_resource.items()
+        }

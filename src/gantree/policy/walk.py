@@ -14,11 +14,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from gantree.policy.order import Line, Lines, Position, Standing
+from gantree.policy.order import Position
+from gantree.policy.waiting_jobs import EquivalenceClass, QueueEntry, WaitingJobs
 
 Share = Callable[[int], float]
 IsClosed = Callable[[int], bool]
-Ask = Callable[[Line, Position], bool]
+Ask = Callable[[EquivalenceClass, Position], bool]
 
 ROOT = 0
 
@@ -29,8 +30,8 @@ Entry = tuple[tuple[float, ...], float, Position, int, int]
 class Looked(NamedTuple):
     """Whom a walk looks at in a queue: some by themselves, in order, and all of some lines."""
 
-    alone: Sequence[Standing] = ()
-    lines: Collection[Line] = ()
+    alone: Sequence[QueueEntry] = ()
+    classes: Collection[EquivalenceClass] = ()
 
 
 Look = Callable[[int], Looked]
@@ -47,7 +48,7 @@ class Walk:
 
     def __init__(
         self,
-        lines: Lines,
+        waiting: WaitingJobs,
         ask: Ask,
         parent_of_queue: Sequence[int] = (),
         share: Share | None = None,
@@ -57,19 +58,19 @@ class Walk:
         looked: Look | None = None,
         is_closed: IsClosed | None = None,
     ) -> None:
-        self._lines, self._ask, self._parent = lines, ask, parent_of_queue
+        self._waiting, self._ask, self._parent = waiting, ask, parent_of_queue
         self._share, self._before = share, before_share
-        self._queues = tuple(lines.queues if queues is None else queues)
+        self._queues = tuple(waiting.queues if queues is None else queues)
         self._looked, self._is_closed = looked or self._all_of, is_closed
 
     def _all_of(self, queue: int) -> Looked:
-        return Looked(tuple(self._lines.in_queue(queue)))
+        return Looked(tuple(self._waiting.in_queue(queue)))
 
-    def __iter__(self) -> Iterator[tuple[Line, Position]]:
-        closed = set[Line]()
+    def __iter__(self) -> Iterator[tuple[EquivalenceClass, Position]]:
+        closed = set[EquivalenceClass]()
         rows = {}
         for queue in self._queues:
-            row = _Row(queue, self._lines, closed, self._looked(queue), self._is_closed)
+            row = _Row(queue, self._waiting, closed, self._looked(queue), self._is_closed)
             if row.head is not None:
                 rows[queue] = row
         steps = (
@@ -80,12 +81,12 @@ class Walk:
         for row in steps:
             head = row.head
             assert head is not None, "a queue without jobs is next"
-            if head.line in closed:
+            if head.equivalence_class in closed:
                 continue
-            if self._ask(head.line, head.position):
-                yield head.line, head.position
+            if self._ask(head.equivalence_class, head.position):
+                yield head.equivalence_class, head.position
             else:
-                closed.add(head.line)
+                closed.add(head.equivalence_class)
 
 
 class _Row:
@@ -97,16 +98,16 @@ class _Row:
     def __init__(
         self,
         queue: int,
-        lines: Lines,
-        closed: set[Line],
+        waiting: WaitingJobs,
+        closed: set[EquivalenceClass],
         looked: Looked,
         is_closed: IsClosed | None,
     ) -> None:
-        self.queue, self._lines, self._closed = queue, lines, closed
+        self.queue, self._waiting, self._closed = queue, waiting, closed
         self._is_closed = is_closed
-        self.head: Standing | None = None
+        self.head: QueueEntry | None = None
         self._alone, self._at = looked.alone, 0
-        self._heads = [Standing(lines[line][0], line) for line in looked.lines]
+        self._heads = [QueueEntry(waiting[eq_class][0], eq_class) for eq_class in looked.classes]
         heapify(self._heads)
         self.go_on()
 
@@ -116,13 +117,13 @@ class _Row:
         if last is not None and self._is_closed is not None and self._is_closed(self.queue):
             return
         while (each := self._next()) is not None:
-            if each != last and each.line not in self._closed:
+            if each != last and each.equivalence_class not in self._closed:
                 self.head = each
                 break
 
-    def _next(self) -> Standing | None:
+    def _next(self) -> QueueEntry | None:
         """The next in order, be it by itself or of a line; one that is both comes twice in a row."""
-        while self._heads and self._heads[0].line in self._closed:
+        while self._heads and self._heads[0].equivalence_class in self._closed:
             heappop(self._heads)
         alone = self._alone[self._at] if self._at < len(self._alone) else None
         if self._heads and (alone is None or self._heads[0] < alone):
@@ -134,11 +135,15 @@ class _Row:
         self._at += alone is not None
         return alone
 
-    def _behind(self, standing: Standing) -> Standing | None:
+    def _behind(self, entry: QueueEntry) -> QueueEntry | None:
         """The next of a line."""
-        positions = self._lines[standing.line]
-        place = bisect_right(positions, standing.position)
-        return Standing(positions[place], standing.line) if place < len(positions) else None
+        positions = self._waiting[entry.equivalence_class]
+        place = bisect_right(positions, entry.position)
+        return (
+            QueueEntry(positions[place], entry.equivalence_class)
+            if place < len(positions)
+            else None
+        )
 
 
 def _by_position(rows: dict[int, _Row]) -> Iterator[_Row]:

@@ -23,12 +23,12 @@ def queues_json(ledger: Ledger, now: float) -> list[Json]:
     """
     holding = ledger.holding.values()
     used = _held_under(ledger, holding)
-    not_owed = _held_under(
-        ledger, (state for state in holding if not ledger.accounts.is_owed(state))
+    above_guarantee = _held_under(
+        ledger, (state for state in holding if not ledger.accounts.holds_within_guarantee(state))
     )
     lost = frozenset(lost_cells(ledger))
     return [
-        _row(ledger, node, used.get(node, {}), not_owed.get(node, {}), lost, now)
+        _row(ledger, node, used.get(node, {}), above_guarantee.get(node, {}), lost, now)
         for node in _shown(ledger)
     ]
 
@@ -66,7 +66,7 @@ def _row(
     ledger: Ledger,
     node: int,
     used: Mapping[str, float],
-    not_owed: Mapping[str, float],
+    above_guarantee: Mapping[str, float],
     lost: frozenset[Cell],
     now: float,
 ) -> Json:
@@ -86,7 +86,7 @@ def _row(
         "used_part": shares.used_part(node, now),
         "guarantee": _above_zero(quota.guaranteed(node)) if node != ROOT else {},
         "used": _above_zero(used),
-        "borrowed": _above_zero(_borrowed(accounts, node, not_owed)),
+        "borrowed": _above_zero(_borrowed(accounts, node, above_guarantee)),
         "lent": _above_zero(quota.lent(node)) if node != ROOT else {},
         "limit": dict(_limit(accounts, node)),
         "running": quota.running(node),
@@ -123,7 +123,9 @@ def _limit(accounts: Accounts, node: int) -> Mapping[str, float]:
     return rule.limit if accounts.tree.user[node] is None else rule.user_limit
 
 
-def _borrowed(accounts: Accounts, node: int, not_owed: Mapping[str, float]) -> Mapping[str, float]:
+def _borrowed(
+    accounts: Accounts, node: int, above_guarantee: Mapping[str, float]
+) -> Mapping[str, float]:
     """What is used above the guarantees of a node and of all that it is in, by jobs that are not owed it.
 
     A guarantee above covers the first ranks under it, wherever these are; who is at home in cells is owed them.
@@ -132,7 +134,7 @@ def _borrowed(accounts: Accounts, node: int, not_owed: Mapping[str, float]) -> M
     if not over:
         return {}
     return {
-        resource: min(not_owed.get(resource, 0.0), *(each[resource] for each in over))
+        resource: min(above_guarantee.get(resource, 0.0), *(each[resource] for each in over))
         for resource in over[0]
     }
 

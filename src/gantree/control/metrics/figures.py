@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import BOOKING, CLAIM, JobState
+from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.model.placements import MemberPlacement
 from gantree.policy.queues import QueueTree
 from gantree.topology.fabric.fabric import Fabric, IntArray
@@ -65,12 +65,12 @@ class Figures:
 def figures_of(ledger: Ledger, now: float) -> Figures:
     """The figures at a moment in seconds."""
     rooms = ledger.occupancy
-    promised = sum(booking.promised for booking in ledger.bookings.values())
+    promised = sum(reservation.promised for reservation in ledger.reservations.values())
     return Figures(
         _queues(ledger, now),
         dict.fromkeys(USES, 0) if rooms is None else _gpus(rooms),
         {} if rooms is None else _tiers(rooms),
-        {"promised": promised, "estimated": len(ledger.bookings) - promised},
+        {"promised": promised, "estimated": len(ledger.reservations) - promised},
     )
 
 
@@ -86,9 +86,9 @@ def _queues(ledger: Ledger, now: float) -> dict[str, QueueFigures]:
     name_of_node = queue_names(ledger.accounts.tree)
     waiting: Counter[str] = Counter()
     since: dict[str, float] = {}
-    for node in ledger.lines.queues:
+    for node in ledger.waiting.queues:
         name = name_of_node[node]
-        standing = ledger.lines.in_queue(node)
+        standing = ledger.waiting.in_queue(node)
         waiting[name] += len(standing)
         first = min((ledger.jobs[each.position.job].submitted_at for each in standing), default=now)
         since[name] = min(since.get(name, now), first)
@@ -133,7 +133,7 @@ def _gpus(rooms: Occupancy) -> dict[str, int]:
 def _held(rooms: Occupancy) -> Iterator[tuple[str, MemberPlacement]]:
     for owner, members in rooms.owners.items():
         use = "site" if owner.startswith(OWNER_PREFIX) else "job"
-        if owner.startswith((CLAIM, BOOKING)):
+        if owner.startswith((CLAIM, RESERVATION)):
             use = "reserved"
         for member in members:
             yield use, member

@@ -16,7 +16,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.eligibility import eligible
 from gantree.model.verdicts import Gate
-from gantree.policy.order import Line
+from gantree.policy.waiting_jobs import EquivalenceClass
 
 Waits = Gate | Literal["other", "unasked"]
 """The gate; "other": held by hand, after another job, resting after a failure, its room being emptied, or about to
@@ -38,8 +38,8 @@ class Gates:
     def __init__(self, steady: Callable[[], float]) -> None:
         """steady gives seconds that never go back."""
         self._steady = steady
-        self._answers: dict[Line, _Answer] = {}
-        self._counted: dict[Line, tuple[Waits, frozenset[str]]] = {}
+        self._answers: dict[EquivalenceClass, _Answer] = {}
+        self._counted: dict[EquivalenceClass, tuple[Waits, frozenset[str]]] = {}
         self.now: Counter[str] = Counter()
         self.total: Counter[str] = Counter()
 
@@ -47,40 +47,46 @@ class Gates:
         """Ask and count. A refusal is a job that comes to a gate: it was at none before in its line, or at another."""
         if ledger.occupancy is None:
             return
-        asking = {line: _eligible(ledger, line, now) for line in ledger.lines}
+        asking = {eq_class: _eligible(ledger, eq_class, now) for eq_class in ledger.waiting}
         self._ask(ledger, asking, now, at_most_s)
         self.now, before, self._counted = Counter(), self._counted, {}
-        for line, states in asking.items():
-            waits = self._answers[line].waits if line in self._answers else "unasked"
+        for eq_class, states in asking.items():
+            waits = self._answers[eq_class].waits if eq_class in self._answers else "unasked"
             jobs = frozenset(state.job for state in states)
-            self._counted[line] = waits, jobs
+            self._counted[eq_class] = waits, jobs
             self.now[str(waits)] += len(jobs)
             if isinstance(waits, Gate):
-                known, there = before.get(line, ("unasked", frozenset()))
+                known, there = before.get(eq_class, ("unasked", frozenset()))
                 self.total[waits.value] += len(jobs - there if known == waits else jobs)
-        self.now["other"] += len(ledger.lines) - sum(map(len, asking.values()))
+        self.now["other"] += len(ledger.waiting) - sum(map(len, asking.values()))
 
     def _ask(
-        self, ledger: Ledger, asking: dict[Line, list[JobState]], now: float, at_most_s: float
+        self,
+        ledger: Ledger,
+        asking: dict[EquivalenceClass, list[JobState]],
+        now: float,
+        at_most_s: float,
     ) -> None:
         """Bring answers up to date, the oldest first; at least one, so that every line has its turn."""
-        self._answers = {line: self._answers[line] for line in self._answers if line in asking}
+        self._answers = {
+            eq_class: self._answers[eq_class] for eq_class in self._answers if eq_class in asking
+        }
         until = self._steady() + at_most_s
-        new = (line for line in asking if line not in self._answers)
-        for line in [*new, *self._answers]:
-            known = self._answers.get(line)
-            if not asking[line] or (known is not None and known.applied == ledger.applied):
+        new = (eq_class for eq_class in asking if eq_class not in self._answers)
+        for eq_class in [*new, *self._answers]:
+            known = self._answers.get(eq_class)
+            if not asking[eq_class] or (known is not None and known.applied == ledger.applied):
                 continue
-            gate = gate_now(ledger, asking[line][0], now)
-            self._answers.pop(line, None)
-            self._answers[line] = _Answer(ledger.applied, gate or "other")
+            gate = gate_now(ledger, asking[eq_class][0], now)
+            self._answers.pop(eq_class, None)
+            self._answers[eq_class] = _Answer(ledger.applied, gate or "other")
             if self._steady() >= until:
                 return
 
 
-def _eligible(ledger: Ledger, line: Line, now: float) -> list[JobState]:
+def _eligible(ledger: Ledger, eq_class: EquivalenceClass, now: float) -> list[JobState]:
     """Those of a line who wait for their turn, room and quota alone, as `core.queue.eligibility.eligible` has it."""
-    states = [ledger.jobs[position.job] for position in ledger.lines[line]]
+    states = [ledger.jobs[position.job] for position in ledger.waiting[eq_class]]
     claims = ledger.claims
     return [
         state

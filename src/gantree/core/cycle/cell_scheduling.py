@@ -18,9 +18,9 @@ from dataclasses import replace
 from heapq import merge
 from operator import attrgetter
 
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import BOOKING, CLAIM, JobState
+from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.core.lifecycle.lifecycle import save_then_stop, start
 from gantree.core.preemption.free_capacity import leaving_there, move
 from gantree.core.queue.cell_usage import any_cells, book_of, seen, spares_cells
@@ -76,23 +76,23 @@ class Homes:
         self._plain: CellView | None = None
         self._plain_at = (-1, 0.0)
 
-    def send(self, draft: Draft) -> None:
+    def send(self, builder: DecisionBuilder) -> None:
         """Release cells that nobody uses; send home who can go, in the order of each queue."""
         if not self._queues:
             return
-        self._release(draft)
+        self._release(builder)
         facts = -1
-        while len(draft.facts) != facts:  # who is at home now may have left room to one before it
-            facts = len(draft.facts)
+        while len(builder.facts) != facts:  # who is at home now may have left room to one before it
+            facts = len(builder.facts)
             for queue in self._queues:
-                self._send_of(draft, queue)
+                self._send_of(builder, queue)
 
-    def _send_of(self, draft: Draft, queue: str) -> None:
+    def _send_of(self, builder: DecisionBuilder, queue: str) -> None:
         """Send home who of a queue can go, in its order."""
-        ledger = draft.ledger
-        for job in self._away(ledger, queue, draft.now):
+        ledger = builder.ledger
+        for job in self._away(ledger, queue, builder.now):
             state = ledger.jobs[job]
-            if not self._send(draft, queue, state) and self._closes(ledger, queue, state):
+            if not self._send(builder, queue, state) and self._closes(ledger, queue, state):
                 break
 
     def spares_cells(self, ledger: Ledger, state: JobState, placement: Placement) -> bool:
@@ -135,7 +135,7 @@ class Homes:
         without: tuple[str, ...] = (),
         kept: frozenset[str] = frozenset(),
     ) -> CellView:
-        """How the cells stand when everybody has left who leaves, and these; claims and bookings are guests."""
+        """How the cells stand when everybody has left who leaves, and these; claims and reservations are guests."""
         book = self._book_of(ledger)
         if without or kept:
             return seen(ledger, book, now, without, kept)
@@ -149,10 +149,10 @@ class Homes:
         Whoever waits, is a guest or claims now; those who wait are looked at one by one, as most often few are sent.
         """
         order, tree = ledger.accounts.order, ledger.accounts.tree
-        nodes = [node for node in ledger.lines.queues if tree.queue[node] == queue]
-        waiting = [map(attrgetter("position"), [*ledger.lines.in_queue(node)]) for node in nodes]
+        nodes = [node for node in ledger.waiting.queues if tree.queue[node] == queue]
+        waiting = [map(attrgetter("position"), [*ledger.waiting.in_queue(node)]) for node in nodes]
         guests = [
-            Position(order.key(state.merits(now)), state.seq, state.job)
+            Position(order.key(state.order_factors(now)), state.seq, state.job)
             for state in ledger.holding.values()
             if state.spec.queue == queue
             and not state.at_home
@@ -166,20 +166,20 @@ class Homes:
             ):
                 yield job
 
-    def _send(self, draft: Draft, queue: str, state: JobState) -> bool:
+    def _send(self, builder: DecisionBuilder, queue: str, state: JobState) -> bool:
         """Send one job home; False where its queue's cells have no room for it."""
-        ledger = draft.ledger
+        ledger = builder.ledger
         if state.leaving:  # evicted, and soon to wait again: nobody overtakes it on the way home
             return False
         if state.phase is not Phase.PENDING:
-            stays = at_home_in_place(self._view(ledger, draft.now), queue, state.job)
+            stays = at_home_in_place(self._view(ledger, builder.now), queue, state.job)
             if stays is not None:
-                self._bind(draft, queue, stays)
-                draft.record(GangAtHome(at=draft.now, job=state.job, attempt=state.attempt))
+                self._bind(builder, queue, stays)
+                builder.record(GangAtHome(at=builder.now, job=state.job, attempt=state.attempt))
                 return True
-        plan = self.plan(ledger, queue, state, draft.now)
+        plan = self.plan(ledger, queue, state, builder.now)
         if plan is not None:
-            self._take_home(draft, queue, state, plan)
+            self._take_home(builder, queue, state, plan)
         return plan is not None
 
     def plan(self, ledger: Ledger, queue: str, state: JobState, now: float) -> HomePlan | None:
@@ -226,65 +226,67 @@ class Homes:
         before = ledger.accounts.goes_before(other, _as_if_it_waited(ledger, state, now))
         return before and self.may_ever(ledger, state.spec.queue, other)
 
-    def _take_home(self, draft: Draft, queue: str, state: JobState, plan: HomePlan) -> None:
+    def _take_home(
+        self, builder: DecisionBuilder, queue: str, state: JobState, plan: HomePlan
+    ) -> None:
         """Bind the cells of a plan and start its job there; or claim the place, if guests have to leave it first."""
-        ledger = draft.ledger
-        self._bind(draft, queue, plan.bind)
+        ledger = builder.ledger
+        self._bind(builder, queue, plan.bind)
         guests = [owner for owner in plan.evict if owner in ledger.holding]
         for owner in plan.evict:
             if owner.startswith(CLAIM):
-                self._drop_claim(draft, owner.removeprefix(CLAIM), state)
+                self._drop_claim(builder, owner.removeprefix(CLAIM), state)
         if state.phase is not Phase.PENDING:
-            move(draft, state, plan.placement, StopCause.MOVED, at_home=True)
+            move(builder, state, plan.placement, StopCause.MOVED, at_home=True)
         elif not guests and _is_free(ledger, plan.placement):
-            start(draft, state, plan.placement, at_home=True)
+            start(builder, state, plan.placement, at_home=True)
         else:
             place = plan.placement
             victims = (*guests, *leaving_there(ledger, place))
-            draft.record(
+            builder.record(
                 RoomClaimed(
-                    at=draft.now, job=state.job, placement=place, victims=victims, at_home=True
+                    at=builder.now, job=state.job, placement=place, victims=victims, at_home=True
                 )
             )
         for owner in guests:
-            self._tell_to_leave(draft, ledger.jobs[owner], state)
+            self._tell_to_leave(builder, ledger.jobs[owner], state)
 
-    def _tell_to_leave(self, draft: Draft, guest: JobState, state: JobState) -> None:
-        draft.record(
+    def _tell_to_leave(self, builder: DecisionBuilder, guest: JobState, state: JobState) -> None:
+        builder.record(
             GangPreempted(
-                at=draft.now,
+                at=builder.now,
                 job=guest.job,
                 attempt=guest.attempt,
                 by=state.job,
                 cause="reclaim",
             )
         )
-        save_then_stop(draft, guest, StopCause.PREEMPTED, self._policy)
+        save_then_stop(builder, guest, StopCause.PREEMPTED, self._policy)
 
-    def _drop_claim(self, draft: Draft, job: str, state: JobState) -> None:
+    def _drop_claim(self, builder: DecisionBuilder, job: str, state: JobState) -> None:
         reason = f"{state.job} goes home"
-        draft.record(ClaimDropped(at=draft.now, job=job, reason=reason))
+        builder.record(ClaimDropped(at=builder.now, job=job, reason=reason))
 
     # ----- cells
 
-    def _bind(self, draft: Draft, queue: str, cells: tuple[Rebind, ...]) -> None:
+    def _bind(self, builder: DecisionBuilder, queue: str, cells: tuple[Rebind, ...]) -> None:
         for tier, number, domain in cells:
-            draft.record(
-                CellBound(at=draft.now, queue=queue, tier=tier, number=number, domain=domain)
+            builder.record(
+                CellBound(at=builder.now, queue=queue, tier=tier, number=number, domain=domain)
             )
 
-    def _release(self, draft: Draft) -> None:
+    def _release(self, builder: DecisionBuilder) -> None:
         """Let go of cells in which nobody is at home any more, not even to stop, nor has a claim."""
-        ledger = draft.ledger
+        ledger = builder.ledger
         if not ledger.bound:
             return
-        idle = releasable(self._view(ledger, draft.now))
+        idle = releasable(self._view(ledger, builder.now))
         if idle and ledger.leaving:
-            now = releasable(seen(ledger, self._book_of(ledger), draft.now, left=False))
+            now = releasable(seen(ledger, self._book_of(ledger), builder.now, left=False))
             idle = tuple(cell for cell in idle if cell in now)
         for cell in idle:
-            draft.record(
-                CellReleased(at=draft.now, queue=cell.queue, tier=cell.tier, number=cell.number)
+            builder.record(
+                CellReleased(at=builder.now, queue=cell.queue, tier=cell.tier, number=cell.number)
             )
 
 
@@ -315,7 +317,7 @@ def never_at_home(ledger: Ledger, state: JobState) -> bool:
 
 def _is_free(ledger: Ledger, placement: Placement) -> bool:
     """Whether a place is free but for room that is reserved: a home job has that at once."""
-    with lifted(ledger, [BOOKING + job for job in ledger.bookings]) as rooms:
+    with lifted(ledger, [RESERVATION + job for job in ledger.reservations]) as rooms:
         return not rooms.missing(placement.members)
 
 
@@ -323,5 +325,5 @@ def _as_if_it_waited(ledger: Ledger, other: JobState, now: float) -> JobState:
     """A job, standing where it would if it were a gang that had to wait again."""
     if other.phase is Phase.PENDING:
         return other
-    key = ledger.accounts.order.key(other.merits(now))
+    key = ledger.accounts.order.key(other.order_factors(now))
     return replace(other, position=Position(key, other.seq, other.job))

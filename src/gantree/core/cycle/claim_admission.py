@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from gantree.core.cycle.cell_scheduling import Homes
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, Claim, JobState
 from gantree.core.lifecycle.lifecycle import start
@@ -23,7 +23,7 @@ from gantree.core.queue.cell_usage import any_cells
 from gantree.core.queue.eligibility import eligible
 from gantree.core.queue.held_capacity import lifted, passed_by
 from gantree.core.queue.job_variants import answers
-from gantree.core.queue.preemption_rules import overruled_by, overrules
+from gantree.core.queue.preemption_rules import outranked_by, outranks
 from gantree.core.reservations.selection import CAME
 from gantree.model.facts import ClaimDropped, JobEnded, JobRequeued
 from gantree.model.phases import Phase
@@ -31,8 +31,8 @@ from gantree.model.placements import Placement
 from gantree.placement.choice.search import find, fits
 from gantree.placement.request.preferences import PlacementPreferences
 from gantree.planning.rightsize import chooses
-from gantree.policy.order import Line
 from gantree.policy.rules import Amounts
+from gantree.policy.waiting_jobs import EquivalenceClass
 
 
 class ClaimAdmission:
@@ -42,33 +42,33 @@ class ClaimAdmission:
         self._homes = homes
         self._preferences = preferences
 
-    def settle(self, draft: Draft, *, all_were_asked: bool = False) -> None:
+    def settle(self, builder: DecisionBuilder, *, all_were_asked: bool = False) -> None:
         """Start claimants whose room is free; drop claims whose victims have left in vain: the room is no more, or
         somebody of a greater right has taken the quota meanwhile.
 
         all_were_asked: everybody has been who may go before a claimant, so nobody is put off.
         """
-        ledger = draft.ledger
+        ledger = builder.ledger
         while True:  # whoever starts lets go of what else was held for it; each round ends a claim
-            facts = len(draft.facts)
+            facts = len(builder.facts)
             waiting = [ledger.jobs[job] for job in ledger.claims]
             for state in sorted(waiting, key=attrgetter("position")):
                 if state.phase is Phase.PENDING and state.job in ledger.claims:
-                    self._settle(draft, state, all_were_asked=all_were_asked)
-            if len(draft.facts) == facts:
+                    self._settle(builder, state, all_were_asked=all_were_asked)
+            if len(builder.facts) == facts:
                 return
 
-    def _settle(self, draft: Draft, state: JobState, *, all_were_asked: bool) -> None:
-        ledger, job, claim = draft.ledger, state.job, draft.ledger.claims[state.job]
+    def _settle(self, builder: DecisionBuilder, state: JobState, *, all_were_asked: bool) -> None:
+        ledger, job, claim = builder.ledger, state.job, builder.ledger.claims[state.job]
         placement = self._claimed(ledger, state)
         if placement is not None and self._may_start(ledger, state, placement):
-            if not all_were_asked and _is_overtaken(draft, state):
+            if not all_were_asked and _is_overtaken(builder, state):
                 return
-            _drop(draft, job, "its room is free")
-            start(draft, state, placement, at_home=claim.at_home)
+            _drop(builder, job, "its room is free")
+            start(builder, state, placement, at_home=claim.at_home)
         elif not (ledger.leaving if placement else _awaited(ledger, state, claim)):
             lost = "the room was lost" if placement is None else "others have its quota"
-            _drop(draft, job, lost)
+            _drop(builder, job, lost)
 
     def _claimed(self, ledger: Ledger, state: JobState) -> Placement | None:
         """The place of a claimant, if its room is free: the very one where it was decided, else the best."""
@@ -107,53 +107,56 @@ class ClaimAdmission:
         return self._homes.spares_cells(ledger, state, placement)
 
 
-def _is_overtaken(draft: Draft, state: JobState) -> bool:
+def _is_overtaken(builder: DecisionBuilder, state: JobState) -> bool:
     """Whether what a job claims gives way to one of a higher priority that waits for nothing but that."""
     return any(
         other.priority > state.priority
-        and overrules(draft.ledger, other, state)
-        and _might_start(draft, other)
-        for other in _who_may_go_first(draft, state)
+        and outranks(builder.ledger, other, state)
+        and _might_start(builder, other)
+        for other in _who_may_go_first(builder, state)
     )
 
 
-def _who_may_go_first(draft: Draft, state: JobState) -> Iterable[JobState]:
+def _who_may_go_first(builder: DecisionBuilder, state: JobState) -> Iterable[JobState]:
     """Those who wait and may go before a claimant now though they did not when it claimed, the first of each line: who
     was stopped for it, who came just now or has waited for a job that ended just now; anybody, if its own priority has
     changed. Who was stopped for another one has lost to that, whatever its priority.
     """
-    ledger = draft.ledger
+    ledger = builder.ledger
     jobs = [*ledger.claims[state.job].victims]
-    for fact in draft.facts:
+    for fact in builder.facts:
         if isinstance(fact, CAME) and not isinstance(fact, JobRequeued):
             jobs.append(fact.job)
         elif isinstance(fact, JobEnded):
             jobs += ledger.dependents.get(fact.job, ())
     if state.job in jobs:
-        jobs += [each.job for line in ledger.lines for each in ledger.lines[line]]
-    firsts: dict[Line, JobState] = {}
+        jobs += [each.job for eq_class in ledger.waiting for each in ledger.waiting[eq_class]]
+    firsts: dict[EquivalenceClass, JobState] = {}
     for job in dict.fromkeys(jobs):
         other = ledger.jobs.get(job)  # some are forgotten
-        if other is None or other.phase is not Phase.PENDING or other.line is None:
+        if other is None or other.phase is not Phase.PENDING or other.equivalence_class is None:
             continue
-        if not eligible(ledger, other, draft.now):
+        if not eligible(ledger, other, builder.now):
             continue
-        if other.line not in firsts or other.position < firsts[other.line].position:
-            firsts[other.line] = other
+        if (
+            other.equivalence_class not in firsts
+            or other.position < firsts[other.equivalence_class].position
+        ):
+            firsts[other.equivalence_class] = other
     return firsts.values()
 
 
-def _might_start(draft: Draft, state: JobState) -> bool:
+def _might_start(builder: DecisionBuilder, state: JobState) -> bool:
     """Whether a waiting job has a place if it takes over what is claimed for those that go after it."""
-    ledger = draft.ledger
-    owners = [CLAIM + job for job in overruled_by(ledger, state)]
-    with lifted(ledger, (*owners, *passed_by(ledger, state, draft.now))) as rooms:
+    ledger = builder.ledger
+    owners = [CLAIM + job for job in outranked_by(ledger, state)]
+    with lifted(ledger, (*owners, *passed_by(ledger, state, builder.now))) as rooms:
         ways = answers(ledger, state)
         return any(not admission.refused and fits(rooms, way) for way, admission in ways)
 
 
-def _drop(draft: Draft, job: str, reason: str) -> None:
-    draft.record(ClaimDropped(at=draft.now, job=job, reason=reason))
+def _drop(builder: DecisionBuilder, job: str, reason: str) -> None:
+    builder.record(ClaimDropped(at=builder.now, job=job, reason=reason))
 
 
 def _awaited(ledger: Ledger, state: JobState, claim: Claim) -> list[str]:

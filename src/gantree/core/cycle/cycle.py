@@ -38,7 +38,7 @@ from gantree.core.cycle.drain import next_leaving, send_away
 from gantree.core.cycle.growth import grow, next_growth
 from gantree.core.cycle.moves import move_as_requested
 from gantree.core.cycle.prefilter import Prefilter
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.lifecycle import start
@@ -72,8 +72,9 @@ from gantree.placement.choice.search import find
 from gantree.placement.request.preferences import PlacementPreferences
 from gantree.placement.resize.elastic import best_size
 from gantree.policy.boosts import boost_of, next_expiry
-from gantree.policy.order import Line, Position
+from gantree.policy.order import Position
 from gantree.policy.rules import Policy
+from gantree.policy.waiting_jobs import EquivalenceClass
 from gantree.policy.walk import Looked, Walk
 
 MOST_PLANS = 16
@@ -128,14 +129,14 @@ class Cycle:
         self._cursor: _Cursor | None = None
         self._parked: _Parked | None = None
 
-    def run(self, draft: Draft) -> None:
+    def run(self, builder: DecisionBuilder) -> None:
         """Decide who starts now, who must make room, and who is told a start."""
-        if draft.ledger.occupancy is None:
+        if builder.ledger.occupancy is None:
             return
-        if self._is_parked(draft):
-            self._ask_newcomers(draft)
+        if self._is_parked(builder):
+            self._ask_newcomers(builder)
         else:
-            self._run_pass(draft)
+            self._run_pass(builder)
 
     def wake_at(self, ledger: Ledger, now: float) -> float | None:
         """The next moment at which time alone could change an answer; now, where a pass is to go on or begin."""
@@ -147,52 +148,56 @@ class Cycle:
 
     # ----- passes
 
-    def _run_pass(self, draft: Draft) -> None:
+    def _run_pass(self, builder: DecisionBuilder) -> None:
         """One pass from the top, or from where the last one stopped."""
-        ledger, before, placings = draft.ledger, _versions(draft.ledger), draft.ledger.placings
+        ledger, before, placings = (
+            builder.ledger,
+            _versions(builder.ledger),
+            builder.ledger.placings,
+        )
         cursor, self._cursor, self._parked = self._cursor, None, None
-        if cursor is None or (cursor.applied, cursor.now) != (ledger.applied, draft.now):
-            self._prepare(draft)
-            run = self._new_pass(draft)
+        if cursor is None or (cursor.applied, cursor.now) != (ledger.applied, builder.now):
+            self._prepare(builder)
+            run = self._new_pass(builder)
         else:
             run = cursor.run
             run.plans = 0
         applied = ledger.applied
-        if not self._walk(draft, run):
+        if not self._walk(builder, run):
             if ledger.applied == applied:
-                self._cursor = _Cursor(run, applied, draft.now)
+                self._cursor = _Cursor(run, applied, builder.now)
             return
-        self._claims.settle(draft, all_were_asked=True)
-        moved = move_as_requested(draft, self._preferences)
-        grow(draft, self._preferences)
+        self._claims.settle(builder, all_were_asked=True)
+        moved = move_as_requested(builder, self._preferences)
+        grow(builder, self._preferences)
         retells = ledger.placings > placings and run.desk.found_none(ledger)
         if not moved and not retells and before == _versions(ledger):
-            self._park(draft, run.moments)
+            self._park(builder, run.moments)
 
-    def _prepare(self, draft: Draft) -> None:
+    def _prepare(self, builder: DecisionBuilder) -> None:
         """All that comes before anybody who waits for room is asked."""
-        _end_boosts(draft)
-        withdraw(draft)
-        self._claims.settle(draft)
-        replace_missing(draft, self._preferences)
-        send_away(draft, self._preferences)
-        self._homes.send(draft)
-        review(draft, self._preferences)
+        _end_boosts(builder)
+        withdraw(builder)
+        self._claims.settle(builder)
+        replace_missing(builder, self._preferences)
+        send_away(builder, self._preferences)
+        self._homes.send(builder)
+        review(builder, self._preferences)
 
-    def _new_pass(self, draft: Draft, only: frozenset[str] | None = None) -> _Pass:
+    def _new_pass(self, builder: DecisionBuilder, only: frozenset[str] | None = None) -> _Pass:
         """A pass over all that waits, or only over these jobs."""
-        ledger = draft.ledger
-        prefilter = Prefilter(ledger, draft.now, self._needs, self._ever_fits, only)
+        ledger = builder.ledger
+        prefilter = Prefilter(ledger, builder.now, self._needs, self._ever_fits, only)
         return _Pass(prefilter, Desk(ledger, self._preferences))
 
-    def _is_parked(self, draft: Draft) -> bool:
+    def _is_parked(self, builder: DecisionBuilder) -> bool:
         """Whether only those need be asked who have just come."""
-        parked, ledger = self._parked, draft.ledger
-        if parked is None or draft.now >= parked.until or draft.moves_for:
+        parked, ledger = self._parked, builder.ledger
+        if parked is None or builder.now >= parked.until or builder.moves_for:
             return False
-        if self._asks_all and any(isinstance(fact, JobAccepted) for fact in draft.facts):
+        if self._asks_all and any(isinstance(fact, JobAccepted) for fact in builder.facts):
             return False
-        return self._are_harmless(ledger, draft.facts) and parked.versions == _versions(ledger)
+        return self._are_harmless(ledger, builder.facts) and parked.versions == _versions(ledger)
 
     def _are_harmless(self, ledger: Ledger, facts: Iterable[Fact]) -> bool:
         """Whether facts change nobody's answer. What a checkpoint spares counts where moves or growth weigh losses."""
@@ -204,24 +209,24 @@ class Cycle:
             harmless.append(GangRunning)
         return all(isinstance(fact, tuple(harmless)) for fact in facts)
 
-    def _ask_newcomers(self, draft: Draft) -> None:
+    def _ask_newcomers(self, builder: DecisionBuilder) -> None:
         """Ask those who have just come; all others have the answer of the moment."""
         assert self._parked is not None
-        until, facts = self._parked.until, len(draft.facts)
-        jobs = [fact.job for fact in draft.facts if isinstance(fact, JobAccepted)]
+        until, facts = self._parked.until, len(builder.facts)
+        jobs = [fact.job for fact in builder.facts if isinstance(fact, JobAccepted)]
         if not jobs:
             return
-        run, self._parked = self._new_pass(draft, frozenset(jobs)), None
-        if not self._walk(draft, run):
+        run, self._parked = self._new_pass(builder, frozenset(jobs)), None
+        if not self._walk(builder, run):
             return
-        new = draft.facts[facts:]
+        new = builder.facts[facts:]
         tells = self._policy.spares_for_a_time or self._policy.backfill.overtake == "promised"
         if not new or (not tells and all(isinstance(fact, GangPlaced) for fact in new)):
-            self._park(draft, [until, *run.moments])
+            self._park(builder, [until, *run.moments])
 
-    def _park(self, draft: Draft, moments: Iterable[float]) -> None:
+    def _park(self, builder: DecisionBuilder, moments: Iterable[float]) -> None:
         """Everybody has an answer that stands until something changes, or one of these moments comes."""
-        ledger, now = draft.ledger, draft.now
+        ledger, now = builder.ledger, builder.now
         later = [moment for moment in (*moments, *ledger.resting.values()) if moment > now]
         later += [next_fall(ledger, now), next_late(ledger, now), next_expiry(self._policy, now)]
         later += [next_growth(ledger, now), next_leaving(ledger, now)]
@@ -229,109 +234,117 @@ class Cycle:
 
     # ----- the walk
 
-    def _walk(self, draft: Draft, run: _Pass) -> bool:
+    def _walk(self, builder: DecisionBuilder, run: _Pass) -> bool:
         """Ask every head that might start or make room, and tell the first that wait; False at the limit.
 
         What is owed comes first: who asks for it could take it back, and a gang that is started now would be told to
         leave at once.
         """
-        ledger = draft.ledger
-        owed = [queue for queue in ledger.lines.queues if ledger.accounts.may_reclaim(queue)]
-        if owed and not self._ask_in_order(draft, run, owed, due=True):
+        ledger = builder.ledger
+        owed = [queue for queue in ledger.waiting.queues if ledger.accounts.may_reclaim(queue)]
+        if owed and not self._ask_in_order(builder, run, owed, due=True):
             return False
-        return self._ask_in_order(draft, run, tuple(ledger.lines.queues), due=False)
+        return self._ask_in_order(builder, run, tuple(ledger.waiting.queues), due=False)
 
     def _ask_in_order(
-        self, draft: Draft, run: _Pass, queues: Collection[int], *, due: bool
+        self, builder: DecisionBuilder, run: _Pass, queues: Collection[int], *, due: bool
     ) -> bool:
         """Ask those of some queues in the order of the policy; due: such as are owed what they ask for."""
-        ledger = draft.ledger
+        ledger = builder.ledger
         self._closed.clear()
-        for _, position in self._in_order(draft, run, queues, due=due):
+        for _, position in self._in_order(builder, run, queues, due=due):
             state = ledger.jobs[position.job]
-            if not eligible(ledger, state, draft.now):
+            if not eligible(ledger, state, builder.now):
                 continue
             if run.plans >= MOST_PLANS:
                 return False
-            if not due or self._goes_first(draft, run, state):
-                self._ask(draft, run, state)
-            self._close_behind(draft, run, state)
+            if not due or self._goes_first(builder, run, state):
+                self._ask(builder, run, state)
+            self._close_behind(builder, run, state)
             if not due and state.phase is Phase.PENDING and run.prefilter.may_be_told(state):
-                run.desk.consider(draft, state)
+                run.desk.consider(builder, state)
         return True
 
-    def _in_order(self, draft: Draft, run: _Pass, queues: Collection[int], *, due: bool) -> Walk:
-        ledger, names = draft.ledger, draft.ledger.accounts.tree.queue
+    def _in_order(
+        self, builder: DecisionBuilder, run: _Pass, queues: Collection[int], *, due: bool
+    ) -> Walk:
+        ledger, names = builder.ledger, builder.ledger.accounts.tree.queue
 
-        def goes_on(line: Line, position: Position) -> bool:
-            return self._goes_on(draft, run, line, position, due=due)
+        def goes_on(eq_class: EquivalenceClass, position: Position) -> bool:
+            return self._goes_on(builder, run, eq_class, position, due=due)
 
         if self._in_turn:
             is_closed = lambda queue: names[queue] in self._closed  # noqa: E731 - asked for each job
-            return in_order(ledger, draft.now, goes_on, queues=queues, is_closed=is_closed)
+            return in_order(ledger, builder.now, goes_on, queues=queues, is_closed=is_closed)
 
         def looked(queue: int) -> Looked:
             with_heads = not due and run.desk.wants_more(ledger)
             return run.prefilter.looked(queue, due=due, with_heads=with_heads)
 
-        return in_order(ledger, draft.now, goes_on, queues=queues, looked=looked)
+        return in_order(ledger, builder.now, goes_on, queues=queues, looked=looked)
 
     def _goes_on(
-        self, draft: Draft, run: _Pass, line: Line, position: Position, *, due: bool
+        self,
+        builder: DecisionBuilder,
+        run: _Pass,
+        eq_class: EquivalenceClass,
+        position: Position,
+        *,
+        due: bool,
     ) -> bool:
         """Whether the next of a line is to be looked at."""
-        ledger = draft.ledger
+        ledger = builder.ledger
         state = ledger.jobs[position.job]
         if state.spec.queue in self._closed:
             return False
         if self._in_turn:
             return True  # nobody passes who waits
-        if due and not ledger.accounts.is_due(state):
+        if due and not ledger.accounts.asks_within_guarantee(state):
             return False
         if run.prefilter.may_start(state) or run.prefilter.may_make_room(state):
             return True
         if not due and run.desk.wants_more(ledger):
             return True
-        return run.prefilter.is_told_behind(line, position)
+        return run.prefilter.is_told_behind(eq_class, position)
 
-    def _goes_first(self, draft: Draft, run: _Pass, state: JobState) -> bool:
+    def _goes_first(self, builder: DecisionBuilder, run: _Pass, state: JobState) -> bool:
         """Whether a job is owed what it wants, and nobody who goes before it in its queue might start now.
 
         Who does might stop it again: between the jobs of one queue its own order decides.
         """
-        ledger = draft.ledger
-        if not ledger.accounts.is_due(state):
+        ledger = builder.ledger
+        if not ledger.accounts.asks_within_guarantee(state):
             return False
-        for standing in run.prefilter.heads_of(state.queue).values():
-            if standing.position >= state.position:
+        for entry in run.prefilter.heads_of(state.queue).values():
+            if entry.position >= state.position:
                 break
-            other = ledger.jobs[standing.position.job]
+            other = ledger.jobs[entry.position.job]
             waits = other.phase is Phase.PENDING and other.job not in ledger.claims
             if waits and run.prefilter.may_borrow_now(other):
                 return False
         return True
 
-    def _close_behind(self, draft: Draft, run: _Pass, state: JobState) -> None:
+    def _close_behind(self, builder: DecisionBuilder, run: _Pass, state: JobState) -> None:
         """Where jobs of a queue go in turn, nobody passes one that still waits, but for those that can never start."""
         if (
             not self._in_turn
             or state.phase is not Phase.PENDING
-            or state.job in draft.ledger.claims
+            or state.job in builder.ledger.claims
         ):
             return
         if not run.prefilter.ever_fits(state):
             return
-        if not all(admission.never for _, admission in self._ways.answers(draft.ledger, state)):
+        if not all(admission.never for _, admission in self._ways.answers(builder.ledger, state)):
             self._closed.add(state.spec.queue)
 
     # ----- one job
 
-    def _ask(self, draft: Draft, run: _Pass, state: JobState) -> None:
+    def _ask(self, builder: DecisionBuilder, run: _Pass, state: JobState) -> None:
         """Start a job in the first way that has a place, or make room for it in the first that others give up."""
-        ledger, prefilter = draft.ledger, run.prefilter
+        ledger, prefilter = builder.ledger, run.prefilter
         ways = self._ways.answers(ledger, state)
         if prefilter.may_start(state):
-            if any(not one.refused and self._place(draft, state, way) for way, one in ways):
+            if any(not one.refused and self._place(builder, state, way) for way, one in ways):
                 return
             if not any(one.refused for _, one in ways):
                 prefilter.no_place(state)
@@ -340,16 +353,18 @@ class Cycle:
         if prefilter.may_make_room(state):
             if ledger.leaving:
                 ways = self._ways.answers(ledger, state, to_come=True)
-            self._make_room(draft, run, state, ways)
+            self._make_room(builder, run, state, ways)
 
-    def _make_room(self, draft: Draft, run: _Pass, state: JobState, ways: Iterable[Answer]) -> None:
+    def _make_room(
+        self, builder: DecisionBuilder, run: _Pass, state: JobState, ways: Iterable[Answer]
+    ) -> None:
         """Let others give up room for a job, in the first way in which they do."""
         for way, admission in ways:
             if admission.never:
                 continue
             run.plans += 1
             refusal = make_room(
-                draft,
+                builder,
                 Wanted(state, way, admission),
                 self._preferences,
                 run.prefilter.rooms,
@@ -360,26 +375,26 @@ class Cycle:
             if refusal.later is not None:
                 run.moments.append(refusal.later)
         if (
-            state.job not in draft.ledger.bookings
+            state.job not in builder.ledger.reservations
         ):  # what is said to one that was told a start is true of it alone
             run.prefilter.no_room(state)
 
-    def _place(self, draft: Draft, state: JobState, way: Job) -> bool:
+    def _place(self, builder: DecisionBuilder, state: JobState, way: Job) -> bool:
         """Start a job if it has a place now that its queue admits."""
-        owners = passed_by(draft.ledger, state, draft.now)
+        owners = passed_by(builder.ledger, state, builder.now)
         if not owners:
-            return self._place_there(draft, state, way)
-        with lifted(draft.ledger, owners):
-            return self._place_there(draft, state, way)
+            return self._place_there(builder, state, way)
+        with lifted(builder.ledger, owners):
+            return self._place_there(builder, state, way)
 
-    def _place_there(self, draft: Draft, state: JobState, way: Job) -> bool:
+    def _place_there(self, builder: DecisionBuilder, state: JobState, way: Job) -> bool:
         """Start a job if it has a place on what is free, as it is, that its queue admits."""
-        ledger = draft.ledger
+        ledger = builder.ledger
         placement = self._find(ledger, way)
         admitted = ledger.accounts.asked_on(state, way)
         if placement is None or not self._claims.admits(ledger, state, placement, admitted):
             return False
-        start(draft, state, placement)
+        start(builder, state, placement)
         return True
 
     def _find(self, ledger: Ledger, spec: Job) -> Placement | None:
@@ -402,21 +417,21 @@ def _versions(ledger: Ledger) -> object:
         accounts.freed_anywhere(),
         accounts.pushed_out(),
         tuple(ledger.claims),
-        tuple((job, booking.starts_at) for job, booking in ledger.bookings.items()),
+        tuple((job, reservation.starts_at) for job, reservation in ledger.reservations.items()),
         len(ledger.unusable),
         ledger.site.version,
         len(ledger.gapped),
     )
 
 
-def _end_boosts(draft: Draft) -> None:
+def _end_boosts(builder: DecisionBuilder) -> None:
     """Give every job the number that it has now, where a boost has expired."""
-    policy = draft.ledger.policy
+    policy = builder.ledger.policy
     if not policy.boosts:
         return
-    for state in list(draft.ledger.jobs.values()):
+    for state in list(builder.ledger.jobs.values()):
         if state.ended_at is not None:
             continue
-        number = policy.priority_of(state.spec.priority) + boost_of(policy, state.spec, draft.now)
+        number = policy.priority_of(state.spec.priority) + boost_of(policy, state.spec, builder.now)
         if number != state.priority:
-            draft.record(PriorityChanged(at=draft.now, job=state.job, priority=number))
+            builder.record(PriorityChanged(at=builder.now, job=state.job, priority=number))

@@ -21,7 +21,7 @@ from math import inf
 
 from gantree.core.events.operator_requests import UNDER_WAY
 from gantree.core.ledger.apply_site import Cordon
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.lifecycle import save_then_stop
@@ -32,10 +32,10 @@ from gantree.placement.request.preferences import PlacementPreferences
 from gantree.policy.order import DAY_S
 
 
-def send_away(draft: Draft, preferences: PlacementPreferences) -> None:
+def send_away(builder: DecisionBuilder, preferences: PlacementPreferences) -> None:
     """Send away who can leave now, those that came first before others."""
-    for state, deadline_at in list(to_leave(draft.ledger, draft.now)):
-        _send(draft, state, deadline_at, preferences)
+    for state, deadline_at in list(to_leave(builder.ledger, builder.now)):
+        _send(builder, state, deadline_at, preferences)
 
 
 def next_leaving(ledger: Ledger, now: float) -> float:
@@ -47,16 +47,16 @@ def next_leaving(ledger: Ledger, now: float) -> float:
 
 
 def _send(
-    draft: Draft, state: JobState, deadline_at: float, preferences: PlacementPreferences
+    builder: DecisionBuilder, state: JobState, deadline_at: float, preferences: PlacementPreferences
 ) -> None:
-    ledger = draft.ledger
+    ledger = builder.ledger
     placement = None if state.at_home else place_elsewhere(ledger, state, preferences)
     if placement is not None:
         resized = len(placement.members) != len(state.placement.members if state.placement else ())
         cause = StopCause.RESIZED if resized else StopCause.MOVED
-        move(draft, state, placement, cause, flees=what_is_wrong(ledger, state))
-    elif deadline_at <= draft.now:
-        save_then_stop(draft, state, StopCause.DRAINED, ledger.policy)
+        move(builder, state, placement, cause, flees=what_is_wrong(ledger, state))
+    elif deadline_at <= builder.now:
+        save_then_stop(builder, state, StopCause.DRAINED, ledger.policy)
 
 
 def to_leave(ledger: Ledger, now: float) -> Iterator[tuple[JobState, float]]:

@@ -10,7 +10,7 @@ does not either: larger, it would be a guest.
 
 from math import inf
 
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.preemption.free_capacity import move
@@ -28,17 +28,19 @@ SETTLED_S = 600.0
 """Seconds that a gang has run before it grows: room that has just become free is often wanted a moment later."""
 
 
-def grow(draft: Draft, preferences: PlacementPreferences) -> None:
+def grow(builder: DecisionBuilder, preferences: PlacementPreferences) -> None:
     """Let gangs grow, those that came first before others."""
-    ledger = draft.ledger
+    ledger = builder.ledger
     if not ledger.policy.elastic or not ledger.accounts.elastic:
         return
-    awaited = frozenset(job for booking in ledger.bookings.values() for job in booking.waits_for)
+    awaited = frozenset(
+        job for reservation in ledger.reservations.values() for job in reservation.waits_for
+    )
     for job in list(ledger.accounts.elastic):
         state = ledger.jobs[job]
         stays = job in awaited or stands_on_cordoned(ledger, state)
-        if may_grow_at(state) <= draft.now and not stays:
-            _grow(draft, state, preferences)
+        if may_grow_at(state) <= builder.now and not stays:
+            _grow(builder, state, preferences)
 
 
 def next_growth(ledger: Ledger, now: float) -> float:
@@ -69,8 +71,8 @@ def _largest(state: JobState) -> int:
     return state.spec.members if state.scaled else elastic.max
 
 
-def _grow(draft: Draft, state: JobState, preferences: PlacementPreferences) -> None:
-    ledger, placement = draft.ledger, state.placement
+def _grow(builder: DecisionBuilder, state: JobState, preferences: PlacementPreferences) -> None:
+    ledger, placement = builder.ledger, state.placement
     assert placement is not None
     gang = as_it_runs(ledger, state)
     growth = plan_growth(
@@ -79,13 +81,13 @@ def _grow(draft: Draft, state: JobState, preferences: PlacementPreferences) -> N
         placement,
         preferences,
         _most_members(ledger, state, gang),
-        horizon_s=_horizon_s(state, draft.now),
-        restart_gpu_s=state.gpu_s_at_stake(draft.now) + ledger.policy.restart_s * state.gpus,
+        horizon_s=_horizon_s(state, builder.now),
+        restart_gpu_s=state.gpu_s_at_stake(builder.now) + ledger.policy.restart_s * state.gpus,
     )
     if growth is None:
         return
     if ledger.accounts.admits_instead(state, ledger.accounts.held(growth.placement)):
-        move(draft, state, growth.placement, StopCause.RESIZED)
+        move(builder, state, growth.placement, StopCause.RESIZED)
 
 
 def _most_members(ledger: Ledger, state: JobState, gang: Job) -> int:

@@ -8,7 +8,7 @@ up no eviction.
 
 from dataclasses import dataclass
 
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.preemption.candidates import Wanted, room_to_come
@@ -70,14 +70,14 @@ def defragmentation_plan(
     )
 
 
-def move_as_requested(draft: Draft, preferences: PlacementPreferences) -> bool:
+def move_as_requested(builder: DecisionBuilder, preferences: PlacementPreferences) -> bool:
     """Carry out the plans that operators asked for in this batch, where they still gain; whether anything was."""
-    asked, draft.moves_for = draft.moves_for, []
+    asked, builder.moves_for = builder.moves_for, []
     carried_out = False
     for job in asked:
-        found = _planned(draft.ledger, draft.ledger.jobs[job], draft.now, preferences)
+        found = _planned(builder.ledger, builder.ledger.jobs[job], builder.now, preferences)
         if found is not None:
-            carried_out = claim_and_move(draft, *found) or carried_out
+            carried_out = claim_and_move(builder, *found) or carried_out
     return carried_out
 
 

@@ -4,7 +4,7 @@ Within a pass room and quota only shrink: what is freed in it goes to nobody in 
 for the rest of the pass, for all that ask alike:
 
     no place       for a signature that may use the same reserved room
-    no quota       for an equivalence class (`policy.order.Line`), in every way of its jobs
+    no quota       for an equivalence class (`policy.waiting_jobs.EquivalenceClass`), in every way of its jobs
     no room made   for those of an equivalence class that come later
 
 Before that, two bounds are asked that cost no search: whether there may be a place (`core.queue.fit_bound`), and
@@ -18,11 +18,12 @@ from gantree.core.ledger.state import JobState
 from gantree.core.preemption.candidates import RoomToCome
 from gantree.core.preemption.preemptible_capacity import PreemptibleCapacity
 from gantree.core.queue.cell_usage import any_cells, only_at_home
-from gantree.core.queue.fit_bound import FitBound, Needs, last_of_lines
+from gantree.core.queue.fit_bound import FitBound, Needs, last_of_classes
 from gantree.core.queue.heads import EverFits, heads
 from gantree.core.queue.held_capacity import Passing
 from gantree.model.phases import Phase
-from gantree.policy.order import Line, Position, Standing
+from gantree.policy.order import Position
+from gantree.policy.waiting_jobs import EquivalenceClass, QueueEntry
 from gantree.policy.walk import Looked
 
 
@@ -42,13 +43,13 @@ class Prefilter:
         self._fit = FitBound(ledger, needs)
         self._passing = Passing()
         self.rooms = RoomToCome()
-        self._told = last_of_lines(ledger.jobs[job] for job in ledger.bookings)
+        self._told = last_of_classes(ledger.jobs[job] for job in ledger.reservations)
         self._capacity: PreemptibleCapacity | None = None
-        self._may_suffice: dict[Line, bool] = {}
-        self._heads: dict[int, dict[str, Standing]] = {}
+        self._may_suffice: dict[EquivalenceClass, bool] = {}
+        self._heads: dict[int, dict[str, QueueEntry]] = {}
         self._without_place: set[Hashable] = set()
-        self._without_quota: set[Line] = set()
-        self._without_room: set[Line] = set()
+        self._without_quota: set[EquivalenceClass] = set()
+        self._without_room: set[EquivalenceClass] = set()
 
     # ----- whom to look at
 
@@ -64,25 +65,25 @@ class Prefilter:
             if ledger.jobs[each.position.job].phase is Phase.PENDING
             and (with_heads or self.may_make_room(ledger.jobs[each.position.job]))
         ]
-        lines = [
-            line
+        classes = [
+            eq_class
             for signature in self._fit.fitting_in(queue)
-            for line in ledger.lines.alike_in(queue, signature)
-            if self._may_fit(line)
+            for eq_class in ledger.waiting.classes_of_signature_in(queue, signature)
+            if self._may_fit(eq_class)
         ]
         told = [
-            Standing(state.position, state.line)
-            for state in map(ledger.jobs.__getitem__, ledger.bookings)
-            if state.queue == queue and state.line is not None
+            QueueEntry(state.position, state.equivalence_class)
+            for state in map(ledger.jobs.__getitem__, ledger.reservations)
+            if state.queue == queue and state.equivalence_class is not None
         ]
-        looked = Looked(sorted({*alone, *told}), lines)
+        looked = Looked(sorted({*alone, *told}), classes)
         return self._only_due(looked) if due else looked
 
-    def _only_in(self, queue: int) -> list[Standing]:
+    def _only_in(self, queue: int) -> list[QueueEntry]:
         """Those of a queue that the pass is about and who still wait, in order."""
         states = [self._ledger.jobs[job] for job in self._only or ()]
         return sorted(
-            Standing(state.position, _line(state))
+            QueueEntry(state.position, _class_of(state))
             for state in states
             if state.queue == queue and state.phase is Phase.PENDING
         )
@@ -92,14 +93,22 @@ class Prefilter:
         return self._only is None or state.job in self.heads_of(state.queue)
 
     def _only_due(self, looked: Looked) -> Looked:
-        is_due = self._ledger.accounts.is_due
-        first_of = self._ledger.lines
+        asks_within_guarantee = self._ledger.accounts.asks_within_guarantee
+        first_of = self._ledger.waiting
         return Looked(
-            [each for each in looked.alone if is_due(self._ledger.jobs[each.position.job])],
-            [each for each in looked.lines if is_due(self._ledger.jobs[first_of[each][0].job])],
+            [
+                each
+                for each in looked.alone
+                if asks_within_guarantee(self._ledger.jobs[each.position.job])
+            ],
+            [
+                each
+                for each in looked.classes
+                if asks_within_guarantee(self._ledger.jobs[first_of[each][0].job])
+            ],
         )
 
-    def heads_of(self, queue: int) -> dict[str, Standing]:
+    def heads_of(self, queue: int) -> dict[str, QueueEntry]:
         """The heads of a queue by job, as they were when the pass first asked."""
         found = self._heads.get(queue)
         if found is None:
@@ -107,9 +116,9 @@ class Prefilter:
             found = self._heads[queue] = {each.position.job: each for each in those}
         return found
 
-    def is_told_behind(self, line: Line, position: Position) -> bool:
+    def is_told_behind(self, eq_class: EquivalenceClass, position: Position) -> bool:
         """Whether a job of a line at a position or behind it was told a start: it may use what the first may not."""
-        last = self._told.get(line)
+        last = self._told.get(eq_class)
         return last is not None and position <= last
 
     def ever_fits(self, state: JobState) -> bool:
@@ -120,29 +129,29 @@ class Prefilter:
 
     def may_start(self, state: JobState) -> bool:
         """Whether a job might find a place that its queue admits."""
-        line = _line(state)
-        may_fit = line in self._told or self._may_fit(line)
+        eq_class = _class_of(state)
+        may_fit = eq_class in self._told or self._may_fit(eq_class)
         return may_fit and (not self._without_place or self._key(state) not in self._without_place)
 
     def may_borrow_now(self, state: JobState) -> bool:
         """Whether a job might start now on more than its queue is owed."""
         accounts = self._ledger.accounts
-        if accounts.is_due(state) or not self._may_fit(_line(state)):
+        if accounts.asks_within_guarantee(state) or not self._may_fit(_class_of(state)):
             return False
         return not accounts.admission(state, accounts.asked(state)).refused
 
-    def _may_fit(self, line: Line) -> bool:
-        return line not in self._without_quota and self._fit.may_fit(line, self._now)
+    def _may_fit(self, eq_class: EquivalenceClass) -> bool:
+        return eq_class not in self._without_quota and self._fit.may_fit(eq_class, self._now)
 
     def may_make_room(self, state: JobState) -> bool:
         """Whether others might give up enough room for a job: for heads alone."""
-        line = _line(state)
-        if line in self._without_room or state.job not in self.heads_of(state.queue):
+        eq_class = _class_of(state)
+        if eq_class in self._without_room or state.job not in self.heads_of(state.queue):
             return False
-        may = self._may_suffice.get(line)
+        may = self._may_suffice.get(eq_class)
         if may is None:  # of those in a line the first may stop most
             need = self._needs.of(self._ledger, state.signature)
-            may = self._may_suffice[line] = self._bound().may_suffice(state, need)
+            may = self._may_suffice[eq_class] = self._bound().may_suffice(state, need)
         return may
 
     def _bound(self) -> PreemptibleCapacity:
@@ -159,11 +168,11 @@ class Prefilter:
 
     def no_quota(self, state: JobState) -> None:
         """The quota has said no to every way of a line."""
-        self._without_quota.add(_line(state))
+        self._without_quota.add(_class_of(state))
 
     def no_room(self, state: JobState) -> None:
         """Nobody makes room for a job in any of its ways, nor for those behind it in its line."""
-        self._without_room.add(_line(state))
+        self._without_room.add(_class_of(state))
 
     def _key(self, state: JobState) -> Hashable:
         """What the answer of a search depends on beside the occupancy: who may never leave keeps clear of cells."""
@@ -174,6 +183,6 @@ class Prefilter:
         return state.signature, self._passing.mask(ledger, state, self._now), kept_to
 
 
-def _line(state: JobState) -> Line:
-    assert state.line is not None, f"{state.job} does not wait"
-    return state.line
+def _class_of(state: JobState) -> EquivalenceClass:
+    assert state.equivalence_class is not None, f"{state.job} does not wait"
+    return state.equivalence_class

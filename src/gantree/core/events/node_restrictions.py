@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gantree.core.events.operator_requests import withdraw
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.bars import bars_of
 from gantree.model.events import BarsRequested, Event
@@ -15,21 +15,21 @@ from gantree.model.placements import Placement
 from gantree.policy.rules import Policy
 
 
-def _bars_requested(draft: Draft, event: BarsRequested, policy: Policy) -> None:
+def _bars_requested(builder: DecisionBuilder, event: BarsRequested, policy: Policy) -> None:
     """One that holds a place keeps it; what is held for one that waits stays as long as it may be there."""
-    ledger = draft.ledger
+    ledger = builder.ledger
     state = ledger.jobs.get(event.job)
     if state is None or state.phase is not Phase.PENDING or bars_of(state.spec) == dict(event.bars):
         return
-    draft.record(
-        JobBarred(at=draft.now, job=state.job, bars=tuple(event.bars), reason=event.reason)
+    builder.record(
+        JobBarred(at=builder.now, job=state.job, bars=tuple(event.bars), reason=event.reason)
     )
     if any(not _is_admitted(ledger, place, event) for place in _held_for(ledger, state.job)):
-        withdraw(draft, state.job, f"it may not be there any more: {event.reason}")
+        withdraw(builder, state.job, f"it may not be there any more: {event.reason}")
 
 
 def _held_for(ledger: Ledger, job: str) -> Iterator[Placement]:
-    for held in (ledger.claims.get(job), ledger.bookings.get(job)):
+    for held in (ledger.claims.get(job), ledger.reservations.get(job)):
         if held is not None:
             yield held.placement
 
@@ -45,6 +45,6 @@ def _is_admitted(ledger: Ledger, placement: Placement, event: BarsRequested) -> 
     return True
 
 
-REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {
+REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = {
     BarsRequested: _bars_requested
 }

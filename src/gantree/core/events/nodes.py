@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gantree.core.events.operator_requests import withdraw
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.lifecycle import end_job, stop, unreadable
@@ -40,43 +40,45 @@ from gantree.model.phases import Phase, StopCause
 from gantree.policy.rules import Policy
 
 
-def _cluster_observed(draft: Draft, event: ClusterObserved, policy: Policy) -> None:
-    if draft.ledger.site.described == event.cluster:
+def _cluster_observed(builder: DecisionBuilder, event: ClusterObserved, policy: Policy) -> None:
+    if builder.ledger.site.described == event.cluster:
         return
-    for job in list(draft.ledger.claims):
-        draft.record(ClaimDropped(at=draft.now, job=job, reason="the cluster has changed"))
-    for job in list(draft.ledger.bookings):
-        draft.record(ReservationDropped(at=draft.now, job=job, reason="the cluster has changed"))
-    draft.record(FabricDefined(at=draft.now, cluster=event.cluster))
-    for state in list(draft.ledger.jobs.values()):
-        if state.phase is Phase.PENDING and (problem := unreadable(draft, state.spec)):
-            end_job(draft, state, Phase.FAILED, None, f"the cluster has changed: {problem}")
+    for job in list(builder.ledger.claims):
+        builder.record(ClaimDropped(at=builder.now, job=job, reason="the cluster has changed"))
+    for job in list(builder.ledger.reservations):
+        builder.record(
+            ReservationDropped(at=builder.now, job=job, reason="the cluster has changed")
+        )
+    builder.record(FabricDefined(at=builder.now, cluster=event.cluster))
+    for state in list(builder.ledger.jobs.values()):
+        if state.phase is Phase.PENDING and (problem := unreadable(builder, state.spec)):
+            end_job(builder, state, Phase.FAILED, None, f"the cluster has changed: {problem}")
 
 
-def _node_lost(draft: Draft, event: NodeLost, policy: Policy) -> None:
-    if event.node in draft.ledger.unusable or not known(draft.ledger, event.node):
+def _node_lost(builder: DecisionBuilder, event: NodeLost, policy: Policy) -> None:
+    if event.node in builder.ledger.unusable or not known(builder.ledger, event.node):
         return
-    draft.record(NodeMarked(at=draft.now, node=event.node, usable=False, reason=event.reason))
-    for state in list(draft.ledger.holding.values()):
+    builder.record(NodeMarked(at=builder.now, node=event.node, usable=False, reason=event.reason))
+    for state in list(builder.ledger.holding.values()):
         assert state.placement is not None
         there = any(member.node == event.node for member in state.placement.members)
         if there and state.phase is not Phase.STOPPING:
-            _lose(draft, state, event.node, policy)
+            _lose(builder, state, event.node, policy)
 
 
-def _lose(draft: Draft, state: JobState, node: str, policy: Policy) -> None:
+def _lose(builder: DecisionBuilder, state: JobState, node: str, policy: Policy) -> None:
     """A gang goes on without those of its members that were on a node, if it can."""
     reason, lost = f"node {node} was lost", members_on(state, node)
     if all(can_live_without(state, member, StopCause.MEMBER_LOST) for member in lost):
         for member in lost:
-            miss(draft, state, member, StopCause.MEMBER_LOST, reason)
+            miss(builder, state, member, StopCause.MEMBER_LOST, reason)
     else:
-        stop(draft, state, StopCause.MEMBER_LOST, policy, reason)
+        stop(builder, state, StopCause.MEMBER_LOST, policy, reason)
 
 
-def _node_returned(draft: Draft, event: NodeReturned, policy: Policy) -> None:
-    if event.node in draft.ledger.unusable and known(draft.ledger, event.node):
-        draft.record(NodeMarked(at=draft.now, node=event.node, usable=True))
+def _node_returned(builder: DecisionBuilder, event: NodeReturned, policy: Policy) -> None:
+    if event.node in builder.ledger.unusable and known(builder.ledger, event.node):
+        builder.record(NodeMarked(at=builder.now, node=event.node, usable=True))
 
 
 def known(ledger: Ledger, node: str) -> bool:
@@ -84,19 +86,19 @@ def known(ledger: Ledger, node: str) -> bool:
     return ledger.fabric is not None and node in ledger.fabric.index_of_node
 
 
-def _cordon_requested(draft: Draft, event: CordonRequested, policy: Policy) -> None:
+def _cordon_requested(builder: DecisionBuilder, event: CordonRequested, policy: Policy) -> None:
     """What was promised there is promised no more; to say the same again changes nothing."""
-    if not known(draft.ledger, event.node):
+    if not known(builder.ledger, event.node):
         return
-    before = draft.ledger.site.asked.get(event.node)
+    before = builder.ledger.site.asked.get(event.node)
     asked = (event.reason, event.drain, event.deadline_at)
     if before is not None and (before.reason, before.drain, before.deadline_at) == asked:
         return
-    for job in _promised_on(draft.ledger, event.node):
-        withdraw(draft, job, f"node {event.node} is cordoned")
-    draft.record(
+    for job in _promised_on(builder.ledger, event.node):
+        withdraw(builder, job, f"node {event.node} is cordoned")
+    builder.record(
         NodeCordoned(
-            at=draft.now,
+            at=builder.now,
             node=event.node,
             reason=event.reason,
             drain=event.drain,
@@ -108,19 +110,23 @@ def _cordon_requested(draft: Draft, event: CordonRequested, policy: Policy) -> N
 def _promised_on(ledger: Ledger, node: str) -> list[str]:
     """Jobs for which room on a node is held."""
     claimed = [job for job, claim in ledger.claims.items() if node in claim.placement.nodes]
-    booked = [job for job, booking in ledger.bookings.items() if node in booking.placement.nodes]
-    return list(dict.fromkeys((*claimed, *booked)))
+    reserved_for = [
+        job
+        for job, reservation in ledger.reservations.items()
+        if node in reservation.placement.nodes
+    ]
+    return list(dict.fromkeys((*claimed, *reserved_for)))
 
 
-def _uncordon_requested(draft: Draft, event: UncordonRequested, policy: Policy) -> None:
-    site = draft.ledger.site
+def _uncordon_requested(builder: DecisionBuilder, event: UncordonRequested, policy: Policy) -> None:
+    site = builder.ledger.site
     if event.node in site.asked:
-        draft.record(NodeUncordoned(at=draft.now, node=event.node))
+        builder.record(NodeUncordoned(at=builder.now, node=event.node))
     for source, illness in list(site.unwell.get(event.node, {}).items()):
         if event.forgives and not illness.forgiven:
-            draft.record(
+            builder.record(
                 NodeHealthNoted(
-                    at=draft.now,
+                    at=builder.now,
                     node=event.node,
                     source=source,
                     reason=illness.reason,
@@ -129,40 +135,42 @@ def _uncordon_requested(draft: Draft, event: UncordonRequested, policy: Policy) 
             )
 
 
-def _health_observed(draft: Draft, event: HealthObserved, policy: Policy) -> None:
+def _health_observed(builder: DecisionBuilder, event: HealthObserved, policy: Policy) -> None:
     """What was promised on a node that is unwell is promised no more; to say the same again changes nothing."""
-    ledger, node = draft.ledger, event.node
+    ledger, node = builder.ledger, event.node
     before = ledger.site.unwell.get(node, {}).get(event.source)
     if event.reason == ("" if before is None else before.reason):
         return
     if event.reason and not known(ledger, node):
         return
     for job in _promised_on(ledger, node) if event.reason else ():
-        withdraw(draft, job, f"node {node} is unwell")
-    draft.record(NodeHealthNoted(at=draft.now, node=node, source=event.source, reason=event.reason))
+        withdraw(builder, job, f"node {node} is unwell")
+    builder.record(
+        NodeHealthNoted(at=builder.now, node=node, source=event.source, reason=event.reason)
+    )
 
 
-def _label_requested(draft: Draft, event: LabelRequested, policy: Policy) -> None:
+def _label_requested(builder: DecisionBuilder, event: LabelRequested, policy: Policy) -> None:
     """What was promised on the node to who asks for labels is promised no more."""
-    ledger = draft.ledger
+    ledger = builder.ledger
     if ledger.fabric is None or not known(ledger, event.node):
         return
     now = dict(ledger.fabric.nodes[ledger.fabric.index_of_node[event.node]].labels)
     changed = [(key, value) for key, value in event.labels if now.get(key) != value]
     for job in _promised_on(ledger, event.node) if changed else ():
         if any(role.shape.labels for role in ledger.jobs[job].spec.roles):
-            withdraw(draft, job, f"the labels of node {event.node} have changed")
+            withdraw(builder, job, f"the labels of node {event.node} have changed")
     for key, value in changed:
-        draft.record(NodeLabelled(at=draft.now, node=event.node, key=key, value=value))
+        builder.record(NodeLabelled(at=builder.now, node=event.node, key=key, value=value))
 
 
-def _others_hold(draft: Draft, event: OthersHold, policy: Policy) -> None:
+def _others_hold(builder: DecisionBuilder, event: OthersHold, policy: Policy) -> None:
     """Nobody is asked: they hold it already."""
-    if draft.ledger.site.others.get(event.holder, ()) != event.members:
-        draft.record(RoomOfOthers(at=draft.now, holder=event.holder, members=event.members))
+    if builder.ledger.site.others.get(event.holder, ()) != event.members:
+        builder.record(RoomOfOthers(at=builder.now, holder=event.holder, members=event.members))
 
 
-REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {
+REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = {
     ClusterObserved: _cluster_observed,
     NodeLost: _node_lost,
     NodeReturned: _node_returned,

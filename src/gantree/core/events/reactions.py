@@ -6,7 +6,7 @@ from typing import Any
 from gantree.core.events import node_restrictions as bars
 from gantree.core.events import nodes
 from gantree.core.events import operator_requests as by_hand
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.lifecycle import adopted_gangs as found
 from gantree.core.lifecycle import lifecycle
 from gantree.core.lifecycle import retention as forgetting
@@ -14,20 +14,20 @@ from gantree.model.events import Event, SubmissionTaken, TimePassed
 from gantree.policy.rules import Policy
 
 
-def react(draft: Draft, event: Event, policy: Policy) -> None:
+def react(builder: DecisionBuilder, event: Event, policy: Policy) -> None:
     """Record what follows from an event by itself."""
-    _REACTIONS[type(event)](draft, event, policy)
+    _REACTIONS[type(event)](builder, event, policy)
 
 
-def _time_passed(draft: Draft, event: TimePassed, policy: Policy) -> None:
+def _time_passed(builder: DecisionBuilder, event: TimePassed, policy: Policy) -> None:
     """Nothing by itself: `Scheduler.handle` looks at the timers on every call."""
 
 
-def _submission_taken(draft: Draft, event: SubmissionTaken, policy: Policy) -> None:
+def _submission_taken(builder: DecisionBuilder, event: SubmissionTaken, policy: Policy) -> None:
     """Nothing: it is kept for whoever hands the same in again."""
 
 
-_REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {
+_REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = {
     **lifecycle.REACTIONS,
     **by_hand.REACTIONS,
     **bars.REACTIONS,

@@ -245,7 +245,7 @@ def _in_turn(ledger: Ledger, state: JobState, now: float) -> str:
     if ledger.policy.backfill.overtake != "none":
         return ""
     queue_of = ledger.accounts.tree.queue
-    mine = [node for node in ledger.lines.queues if queue_of[node] == state.spec.queue]
+    mine = [node for node in ledger.waiting.queues if queue_of[node] == state.spec.queue]
     for job in ahead_of(ledger, state, now, mine):
         other = ledger.jobs[job]
         if eligible(ledger, other, now) and not _never_starts(ledger, other):
@@ -347,7 +347,7 @@ def _too_young(
     young.sort(key=lambda job: stoppable_at(ledger.jobs[job], ledger.policy))
     for count in range(len(young) + 1):
         without = [*gone, *young[:count]]
-        if accounts.admission_to_come(state, accounts.asked(state), without).refused:
+        if accounts.projected_admission(state, accounts.asked(state), without).refused:
             continue
         if fits(_room_without(ledger, state, without), state.spec):
             return tuple(young[:count])
@@ -423,7 +423,7 @@ def _held_for_others(ledger: Ledger, state: JobState) -> str:
     claims = ", ".join(job for job in ledger.claims if job != state.job)
     if claims:
         return f"Waiting: it would fit, but the room is held for {claims}, which goes first."
-    told = ", ".join(job for job in ledger.bookings if job != state.job)
+    told = ", ".join(job for job in ledger.reservations if job != state.job)
     return f"Waiting: it would fit, but it would not be gone before the start that {told} was told."
 
 
@@ -460,7 +460,7 @@ def _plan_on_promised(
     ledger: Ledger, state: JobState, victims: Sequence[Victim]
 ) -> tuple[Plan | None, str]:
     """Whom a gang could stop if no start were reserved there, and for whom one is."""
-    if not victims or not ledger.bookings:
+    if not victims or not ledger.reservations:
         return None, ""
     plan = plan_preemption(room_to_come(ledger, state, puts_off=True), state.spec, victims)
     if plan is None:
@@ -468,8 +468,8 @@ def _plan_on_promised(
     nodes = plan.placement.nodes.keys()
     told = [
         job
-        for job, booking in ledger.bookings.items()
-        if not outranks(ledger, state, job) and not nodes.isdisjoint(booking.placement.nodes)
+        for job, reservation in ledger.reservations.items()
+        if not outranks(ledger, state, job) and not nodes.isdisjoint(reservation.placement.nodes)
     ]
     return plan, f"{', '.join(told)} was told a start on that room" if told else ""
 

@@ -8,19 +8,20 @@ the ledger.
 from collections.abc import Container, Hashable, Iterable, Iterator
 from math import ceil, inf, log2
 
-from gantree.core.ledger.projected_quota import QuotaToCome
+from gantree.core.ledger.projected_quota import ProjectedQuota
 from gantree.core.ledger.state import JobState
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
 from gantree.policy.admission import OWED, Admission
 from gantree.policy.amounts import MODEL, asked, held
-from gantree.policy.order import Line, Order
+from gantree.policy.order import Order
 from gantree.policy.queues import QueueTree
 from gantree.policy.quota import Quota
 from gantree.policy.rules import Amounts, Policy, QueueRule
 from gantree.policy.runtimes import Runtimes
 from gantree.policy.share import Shares
+from gantree.policy.waiting_jobs import EquivalenceClass
 from gantree.topology.fabric.fabric import Fabric
 
 STEPS_OF_A_DOUBLING = 2
@@ -36,7 +37,7 @@ class Accounts:
         self.tree = QueueTree(policy.queues, policy.share_users)
         self.runtimes = Runtimes()
         self.quota = Quota(self.tree, {})
-        self._to_come = QuotaToCome(self.tree, self.overrules)
+        self._projected = ProjectedQuota(self.tree, self.outranks)
         self._leaving: set[str] = set()
         self.shares = Shares(self.tree, {}, policy.gpu_weights, policy.half_life_s)
         self._fabric: Fabric | None = None
@@ -59,7 +60,7 @@ class Accounts:
         """The cluster is another one from now on."""
         self._fabric, self._held_last = fabric, (None, {})
         capacity = capacity_of(fabric)
-        self.quota.capacity = self._to_come.quota.capacity = capacity
+        self.quota.capacity = self._projected.quota.capacity = capacity
         self._forget_due()
         self._models = tuple(
             name.removeprefix(MODEL) for name in capacity if name.startswith(MODEL)
@@ -71,7 +72,7 @@ class Accounts:
     def grow(self) -> None:
         """Make room for queues and users that came since."""
         self.quota.grow()
-        self._to_come.quota.grow()
+        self._projected.quota.grow()
 
     def queue_of(self, spec: Job) -> int:
         """The node of the queue tree that a job is counted at."""
@@ -119,11 +120,11 @@ class Accounts:
         )  # asking must not make one: a job that is rejected leaves no trace
         return "" if node is None else self.quota.may_wait(node).words
 
-    def line_of(self, state: JobState) -> Line:
+    def equivalence_class_of(self, state: JobState) -> EquivalenceClass:
         """The line of all who get the same answer as this job, as long as it waits."""
         span_s, enforced = self.span_of(state)
         spec = state.spec
-        return Line(
+        return EquivalenceClass(
             state.queue, state.signature, state.priority, spec.preemptible, span_s, enforced
         )
 
@@ -153,8 +154,8 @@ class Accounts:
     def wait(self, state: JobState) -> None:
         """A job begins to wait, or stands elsewhere."""
         self.quota.enqueue(state.queue)
-        self._to_come.quota.grow()
-        self._to_come.stands_elsewhere(state.job)
+        self._projected.quota.grow()
+        self._projected.stands_elsewhere(state.job)
 
     def wait_no_more(self, state: JobState) -> None:
         """A job waits no more."""
@@ -170,7 +171,7 @@ class Accounts:
         if state.leaving:
             self._leaving.add(state.job)
         else:
-            self._to_come.take(state, amounts)
+            self._projected.take(state, amounts)
         self._forget_due()
         self.shares.take(state.queue, state.job, amounts, at)
         if state.spec.elastic is not None:
@@ -178,13 +179,13 @@ class Accounts:
 
     def leave(self, state: JobState) -> None:
         """A gang is about to leave: it holds its place, and will not hold it when others have what they claim."""
-        self._to_come.leave(state.job)
+        self._projected.leave(state.job)
         self._leaving.add(state.job)
 
     def stop(self, state: JobState, at: float) -> None:
         """A gang holds its place no more."""
         self.quota.give_back(state.job)
-        self._to_come.leave(state.job)
+        self._projected.leave(state.job)
         self._leaving.discard(state.job)
         self._forget_due()
         self.shares.give_back(state.job, at)
@@ -193,9 +194,9 @@ class Accounts:
     def claim(self, state: JobState, placement: Placement, *, at_home: bool) -> None:
         """Room is held for a gang from now on, and so is what it takes of its queue's quota."""
         firm = at_home or state.moving is not None
-        self._claims_lost += self._to_come.has_claimed(state.job)
+        self._claims_lost += self._projected.has_claimed(state.job)
         self._claims_made += 1
-        self._to_come.claim(state, self.held(placement), firm=firm)
+        self._projected.claim(state, self.held(placement), firm=firm)
         if at_home:
             self._claims_at_home[state.job] = None
 
@@ -203,7 +204,7 @@ class Accounts:
         """Nothing is held for a gang any more."""
         self._claims_at_home.pop(job, None)
         self._claims_lost += 1
-        self._to_come.drop(job)
+        self._projected.drop(job)
         self.quota.free()
 
     def rank_again(self, state: JobState) -> None:
@@ -246,23 +247,23 @@ class Accounts:
 
     def freed(self, queue: int) -> tuple[int, int]:
         """Numbers of which one grows whenever a job of a queue that was refused may be admitted, now or to come."""
-        return self.quota.version_of(queue), self._to_come.quota.version_of(queue)
+        return self.quota.version_of(queue), self._projected.quota.version_of(queue)
 
     def freed_anywhere(self) -> tuple[int, int]:
         """As `freed`, of a job of any queue."""
-        return self.quota.version(), self._to_come.quota.version()
+        return self.quota.version(), self._projected.quota.version()
 
     def pushed_out(self) -> int:
         """A number that grows whenever a gang is no longer owed the place that it holds, because another one came."""
         return self.quota.pushed_out() if self._guarantees else 0
 
-    def is_owed(self, state: JobState) -> bool:
+    def holds_within_guarantee(self, state: JobState) -> bool:
         """Whether a gang that holds a place is within what its queue is guaranteed."""
         if state.at_home:
             return True
         return self.is_guaranteed(state.queue) and self.quota.owed(state.job)
 
-    def not_owed(self, gangs: Iterable[JobState]) -> list[JobState]:
+    def above_guarantee(self, gangs: Iterable[JobState]) -> list[JobState]:
         """Those of some gangs that hold a place who are not owed it."""
         borrowers_of_queue: dict[int, Container[str] | None] = {}
         found = []
@@ -285,7 +286,7 @@ class Accounts:
         if self.quota.is_unruled(state.queue):
             return OWED
         gone = list(gone)
-        later = self.admission_to_come(state, amounts, gone)
+        later = self.projected_admission(state, amounts, gone)
         if later.refused or not self._leaving:
             return later
         without, beside = self._held_now(state, gone)
@@ -293,20 +294,22 @@ class Accounts:
         now = self.quota.room_without(state.queue, amounts, without, may_borrow, beside)
         return now if now.refused or later.state == "owed" else later
 
-    def admission_to_come(
+    def projected_admission(
         self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()
     ) -> Admission:
         """As `admission`, of the time when all have left who leave: whether room may be claimed."""
-        return self._to_come.room(state, amounts, gone, self._seen_as(state))
+        return self._projected.room(state, amounts, gone, self._seen_as(state))
 
-    def may_be_owed_to_come(self, state: JobState) -> bool:
+    def may_be_within_projected_guarantee(self, state: JobState) -> bool:
         """Whether a job that waits might be owed what it asks for when all have left who leave; never wrongly no."""
-        return self._to_come.may_be_owed(state, self.asked(state), self._seen_as(state))
+        return self._projected.may_be_within_guarantee(
+            state, self.asked(state), self._seen_as(state)
+        )
 
     def limits(self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()) -> Admission:
         """As `admission`, asking limits only: what goes home is owed whatever else the queue has."""
         gone = list(gone)
-        later = self._to_come.limits(state, amounts, gone, self._seen_as(state))
+        later = self._projected.limits(state, amounts, gone, self._seen_as(state))
         if later.refused or not self._leaving:
             return later
         without, beside = self._held_now(state, gone)
@@ -320,9 +323,9 @@ class Accounts:
         Who claims that way and still holds another place counts with the larger of both.
         """
         without, beside = list(gone), []
-        for claimed in self._to_come.firm:
+        for claimed in self._projected.firm:
             other, amounts = claimed.state, claimed.amounts
-            if other is state or self.overrules(state, other):
+            if other is state or self.outranks(state, other):
                 continue
             if self.quota.holds(other.job) and other.job not in without:
                 without.append(other.job)
@@ -332,22 +335,25 @@ class Accounts:
 
     def _seen_as(self, state: JobState) -> Hashable:
         """The same for jobs to which the same claims of other queues give way."""
-        if not self._to_come.anybody_claims:
+        if not self._projected.anybody_claims:
             return None
         key, shared = state.position.key, self.order.before_share
         where = (key[:shared],) if shared is not None else (key, state.position)
-        return *where, state.priority, self._is_due_on_any_model(state)
+        return *where, state.priority, self._within_guarantee_on_any_model(state)
 
     def claims_lost(self) -> int:
         """A number that grows whenever a claim is made no more, or begins or ends to be for what is owed.
 
         One more claim takes from those to whom it does not give way, and is nothing to the others.
         """
-        if not self._dues and not self._to_come.anybody_claims:
+        if not self._dues and not self._projected.anybody_claims:
             return self._claims_lost
         at = (self._due_version, self._claims_made + self._claims_lost)
         if self._dues_at != at:
-            dues = {state.job: self.claims_its_due(state) for state in self._to_come.claimants}
+            dues = {
+                state.job: self.claims_within_guarantee(state)
+                for state in self._projected.claimants
+            }
             self._claims_lost += not self._dues.items() <= dues.items()
             self._dues = dues
             self._dues_at = (self._due_version, self._claims_made + self._claims_lost)
@@ -357,9 +363,9 @@ class Accounts:
         self._due_version += 1
         self._due.clear()
         self._due_on_any_model.clear()
-        self._to_come.forget()
+        self._projected.forget()
 
-    def overrules(self, state: JobState, other: JobState, claimed: Amounts | None = None) -> bool:
+    def outranks(self, state: JobState, other: JobState, claimed: Amounts | None = None) -> bool:
         """Whether what is claimed for another job gives way to a waiting one: only where none of its rights is less.
 
         claimed: what the other one would claim, by default what it has claimed.
@@ -373,11 +379,13 @@ class Accounts:
             return False
         if self.policy.preemption.by == "priority" and state.priority < other.priority:
             return False
-        return self._is_due_on_any_model(state) or not self.claims_its_due(other, claimed)
+        return self._within_guarantee_on_any_model(state) or not self.claims_within_guarantee(
+            other, claimed
+        )
 
     def giving_way(self, state: JobState) -> tuple[str, ...]:
-        """The jobs whose claims give way to a waiting one, as `overrules` says."""
-        return self._to_come.giving_way(state, self._seen_as(state))
+        """The jobs whose claims give way to a waiting one, as `outranks` says."""
+        return self._projected.giving_way(state, self._seen_as(state))
 
     def goes_before(self, state: JobState, other: JobState) -> bool:
         """Whether a waiting job goes before another: between queues by what comes before shares, in one by it all."""
@@ -386,13 +394,13 @@ class Accounts:
             return state.position < other.position
         return state.position.key[:shared] < other.position.key[:shared]
 
-    def is_due_before(self, state: JobState, other: JobState) -> bool:
+    def goes_before_by_guarantee(self, state: JobState, other: JobState) -> bool:
         """Whether a waiting job is within what its queue is guaranteed, and a waiting one of another queue is not."""
         if state.spec.queue == other.spec.queue:
             return False
-        return self.is_due(state) and not self.is_due(other)
+        return self.asks_within_guarantee(state) and not self.asks_within_guarantee(other)
 
-    def is_due(self, state: JobState) -> bool:
+    def asks_within_guarantee(self, state: JobState) -> bool:
         """Whether what a waiting job asks for is within what its queue is guaranteed, beside those that run."""
         if not self.is_guaranteed(state.queue):
             return False
@@ -402,10 +410,10 @@ class Accounts:
             due = self._due[key] = self._is_within_guarantee(state, self.asked(state))
         return due
 
-    def _is_due_on_any_model(self, state: JobState) -> bool:
-        """As `is_due`, whichever model it gets: who asks for any may be placed where others are owed that model."""
-        if not self.rations_models or not self.is_due(state):
-            return self.is_due(state)
+    def _within_guarantee_on_any_model(self, state: JobState) -> bool:
+        """As `asks_within_guarantee`, whichever GPU model it gets: another queue may be guaranteed that model."""
+        if not self.rations_models or not self.asks_within_guarantee(state):
+            return self.asks_within_guarantee(state)
         key = state.queue, state.signature, state.spec.preemptible
         due = self._due_on_any_model.get(key)
         if due is None:
@@ -423,11 +431,11 @@ class Accounts:
             if any(not role.shape.models or model in role.shape.models for role in roles):
                 yield {**amounts, MODEL + model: amounts.get(MODEL + model, 0.0) + of_any}
 
-    def claims_its_due(self, state: JobState, claimed: Amounts | None = None) -> bool:
-        """As `is_due`, of what a job claims, or would claim: of an elastic gang that may be less than it asks for."""
-        amounts = self._to_come.claimed(state.job) if claimed is None else claimed
+    def claims_within_guarantee(self, state: JobState, claimed: Amounts | None = None) -> bool:
+        """As `asks_within_guarantee`, for what a job claims or would claim: an elastic gang may claim less."""
+        amounts = self._projected.claimed(state.job) if claimed is None else claimed
         if amounts is None or amounts == self.asked(state):
-            return self.is_due(state)
+            return self.asks_within_guarantee(state)
         return self._is_within_guarantee(state, amounts)
 
     def _is_within_guarantee(self, state: JobState, amounts: Amounts) -> bool:

@@ -71,9 +71,9 @@ def _may_be_due_now(ledger: Ledger, gone: JobState) -> bool:
     accounts, jobs = ledger.accounts, ledger.jobs
     if not accounts.quota.has_idle_guarantee(gone.queue):
         return False
-    if any(not booking.promised for booking in ledger.bookings.values()):
+    if any(not reservation.promised for reservation in ledger.reservations.values()):
         return True
-    return any(accounts.claims_its_due(jobs[job]) for job in ledger.claims)
+    return any(accounts.claims_within_guarantee(jobs[job]) for job in ledger.claims)
 
 
 def _room_on(ledger: Ledger, place: Placement) -> list[NodeRoom]:
@@ -106,8 +106,8 @@ def job_ended(ledger: Ledger, fact: JobEnded) -> None:
     state = ledger.jobs[fact.job]
     ledger.move(state, fact.outcome, fact.at)
     state.ended_at, state.exit_code, state.reason = fact.at, fact.exit_code, fact.reason
-    state.line, state.position = None, NOWHERE
+    state.equivalence_class, state.position = None, NOWHERE
     ledger.ended.append(state)
     ledger.accounts.learn(state)
     for job in ledger.dependents.get(fact.job, ()):
-        ledger.lines.touch(ledger.jobs[job].queue)
+        ledger.waiting.touch(ledger.jobs[job].queue)

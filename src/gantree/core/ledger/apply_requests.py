@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 def job_held(ledger: Ledger, fact: JobHeld) -> None:
     """A job is not started any more."""
     ledger.jobs[fact.job].held, ledger.jobs[fact.job].held_for = True, fact.reason
-    ledger.lines.touch(ledger.jobs[fact.job].queue)
+    ledger.waiting.touch(ledger.jobs[fact.job].queue)
 
 
 def job_released(ledger: Ledger, fact: JobReleased) -> None:
     """A job may be started again."""
     ledger.jobs[fact.job].held, ledger.jobs[fact.job].held_for = False, ""
-    ledger.lines.touch(ledger.jobs[fact.job].queue)
+    ledger.waiting.touch(ledger.jobs[fact.job].queue)
     ledger.more_room()
 
 
@@ -43,7 +43,7 @@ def priority_changed(ledger: Ledger, fact: PriorityChanged | JobReprioritised) -
     state = ledger.jobs[fact.job]
     waits, holds = state.phase is Phase.PENDING, state.phase in HOLDING
     if waits:
-        ledger.leave_line(state)
+        ledger.dequeue(state)
     if holds:
         ledger.count_holder(state, -1)
     state.priority = fact.priority
@@ -58,7 +58,7 @@ def priority_changed(ledger: Ledger, fact: PriorityChanged | JobReprioritised) -
 
 def _wait_again(ledger: Ledger, state: JobState, at: float) -> None:
     """A job stands in line as it is now; it rests as long as it would have."""
-    ledger.join_line(state, at)
+    ledger.enqueue(state, at)
     if state.not_before > at:
         ledger.resting[state.job] = state.not_before
 
@@ -75,7 +75,7 @@ def job_scaled(ledger: Ledger, fact: JobScaled) -> None:
     state = ledger.jobs[fact.job]
     waits = state.phase is Phase.PENDING
     if waits:
-        ledger.leave_line(state)
+        ledger.dequeue(state)
     longer = state.spec.members / fact.members
     spec = resized(state.spec, fact.members)
     if spec.expected_s is not None:
@@ -90,7 +90,7 @@ def job_scaled(ledger: Ledger, fact: JobScaled) -> None:
 def job_barred(ledger: Ledger, fact: JobBarred) -> None:
     """A job that waits asks for other nodes."""
     state = ledger.jobs[fact.job]
-    ledger.leave_line(state)
+    ledger.dequeue(state)
     state.spec, state.barred_for = barred(state.spec, dict(fact.bars)), fact.reason
     state.signature = ledger.signature_of(state.spec)
     _wait_again(ledger, state, fact.at)

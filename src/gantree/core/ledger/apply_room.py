@@ -1,10 +1,10 @@
-"""What it means to a ledger that room is held for gangs that are not placed: claims and bookings, and their ends."""
+"""How facts about held room change a ledger: claims and reservations of gangs that are not placed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gantree.core.ledger.state import BOOKING, CLAIM, Booking, Claim
+from gantree.core.ledger.state import CLAIM, RESERVATION, Claim, Reservation
 from gantree.model.facts import (
     ClaimDropped,
     GangMoving,
@@ -52,7 +52,7 @@ def _may_be_spare(ledger: Ledger, node: str) -> bool:
 
 def _might_leave(ledger: Ledger, owner: str) -> bool:
     """Whether room is held for a gang that stands elsewhere or nowhere, or by one that leaves or might be stopped."""
-    if owner.startswith((CLAIM, BOOKING)):
+    if owner.startswith((CLAIM, RESERVATION)):
         return True
     state = ledger.holding.get(owner)
     return state is not None and (state.leaving or state.spec.preemptible)
@@ -64,7 +64,7 @@ def _gives_way(ledger: Ledger, placement: Placement) -> list[str]:
     Those before them hold what they would hold if all let go: room is given to the first of them first.
     """
     rooms = ledger.rooms()
-    if not (ledger.bookings or ledger.claims) or not rooms.missing(placement.members):
+    if not (ledger.reservations or ledger.claims) or not rooms.missing(placement.members):
         return []
     held, gone = [owner for owner, _ in ledger.held_places()], 0
     while gone < len(held) and rooms.missing(placement.members):
@@ -76,21 +76,21 @@ def _gives_way(ledger: Ledger, placement: Placement) -> list[str]:
 
 def _shares_with_held(ledger: Ledger, placement: Placement) -> bool:
     """Whether parts of GPUs are taken where room is held for others, who may keep the rest of these."""
-    if not (ledger.claims or ledger.bookings) or not any(m.parts for m in placement.members):
+    if not (ledger.claims or ledger.reservations) or not any(m.parts for m in placement.members):
         return False
     nodes = placement.nodes
     return any(not nodes.keys().isdisjoint(held.nodes) for _, held in ledger.held_places())
 
 
 def _claim(ledger: Ledger, job: str, claim: Claim) -> None:
-    """A claim goes before bookings: what they hold of its room becomes its. Older claims hold what they can already."""
+    """A claim takes what reservations hold of its room. Older claims keep what they hold."""
     _opens_spares(ledger, claim.placement)
     ledger.set_claim(job, claim)
-    ledger.lines.touch(ledger.jobs[job].queue)
+    ledger.waiting.touch(ledger.jobs[job].queue)
     ledger.accounts.claim(ledger.jobs[job], claim.placement, at_home=claim.at_home)
-    bookings = [BOOKING + each for each in ledger.bookings]
-    ledger.let_go(bookings)
-    ledger.hold(owners=(CLAIM + job, *bookings))
+    reservations = [RESERVATION + each for each in ledger.reservations]
+    ledger.let_go(reservations)
+    ledger.hold(owners=(CLAIM + job, *reservations))
 
 
 def room_claimed(ledger: Ledger, fact: RoomClaimed) -> None:
@@ -101,7 +101,7 @@ def room_claimed(ledger: Ledger, fact: RoomClaimed) -> None:
 def claim_dropped(ledger: Ledger, fact: ClaimDropped) -> None:
     """Nothing is held for it any more; what it held goes to those that come after."""
     claim = ledger.end_claim(fact.job)
-    ledger.lines.touch(ledger.jobs[fact.job].queue)
+    ledger.waiting.touch(ledger.jobs[fact.job].queue)
     ledger.accounts.drop_claim(fact.job)
     ledger.jobs[fact.job].moving = None
     ledger.let_go([CLAIM + fact.job])
@@ -122,16 +122,16 @@ def reservation_made(ledger: Ledger, fact: ReservationMade) -> None:
     """A gang is to start there at a moment. What it was told before is void; those who wait for it come after it."""
     _opens_spares(ledger, fact.placement)
     nodes, behind = set(fact.placement.nodes), behind_in_row(ledger, fact.job)
-    if fact.job in ledger.bookings:
-        ledger.let_go([BOOKING + job for job in (fact.job, *behind)])
-        nodes |= ledger.bookings.pop(fact.job).placement.nodes.keys()
+    if fact.job in ledger.reservations:
+        ledger.let_go([RESERVATION + job for job in (fact.job, *behind)])
+        nodes |= ledger.reservations.pop(fact.job).placement.nodes.keys()
         ledger.more_room()
-    ledger.bookings[fact.job] = Booking(
+    ledger.reservations[fact.job] = Reservation(
         fact.starts_at, fact.promised, fact.placement, fact.waits_for, fact.slips, fact.at
     )
     for job in behind:
-        ledger.bookings[job] = ledger.bookings.pop(job)
-        nodes |= ledger.bookings[job].placement.nodes.keys()
+        ledger.reservations[job] = ledger.reservations.pop(job)
+        nodes |= ledger.reservations[job].placement.nodes.keys()
     ledger.hold(nodes)
 
 
@@ -139,22 +139,25 @@ def behind_in_row(ledger: Ledger, job: str) -> list[str]:
     """Those who were told a start at which a job that was told one will have left: if it leaves earlier, so much the
     better. Who has a claim is not among them, nor who was promised a start where that job has no limit.
     """
-    booking, line = ledger.bookings.get(job), ledger.jobs[job].line
-    if booking is None or line is None:
+    reservation, eq_class = (
+        ledger.reservations.get(job),
+        ledger.jobs[job].equivalence_class,
+    )
+    if reservation is None or eq_class is None:
         return []
-    ends_at = booking.starts_at + line.span_s
+    ends_at = reservation.starts_at + eq_class.span_s
     return [
         other
-        for other, told in ledger.bookings.items()
+        for other, told in ledger.reservations.items()
         if told.starts_at >= ends_at
-        and (line.enforced or not told.promised)
+        and (eq_class.enforced or not told.promised)
         and other not in ledger.claims
     ]
 
 
 def reservation_dropped(ledger: Ledger, fact: ReservationDropped) -> None:
-    """What a booking held goes to those that come after."""
-    booking = ledger.bookings.pop(fact.job)
-    ledger.let_go([BOOKING + fact.job])
-    ledger.hold(booking.placement.nodes)
+    """What a reservation held goes to those that come after."""
+    reservation = ledger.reservations.pop(fact.job)
+    ledger.let_go([RESERVATION + fact.job])
+    ledger.hold(reservation.placement.nodes)
     ledger.more_room()

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from gantree.model.placements import Placement
 
 
-class Claimants:
+class ClaimsByNode:
     """The jobs that have claims, by the nodes of their places."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from gantree.model.facts import Fact
 from gantree.model.orders import Order
 
 
-class Draft:
+class DecisionBuilder:
     """What one call of `Scheduler.handle` has decided so far, at `now` seconds.
 
     moves_for are waiting jobs for which an operator wants gangs moved, once everything else is decided.

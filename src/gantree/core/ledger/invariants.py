@@ -6,7 +6,7 @@ Each check is written from the words, not from the code that keeps it true.
 from collections.abc import Iterator
 
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import BOOKING, CLAIM, JobState
+from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.model.placements import SharePart
 
@@ -99,7 +99,7 @@ def _occupancy_agrees(ledger: Ledger) -> Iterator[str]:
     held = {
         owner: members
         for owner, members in ledger.occupancy.owners.items()
-        if not owner.startswith((CLAIM, BOOKING, "site:"))
+        if not owner.startswith((CLAIM, RESERVATION, "site:"))
     }
     for job in sorted(held.keys() | ledger.holding.keys()):
         state = ledger.holding.get(job)
@@ -114,7 +114,7 @@ def _collections_agree(ledger: Ledger) -> Iterator[str]:
     if holding != set(ledger.holding):
         yield f"holding is {sorted(ledger.holding)}, a count gives {sorted(holding)}"
     waiting = {job for job, state in ledger.jobs.items() if state.phase is Phase.PENDING}
-    in_line = {position.job for line in ledger.lines for position in ledger.lines[line]}
+    in_line = {position.job for eq_class in ledger.waiting for position in ledger.waiting[eq_class]}
     if waiting != in_line:
         yield f"in line are {sorted(in_line)}, a count gives {sorted(waiting)}"
     leaving = {job for job, state in ledger.jobs.items() if state.leaving}
@@ -131,7 +131,7 @@ def _claims_agree(ledger: Ledger) -> Iterator[str]:
         state = ledger.jobs[job]
         if state.phase is not Phase.PENDING and not (state.moving and state.leaving):
             yield f"{job} has a claim and is {state.phase}"
-    for job in ledger.bookings:
+    for job in ledger.reservations:
         if ledger.jobs[job].phase is not Phase.PENDING:
             yield f"{job} has a reservation and is {ledger.jobs[job].phase}"
 

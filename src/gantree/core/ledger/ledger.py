@@ -5,8 +5,8 @@ asks the time. Beside the jobs (`core.ledger.state`) it keeps what can be derive
 lines of waiting jobs, the gangs that hold a place, the occupancy of the fabric, and what the policy's accounts say of
 them: quotas, shares, learned run times. Accounts follow the policy in force, so a new policy means a new fold.
 
-Room is held for others under owner names of their own: a claim while victims leave it, a booking until its gang starts.
-Both take what is free of their place and more of it with everything that is freed, claims first, oldest first.
+Room is held for waiting gangs under owner names of their own: a claim while its victims leave, a reservation until its
+gang starts. Both hold what is free of their place, and more of it as it is freed: claims first, the oldest first.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
@@ -53,8 +53,8 @@ from gantree.core.ledger.apply_site import (
     node_marked,
     node_uncordoned,
 )
-from gantree.core.ledger.claims_by_node import Claimants
-from gantree.core.ledger.state import BOOKING, CLAIM, Booking, Claim, JobState
+from gantree.core.ledger.claims_by_node import ClaimsByNode
+from gantree.core.ledger.state import CLAIM, RESERVATION, Claim, JobState, Reservation
 from gantree.core.ledger.usage import METERED, UsageBook, gpus_of_model, meter
 from gantree.model.facts import (
     AttemptEnded,
@@ -104,8 +104,9 @@ from gantree.model.phases import HOLDING, NEXT, Phase
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import signature
 from gantree.planning.rightsize import chooses
-from gantree.policy.order import Lines, Position
+from gantree.policy.order import Position
 from gantree.policy.rules import Policy
+from gantree.policy.waiting_jobs import WaitingJobs
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
 
@@ -133,10 +134,10 @@ class Ledger:
     rejected_at: dict[str, float] = field(default_factory=dict)
     forgotten_rejected: int = 0
     holding: dict[str, JobState] = field(default_factory=dict)
-    lines: Lines = field(default_factory=Lines)
+    waiting: WaitingJobs = field(default_factory=WaitingJobs)
     dependents: dict[str, list[str]] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
-    bookings: dict[str, Booking] = field(default_factory=dict)
+    reservations: dict[str, Reservation] = field(default_factory=dict)
     bound: dict[tuple[str, str, int], str] = field(default_factory=dict)
     unusable: dict[str, str] = field(default_factory=dict)
     site: Site = field(default_factory=Site)
@@ -159,7 +160,7 @@ class Ledger:
     usage: UsageBook = field(default_factory=UsageBook)
     _holders_of_priority: dict[int, int] = field(default_factory=dict)
     _holding_in_queue: dict[int, dict[str, JobState]] = field(default_factory=dict)
-    _claimants: Claimants = field(default_factory=Claimants)
+    _claims_by_node: ClaimsByNode = field(default_factory=ClaimsByNode)
 
     def __post_init__(self) -> None:
         self.accounts = Accounts(self.policy)
@@ -200,12 +201,12 @@ class Ledger:
         """Bring a job into another phase and keep the derived collections true."""
         assert phase in NEXT[state.phase], f"{state.job}: {state.phase} cannot become {phase}"
         if state.phase is Phase.PENDING:
-            self.leave_line(state)
+            self.dequeue(state)
         if (phase in HOLDING) != (state.phase in HOLDING):
             self.count_holder(state, 1 if phase in HOLDING else -1)
         state.phase = phase
         if phase is Phase.PENDING:
-            self.join_line(state, at)
+            self.enqueue(state, at)
         if state.leaving and state.job not in self.leaving:
             self.leaving[state.job] = state
             self.accounts.leave(state)
@@ -219,17 +220,19 @@ class Ledger:
         self.free_version += is_free
         self.holders_version += to_come
 
-    def join_line(self, state: JobState, at: float) -> None:
+    def enqueue(self, state: JobState, at: float) -> None:
         """A job begins to wait: where it stands depends on what is known of it now, and stays until it leaves."""
-        state.line = self.accounts.line_of(state)
-        state.position = Position(self.accounts.order.key(state.merits(at)), state.seq, state.job)
-        self.lines.add(state.line, state.position)
+        state.equivalence_class = self.accounts.equivalence_class_of(state)
+        state.position = Position(
+            self.accounts.order.key(state.order_factors(at)), state.seq, state.job
+        )
+        self.waiting.add(state.equivalence_class, state.position)
         self.accounts.wait(state)
 
-    def leave_line(self, state: JobState) -> None:
+    def dequeue(self, state: JobState) -> None:
         """A job waits no more, or is about to stand elsewhere."""
-        assert state.line is not None, f"{state.job} waits in no line"
-        self.lines.remove(state.line, state.position)
+        assert state.equivalence_class is not None, f"{state.job} waits in no line"
+        self.waiting.remove(state.equivalence_class, state.position)
         self.resting.pop(state.job, None)
         self.accounts.wait_no_more(state)
 
@@ -250,35 +253,35 @@ class Ledger:
         return self._holding_in_queue.get(queue, {})
 
     def held_places(self) -> Iterator[tuple[str, Placement]]:
-        """Who holds room for a gang that is not placed, and where: claims before bookings, the oldest first."""
+        """Who holds room for a gang that is not placed, and where: claims before reservations, the oldest first."""
         return self._places_of(self.claims)
 
     def _places_of(self, claims: Iterable[str]) -> Iterator[tuple[str, Placement]]:
         for job in claims:
             yield CLAIM + job, self.claims[job].placement
-        for job, booking in self.bookings.items():
-            yield BOOKING + job, booking.placement
+        for job, reservation in self.reservations.items():
+            yield RESERVATION + job, reservation.placement
 
     def set_claim(self, job: str, claim: Claim) -> None:
         """A job has this claim from now on."""
         self.claims[job] = claim
-        self._claimants.note(job, claim.placement)
+        self._claims_by_node.note(job, claim.placement)
 
     def end_claim(self, job: str) -> Claim:
         """A job has no claim any more; it is returned."""
-        self._claimants.forget(job)
+        self._claims_by_node.forget(job)
         return self.claims.pop(job)
 
     def hold(
         self, nodes: Collection[str] | None = None, owners: Collection[str] | None = None
     ) -> None:
-        """Give every claim and booking, or some, what is free of its room now, on all nodes or on some."""
+        """Give every claim and reservation, or some, what is free of its room now, on all nodes or on some."""
         claims: Iterable[str] = self.claims
         if nodes is not None:
-            claims = self._claimants.on(nodes)
+            claims = self._claims_by_node.on(nodes)
         elif owners is not None:
             named = [each.removeprefix(CLAIM) for each in owners if each.startswith(CLAIM)]
-            claims = self._claimants.oldest_first(named)
+            claims = self._claims_by_node.oldest_first(named)
         rooms = self.rooms()
         for owner, placement in self._places_of(claims):
             if owners is not None and owner not in owners:
@@ -320,7 +323,7 @@ def _job_accepted(ledger: Ledger, fact: JobAccepted) -> None:
     ledger.came.setdefault((fact.spec.queue, fact.spec.user))
     ledger.jobs[fact.job] = state
     ledger.newest_of_name[fact.spec.name] = fact.job
-    ledger.join_line(state, fact.at)
+    ledger.enqueue(state, fact.at)
     ledger.next_seq = fact.seq + 1
     for name in fact.spec.after:
         ledger.dependents.setdefault(name, []).append(fact.job)

@@ -15,10 +15,10 @@ def shadow_of(ledger: Ledger) -> Ledger:
     """A ledger equal to this one, to be changed on its own; take it for one question and throw it away."""
     shared: list[Any] = [ledger.policy, ledger.policy.gpu_weights, ledger.accounts.runtimes]
     shared += [ledger.site.described, *ledger.policies]
-    shared += [*ledger.lines, *ledger.claims.values(), *ledger.bookings.values()]
+    shared += [*ledger.waiting, *ledger.claims.values(), *ledger.reservations.values()]
     twins: dict[int, Any] = {id(ledger.signatures): dict(ledger.signatures)}
     for state in ledger.jobs.values():
-        shared += [state.position, state.line]
+        shared += [state.position, state.equivalence_class]
         twins[id(state)] = state if state.phase in ENDED else copy(state)
     if ledger.occupancy is not None:
         shared.append(ledger.occupancy.fabric)

@@ -25,7 +25,7 @@ UNRANKED = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Claimed:
+class ClaimedQuota:
     """What is claimed for a gang. firm: the gang begins as soon as its room is free, whatever its queue says then."""
 
     state: JobState
@@ -39,16 +39,16 @@ class _Standing:
 
     counted: int = 0
     giving_way: tuple[str, ...] = ()
-    owed: tuple[Claimed, ...] = ()
+    owed: tuple[ClaimedQuota, ...] = ()
 
 
-class QuotaToCome:
+class ProjectedQuota:
     """The quotas of a tree as they will be used."""
 
     def __init__(self, tree: QueueTree, gives_way: GivesWay) -> None:
         self.quota = Quota(tree, {})
         self._gives_way = gives_way
-        self._claims: dict[str, Claimed] = {}
+        self._claims: dict[str, ClaimedQuota] = {}
         self._queues: set[str] = set()
         self._standing: dict[Hashable, _Standing] = {}
 
@@ -68,7 +68,7 @@ class QuotaToCome:
         if self.has_claimed(state.job):
             self.forget()
         self.quota.take(state.queue, CLAIM + state.job, amounts, UNRANKED)
-        self._claims[state.job] = Claimed(state, amounts, firm)
+        self._claims[state.job] = ClaimedQuota(state, amounts, firm)
         self._queues.add(state.spec.queue)
 
     def drop(self, job: str) -> None:
@@ -106,7 +106,7 @@ class QuotaToCome:
         return (claimed.state for claimed in self._claims.values())
 
     @property
-    def firm(self) -> Iterator[Claimed]:
+    def firm(self) -> Iterator[ClaimedQuota]:
         """Claims whose gangs begin whatever their queues say then."""
         return (claimed for claimed in self._claims.values() if claimed.firm)
 
@@ -132,7 +132,7 @@ class QuotaToCome:
         """The jobs whose claims give way to one."""
         return self._seen_by(state, seen_as).giving_way
 
-    def may_be_owed(self, state: JobState, amounts: Amounts, seen_as: Hashable) -> bool:
+    def may_be_within_guarantee(self, state: JobState, amounts: Amounts, seen_as: Hashable) -> bool:
         """Whether a job might be guaranteed so much more; never wrongly no."""
         if self._seen_by(state, seen_as).giving_way or state.job in self._claims:
             return True
@@ -152,7 +152,7 @@ class QuotaToCome:
         return [*filter(self.quota.holds, gone), *giving_way, *own]
 
     def _is_in_the_way(
-        self, state: JobState, amounts: Amounts, without: list[str], claimed: Claimed
+        self, state: JobState, amounts: Amounts, without: list[str], claimed: ClaimedQuota
     ) -> bool:
         """Whether a claimant that may not borrow would have to beside a job."""
         other, beside = claimed.state, [(state.queue, amounts)]
@@ -178,7 +178,7 @@ class QuotaToCome:
             self._count(state, newer, seen)
         return seen
 
-    def _count(self, state: JobState, newer: Iterable[Claimed], seen: _Standing) -> None:
+    def _count(self, state: JobState, newer: Iterable[ClaimedQuota], seen: _Standing) -> None:
         """Sort claims that were made since, as a job sees them."""
         giving_way, owed = [], []
         for claimed in newer:

@@ -10,12 +10,13 @@ from gantree.model.jobs import Job
 from gantree.model.phases import HOLDING, Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.placement.request.sizes import resized
-from gantree.policy.order import Line, Merits, Position
+from gantree.policy.order import OrderFactors, Position
+from gantree.policy.waiting_jobs import EquivalenceClass
 
 NOWHERE = Position((), 0, "")
 CLAIM = "claim:"
 """Prefix of the owner under which room is held for a gang that is not placed yet."""
-BOOKING = "reserve:"
+RESERVATION = "reserve:"
 """Prefix of the owner under which a reservation holds what is free of its place."""
 
 
@@ -56,7 +57,7 @@ class JobState:
     signature: int
     submitted_at: float
     queue: int = 0
-    line: Line | None = None
+    equivalence_class: EquivalenceClass | None = None
     position: Position = NOWHERE
     phase: Phase = Phase.PENDING
     held: bool = False
@@ -167,10 +168,10 @@ class JobState:
         whole = self.spec.gpus or 1
         return self.done_s + self.ran_s(now) * (self.gpus or 1) / whole
 
-    def merits(self, now: float) -> Merits:
+    def order_factors(self, now: float) -> OrderFactors:
         """What the order reads of it at a moment."""
         spec = self.spec
-        return Merits(
+        return OrderFactors(
             priority=self.priority,
             seq=self.seq,
             submitted_at=self.submitted_at,
@@ -214,7 +215,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Booking:
+class Reservation:
     """A start that a waiting gang was told, as `facts.ReservationMade` says."""
 
     starts_at: float

@@ -9,7 +9,7 @@ as others' again. What others are said to hold on its nodes is counted after it:
 from collections.abc import Callable
 from typing import Any
 
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.lifecycle.lifecycle import accept
 from gantree.model.events import Event, GangFound
@@ -18,15 +18,15 @@ from gantree.policy.rules import Policy
 from gantree.topology.occupancy.site import OWNER_PREFIX
 
 
-def _gang_found(draft: Draft, event: GangFound, policy: Policy) -> None:
-    ledger = draft.ledger
+def _gang_found(builder: DecisionBuilder, event: GangFound, policy: Policy) -> None:
+    ledger = builder.ledger
     if event.job in ledger.jobs or event.job in ledger.rejected:
         return
-    accept(draft, event.job, event.spec, policy, _trouble(ledger, event))
+    accept(builder, event.job, event.spec, policy, _trouble(ledger, event))
     if event.job in ledger.jobs:
-        draft.record(
+        builder.record(
             GangPlaced(
-                at=draft.now,
+                at=builder.now,
                 job=event.job,
                 attempt=event.attempt,
                 placement=event.placement,
@@ -57,4 +57,6 @@ def _trouble(ledger: Ledger, event: GangFound) -> str:
     return f"it was found running, and {missing}" if missing else ""
 
 
-REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {GangFound: _gang_found}
+REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = {
+    GangFound: _gang_found
+}

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.launch import save_order, signal_order, start_order, stop_order
 from gantree.core.lifecycle.numbering import numbered
@@ -74,30 +74,34 @@ MOST_DOUBLINGS = 30
 """Of a backoff; more than any limit in seconds leaves a meaning to."""
 
 
-def start(draft: Draft, state: JobState, placement: Placement, *, at_home: bool = False) -> None:
+def start(
+    builder: DecisionBuilder, state: JobState, placement: Placement, *, at_home: bool = False
+) -> None:
     """Give the gang its place and tell the cluster. What was held for it is let go first."""
     if state.spec.parallelism:
         spec = state.at_size(len(placement.members))
-        placement = numbered(draft.ledger.rooms().fabric, spec, placement)
-    if state.job in draft.ledger.bookings:
-        draft.record(ReservationDropped(at=draft.now, job=state.job, reason="it starts"))
-    draft.record(
+        placement = numbered(builder.ledger.rooms().fabric, spec, placement)
+    if state.job in builder.ledger.reservations:
+        builder.record(ReservationDropped(at=builder.now, job=state.job, reason="it starts"))
+    builder.record(
         GangPlaced(
-            at=draft.now,
+            at=builder.now,
             job=state.job,
             attempt=state.attempt + 1,
             placement=placement,
             at_home=at_home,
         )
     )
-    draft.order(start_order(state))
+    builder.order(start_order(state))
 
 
-def stop(draft: Draft, state: JobState, cause: StopCause, policy: Policy, reason: str = "") -> None:
+def stop(
+    builder: DecisionBuilder, state: JobState, cause: StopCause, policy: Policy, reason: str = ""
+) -> None:
     """Tell the attempt to stop."""
-    draft.record(
+    builder.record(
         StopDecided(
-            at=draft.now,
+            at=builder.now,
             job=state.job,
             attempt=state.attempt,
             cause=cause,
@@ -105,154 +109,162 @@ def stop(draft: Draft, state: JobState, cause: StopCause, policy: Policy, reason
             reason=reason,
         )
     )
-    draft.order(stop_order(state))
+    builder.order(stop_order(state))
 
 
-def save_then_stop(draft: Draft, state: JobState, cause: StopCause, policy: Policy) -> None:
+def save_then_stop(
+    builder: DecisionBuilder, state: JobState, cause: StopCause, policy: Policy
+) -> None:
     """Ask a running gang that declared checkpoints to save first; tell any other to stop."""
     checkpoint = state.spec.checkpoint
     if checkpoint is None or state.phase is not Phase.RUNNING:
-        stop(draft, state, cause, policy)
+        stop(builder, state, cause, policy)
         return
-    draft.record(
+    builder.record(
         CheckpointRequested(
-            at=draft.now,
+            at=builder.now,
             job=state.job,
             attempt=state.attempt,
             request=f"{state.job}/{state.attempt}/checkpoint",
-            deadline_at=draft.now + checkpoint.grace_s,
+            deadline_at=builder.now + checkpoint.grace_s,
             cause=cause,
         )
     )
-    draft.order(save_order(state))
+    builder.order(save_order(state))
 
 
-def time_is_up(draft: Draft, state: JobState, policy: Policy) -> None:
+def time_is_up(builder: DecisionBuilder, state: JobState, policy: Policy) -> None:
     """Act on a moment of `timers.due_moment` that has come."""
     if state.phase is Phase.SAVING:
         assert state.stop_cause is not None
-        stop(draft, state, state.stop_cause, policy)
-    elif state.phase is Phase.RUNNING and (gap_over_at(state) or inf) <= draft.now:
+        stop(builder, state, state.stop_cause, policy)
+    elif state.phase is Phase.RUNNING and (gap_over_at(state) or inf) <= builder.now:
         missing = ", ".join(f"member {gap.member}: {gap.reason}" for gap in state.missing)
-        stop(draft, state, StopCause.MEMBER_LOST, policy, f"not replaced in time: {missing}")
+        stop(builder, state, StopCause.MEMBER_LOST, policy, f"not replaced in time: {missing}")
     elif state.phase is Phase.RUNNING:
         limit_at, warn = state.limit_at, state.spec.warn
-        if warn is not None and limit_at is not None and draft.now < limit_at:
-            _warn(draft, state, warn.signal, limit_at)
+        if warn is not None and limit_at is not None and builder.now < limit_at:
+            _warn(builder, state, warn.signal, limit_at)
         else:
-            stop(draft, state, StopCause.TIME_LIMIT, policy)
+            stop(builder, state, StopCause.TIME_LIMIT, policy)
 
 
-def _warn(draft: Draft, state: JobState, signal: str, limit_at: float) -> None:
+def _warn(builder: DecisionBuilder, state: JobState, signal: str, limit_at: float) -> None:
     """Have the gang signalled. What nobody was there to do in time is not made up for: then it is stopped."""
-    draft.record(
+    builder.record(
         GangWarned(
-            at=draft.now, job=state.job, attempt=state.attempt, signal=signal, ends_at=limit_at
+            at=builder.now, job=state.job, attempt=state.attempt, signal=signal, ends_at=limit_at
         )
     )
-    draft.order(signal_order(state))
+    builder.order(signal_order(state))
 
 
-def end_job(draft: Draft, state: JobState, outcome: Phase, code: int | None, reason: str) -> None:
+def end_job(
+    builder: DecisionBuilder, state: JobState, outcome: Phase, code: int | None, reason: str
+) -> None:
     """Record a job's end; what it held for later is dropped, and what waits for it in vain fails with it."""
-    _end(draft, state, outcome, code, reason)
+    _end(builder, state, outcome, code, reason)
     in_vain = deque([] if outcome is Phase.SUCCEEDED else [state])
     while in_vain:
         before = in_vain.popleft()
-        for dependent in draft.ledger.dependents.get(before.job, ()):
-            waiting = draft.ledger.jobs[dependent]
+        for dependent in builder.ledger.dependents.get(before.job, ()):
+            waiting = builder.ledger.jobs[dependent]
             if waiting.phase is Phase.PENDING:
                 reason = f"{before.job}, which it comes after, {before.phase}"
-                _end(draft, waiting, Phase.FAILED, None, reason)
+                _end(builder, waiting, Phase.FAILED, None, reason)
                 in_vain.append(waiting)
 
 
-def _end(draft: Draft, state: JobState, outcome: Phase, code: int | None, reason: str) -> None:
-    if state.job in draft.ledger.claims:
-        draft.record(ClaimDropped(at=draft.now, job=state.job, reason="the job has ended"))
-    if state.job in draft.ledger.bookings:
-        draft.record(ReservationDropped(at=draft.now, job=state.job, reason="the job has ended"))
-    draft.record(
-        JobEnded(at=draft.now, job=state.job, outcome=outcome, exit_code=code, reason=reason)
+def _end(
+    builder: DecisionBuilder, state: JobState, outcome: Phase, code: int | None, reason: str
+) -> None:
+    if state.job in builder.ledger.claims:
+        builder.record(ClaimDropped(at=builder.now, job=state.job, reason="the job has ended"))
+    if state.job in builder.ledger.reservations:
+        builder.record(
+            ReservationDropped(at=builder.now, job=state.job, reason="the job has ended")
+        )
+    builder.record(
+        JobEnded(at=builder.now, job=state.job, outcome=outcome, exit_code=code, reason=reason)
     )
 
 
-def unreadable(draft: Draft, spec: Job) -> str:
+def unreadable(builder: DecisionBuilder, spec: Job) -> str:
     """Why the fabric has no word for what a job wishes of it (a tier that is not there); empty if it has."""
-    if draft.ledger.fabric is None:
+    if builder.ledger.fabric is None:
         return ""
     try:
-        topology_request_of(draft.ledger.fabric, spec)
+        topology_request_of(builder.ledger.fabric, spec)
     except (BadInput, Unsupported) as error:
         return str(error)
     return ""
 
 
-def _job_submitted(draft: Draft, event: JobSubmitted, policy: Policy) -> None:
-    if event.job in draft.ledger.jobs or event.job in draft.ledger.rejected:
+def _job_submitted(builder: DecisionBuilder, event: JobSubmitted, policy: Policy) -> None:
+    if event.job in builder.ledger.jobs or event.job in builder.ledger.rejected:
         return
-    reason = draft.ledger.accounts.is_full(event.spec)
-    predecessors = [draft.ledger.jobs.get(name) for name in event.spec.after]
+    reason = builder.ledger.accounts.is_full(event.spec)
+    predecessors = [builder.ledger.jobs.get(name) for name in event.spec.after]
     for name, predecessor in zip(event.spec.after, predecessors, strict=True):
         if predecessor is None:
             reason = f"it comes after {name}, and there is no such job"
         elif predecessor.phase in ENDED - {Phase.SUCCEEDED}:
             reason = f"it comes after {name}, which {predecessor.phase}"
-    accept(draft, event.job, event.spec, policy, reason)
+    accept(builder, event.job, event.spec, policy, reason)
 
 
-def accept(draft: Draft, job: str, spec: Job, policy: Policy, reason: str = "") -> None:
+def accept(builder: DecisionBuilder, job: str, spec: Job, policy: Policy, reason: str = "") -> None:
     """Take a job into its queue, or say why not: for a reason that is known, or because it cannot be read."""
-    reason, priority = _unfit(draft, spec) or reason, 0
+    reason, priority = _unfit(builder, spec) or reason, 0
     try:
         priority = policy.priority_of(spec.priority)
     except BadInput as error:
         reason = reason or str(error)
     if reason:
-        draft.record(JobRejected(at=draft.now, job=job, reason=reason))
+        builder.record(JobRejected(at=builder.now, job=job, reason=reason))
         return
-    priority += boost_of(policy, spec, draft.now)
-    seq = draft.ledger.next_seq
-    draft.record(JobAccepted(at=draft.now, job=job, spec=spec, priority=priority, seq=seq))
+    priority += boost_of(policy, spec, builder.now)
+    seq = builder.ledger.next_seq
+    builder.record(JobAccepted(at=builder.now, job=job, spec=spec, priority=priority, seq=seq))
 
 
-def _unfit(draft: Draft, spec: Job) -> str:
+def _unfit(builder: DecisionBuilder, spec: Job) -> str:
     """Why a job suits neither the fabric nor the queues; empty if it does."""
-    return unreadable(draft, spec) or draft.ledger.accounts.tree.problem(spec.queue)
+    return unreadable(builder, spec) or builder.ledger.accounts.tree.problem(spec.queue)
 
 
-def _current(draft: Draft, job: str, attempt: int) -> JobState | None:
+def _current(builder: DecisionBuilder, job: str, attempt: int) -> JobState | None:
     """The job, if this attempt of it still holds its place."""
-    state = draft.ledger.jobs.get(job)
+    state = builder.ledger.jobs.get(job)
     if state is None or state.attempt != attempt or state.phase not in HOLDING:
         return None
     return state
 
 
-def _gang_started(draft: Draft, event: GangStarted, policy: Policy) -> None:
-    state = _current(draft, event.job, event.attempt)
+def _gang_started(builder: DecisionBuilder, event: GangStarted, policy: Policy) -> None:
+    state = _current(builder, event.job, event.attempt)
     if state is not None and state.phase is Phase.STARTING:
-        draft.record(GangRunning(at=draft.now, job=state.job, attempt=state.attempt))
+        builder.record(GangRunning(at=builder.now, job=state.job, attempt=state.attempt))
 
 
 def _stop_after_failure(
-    draft: Draft,
+    builder: DecisionBuilder,
     event: GangStartFailed | RankExited | MemberLost,
     cause: StopCause,
     policy: Policy,
     reason: str,
 ) -> None:
-    state = _current(draft, event.job, event.attempt)
+    state = _current(builder, event.job, event.attempt)
     if state is None or state.phase is Phase.STOPPING:
         return
     if state.spec.restarts.replace_s is None or isinstance(event, GangStartFailed):
-        stop(draft, state, cause, policy, reason)
+        stop(builder, state, cause, policy, reason)
     else:
-        _replace_or_stop(draft, state, event, cause, policy, reason)
+        _replace_or_stop(builder, state, event, cause, policy, reason)
 
 
 def _replace_or_stop(
-    draft: Draft,
+    builder: DecisionBuilder,
     state: JobState,
     event: RankExited | MemberLost,
     cause: StopCause,
@@ -264,34 +276,34 @@ def _replace_or_stop(
     if member is not None and event.life != state.life_of(member):
         return
     if member is not None and can_live_without(state, member, cause):
-        miss(draft, state, member, cause, reason)
+        miss(builder, state, member, cause, reason)
     else:
-        stop(draft, state, cause, policy, reason)
+        stop(builder, state, cause, policy, reason)
 
 
-def _gang_start_failed(draft: Draft, event: GangStartFailed, policy: Policy) -> None:
+def _gang_start_failed(builder: DecisionBuilder, event: GangStartFailed, policy: Policy) -> None:
     cause = StopCause.CANNOT_START if event.final else StopCause.START_FAILED
-    _stop_after_failure(draft, event, cause, policy, event.reason)
+    _stop_after_failure(builder, event, cause, policy, event.reason)
 
 
-def _rank_exited(draft: Draft, event: RankExited, policy: Policy) -> None:
+def _rank_exited(builder: DecisionBuilder, event: RankExited, policy: Policy) -> None:
     if event.exit_code != 0:
         reason = f"rank {event.rank} ended with {event.exit_code}"
-        _stop_after_failure(draft, event, StopCause.RANK_FAILED, policy, reason)
+        _stop_after_failure(builder, event, StopCause.RANK_FAILED, policy, reason)
 
 
-def _member_lost(draft: Draft, event: MemberLost, policy: Policy) -> None:
+def _member_lost(builder: DecisionBuilder, event: MemberLost, policy: Policy) -> None:
     reason = f"member {event.member} of {event.role} was lost: {event.reason}"
-    _stop_after_failure(draft, event, StopCause.MEMBER_LOST, policy, reason)
+    _stop_after_failure(builder, event, StopCause.MEMBER_LOST, policy, reason)
 
 
-def _checkpoint_saved(draft: Draft, event: CheckpointSaved, policy: Policy) -> None:
-    state = _current(draft, event.job, event.attempt)
+def _checkpoint_saved(builder: DecisionBuilder, event: CheckpointSaved, policy: Policy) -> None:
+    state = _current(builder, event.job, event.attempt)
     if state is None:
         return
-    draft.record(
+    builder.record(
         CheckpointRecorded(
-            at=draft.now,
+            at=builder.now,
             job=state.job,
             attempt=state.attempt,
             step=event.step,
@@ -300,18 +312,18 @@ def _checkpoint_saved(draft: Draft, event: CheckpointSaved, policy: Policy) -> N
     )
     if state.phase is Phase.SAVING and event.request == state.request:
         assert state.stop_cause is not None
-        stop(draft, state, state.stop_cause, policy)
+        stop(builder, state, state.stop_cause, policy)
 
 
-def _gang_ended(draft: Draft, event: GangEnded, policy: Policy) -> None:
-    state = _current(draft, event.job, event.attempt)
+def _gang_ended(builder: DecisionBuilder, event: GangEnded, policy: Policy) -> None:
+    state = _current(builder, event.job, event.attempt)
     if state is None:
         return
     cause = _cause_of_end(state, event)
-    lost_s = state.at_stake_s(draft.now) if cause in FAILURES | GOES_ON else 0.0
-    draft.record(
+    lost_s = state.at_stake_s(builder.now) if cause in FAILURES | GOES_ON else 0.0
+    builder.record(
         AttemptEnded(
-            at=draft.now,
+            at=builder.now,
             job=state.job,
             attempt=state.attempt,
             exit_code=event.exit_code,
@@ -319,7 +331,7 @@ def _gang_ended(draft: Draft, event: GangEnded, policy: Policy) -> None:
             lost_s=lost_s,
         )
     )
-    _after_attempt(draft, state, cause, event.exit_code)
+    _after_attempt(builder, state, cause, event.exit_code)
 
 
 def _cause_of_end(state: JobState, event: GangEnded) -> StopCause | None:
@@ -340,46 +352,50 @@ def _cause_of_end(state: JobState, event: GangEnded) -> StopCause | None:
     return state.stop_cause
 
 
-def _after_attempt(draft: Draft, state: JobState, cause: StopCause | None, code: int) -> None:
+def _after_attempt(
+    builder: DecisionBuilder, state: JobState, cause: StopCause | None, code: int
+) -> None:
     """Decide what comes after an attempt that is over."""
     if cause is None:
-        end_job(draft, state, Phase.SUCCEEDED, 0, "all ranks ended with 0")
+        end_job(builder, state, Phase.SUCCEEDED, 0, "all ranks ended with 0")
     elif cause is StopCause.CANCELLED:
-        end_job(draft, state, Phase.CANCELLED, code, "cancelled")
+        end_job(builder, state, Phase.CANCELLED, code, "cancelled")
     elif cause is StopCause.TIME_LIMIT:
         limit = f"ran longer than its limit of {state.spec.time_limit_s:g} s"
-        end_job(draft, state, Phase.TIMED_OUT, code, limit)
+        end_job(builder, state, Phase.TIMED_OUT, code, limit)
     elif cause is StopCause.CANNOT_START:
-        end_job(draft, state, Phase.FAILED, code, state.reason)
+        end_job(builder, state, Phase.FAILED, code, state.reason)
     elif cause is StopCause.PREEMPTED:
-        cut_for = cut_short_for(draft.ledger, state, draft.now)
-        rested_at = draft.now + rest_s(len(cut_for), draft.ledger.policy)
-        _requeue(draft, state, cause, rested_at, state.failures, cut_for)
+        cut_for = cut_short_for(builder.ledger, state, builder.now)
+        rested_at = builder.now + rest_s(len(cut_for), builder.ledger.policy)
+        _requeue(builder, state, cause, rested_at, state.failures, cut_for)
     elif cause in GOES_ON:
-        _requeue(draft, state, cause, draft.now, state.failures)
+        _requeue(builder, state, cause, builder.now, state.failures)
     else:
-        _restart_or_fail(draft, state, cause, code)
+        _restart_or_fail(builder, state, cause, code)
 
 
-def _restart_or_fail(draft: Draft, state: JobState, cause: StopCause, code: int) -> None:
+def _restart_or_fail(
+    builder: DecisionBuilder, state: JobState, cause: StopCause, code: int
+) -> None:
     """Wait and start again, or give up. A node that was lost is not the job's failure, so it does not count."""
     restarts = state.spec.restarts
     assert state.placement is not None
-    blameless = any(member.node in draft.ledger.unusable for member in state.placement.members)
+    blameless = any(member.node in builder.ledger.unusable for member in state.placement.members)
     failures = state.failures if blameless else state.failures + 1
     if failures > restarts.limit:
         why = state.reason or f"{cause} (exit code {code})"
         if restarts.limit:
             why += f", after {plural(restarts.limit, 'restart')}"
-        end_job(draft, state, Phase.FAILED, code, why)
+        end_job(builder, state, Phase.FAILED, code, why)
         return
     doublings = min(max(0, failures - 1), MOST_DOUBLINGS)
     backoff_s = min(restarts.backoff_max_s, restarts.backoff_s * 2**doublings)
-    _requeue(draft, state, cause, draft.now + backoff_s, failures)
+    _requeue(builder, state, cause, builder.now + backoff_s, failures)
 
 
 def _requeue(
-    draft: Draft,
+    builder: DecisionBuilder,
     state: JobState,
     cause: StopCause,
     not_before: float,
@@ -387,11 +403,13 @@ def _requeue(
     cut_for: tuple[str, ...] = (),
 ) -> None:
     """Let it wait again; who failed while it moved has no place held for it any more, and waits as it is written."""
-    if cause not in GOES_ON and state.job in draft.ledger.claims:
-        draft.record(ClaimDropped(at=draft.now, job=state.job, reason=f"it was stopped: {cause}"))
-    draft.record(
+    if cause not in GOES_ON and state.job in builder.ledger.claims:
+        builder.record(
+            ClaimDropped(at=builder.now, job=state.job, reason=f"it was stopped: {cause}")
+        )
+    builder.record(
         JobRequeued(
-            at=draft.now,
+            at=builder.now,
             job=state.job,
             cause=cause,
             not_before=not_before,
@@ -402,7 +420,7 @@ def _requeue(
     )
 
 
-REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {
+REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = {
     JobSubmitted: _job_submitted,
     GangStarted: _gang_started,
     GangStartFailed: _gang_start_failed,

@@ -20,7 +20,7 @@ Nobody is preempted for a replacement; what is free, nodes that are held back as
 everybody who waits. What was found to have no place is asked again when room or nodes have changed.
 """
 
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import Gap, JobState
 from gantree.core.lifecycle.launch import replace_order, start_order
@@ -35,23 +35,25 @@ from gantree.placement.resize.replaced import domain_of, replaced, with_member
 from gantree.policy.rules import Policy
 
 
-def replace_missing(draft: Draft, preferences: PlacementPreferences) -> None:
+def replace_missing(builder: DecisionBuilder, preferences: PlacementPreferences) -> None:
     """Replace the missing members for which there is a place."""
-    for state in list(draft.ledger.gapped.values()):
+    for state in list(builder.ledger.gapped.values()):
         for gap in state.missing if state.phase is Phase.RUNNING else ():
             if not gap.placed:
-                _replace(draft, state, gap, preferences)
+                _replace(builder, state, gap, preferences)
 
 
-def _replace(draft: Draft, state: JobState, gap: Gap, preferences: PlacementPreferences) -> None:
-    ledger = draft.ledger
+def _replace(
+    builder: DecisionBuilder, state: JobState, gap: Gap, preferences: PlacementPreferences
+) -> None:
+    ledger = builder.ledger
     place = _place_for(ledger, state, gap, preferences)
     if place is None:
         return
     assert ledger.fabric is not None and state.placement is not None
-    draft.record(
+    builder.record(
         MemberReplaced(
-            at=draft.now,
+            at=builder.now,
             job=state.job,
             attempt=state.attempt,
             member=gap.member,
@@ -60,7 +62,7 @@ def _replace(draft: Draft, state: JobState, gap: Gap, preferences: PlacementPref
             domain=domain_of(ledger.fabric, state.placement, place),
         )
     )
-    draft.order(replace_order(state, gap.member))
+    builder.order(replace_order(state, gap.member))
 
 
 def _place_for(
@@ -111,16 +113,18 @@ def can_live_without(state: JobState, member: int | None, cause: StopCause) -> b
     return state.moving is None and not (is_failure and state.failures >= restarts.limit)
 
 
-def miss(draft: Draft, state: JobState, member: int, cause: StopCause, reason: str) -> None:
+def miss(
+    builder: DecisionBuilder, state: JobState, member: int, cause: StopCause, reason: str
+) -> None:
     """A member is lost, and the others stay."""
     gap, replace_s = state.gap(member), state.spec.restarts.replace_s
     assert replace_s is not None, f"{state.job} cannot live without one of its members"
     if gap is not None and not gap.placed:
         return
-    first_at = min((each.deadline_at for each in state.missing), default=draft.now + replace_s)
-    draft.record(
+    first_at = min((each.deadline_at for each in state.missing), default=builder.now + replace_s)
+    builder.record(
         MemberMissed(
-            at=draft.now,
+            at=builder.now,
             job=state.job,
             attempt=state.attempt,
             member=member,
@@ -131,15 +135,15 @@ def miss(draft: Draft, state: JobState, member: int, cause: StopCause, reason: s
     )
 
 
-def member_started(draft: Draft, event: MemberStarted, policy: Policy) -> None:
+def member_started(builder: DecisionBuilder, event: MemberStarted, policy: Policy) -> None:
     """A member that was missing runs again, if it is its last life that does."""
-    state = draft.ledger.jobs.get(event.job)
+    state = builder.ledger.jobs.get(event.job)
     if state is None or state.attempt != event.attempt:
         return
     gap = state.gap(event.member)
     if gap is not None and gap.placed and event.life == state.life_of(event.member):
-        draft.record(
-            MemberBack(at=draft.now, job=state.job, attempt=state.attempt, member=event.member)
+        builder.record(
+            MemberBack(at=builder.now, job=state.job, attempt=state.attempt, member=event.member)
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.events import EndedJobsDue, Event
 from gantree.model.facts import JobsForgotten
@@ -17,8 +17,8 @@ AT_ONCE = 1_000
 """So many are forgotten in one decision at most, which takes 10 to 20 ms with 100,000 jobs, and less with fewer."""
 
 
-def _ended_jobs_due(draft: Draft, event: EndedJobsDue, policy: Policy) -> None:
-    ledger = draft.ledger
+def _ended_jobs_due(builder: DecisionBuilder, event: EndedJobsDue, policy: Policy) -> None:
+    ledger = builder.ledger
     older = islice(ledger.ended, max(0, len(ledger.ended) - event.keep))
     gone = (
         state.job
@@ -30,7 +30,7 @@ def _ended_jobs_due(draft: Draft, event: EndedJobsDue, policy: Policy) -> None:
     jobs = tuple(islice(gone, AT_ONCE))
     rejected = _rejected_too_long_ago(ledger, event)
     if jobs or rejected:
-        draft.record(JobsForgotten(at=draft.now, jobs=jobs, rejected=rejected))
+        builder.record(JobsForgotten(at=builder.now, jobs=jobs, rejected=rejected))
 
 
 def _rejected_too_long_ago(ledger: Ledger, event: EndedJobsDue) -> tuple[str, ...]:
@@ -43,4 +43,6 @@ def _is_awaited(ledger: Ledger, job: str) -> bool:
     return any(ledger.jobs[each].ended_at is None for each in ledger.dependents.get(job, ()))
 
 
-REACTIONS: dict[type[Event], Callable[[Draft, Any, Policy], None]] = {EndedJobsDue: _ended_jobs_due}
+REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = {
+    EndedJobsDue: _ended_jobs_due
+}

@@ -3,7 +3,7 @@
 Who computes next is decided in `core.lifecycle.time_quantum`.
 """
 
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.launch import turn_order
@@ -46,22 +46,22 @@ class Turns:
         """When a turn ends for which somebody waits, in seconds; None where nobody does."""
         return self._wake_at
 
-    def take_turns(self, draft: Draft) -> None:
+    def take_turns(self, builder: DecisionBuilder) -> None:
         """Decide who computes from now on. Comes after everything else in a decision."""
-        jobs = dict.fromkeys(getattr(fact, "job", None) for fact in draft.facts)
+        jobs = dict.fromkeys(getattr(fact, "job", None) for fact in builder.facts)
         touched = [self._see(job) for job in jobs if job is not None]
-        due = self._wake_at is not None and self._wake_at <= draft.now
+        due = self._wake_at is not None and self._wake_at <= builder.now
         if not due and not any(touched):
             return
-        suspend, resume, let_go = self._change(draft.now)
+        suspend, resume, let_go = self._change(builder.now)
         for job in suspend:
-            self._suspend(draft, self._ledger.jobs[job])
+            self._suspend(builder, self._ledger.jobs[job])
         for job in let_go:
-            self._resume(draft, self._ledger.jobs[job], None)
+            self._resume(builder, self._ledger.jobs[job], None)
         for job in resume:
             assert self._rules is not None
-            self._resume(draft, self._ledger.jobs[job], draft.now + self._rules.quantum_s)
-        self._wake_at = next_end(self._sharers(draft.now), draft.now)
+            self._resume(builder, self._ledger.jobs[job], builder.now + self._rules.quantum_s)
+        self._wake_at = next_end(self._sharers(builder.now), builder.now)
 
     def _see(self, job: str) -> bool:
         """Take note of what has become of a job; say whether turns have to do with it, or had."""
@@ -110,15 +110,15 @@ class Turns:
         )
 
     @staticmethod
-    def _suspend(draft: Draft, state: JobState) -> None:
-        draft.record(GangSuspended(at=draft.now, job=state.job, attempt=state.attempt))
-        draft.order(turn_order(state))
+    def _suspend(builder: DecisionBuilder, state: JobState) -> None:
+        builder.record(GangSuspended(at=builder.now, job=state.job, attempt=state.attempt))
+        builder.order(turn_order(state))
 
     @staticmethod
-    def _resume(draft: Draft, state: JobState, turn_ends_at: float | None) -> None:
-        draft.record(
+    def _resume(builder: DecisionBuilder, state: JobState, turn_ends_at: float | None) -> None:
+        builder.record(
             GangResumed(
-                at=draft.now, job=state.job, attempt=state.attempt, turn_ends_at=turn_ends_at
+                at=builder.now, job=state.job, attempt=state.attempt, turn_ends_at=turn_ends_at
             )
         )
-        draft.order(turn_order(state))
+        builder.order(turn_order(state))

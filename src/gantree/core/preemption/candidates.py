@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from math import inf
 
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import BOOKING, CLAIM, JobState
+from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.core.queue.held_capacity import outranks
 from gantree.core.queue.preemption_rules import (
     borrowers,
     harm_of,
     objection,
-    overruled_by,
+    outranked_by,
     standing,
 )
 from gantree.model.jobs import Job
@@ -108,7 +108,9 @@ def _objection(
 def _victim(
     ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: Container[str], now: float
 ) -> Victim:
-    owed = BORROWS if other.job in reclaimed else OWED * ledger.accounts.is_owed(other)
+    owed = (
+        BORROWS if other.job in reclaimed else OWED * ledger.accounts.holds_within_guarantee(other)
+    )
     if ledger.policy.preemption.by == "order":
         right: tuple[float, ...] = (owed, *(-number for number in standing(ledger, other, now)))
     else:
@@ -124,8 +126,8 @@ def room_to_come(ledger: Ledger, state: JobState, *, puts_off: bool = False) -> 
     reserved that it may not put off, nothing ever is: whoever stands there holds no more than the rest of its place.
     puts_off: as if it might put off all of them.
     """
-    passed, overruled = giving_way(ledger, state)
-    return _room_without(ledger, tuple(ledger.bookings) if puts_off else passed, overruled)
+    passed, outranked = giving_way(ledger, state)
+    return _room_without(ledger, tuple(ledger.reservations) if puts_off else passed, outranked)
 
 
 class RoomToCome:
@@ -147,17 +149,17 @@ class RoomToCome:
         """The occupancy for a job. It is others' too: do not change it."""
         if self._applied != ledger.applied:
             self._applied = ledger.applied
-            names = (*ledger.bookings, *ledger.claims)
+            names = (*ledger.reservations, *ledger.claims)
             self._queues = frozenset(ledger.jobs[job].spec.queue for job in names)
             for kept in (self._of_rank, self._kept, self._fits):
                 kept.clear()
         rank = self._rank(ledger, state)
         room = self._of_rank.get(rank)
         if room is None:
-            passed, overruled = giving_way(ledger, state)
-            room = self._kept.get((passed, overruled))
+            passed, outranked = giving_way(ledger, state)
+            room = self._kept.get((passed, outranked))
             if room is None:
-                room = self._kept[passed, overruled] = _room_without(ledger, passed, overruled)
+                room = self._kept[passed, outranked] = _room_without(ledger, passed, outranked)
             self._of_rank[rank] = room
         return room
 
@@ -177,32 +179,36 @@ class RoomToCome:
         shared = ledger.accounts.order.before_share
         if shared is None or state.spec.queue in self._queues:
             return state.position if self._queues else None
-        is_due = ledger.accounts.is_due(state) if self._queues else False
-        return state.position.key[:shared], state.priority, is_due
+        asks_within_guarantee = (
+            ledger.accounts.asks_within_guarantee(state) if self._queues else False
+        )
+        return state.position.key[:shared], state.priority, asks_within_guarantee
 
 
 def giving_way(ledger: Ledger, state: JobState) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The jobs whose reserved starts, and those whose claims, give way to a waiting one."""
-    passed = (job for job in ledger.bookings if outranks(ledger, state, job))
-    return tuple(passed), overruled_by(ledger, state)
+    passed = (job for job in ledger.reservations if outranks(ledger, state, job))
+    return tuple(passed), outranked_by(ledger, state)
 
 
-def _room_without(ledger: Ledger, passed: Sequence[str], overruled: Sequence[str]) -> Occupancy:
+def _room_without(ledger: Ledger, passed: Sequence[str], outranked: Sequence[str]) -> Occupancy:
     """The occupancy without those who leave, these reserved starts and these claims; all other claims are whole."""
     later = ledger.rooms().copy()
     claims = (CLAIM + job for job in ledger.claims)
-    for owner in (*ledger.leaving, *claims, *(BOOKING + job for job in passed)):
+    for owner in (*ledger.leaving, *claims, *(RESERVATION + job for job in passed)):
         later.give_back(owner)
-    without = frozenset(overruled)
+    without = frozenset(outranked)
     for job, claim in ledger.claims.items():
         if job not in without:
             later.take_free(CLAIM + job, claim.placement.members)
-    stay = {job: booking for job, booking in ledger.bookings.items() if job not in passed}
+    stay = {
+        job: reservation for job, reservation in ledger.reservations.items() if job not in passed
+    }
     there = {owner: later.owners[owner] for owner in _beside(ledger, stay) if owner in later.owners}
     for owner in there:
         later.give_back(owner)
-    for job, booking in stay.items():
-        later.take_free(BOOKING + job, booking.placement.members)
+    for job, reservation in stay.items():
+        later.take_free(RESERVATION + job, reservation.placement.members)
     for owner, members in there.items():
         later.take_free(owner, members)
     return later
@@ -217,6 +223,6 @@ def is_on_reserved(later: Occupancy, state: JobState) -> bool:
 def _beside(ledger: Ledger, jobs: Iterable[str]) -> Iterator[str]:
     """The gangs that hold anything on nodes where starts of these jobs are reserved, be it what these need or not."""
     rooms = ledger.rooms()
-    nodes = dict.fromkeys(node for job in jobs for node in ledger.bookings[job].placement.nodes)
+    nodes = dict.fromkeys(node for job in jobs for node in ledger.reservations[job].placement.nodes)
     there = dict.fromkeys(owner for node in nodes for owner in rooms.holders(node))
     return (owner for owner in there if owner in ledger.holding)

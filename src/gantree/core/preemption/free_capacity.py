@@ -28,7 +28,7 @@ from math import inf
 
 import numpy as np
 
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.lifecycle import save_then_stop, start
@@ -57,7 +57,7 @@ from gantree.planning.defragment import Movable, MovePlan, plan_defragment
 from gantree.planning.preempt import Plan, Victim, plan_preemption
 from gantree.planning.preempt_trial import Admits
 from gantree.planning.shrink import ElasticGang, plan_shrink
-from gantree.policy.order import Line
+from gantree.policy.waiting_jobs import EquivalenceClass
 from gantree.topology.occupancy.occupancy import Occupancy
 
 ASK_AGAIN_S, ASK_AGAIN_SHARE = 60.0, 0.125
@@ -74,27 +74,31 @@ class NoRoom:
 
 
 def make_room(
-    draft: Draft, wanted: Wanted, preferences: PlacementPreferences, rooms: RoomToCome, needs: Needs
+    builder: DecisionBuilder,
+    wanted: Wanted,
+    preferences: PlacementPreferences,
+    rooms: RoomToCome,
+    needs: Needs,
 ) -> NoRoom | None:
     """Claim room for a gang and ask those who hold it to give it up; start at once where nobody must be asked.
 
     Returns None where that was possible.
     """
-    ledger, moves_at = draft.ledger, inf
+    ledger, moves_at = builder.ledger, inf
     if only_at_home(ledger, wanted.state):
         return NoRoom()
     later = rooms.of(ledger, wanted.state)
     if _admitted(wanted):
-        if _shrink(draft, wanted, later, preferences):
+        if _shrink(builder, wanted, later, preferences):
             return None
-        moves_at = _move(draft, wanted, later, preferences)
-        if moves_at <= draft.now:
+        moves_at = _move(builder, wanted, later, preferences)
+        if moves_at <= builder.now:
             return None
-    return _stop_others(draft, wanted, later, needs, moves_at, preferences)
+    return _stop_others(builder, wanted, later, needs, moves_at, preferences)
 
 
 def _stop_others(
-    draft: Draft,
+    builder: DecisionBuilder,
     wanted: Wanted,
     later: Occupancy,
     needs: Needs,
@@ -102,15 +106,15 @@ def _stop_others(
     preferences: PlacementPreferences,
 ) -> NoRoom | None:
     """Stop gangs for one, and claim their room; moves_at is when moving some may gain."""
-    ledger = draft.ledger
-    asked = whom_to_ask(ledger, wanted, draft.now)
+    ledger = builder.ledger
+    asked = whom_to_ask(ledger, wanted, builder.now)
     plan = _planned(ledger, wanted, later, asked.victims, preferences)
-    if plan is None or owed_instead(ledger, wanted, plan, later, needs, draft.now) is not None:
+    if plan is None or owed_instead(ledger, wanted, plan, later, needs, builder.now) is not None:
         moment = min(inf if asked.later is None else asked.later, moves_at)
         return NoRoom(None if moment == inf else moment)
-    if not _is_in_time(draft, wanted, plan.placement, [victim.owner for victim in plan.victims]):
-        return NoRoom(ledger.bookings[wanted.state.job].starts_at)
-    _stop_for(draft, wanted, plan, preferences)
+    if not _is_in_time(builder, wanted, plan.placement, [victim.owner for victim in plan.victims]):
+        return NoRoom(ledger.reservations[wanted.state.job].starts_at)
+    _stop_for(builder, wanted, plan, preferences)
     return None
 
 
@@ -125,7 +129,7 @@ def owed_instead(
         return None
     accounts, gone = ledger.accounts, [victim.owner for victim in plan.victims]
     held = accounts.held(plan.placement)
-    if accounts.admission_to_come(wanted.state, held, gone).state != "borrowed":
+    if accounts.projected_admission(wanted.state, held, gone).state != "borrowed":
         return None
     gpus = free_gpus(later)
     for owner in gone:
@@ -137,21 +141,21 @@ def owed_instead(
         need = needs.of(ledger, state.signature)
         if state is wanted.state or not room.may_hold(need) or beside.may_hold(need):
             continue
-        if accounts.admission_to_come(state, accounts.asked(state), gone).state == "owed":
+        if accounts.projected_admission(state, accounts.asked(state), gone).state == "owed":
             return state
     return None
 
 
 def _first_guaranteed(ledger: Ledger, now: float) -> Iterator[JobState]:
     """Of each queue that is guaranteed anything, the first that waits of all that ask alike."""
-    for queue in ledger.lines.queues:
+    for queue in ledger.waiting.queues:
         if not ledger.accounts.may_reclaim(queue):
             continue
-        kinds: dict[tuple[int, bool], Line] = {}
-        for line in ledger.lines.lines_in(queue):
-            kinds.setdefault((line.signature, line.preemptible), line)
-        for line in kinds.values():
-            state = ledger.jobs[ledger.lines[line][0].job]
+        kinds: dict[tuple[int, bool], EquivalenceClass] = {}
+        for eq_class in ledger.waiting.classes_in(queue):
+            kinds.setdefault((eq_class.signature, eq_class.preemptible), eq_class)
+        for eq_class in kinds.values():
+            state = ledger.jobs[ledger.waiting[eq_class][0].job]
             if eligible(ledger, state, now):
                 yield state
 
@@ -193,7 +197,7 @@ def _admitted_at(
 ) -> bool:
     """Whether a gang may claim a place that these owners leave: what it really holds is known only now."""
     accounts, state = ledger.accounts, wanted.state
-    admission = accounts.admission_to_come(state, accounts.held(placement), gone)
+    admission = accounts.projected_admission(state, accounts.held(placement), gone)
     return not admission.refused and spares_cells(ledger, state, placement)
 
 
@@ -204,17 +208,19 @@ def _may_start_at(ledger: Ledger, wanted: Wanted, placement: Placement) -> bool:
     return not admission.refused and spares_cells(ledger, state, placement)
 
 
-def _is_in_time(draft: Draft, wanted: Wanted, placement: Placement, owners: Sequence[str]) -> bool:
+def _is_in_time(
+    builder: DecisionBuilder, wanted: Wanted, placement: Placement, owners: Sequence[str]
+) -> bool:
     """Whether the room is free before the start that the gang was promised, however long it takes those to leave."""
-    ledger = draft.ledger
-    booking, grace_s = ledger.bookings.get(wanted.state.job), ledger.policy.grace_s
-    if booking is None or not booking.promised or booking.starts_at <= draft.now:
+    ledger = builder.ledger
+    reservation, grace_s = ledger.reservations.get(wanted.state.job), ledger.policy.grace_s
+    if reservation is None or not reservation.promised or reservation.starts_at <= builder.now:
         return True
     latest = [ledger.jobs[job].ends_at(grace_s) for job in leaving_there(ledger, placement)]
     for owner in owners:
         saves = ledger.jobs[owner].spec.checkpoint
-        latest.append(draft.now + grace_s + (saves.grace_s if saves else 0.0))
-    return max(latest, default=0.0) <= booking.starts_at
+        latest.append(builder.now + grace_s + (saves.grace_s if saves else 0.0))
+    return max(latest, default=0.0) <= reservation.starts_at
 
 
 def _admitted(wanted: Wanted) -> bool:
@@ -227,23 +233,23 @@ def _admits(ledger: Ledger, wanted: Wanted) -> Admits | None:
         return None
     accounts, state = ledger.accounts, wanted.state
     amounts = accounts.asked_on(state, wanted.spec)
-    return lambda owners: not accounts.admission_to_come(state, amounts, owners).refused
+    return lambda owners: not accounts.projected_admission(state, amounts, owners).refused
 
 
 def _shrink(
-    draft: Draft, wanted: Wanted, later: Occupancy, preferences: PlacementPreferences
+    builder: DecisionBuilder, wanted: Wanted, later: Occupancy, preferences: PlacementPreferences
 ) -> bool:
     """Let elastic gangs give members back, if that is enough."""
-    ledger, policy = draft.ledger, draft.ledger.policy
-    gangs = list(_elastic(ledger, wanted, later, draft.now)) if policy.elastic else []
+    ledger, policy = builder.ledger, builder.ledger.policy
+    gangs = list(_elastic(ledger, wanted, later, builder.now)) if policy.elastic else []
     plan = plan_shrink(later, wanted.spec, gangs, preferences) if gangs else None
     if plan is None or not plan.shrunk or not _admitted_at(ledger, wanted, plan.placement):
         return False
-    if not _is_in_time(draft, wanted, plan.placement, [each.owner for each in plan.shrunk]):
+    if not _is_in_time(builder, wanted, plan.placement, [each.owner for each in plan.shrunk]):
         return False
-    _claim(draft, wanted, plan.placement, tuple(each.owner for each in plan.shrunk))
+    _claim(builder, wanted, plan.placement, tuple(each.owner for each in plan.shrunk))
     for each in plan.shrunk:
-        move(draft, ledger.jobs[each.owner], each.placement, StopCause.RESIZED, wanted.state.job)
+        move(builder, ledger.jobs[each.owner], each.placement, StopCause.RESIZED, wanted.state.job)
     return True
 
 
@@ -269,19 +275,19 @@ def _elastic(ledger: Ledger, wanted: Wanted, later: Occupancy, now: float) -> It
 
 
 def _move(
-    draft: Draft, wanted: Wanted, later: Occupancy, preferences: PlacementPreferences
+    builder: DecisionBuilder, wanted: Wanted, later: Occupancy, preferences: PlacementPreferences
 ) -> float:
     """Move gangs to places of their own, where the policy says so and the sum gains.
 
     Returns from when on that gains, as far as can be said now: the present moment where they move.
     """
-    ledger, now = draft.ledger, draft.now
+    ledger, now = builder.ledger, builder.now
     if ledger.policy.defragment != "apply":
         return inf
     plan = defragmentation(ledger, wanted, later, now, preferences)
     if plan is not None:
-        return now if claim_and_move(draft, wanted, plan) else inf
-    if wanted.state.job in ledger.bookings:  # the nearer its start, the less there is to gain
+        return now if claim_and_move(builder, wanted, plan) else inf
+    if wanted.state.job in ledger.reservations:  # the nearer its start, the less there is to gain
         return inf
     plan = _moves(ledger, wanted, later, now, preferences, inf)
     if plan is None:
@@ -291,19 +297,19 @@ def _move(
     return max(wanted.state.submitted_at + worth_s, now + again_s)
 
 
-def claim_and_move(draft: Draft, wanted: Wanted, plan: MovePlan) -> bool:
+def claim_and_move(builder: DecisionBuilder, wanted: Wanted, plan: MovePlan) -> bool:
     """The wanted gang claims its place, everybody who moves gets one of its own.
 
     False where that would be too late, or its queue does not admit it there.
     """
-    if not _admitted_at(draft.ledger, wanted, plan.placement):
+    if not _admitted_at(builder.ledger, wanted, plan.placement):
         return False
-    if not _is_in_time(draft, wanted, plan.placement, [each.owner for each in plan.moves]):
+    if not _is_in_time(builder, wanted, plan.placement, [each.owner for each in plan.moves]):
         return False
-    _claim(draft, wanted, plan.placement, tuple(each.owner for each in plan.moves))
+    _claim(builder, wanted, plan.placement, tuple(each.owner for each in plan.moves))
     for each in plan.moves:
-        other = draft.ledger.jobs[each.owner]
-        move(draft, other, each.placement, StopCause.MOVED, wanted.state.job)
+        other = builder.ledger.jobs[each.owner]
+        move(builder, other, each.placement, StopCause.MOVED, wanted.state.job)
     return True
 
 
@@ -314,8 +320,8 @@ def defragmentation(
 
     It gains the time until the start that it was told; else as long as it has waited already, for want of better.
     """
-    booking = ledger.bookings.get(wanted.state.job)
-    waits_s = (booking.starts_at - now) if booking else now - wanted.state.submitted_at
+    reservation = ledger.reservations.get(wanted.state.job)
+    waits_s = (reservation.starts_at - now) if reservation else now - wanted.state.submitted_at
     gain_gpu_s = max(0.0, waits_s) * max(1, wanted.spec.gpus)
     return _moves(ledger, wanted, later, now, preferences, gain_gpu_s)
 
@@ -356,7 +362,7 @@ def _moves(
 
 
 def move(
-    draft: Draft,
+    builder: DecisionBuilder,
     state: JobState,
     placement: Placement,
     cause: StopCause,
@@ -370,9 +376,9 @@ def move(
     at_home: in a cell of its queue; one that is there and changes its size stays there. flees: what is wrong where it
     is, if that is why.
     """
-    draft.record(
+    builder.record(
         GangMoving(
-            at=draft.now,
+            at=builder.now,
             job=state.job,
             attempt=state.attempt,
             placement=placement,
@@ -382,30 +388,34 @@ def move(
             flees=flees,
         )
     )
-    save_then_stop(draft, state, cause, draft.ledger.policy)
+    save_then_stop(builder, state, cause, builder.ledger.policy)
 
 
-def _stop_for(draft: Draft, wanted: Wanted, plan: Plan, preferences: PlacementPreferences) -> None:
+def _stop_for(
+    builder: DecisionBuilder, wanted: Wanted, plan: Plan, preferences: PlacementPreferences
+) -> None:
     """Claim the room and ask its holders to leave; start at once if only claims of others were in the way."""
-    ledger, state = draft.ledger, wanted.state
-    _drop_later_claims(draft, state, plan.placement)
+    ledger, state = builder.ledger, wanted.state
+    _drop_later_claims(builder, state, plan.placement)
     if not plan.victims:
-        with lifted(ledger, passed_by(ledger, state, draft.now)):
+        with lifted(ledger, passed_by(ledger, state, builder.now)):
             placement = _free_place(ledger, wanted, plan, preferences)
             if placement is not None:
-                start(draft, state, placement)
+                start(builder, state, placement)
                 return
     victims = tuple(victim.owner for victim in plan.victims)
     reclaimed = borrowers_for(ledger, wanted)
-    _claim(draft, wanted, plan.placement, victims)
+    _claim(builder, wanted, plan.placement, victims)
     by_order = ledger.policy.preemption.by == "order"
     for owner in victims:
         other = ledger.jobs[owner]
         cause = "reclaim" if owner in reclaimed else "order" if by_order else "priority"
-        draft.record(
-            GangPreempted(at=draft.now, job=owner, attempt=other.attempt, by=state.job, cause=cause)
+        builder.record(
+            GangPreempted(
+                at=builder.now, job=owner, attempt=other.attempt, by=state.job, cause=cause
+            )
         )
-        save_then_stop(draft, other, StopCause.PREEMPTED, ledger.policy)
+        save_then_stop(builder, other, StopCause.PREEMPTED, ledger.policy)
 
 
 def _free_place(
@@ -421,14 +431,16 @@ def _free_place(
     return plan.placement if _may_start_at(ledger, wanted, plan.placement) else None
 
 
-def _claim(draft: Draft, wanted: Wanted, placement: Placement, victims: Sequence[str]) -> None:
+def _claim(
+    builder: DecisionBuilder, wanted: Wanted, placement: Placement, victims: Sequence[str]
+) -> None:
     """Record the claim, on those who are asked and on those who leave the place anyway."""
-    ledger = draft.ledger
-    _drop_later_claims(draft, wanted.state, placement)
+    ledger = builder.ledger
+    _drop_later_claims(builder, wanted.state, placement)
     leaving = leaving_there(ledger, placement)
-    draft.record(
+    builder.record(
         RoomClaimed(
-            at=draft.now,
+            at=builder.now,
             job=wanted.state.job,
             placement=placement,
             victims=(*victims, *leaving),
@@ -436,10 +448,10 @@ def _claim(draft: Draft, wanted: Wanted, placement: Placement, victims: Sequence
     )
 
 
-def _drop_later_claims(draft: Draft, state: JobState, placement: Placement) -> None:
+def _drop_later_claims(builder: DecisionBuilder, state: JobState, placement: Placement) -> None:
     """Let go of room that is held, on nodes of the place, for gangs whose claims give way to this one."""
-    for job in claims_overtaken(draft.ledger, state, placement):
-        draft.record(ClaimDropped(at=draft.now, job=job, reason=f"{state.job} goes first"))
+    for job in claims_overtaken(builder.ledger, state, placement):
+        builder.record(ClaimDropped(at=builder.now, job=job, reason=f"{state.job} goes first"))
 
 
 def leaving_there(ledger: Ledger, placement: Placement) -> tuple[str, ...]:

@@ -61,8 +61,8 @@ class PreemptibleCapacity:
         self._preemptible_in_queue: dict[int, list[JobState]] = {}
         for one in preemptible:
             self._preemptible_in_queue.setdefault(one.queue, []).append(one)
-        not_owed = ledger.accounts.not_owed(preemptible)
-        self._not_owed = self._ranked(not_owed, ledger.accounts.order.before_share)
+        above_guarantee = ledger.accounts.above_guarantee(preemptible)
+        self._not_owed = self._ranked(above_guarantee, ledger.accounts.order.before_share)
         self._with: dict[tuple[int, int, int, int], NodeGpus] = {}
 
     def may_suffice(self, state: JobState, need: Need) -> bool:
@@ -91,19 +91,19 @@ class PreemptibleCapacity:
     def _groups(self, state: JobState) -> tuple[int, int]:
         """Which gangs of its own queue count for a job, and which others, by where these begin in their orders."""
         mine = self._mine(state).begins(state, self._rules.by, gains=self._rules.gain > 0)
-        if self._is_owed(state):
+        if self._may_be_within_guarantee(state):
             return mine, 0
         if not self._rules.across:
             return mine, len(self._not_owed.gangs)
         return mine, self._not_owed.begins(state, self._rules.by, gains=False)
 
-    def _is_owed(self, state: JobState) -> bool:
+    def _may_be_within_guarantee(self, state: JobState) -> bool:
         """Whether a job may take back what its queue is guaranteed; taken for granted where it has several ways."""
         accounts, spec = self._ledger.accounts, state.spec
         if not accounts.may_reclaim(state.queue):
             return False
         several = spec.elastic is not None or chooses(spec) or accounts.rations_models
-        return several or accounts.may_be_owed_to_come(state)
+        return several or accounts.may_be_within_projected_guarantee(state)
 
     def _mine(self, state: JobState) -> "_Ranked":
         """The gangs of a job's own queue."""

@@ -6,7 +6,7 @@ Claims and reserved starts are guests like those that run: a home job that needs
 from collections.abc import Container
 
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import BOOKING, CLAIM, JobState
+from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.model.placements import Placement
 from gantree.planning.cells import CellBook, CellView, keeps_cells, look
 
@@ -90,5 +90,5 @@ def _by_right(ledger: Ledger, now: float) -> tuple[dict[str, str], dict[str, flo
             homes[CLAIM + job] = ledger.jobs[job].spec.queue
         else:
             harm[CLAIM + job] = 0.0
-    harm.update((BOOKING + job, 0.0) for job in ledger.bookings)
+    harm.update((RESERVATION + job, 0.0) for job in ledger.reservations)
     return homes, harm

@@ -6,8 +6,8 @@ from itertools import takewhile
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.model.phases import Phase
-from gantree.policy.ahead import count_ahead
-from gantree.policy.order import Standing
+from gantree.policy.queue_position import count_ahead
+from gantree.policy.waiting_jobs import QueueEntry
 from gantree.policy.walk import Ask, IsClosed, Look, Share, Walk
 
 
@@ -22,8 +22,8 @@ def in_order(
 ) -> Walk:
     """The waiting jobs, or those of some queues, in the order of the policy at a moment."""
     return Walk(
-        ledger.lines,
-        ask or (lambda line, position: True),
+        ledger.waiting,
+        ask or (lambda eq_class, position: True),
         ledger.accounts.tree.parent,
         *_shares(ledger, now),
         queues=queues,
@@ -63,6 +63,6 @@ def ahead_of(
 
 def how_many_ahead(ledger: Ledger, state: JobState, now: float) -> int:
     """How many these are, of all queues, without going through them."""
-    assert state.line is not None, f"{state.job} does not wait"
-    standing = Standing(state.position, state.line)
-    return count_ahead(ledger.lines, standing, ledger.accounts.tree.parent, *_shares(ledger, now))
+    assert state.equivalence_class is not None, f"{state.job} does not wait"
+    entry = QueueEntry(state.position, state.equivalence_class)
+    return count_ahead(ledger.waiting, entry, ledger.accounts.tree.parent, *_shares(ledger, now))

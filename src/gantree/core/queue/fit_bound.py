@@ -17,14 +17,15 @@ from math import inf
 from typing import NamedTuple
 
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import BOOKING, JobState
+from gantree.core.ledger.state import RESERVATION, JobState
 from gantree.core.queue.held_capacity import lifted
 from gantree.model.jobs import Job, Shape
 from gantree.placement.choice.search import fits
 from gantree.placement.request.sizes import sizes_of
 from gantree.placement.slots.slots import slots_of
 from gantree.planning.rightsize import chooses
-from gantree.policy.order import Line, Position
+from gantree.policy.order import Position
+from gantree.policy.waiting_jobs import EquivalenceClass
 from gantree.topology.occupancy.occupancy import Occupancy
 
 MOST_NEEDS = 10_000
@@ -98,8 +99,8 @@ class Needs:
             self._where.clear()
         need = self._needs.get(signature)
         if need is None:
-            line = next(iter(ledger.lines.of_signature(signature)))
-            need = Need.of(ledger.rooms(), ledger.jobs[ledger.lines[line][0].job].spec)
+            eq_class = next(iter(ledger.waiting.classes_of_signature(signature)))
+            need = Need.of(ledger.rooms(), ledger.jobs[ledger.waiting[eq_class][0].job].spec)
             where = self._where.setdefault((need.shape, need.tier), len(self._where))
             need = self._needs[signature] = replace(need, where=where)
         return need
@@ -116,21 +117,21 @@ class FitBound:
         self._known: dict[int, Fit] = {}
         self._is_complete = False
 
-    def may_fit(self, line: Line, now: float) -> bool:
+    def may_fit(self, eq_class: EquivalenceClass, now: float) -> bool:
         """Whether a line may fit on what is free now, or on reserved room that it may use."""
-        fit = self._fit(line.signature)
-        if fit is not Fit.RESERVED or now + line.span_s <= self._passes_until:
+        fit = self._fit(eq_class.signature)
+        if fit is not Fit.RESERVED or now + eq_class.span_s <= self._passes_until:
             return fit is not Fit.NOWHERE
-        return line.priority >= self._lowest or self._may_be_due(line.queue)
+        return eq_class.priority >= self._lowest or self._may_be_due(eq_class.queue)
 
     def fitting_in(self, queue: int) -> list[int]:
         """The signatures of a queue that may fit."""
         if not self._is_complete:
             self._is_complete = True
             self._compare(
-                [each for each in self._ledger.lines.signatures if each not in self._known]
+                [each for each in self._ledger.waiting.signatures if each not in self._known]
             )
-        signatures = sorted(self._ledger.lines.signatures_in(queue))
+        signatures = sorted(self._ledger.waiting.signatures_in(queue))
         return [each for each in signatures if self._known[each] is not Fit.NOWHERE]
 
     def _fit(self, signature: int) -> Fit:
@@ -152,14 +153,14 @@ class FitBound:
             elif held.members and most + _more(need, held) >= need.slots:
                 reserved.append(signature)
         if reserved:
-            with lifted(self._ledger, [BOOKING + job for job in self._ledger.bookings]):
+            with lifted(self._ledger, [RESERVATION + job for job in self._ledger.reservations]):
                 for signature in reserved:
                     if _is_found(rooms, self._spec(signature)):
                         self._known[signature] = Fit.RESERVED
 
     def _spec(self, signature: int) -> Job:
-        line = next(iter(self._ledger.lines.of_signature(signature)))
-        return self._ledger.jobs[self._ledger.lines[line][0].job].spec
+        eq_class = next(iter(self._ledger.waiting.classes_of_signature(signature)))
+        return self._ledger.jobs[self._ledger.waiting[eq_class][0].job].spec
 
 
 def _is_found(rooms: Occupancy, spec: Job) -> bool:
@@ -168,12 +169,14 @@ def _is_found(rooms: Occupancy, spec: Job) -> bool:
     return several or rooms.keeps_spares or fits(rooms, spec)
 
 
-def last_of_lines(waiting: Iterable[JobState]) -> dict[Line, Position]:
+def last_of_classes(waiting: Iterable[JobState]) -> dict[EquivalenceClass, Position]:
     """Of some jobs that wait, the last of each line."""
-    last: dict[Line, Position] = {}
+    last: dict[EquivalenceClass, Position] = {}
     for state in waiting:
-        assert state.line is not None, f"{state.job} waits in no line"
-        last[state.line] = max(last.get(state.line, state.position), state.position)
+        assert state.equivalence_class is not None, f"{state.job} waits in no line"
+        last[state.equivalence_class] = max(
+            last.get(state.equivalence_class, state.position), state.position
+        )
     return last
 
 
@@ -199,13 +202,15 @@ def _reserved(ledger: Ledger) -> tuple[Held, float, float]:
     Who goes before a job whose start is only estimated may use its room. What is claimed is its claimant's alone, which
     is not asked while it waits for it.
     """
-    if not ledger.bookings:
+    if not ledger.reservations:
         return NOTHING, 0.0, inf
     owners = ledger.rooms().owners
-    members = [m for job in ledger.bookings for m in owners.get(BOOKING + job, ())]
+    members = [m for job in ledger.reservations for m in owners.get(RESERVATION + job, ())]
     held = Held(len(members), sum(max(1, len(member.gpus)) for member in members))
-    until = max((booking.starts_at for booking in ledger.bookings.values()), default=0.0)
-    guessed = [ledger.jobs[j].priority for j, b in ledger.bookings.items() if not b.promised]
+    until = max(
+        (reservation.starts_at for reservation in ledger.reservations.values()), default=0.0
+    )
+    guessed = [ledger.jobs[j].priority for j, b in ledger.reservations.items() if not b.promised]
     if guessed and (ledger.policy.order[0] != "priority" or ledger.policy.age_per_day):
         return held, until, -inf
     return held, until, min(guessed, default=inf)

@@ -13,7 +13,7 @@ from gantree.core.ledger.state import JobState
 from gantree.core.queue.eligibility import eligible
 from gantree.placement.choice.search import fits
 from gantree.planning.rightsize import chooses
-from gantree.policy.order import Standing
+from gantree.policy.waiting_jobs import QueueEntry
 
 DEPTH = 32
 """So many of a queue are its heads."""
@@ -40,13 +40,13 @@ class EverFits:
         return known
 
 
-def heads(ledger: Ledger, queue: int, now: float, ever_fits: EverFits) -> list[Standing]:
+def heads(ledger: Ledger, queue: int, now: float, ever_fits: EverFits) -> list[QueueEntry]:
     """The heads of a queue, in order."""
     return list(islice(_waiting(ledger, queue, now, ever_fits), DEPTH))
 
 
-def _waiting(ledger: Ledger, queue: int, now: float, ever_fits: EverFits) -> Iterator[Standing]:
-    for standing in ledger.lines.in_queue(queue):
-        state = ledger.jobs[standing.position.job]
+def _waiting(ledger: Ledger, queue: int, now: float, ever_fits: EverFits) -> Iterator[QueueEntry]:
+    for entry in ledger.waiting.in_queue(queue):
+        state = ledger.jobs[entry.position.job]
         if eligible(ledger, state, now) and ever_fits.holds(ledger, state):
-            yield standing
+            yield entry

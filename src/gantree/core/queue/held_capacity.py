@@ -1,6 +1,6 @@
 """Room that is held for gangs which are not placed yet: who may use it meanwhile, and how that is asked.
 
-A claim is passed by nobody but its own job: its room is free in a moment. A booking is passed by its own job, by
+A claim is passed by nobody but its own job: its room is free in a moment. A reservation is passed by its own job, by
 every job that is gone before the reserved start (`planning.reserve.may_pass`), and, while it is an estimate only, by
 jobs that go before it, and by jobs that are within their queue's guarantee where its own is not.
 """
@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import BOOKING, CLAIM, Booking, JobState
+from gantree.core.ledger.state import CLAIM, RESERVATION, JobState, Reservation
 from gantree.planning.reserve import may_pass
 from gantree.topology.occupancy.occupancy import Occupancy
 
@@ -17,21 +17,21 @@ from gantree.topology.occupancy.occupancy import Occupancy
 def passed_by(ledger: Ledger, state: JobState, now: float) -> tuple[str, ...]:
     """The owners of held room that a waiting job may use."""
     own = (CLAIM + state.job,) if state.job in ledger.claims else ()
-    if not ledger.bookings:
+    if not ledger.reservations:
         return own
-    line = state.line
-    assert line is not None, f"{state.job} does not wait"
-    ends_at = now + line.span_s
+    eq_class = state.equivalence_class
+    assert eq_class is not None, f"{state.job} does not wait"
+    ends_at = now + eq_class.span_s
     passed = tuple(
-        BOOKING + job
-        for job, booking in ledger.bookings.items()
+        RESERVATION + job
+        for job, reservation in ledger.reservations.items()
         if outranks(ledger, state, job)
         or may_pass(
-            booking.starts_at,
+            reservation.starts_at,
             ends_at,
-            line.enforced,
-            promised=booking.promised,
-            slips=booking.slips,
+            eq_class.enforced,
+            promised=reservation.promised,
+            slips=reservation.slips,
         )
     )
     return own + passed
@@ -46,7 +46,7 @@ def outranked(ledger: Ledger, state: JobState) -> tuple[str, ...]:
     """The jobs whose estimated starts give way to a waiting job, its own among them."""
     return tuple(
         job
-        for job, told in ledger.bookings.items()
+        for job, told in ledger.reservations.items()
         if not told.promised and outranks(ledger, state, job)
     )
 
@@ -55,56 +55,62 @@ def outranks(ledger: Ledger, state: JobState, job: str) -> bool:
     """Whether a job may use the room reserved for another one (or itself) whenever it likes."""
     if job == state.job:
         return True
-    if ledger.bookings[job].promised:
+    if ledger.reservations[job].promised:
         return False
     other = ledger.jobs[job]
-    return goes_before(ledger, state, other) or ledger.accounts.is_due_before(state, other)
+    return goes_before(ledger, state, other) or ledger.accounts.goes_before_by_guarantee(
+        state, other
+    )
 
 
 class Passing:
-    """Which reserved room waiting jobs may use at a moment: a bit for each booking, the first made the lowest.
+    """Which reserved room waiting jobs may use at a moment: a bit for each reservation, the first made the lowest.
 
     As `passed_by`, for many jobs: by time it depends on how long they hold a place, by right on where they stand.
     """
 
     def __init__(self) -> None:
         self._at: tuple[object, ...] = ()
-        self._bookings: list[tuple[str, Booking]] = []
+        self._reservations: list[tuple[str, Reservation]] = []
         self._queues: frozenset[str] = frozenset()
         self._by_time: dict[tuple[float, bool], int] = {}
         self._by_right: dict[Hashable, int] = {}
 
     def mask(self, ledger: Ledger, state: JobState, now: float) -> int:
-        """The bookings whose room a waiting job may use."""
-        if not ledger.bookings:
+        """The reservations whose room a waiting job may use."""
+        if not ledger.reservations:
             return 0
         if self._at != (ledger.applied, now):
             self._at = (ledger.applied, now)
-            self._bookings = list(ledger.bookings.items())
-            self._queues = frozenset(ledger.jobs[job].spec.queue for job in ledger.bookings)
+            self._reservations = list(ledger.reservations.items())
+            self._queues = frozenset(ledger.jobs[job].spec.queue for job in ledger.reservations)
             self._by_time.clear()
             self._by_right.clear()
-        line = state.line
-        assert line is not None, f"{state.job} does not wait"
-        return self._in_time(now, line.span_s, line.enforced) | self._of_right(ledger, state)
+        eq_class = state.equivalence_class
+        assert eq_class is not None, f"{state.job} does not wait"
+        return self._in_time(now, eq_class.span_s, eq_class.enforced) | self._of_right(
+            ledger, state
+        )
 
     def _in_time(self, now: float, span_s: float, enforced: bool) -> int:
         if (span_s, enforced) not in self._by_time:
             ends_at = now + span_s
             self._by_time[span_s, enforced] = _bits(
                 may_pass(b.starts_at, ends_at, enforced, promised=b.promised, slips=b.slips)
-                for _, b in self._bookings
+                for _, b in self._reservations
             )
         return self._by_time[span_s, enforced]
 
     def _of_right(self, ledger: Ledger, state: JobState) -> int:
-        """By right; jobs with no booking in their queue share the answer where only what is before shares counts."""
+        """The reservations that a job outranks; jobs of queues without one share the answer if shares count."""
         shared = ledger.accounts.order.before_share
         if shared is None or state.spec.queue in self._queues:
-            return _bits(outranks(ledger, state, job) for job, _ in self._bookings)
-        key = (state.position.key[:shared], ledger.accounts.is_due(state))
+            return _bits(outranks(ledger, state, job) for job, _ in self._reservations)
+        key = (state.position.key[:shared], ledger.accounts.asks_within_guarantee(state))
         if key not in self._by_right:
-            self._by_right[key] = _bits(outranks(ledger, state, job) for job, _ in self._bookings)
+            self._by_right[key] = _bits(
+                outranks(ledger, state, job) for job, _ in self._reservations
+            )
         return self._by_right[key]
 
 

@@ -104,7 +104,7 @@ def _answers(
     ledger: Ledger, state: JobState, ranked: tuple[Ranked, ...], *, to_come: bool
 ) -> list[Answer]:
     accounts = ledger.accounts
-    ask = accounts.admission_to_come if to_come else accounts.admission
+    ask = accounts.projected_admission if to_come else accounts.admission
     told = [(rank, way, ask(state, accounts.asked_on(state, way))) for rank, way in ranked]
     if len(told) > 1 and not chooses(state.spec):
         told = _whole_as_its_models(told)

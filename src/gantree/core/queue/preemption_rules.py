@@ -16,7 +16,7 @@ from math import inf
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.model.placements import Placement
-from gantree.policy.order import DAY_S, Merits
+from gantree.policy.order import DAY_S, OrderFactors
 from gantree.policy.rules import Amounts, Policy
 
 MIN_RUN = "min_run"
@@ -49,7 +49,7 @@ def no_right(ledger: Ledger, state: JobState, other: JobState, now: float) -> tu
     same_queue = state.spec.queue == other.spec.queue
     if not same_queue and not rules.across:
         return "another queue", inf
-    if not same_queue and ledger.accounts.is_owed(other):
+    if not same_queue and ledger.accounts.holds_within_guarantee(other):
         return "guarantee", inf
     if rules.by == "none":
         return "policy", inf
@@ -78,7 +78,7 @@ def _gains(ledger: Ledger, state: JobState, other: JobState, now: float) -> bool
     )
     if not gain or mine_s is None or its_s is None:
         return False
-    if state.position.key >= ledger.accounts.order.key(other.merits(now)):
+    if state.position.key >= ledger.accounts.order.key(other.order_factors(now)):
         return False
     mine_gpu_s = (mine_s - state.work_s(now)) * state.spec.gpus
     its_gpu_s = (its_s - other.work_s(now)) * other.spec.gpus
@@ -115,22 +115,22 @@ def stoppable_at(state: JobState, policy: Policy) -> float:
     return max(ran_long_enough_at, state.preempted_at[-budget] + DAY_S)
 
 
-def overrules(
+def outranks(
     ledger: Ledger, state: JobState, other: JobState, claimed: Amounts | None = None
 ) -> bool:
     """Whether a waiting job may have the room that is claimed for another one: never if that was promised a start.
 
     claimed: what the other one would claim, by default what it has claimed.
     """
-    told = ledger.bookings.get(other.job)
+    told = ledger.reservations.get(other.job)
     if told is not None and told.promised:
         return False
-    return ledger.accounts.overrules(state, other, claimed)
+    return ledger.accounts.outranks(state, other, claimed)
 
 
-def overruled_by(ledger: Ledger, state: JobState) -> tuple[str, ...]:
-    """The jobs whose claims a waiting one may have, as `overrules` says of each."""
-    told = ledger.bookings
+def outranked_by(ledger: Ledger, state: JobState) -> tuple[str, ...]:
+    """The jobs whose claims a waiting one may have, as `outranks` says of each."""
+    told = ledger.reservations
     found = ledger.accounts.giving_way(state)
     return tuple(job for job in found if job not in told or not told[job].promised)
 
@@ -138,8 +138,8 @@ def overruled_by(ledger: Ledger, state: JobState) -> tuple[str, ...]:
 def claims_overtaken(ledger: Ledger, state: JobState, placement: Placement) -> list[str]:
     """The jobs that lose their claims when a waiting one claims a place: what is held on its nodes and gives way."""
     nodes, claims = placement.nodes.keys(), ledger.claims
-    overruled = overruled_by(ledger, state)
-    return [job for job in overruled if not nodes.isdisjoint(claims[job].placement.nodes)]
+    outranked = outranked_by(ledger, state)
+    return [job for job in outranked if not nodes.isdisjoint(claims[job].placement.nodes)]
 
 
 # ----- the order, as time goes by
@@ -150,22 +150,24 @@ def standing(ledger: Ledger, state: JobState, now: float) -> tuple[float, ...]:
     return ledger.accounts.order.key(_merits(ledger.policy, state, now))
 
 
-def _merits(policy: Policy, state: JobState, now: float) -> Merits:
+def _merits(policy: Policy, state: JobState, now: float) -> OrderFactors:
     """What the order reads of a running gang; where each second counts, a new start's worth of them is taken off."""
-    merits = state.merits(now)
+    order_factors = state.order_factors(now)
     if "attained" not in policy.order or policy.attained_levels:
-        return merits
+        return order_factors
     spared_gpu_s = policy.restart_s * state.gpus
-    return replace(merits, attained_gpu_s=max(0.0, merits.attained_gpu_s - spared_gpu_s))
+    return replace(
+        order_factors, attained_gpu_s=max(0.0, order_factors.attained_gpu_s - spared_gpu_s)
+    )
 
 
 def furthest_back(ledger: Ledger, state: JobState, now: float) -> tuple[float, ...]:
     """Where a gang that holds a place stands in the order at the furthest, from now on until it falls back a level;
     where each second counts, wherever it will ever stand."""
-    merits = state.merits(now)
+    order_factors = state.order_factors(now)
     if not ledger.policy.attained_levels:
-        merits = replace(merits, attained_gpu_s=inf)
-    return ledger.accounts.order.key(merits)
+        order_factors = replace(order_factors, attained_gpu_s=inf)
+    return ledger.accounts.order.key(order_factors)
 
 
 def next_fall(ledger: Ledger, now: float) -> float:
@@ -198,7 +200,7 @@ def _crossings(policy: Policy, state: JobState, other: JobState, now: float) -> 
         return []
     levels = policy.attained_levels
     if not levels:
-        levels = (state.merits(now).attained_gpu_s + policy.restart_s * other.gpus,)
+        levels = (state.order_factors(now).attained_gpu_s + policy.restart_s * other.gpus,)
     return falls(other, levels, now)
 
 

@@ -18,9 +18,9 @@ from math import inf
 from operator import attrgetter
 
 from gantree.core.ledger.apply_room import behind_in_row
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import BOOKING, CLAIM, Booking, JobState
+from gantree.core.ledger.state import CLAIM, RESERVATION, JobState, Reservation
 from gantree.core.queue.job_variants import open_ways
 from gantree.model.facts import (
     AttemptEnded,
@@ -31,9 +31,9 @@ from gantree.model.facts import (
 )
 from gantree.model.jobs import Job
 from gantree.placement.request.preferences import PlacementPreferences
-from gantree.planning.reserve import Reservation, Running, Timeline, better, slip_of
-from gantree.policy.order import Line
+from gantree.planning.reserve import PlannedStart, Running, Timeline, better, slip_of
 from gantree.policy.runtimes import estimated_end
+from gantree.policy.waiting_jobs import EquivalenceClass
 
 LATE_S = 5.0
 """Seconds by which a start may be late and has not slipped: who is killed in time is reported gone a bit later."""
@@ -47,12 +47,12 @@ def running(ledger: Ledger, now: float, *, limits_only: bool) -> Iterator[Runnin
         yield Running(state.job, ends_at, latest <= ends_at)
     for job, claim in ledger.claims.items():
         yield Running(CLAIM + job, inf, False, claim.placement.members)
-    for job, booking in ledger.bookings.items():
-        line = line_of(ledger.jobs[job])
-        span_s = line.span_s if line.enforced or not limits_only else inf
-        ends_at = booking.starts_at + span_s
-        place = booking.placement.members
-        yield Running(BOOKING + job, ends_at, booking.promised and line.enforced, place)
+    for job, reservation in ledger.reservations.items():
+        eq_class = equivalence_class_of(ledger.jobs[job])
+        span_s = eq_class.span_s if eq_class.enforced or not limits_only else inf
+        ends_at = reservation.starts_at + span_s
+        place = reservation.placement.members
+        yield Running(RESERVATION + job, ends_at, reservation.promised and eq_class.enforced, place)
 
 
 def _ends_at(ledger: Ledger, state: JobState) -> float:
@@ -80,13 +80,13 @@ def reserved(
     *,
     can_promise: bool = True,
     without: Iterable[str] = (),
-) -> Reservation | None:
+) -> PlannedStart | None:
     """When and where a waiting job starts, as far as can be said now: promised, else estimated; None if neither.
 
     without: the jobs whose reservations do not count.
     """
-    gone = (BOOKING + job for job in without)
-    rooms, own = ledger.rooms(), (BOOKING + state.job, CLAIM + state.job, *gone)
+    gone = (RESERVATION + job for job in without)
+    rooms, own = ledger.rooms(), (RESERVATION + state.job, CLAIM + state.job, *gone)
     ways = open_ways(ledger, state.spec)
     if can_promise:
         enforced = _others(ledger, now, own, limits_only=True)
@@ -104,9 +104,9 @@ def reserved(
 
 def _earliest(
     timeline: Timeline, ways: Iterable[Job], preferences: PlacementPreferences
-) -> Reservation | None:
+) -> PlannedStart | None:
     """The earliest start of a job in any of its ways, the first of them where several are as early."""
-    found: Reservation | None = None
+    found: PlannedStart | None = None
     for way in ways:
         found = better(found, timeline.reserve(way, preferences))
     return found
@@ -119,14 +119,16 @@ def _jobs(owners: Iterable[str]) -> tuple[str, ...]:
 
 def job_of(owner: str) -> str:
     """The job that holds room under a name: its own, that of its claim or that of its reservation."""
-    return owner.removeprefix(CLAIM).removeprefix(BOOKING)
+    return owner.removeprefix(CLAIM).removeprefix(RESERVATION)
 
 
-def _as_held(booking: Booking) -> Reservation:
+def _as_held(reservation: Reservation) -> PlannedStart:
     """A reservation that stands, with all names under which those that it waits for may hold room."""
-    names = ("", CLAIM, BOOKING)
-    waits_for = tuple(name + job for job in booking.waits_for for name in names)
-    return Reservation(booking.starts_at, booking.promised, booking.placement, waits_for)
+    names = ("", CLAIM, RESERVATION)
+    waits_for = tuple(name + job for job in reservation.waits_for for name in names)
+    return PlannedStart(
+        reservation.starts_at, reservation.promised, reservation.placement, waits_for
+    )
 
 
 def _admitted_at(
@@ -164,75 +166,80 @@ OUT_OF_THE_WAY = (AttemptEnded, JobEnded, JobHeld)
 """Facts by which a job needs no room any more, or none it was to have."""
 
 
-def review(draft: Draft, preferences: PlacementPreferences) -> None:
+def review(builder: DecisionBuilder, preferences: PlacementPreferences) -> None:
     """Make those anew that do not stand any more, and those better for whom somebody in the way is gone by now, or
     starts earlier.
     """
-    ledger = draft.ledger
-    ended = frozenset(fact.job for fact in draft.facts if isinstance(fact, OUT_OF_THE_WAY))
-    for job, booking in list(ledger.bookings.items()):
+    ledger = builder.ledger
+    ended = frozenset(fact.job for fact in builder.facts if isinstance(fact, OUT_OF_THE_WAY))
+    for job, reservation in list(ledger.reservations.items()):
         state = ledger.jobs[job]
-        cause = _broken(ledger, job, booking, draft.now)
+        cause = _broken(ledger, job, reservation, builder.now)
         if cause:
-            draft.record(ReservationDropped(at=draft.now, job=job, reason=cause))
-            slips = booking.slips + (booking.starts_at <= draft.now)
-            book(draft, state, preferences, slips)
-        elif not ended.isdisjoint(booking.waits_for):
-            facts = len(draft.facts)
-            _improve(draft, state, booking, preferences)
-            ended |= {job} if len(draft.facts) > facts else set()
+            builder.record(ReservationDropped(at=builder.now, job=job, reason=cause))
+            slips = reservation.slips + (reservation.starts_at <= builder.now)
+            book(builder, state, preferences, slips)
+        elif not ended.isdisjoint(reservation.waits_for):
+            facts = len(builder.facts)
+            _improve(builder, state, reservation, preferences)
+            ended |= {job} if len(builder.facts) > facts else set()
 
 
-def _broken(ledger: Ledger, job: str, booking: Booking, now: float) -> str:
+def _broken(ledger: Ledger, job: str, reservation: Reservation, now: float) -> str:
     """What happened so that a reservation does not stand; "" where it does."""
-    due = booking.starts_at + LATE_S <= now
-    lost = any(node in ledger.unusable for node in booking.placement.nodes)
+    due = reservation.starts_at + LATE_S <= now
+    lost = any(node in ledger.unusable for node in reservation.placement.nodes)
     if not due and not lost:
         return ""
     claimed_from = ledger.claims[job].victims if job in ledger.claims else ()
-    leaving = [x for x in dict.fromkeys((*claimed_from, *booking.waits_for)) if x in ledger.leaving]
+    leaving = [
+        x for x in dict.fromkeys((*claimed_from, *reservation.waits_for)) if x in ledger.leaving
+    ]
     if (leaving or job in ledger.claims) and not lost:
         return f"{', '.join(leaving) or 'what was claimed'} is late to leave"
     slip = slip_of(
         ledger.rooms(),
-        BOOKING + job,
-        _as_held(booking),
-        running(ledger, now, limits_only=booking.promised),
+        RESERVATION + job,
+        _as_held(reservation),
+        running(ledger, now, limits_only=reservation.promised),
         now,
     )
     if slip is None:
         return "its queue does not admit it" if due else ""
     by = job_of(slip.by)
-    if slip.kind == "taken" and _began_late(ledger, by, booking):
+    if slip.kind == "taken" and _began_late(ledger, by, reservation):
         return f"{by} began later than it was to"
     return replace(slip, by=by).sentence
 
 
-def _began_late(ledger: Ledger, job: str, booking: Booking) -> bool:
+def _began_late(ledger: Ledger, job: str, reservation: Reservation) -> bool:
     """Whether a gang would be gone by the start of another, did its time limit count from when it was placed."""
     state = ledger.holding.get(job)
     if state is None or state.placed_at is None or state.spec.time_limit_s is None:
         return False
     ends_at = state.placed_at + state.spec.time_limit_s + ledger.policy.grace_s
-    return ends_at <= booking.starts_at
+    return ends_at <= reservation.starts_at
 
 
 def _improve(
-    draft: Draft, state: JobState, booking: Booking, preferences: PlacementPreferences
+    builder: DecisionBuilder,
+    state: JobState,
+    reservation: Reservation,
+    preferences: PlacementPreferences,
 ) -> None:
     """An earlier start, now that a gang has ended; never a later one.
 
     Those who wait for it are not in its way: they start when it would have left anyway, and so when it leaves earlier.
     """
-    ledger, old = draft.ledger, _as_held(booking)
+    ledger, old = builder.ledger, _as_held(reservation)
     behind = behind_in_row(ledger, state.job)
     new = reserved(
-        ledger, state, draft.now, preferences, can_promise=booking.promised, without=behind
+        ledger, state, builder.now, preferences, can_promise=reservation.promised, without=behind
     )
-    if new is None or new.starts_at <= draft.now or new.promised < old.promised:
+    if new is None or new.starts_at <= builder.now or new.promised < old.promised:
         return
     if better(old, new) is new:
-        _record(draft, state, new, booking.slips)
+        _record(builder, state, new, reservation.slips)
 
 
 class Outcome(Enum):
@@ -244,37 +251,37 @@ class Outcome(Enum):
 
 
 def book(
-    draft: Draft,
+    builder: DecisionBuilder,
     state: JobState,
     preferences: PlacementPreferences,
     slips: int = 0,
     instead: str | None = None,
 ) -> Outcome:
     """Tell a gang that waits for room when it starts, if anybody can say. instead: whose estimate it takes."""
-    sure = is_sure_of_quota(draft.ledger, state)
+    sure = is_sure_of_quota(builder.ledger, state)
     found = reserved(
-        draft.ledger,
+        builder.ledger,
         state,
-        draft.now,
+        builder.now,
         preferences,
         can_promise=sure,
         without=() if instead is None else (instead,),
     )
     if found is None:
         return Outcome.UNKNOWN
-    if found.starts_at <= draft.now:
+    if found.starts_at <= builder.now:
         return Outcome.FITS_NOW
     if instead is not None:
         reason = f"{state.job} goes first"
-        draft.record(ReservationDropped(at=draft.now, job=instead, reason=reason))
-    _record(draft, state, found, slips)
+        builder.record(ReservationDropped(at=builder.now, job=instead, reason=reason))
+    _record(builder, state, found, slips)
     return Outcome.TOLD
 
 
-def _record(draft: Draft, state: JobState, found: Reservation, slips: int) -> None:
-    draft.record(
+def _record(builder: DecisionBuilder, state: JobState, found: PlannedStart, slips: int) -> None:
+    builder.record(
         ReservationMade(
-            at=draft.now,
+            at=builder.now,
             job=state.job,
             starts_at=found.starts_at,
             promised=found.promised,
@@ -298,13 +305,14 @@ def first_in_the_way(ledger: Ledger, state: JobState) -> str | None:
     """The last of the estimates that comes after a job: what gives way to it where there are enough."""
     later = [
         job
-        for job in ledger.bookings
-        if not ledger.bookings[job].promised and ledger.jobs[job].position.key > state.position.key
+        for job in ledger.reservations
+        if not ledger.reservations[job].promised
+        and ledger.jobs[job].position.key > state.position.key
     ]
     return max(later, key=lambda job: ledger.jobs[job].position, default=None)
 
 
-def line_of(state: JobState) -> Line:
+def equivalence_class_of(state: JobState) -> EquivalenceClass:
     """Where a job waits."""
-    assert state.line is not None, f"{state.job} does not wait"
-    return state.line
+    assert state.equivalence_class is not None, f"{state.job} does not wait"
+    return state.equivalence_class

@@ -7,7 +7,7 @@ A gang to which nobody can tell a start keeps nobody from one: who would not fit
 
 from math import inf
 
-from gantree.core.ledger.decision_builder import Draft
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.cell_usage import only_at_home
@@ -72,44 +72,44 @@ class Desk:
     def wants_more(self, ledger: Ledger) -> bool:
         """Whether the next that waits for room is to be told a start, if anybody can say."""
         enough = self._heads >= self._most or self._in_vain >= self._most
-        return len(ledger.bookings) < self._most and not enough
+        return len(ledger.reservations) < self._most and not enough
 
     def found_none(self, ledger: Ledger) -> bool:
         """Whether no start was found for somebody: who fits where nobody is may yet be told when, once others have
         taken that room whom the quota admits.
         """
-        return self._in_vain > 0 and len(ledger.bookings) < self._most
+        return self._in_vain > 0 and len(ledger.reservations) < self._most
 
-    def consider(self, draft: Draft, state: JobState) -> None:
+    def consider(self, builder: DecisionBuilder, state: JobState) -> None:
         """The next in the order still waits: tell it when it starts, if it is one of the first that wait for room."""
-        ledger = draft.ledger
+        ledger = builder.ledger
         if self._heads >= self._most or state.job in ledger.claims or not ledger.holding:
             return
-        if state.job in ledger.bookings:
+        if state.job in ledger.reservations:
             self._heads += 1
-        elif self._in_vain < self._most and self._has_turn(draft, state):
+        elif self._in_vain < self._most and self._has_turn(builder, state):
             self._tell(
-                draft, state, first_in_the_way(ledger, state) if self._is_full(ledger) else None
+                builder, state, first_in_the_way(ledger, state) if self._is_full(ledger) else None
             )
 
-    def _tell(self, draft: Draft, state: JobState, instead: str | None = None) -> None:
+    def _tell(self, builder: DecisionBuilder, state: JobState, instead: str | None = None) -> None:
         """Tell a gang a start, if anybody can say. Whom no time makes room for keeps nobody from one."""
-        if instead is None and self._is_too_large(draft, state):
+        if instead is None and self._is_too_large(builder, state):
             return
-        if book(draft, state, self._preferences, instead=instead) is Outcome.TOLD:
+        if book(builder, state, self._preferences, instead=instead) is Outcome.TOLD:
             self._heads += 1
         else:
             self._in_vain += 1
 
-    def _is_too_large(self, draft: Draft, state: JobState) -> bool:
+    def _is_too_large(self, builder: DecisionBuilder, state: JobState) -> bool:
         """Whether a gang would not fit when all have left who leave at any time; not told where nodes are kept as
         spares: there more free nodes are not always more room.
         """
-        ledger = draft.ledger
+        ledger = builder.ledger
         if ledger.rooms().keeps_spares:
             return False
         if self._at_last is None:
-            self._at_last = _room_at_last(ledger, draft.now)
+            self._at_last = _room_at_last(ledger, builder.now)
         known = self._fits_at_last.get(state.signature)
         if known is None:
             known = any(fits(self._at_last, way) for way in open_ways(ledger, state.spec))
@@ -117,29 +117,31 @@ class Desk:
         return not known
 
     def _is_full(self, ledger: Ledger) -> bool:
-        return len(ledger.bookings) >= self._most
+        return len(ledger.reservations) >= self._most
 
-    def _has_turn(self, draft: Draft, state: JobState) -> bool:
+    def _has_turn(self, builder: DecisionBuilder, state: JobState) -> bool:
         """Whether there is a start to be told; where all are, one that has just come may take an estimate's place."""
-        ledger = draft.ledger
+        ledger = builder.ledger
         if self._is_full(ledger):
-            has_come = any(isinstance(fact, CAME) and fact.job == state.job for fact in draft.facts)
+            has_come = any(
+                isinstance(fact, CAME) and fact.job == state.job for fact in builder.facts
+            )
             if not has_come or first_in_the_way(ledger, state) is None:
                 return False
         return waits_for_room(ledger, state)
 
 
-def withdraw(draft: Draft) -> None:
+def withdraw(builder: DecisionBuilder) -> None:
     """Take back what was promised by another policy and would not be by this one."""
-    ledger, reason = draft.ledger, "its queue's quota may stand before it by another policy"
-    for job, booking in list(ledger.bookings.items()):
-        if booking.promised and not is_sure_of_quota(ledger, ledger.jobs[job]):
-            draft.record(ReservationDropped(at=draft.now, job=job, reason=reason))
+    ledger, reason = builder.ledger, "its queue's quota may stand before it by another policy"
+    for job, reservation in list(ledger.reservations.items()):
+        if reservation.promised and not is_sure_of_quota(ledger, ledger.jobs[job]):
+            builder.record(ReservationDropped(at=builder.now, job=job, reason=reason))
 
 
 def next_late(ledger: Ledger, now: float) -> float:
     """The next moment after now at which a reserved start is late, in seconds; inf if there is none."""
-    late = (booking.starts_at + LATE_S for booking in ledger.bookings.values())
+    late = (reservation.starts_at + LATE_S for reservation in ledger.reservations.values())
     return min((moment for moment in late if moment > now), default=inf)
 
 

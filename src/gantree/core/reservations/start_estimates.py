@@ -31,7 +31,7 @@ def told_start(ledger: Ledger, state: JobState) -> Start | None:
 
     A claim is no promise, though those who leave for it must be gone in time: who goes before it may have that room.
     """
-    told = (_by_booking(ledger, state), _by_claim(ledger, state))
+    told = (_by_reservation(ledger, state), _by_claim(ledger, state))
     return min((each for each in told if each), key=attrgetter("starts_at"), default=None)
 
 
@@ -52,15 +52,17 @@ def _by_claim(ledger: Ledger, state: JobState) -> Start | None:
     return Start(gone_at, False, leaving, True, domain=domain_in_words(claim.placement))
 
 
-def _by_booking(ledger: Ledger, state: JobState) -> Start | None:
+def _by_reservation(ledger: Ledger, state: JobState) -> Start | None:
     """As it stands; who has ended meanwhile is waited for no more."""
-    booking = ledger.bookings.get(state.job)
-    if booking is None:
+    reservation = ledger.reservations.get(state.job)
+    if reservation is None:
         return None
     waits_for = tuple(
         job
-        for job in booking.waits_for
+        for job in reservation.waits_for
         if job in ledger.jobs and ledger.jobs[job].phase not in ENDED
     )
-    where = domain_in_words(booking.placement)
-    return Start(booking.starts_at, booking.promised, waits_for, True, booking.slips, where)
+    where = domain_in_words(reservation.placement)
+    return Start(
+        reservation.starts_at, reservation.promised, waits_for, True, reservation.slips, where
+    )

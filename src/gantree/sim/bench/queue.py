@@ -72,8 +72,8 @@ def queue(
     ledger = life.scheduler.ledger
     figures: dict[str, Any] = {
         "gpus": gpus,
-        "waiting": len(ledger.lines),
-        "lines": sum(1 for _ in ledger.lines),
+        "waiting": len(ledger.waiting),
+        "lines": sum(1 for _ in ledger.waiting),
         "reservations": reservations,
         "running": len(ledger.holding),
         "full_cycle_ms": life.full_cycle_ms(life.facts),
@@ -149,7 +149,7 @@ class _Life:
             for number, all_nodes in enumerate(of_queue)
             for job in self._running(number, all_nodes)
         )
-        assert not len(self.scheduler.ledger.lines), "all gangs that are to run have room"
+        assert not len(self.scheduler.ledger.waiting), "all gangs that are to run have room"
 
     def _running(self, number: int, nodes: int) -> Iterator[Job]:
         """Gangs of a queue on so many nodes; those that borrow leave a GPU free here and there."""
@@ -165,7 +165,7 @@ class _Life:
         """So many gangs come that must wait."""
         self.now += 60.0
         self.tell([self._submitted(self._waiting()) for _ in range(gangs)])
-        assert len(self.scheduler.ledger.lines) == gangs, "nothing fits"
+        assert len(self.scheduler.ledger.waiting) == gangs, "nothing fits"
 
     def _waiting(self) -> Job:
         random = self.random

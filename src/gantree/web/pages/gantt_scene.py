@@ -86,7 +86,7 @@ def bars_to_come(ledger: Ledger, now: float) -> Iterator[Bar]:
     for job in ledger.holding:
         yield from _held(ledger, job, now, probable[job], enforced[job])
     ends = {job_of(owner): ends_at for owner, ends_at in probable.items() if owner != job_of(owner)}
-    for job in ledger.bookings:
+    for job in ledger.reservations:
         yield _to_start(ledger, job, ends.get(job))
 
 
@@ -112,22 +112,22 @@ def _held(ledger: Ledger, job: str, now: float, probably: float, at_most: float)
 
 
 def _to_start(ledger: Ledger, job: str, ends_at: float | None) -> Bar:
-    state, booking = ledger.jobs[job], ledger.bookings[job]
-    held = gpus_of_node(booking.placement)
+    state, reservation = ledger.jobs[job], ledger.reservations[job]
+    held = gpus_of_node(reservation.placement)
     known = ends_at is not None and isfinite(ends_at)
-    until = ends_at if known and ends_at is not None else booking.starts_at + UNKNOWN_SPAN_S
+    until = ends_at if known and ends_at is not None else reservation.starts_at + UNKNOWN_SPAN_S
     return Bar(
         job,
         state.attempt + 1,
         state.spec.queue,
         state.spec.user,
-        booking.placement.domain.name,
+        reservation.placement.domain.name,
         sum(map(len, held.values())),
         held,
-        "promised" if booking.promised else "estimated",
-        booking.starts_at,
+        "promised" if reservation.promised else "estimated",
+        reservation.starts_at,
         until,
-        f"slipped {booking.slips} times" if booking.slips else "",
+        f"slipped {reservation.slips} times" if reservation.slips else "",
         submitted_at=state.submitted_at,
         ends_known=known,
     )

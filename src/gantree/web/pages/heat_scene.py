@@ -14,7 +14,7 @@ import numpy as np
 
 from gantree.api.views.node_view import state_of_node
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import BOOKING, CLAIM, JobState
+from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.model.phases import HOLDING
 from gantree.model.placements import MemberPlacement
 from gantree.topology.fabric.conditions import sound_nodes
@@ -142,7 +142,7 @@ def _numbers(ledger: Ledger, rooms: Occupancy) -> dict[str, int]:
 
 def _kind_of(owner: str) -> tuple[str, str]:
     """The kind of a holder, and its job or allocation."""
-    for prefix, kind in ((CLAIM, "claim"), (BOOKING, "reservation"), (OWNER_PREFIX, "site")):
+    for prefix, kind in ((CLAIM, "claim"), (RESERVATION, "reservation"), (OWNER_PREFIX, "site")):
         if owner.startswith(prefix):
             return kind, owner.removeprefix(prefix)
     return "job", owner
@@ -169,8 +169,8 @@ def _phase(state: JobState) -> str:
 def _since(ledger: Ledger, state: JobState) -> float | None:
     if state.phase in HOLDING:
         return state.placed_at
-    booking = ledger.bookings.get(state.job)
-    return None if booking is None else booking.made_at
+    reservation = ledger.reservations.get(state.job)
+    return None if reservation is None else reservation.made_at
 
 
 def _cells(rooms: Occupancy, numbers: dict[str, int]) -> tuple[list[list[Cell]], set[int]]:

@@ -13,7 +13,7 @@ from gantree.api.views.job_view import job_row, rejected_row
 from gantree.control.requests.read_view import Reading
 from gantree.control.requests.submission_checks import job_of
 from gantree.core.ledger.ledger import Ledger
-from gantree.policy.order import Lines
+from gantree.policy.waiting_jobs import WaitingJobs
 from gantree.web.pages.reasons import Reasons
 
 Json = dict[str, Any]
@@ -56,7 +56,7 @@ def job_rows(reading: Reading, wanted: Wanted, caller: Caller) -> Json:
             if name and sees_queue(caller, name)
         ],
         "sizes": {
-            "waiting": len(ledger.lines),
+            "waiting": len(ledger.waiting),
             "running": len(ledger.holding),
             "ended": len(ledger.ended),
         },
@@ -94,22 +94,22 @@ def _listed(ledger: Ledger, which: Which) -> Sequence[str]:
         return [state.job for state in reversed(ledger.ended)]
     if which == "all":
         return list(reversed(ledger.jobs))
-    return _ARRIVALS.of(ledger.lines)
+    return _ARRIVALS.of(ledger.waiting)
 
 
 class Arrivals:
     """Who waits, in order of arrival; put in order once for all who look, until somebody comes or goes."""
 
     def __init__(self) -> None:
-        self._of: tuple[Lines, int] | None = None
+        self._of: tuple[WaitingJobs, int] | None = None
         self._jobs: tuple[str, ...] = ()
 
-    def of(self, lines: Lines) -> Sequence[str]:
+    def of(self, waiting: WaitingJobs) -> Sequence[str]:
         """The jobs of all lines."""
-        if self._of is None or self._of[0] is not lines or self._of[1] != lines.changes:
-            standing = chain.from_iterable(lines[line] for line in lines)
+        if self._of is None or self._of[0] is not waiting or self._of[1] != waiting.changes:
+            standing = chain.from_iterable(waiting[eq_class] for eq_class in waiting)
             self._jobs = tuple(each.job for each in sorted(standing, key=attrgetter("seq")))
-            self._of = lines, lines.changes
+            self._of = waiting, waiting.changes
         return self._jobs
 
 

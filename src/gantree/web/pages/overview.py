@@ -73,10 +73,10 @@ def overview_of(reading: Reading, caller: Caller) -> Json:
         "nodes": 0 if site is None else len(site.nodes),
         "out_of_use": len(ledger.unusable),
         "cordoned": len(ledger.site.cordoned),
-        "waiting": len(ledger.lines),
+        "waiting": len(ledger.waiting),
         "running": len(ledger.holding),
         "ended": len(ledger.ended),
-        "promised": sum(each.promised for each in ledger.bookings.values()),
+        "promised": sum(each.promised for each in ledger.reservations.values()),
         "decisions": told_to(caller, ledger, latest(reading, DECISIONS, caller)),
     }
 

@@ -11,7 +11,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.eligibility import eligible
 from gantree.model.phases import Phase
-from gantree.policy.order import Line
+from gantree.policy.waiting_jobs import EquivalenceClass
 
 ASKING_S = 0.03
 """About so long one page may go on asking."""
@@ -24,24 +24,24 @@ class Reasons:
 
     def __init__(self) -> None:
         self._ledger: Ledger | None = None
-        self._of_line: dict[Line, tuple[int, str]] = {}
+        self._of_class: dict[EquivalenceClass, tuple[int, str]] = {}
 
     def of(self, ledger: Ledger, states: list[JobState], now: float) -> dict[str, str]:
         """A sentence for each job; of those that wait in line an older one where time is up."""
         if ledger is not self._ledger:
-            self._ledger, self._of_line = ledger, {}
+            self._ledger, self._of_class = ledger, {}
         until = time.perf_counter() + ASKING_S
         return {state.job: self._one(ledger, state, now, until) for state in states}
 
     def _one(self, ledger: Ledger, state: JobState, now: float, until: float) -> str:
         if state.phase is not Phase.PENDING or not eligible(ledger, state, now):
             return in_short(ledger, state, now)[0]
-        assert state.line is not None  # it waits
-        known = self._of_line.get(state.line)
+        assert state.equivalence_class is not None  # it waits
+        known = self._of_class.get(state.equivalence_class)
         if known is not None and (known[0] == ledger.applied or time.perf_counter() >= until):
             return known[1]
         if time.perf_counter() >= until:
             return UNASKED
         sentence = in_short(ledger, state, now)[0]
-        self._of_line[state.line] = ledger.applied, sentence
+        self._of_class[state.equivalence_class] = ledger.applied, sentence
         return sentence

@@ -16,30 +16,31 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 
-from gantree.policy.order import Lines, Position, Standing
+from gantree.policy.order import Position
+from gantree.policy.waiting_jobs import QueueEntry, WaitingJobs
 from gantree.policy.walk import ROOT, Share
 
 Keys = tuple[float, ...]
 OWN_SHARE = 0.0
 """With it a queue's own jobs stand beside its children."""
 
-_position_of: Callable[[Standing], Position] = attrgetter("position")
+_position_of: Callable[[QueueEntry], Position] = attrgetter("position")
 _share_of: Callable[["_Branch"], float] = attrgetter("share")
 
 
 def count_ahead(
-    lines: Lines,
-    standing: Standing,
+    waiting: WaitingJobs,
+    entry: QueueEntry,
     parent_of_queue: Sequence[int] = (),
     share: Share | None = None,
     before_share: int = 0,
 ) -> int:
     """How many a walk comes to before this one; the arguments are a walk's. Without share position alone counts."""
-    position, queue = standing.position, standing.line.queue
+    position, queue = entry.position, entry.equivalence_class.queue
     if share is None:
-        every = (lines.in_queue(each) for each in lines.queues)
+        every = (waiting.in_queue(each) for each in waiting.queues)
         return sum(bisect_left(each, position, key=_position_of) for each in every)
-    branches = _branches(lines, parent_of_queue, share, position.key[:before_share])
+    branches = _branches(waiting, parent_of_queue, share, position.key[:before_share])
     at, last = branches[queue].parts[0], position
     count = at.better + at.leading(position)
     while True:
@@ -64,7 +65,7 @@ class _Branch:
     better: int = 0
     alike: int = 0
     last: Position | None = None
-    own: Sequence[Standing] = ()
+    own: Sequence[QueueEntry] = ()
     first: int = 0
     parts: list["_Branch"] = field(default_factory=list)
 
@@ -100,27 +101,27 @@ def _before(part: _Branch, share: float, last: Position) -> int:
 
 
 def _branches(
-    lines: Lines, parent_of_queue: Sequence[int], share: Share, keys: Keys
+    waiting: WaitingJobs, parent_of_queue: Sequence[int], share: Share, keys: Keys
 ) -> dict[int, _Branch]:
     """The branches of all queues with jobs, and above these. Of one with jobs of its own these are the first part."""
     found: dict[int, _Branch] = {}
-    for queue in lines.queues:
+    for queue in waiting.queues:
         above = queue
         while above not in found:
             found[above] = _Branch(OWN_SHARE if above == ROOT else share(above))
             above = ROOT if above == ROOT else parent_of_queue[above]
-        found[queue].add(_own(lines.in_queue(queue), keys))
+        found[queue].add(_own(waiting.in_queue(queue), keys))
     for queue in sorted(found, reverse=True):  # children have larger numbers than their parents
         if queue != ROOT:
             found[parent_of_queue[queue]].add(found[queue])
     return found
 
 
-def _own(jobs: Sequence[Standing], keys: Keys) -> _Branch:
+def _own(jobs: Sequence[QueueEntry], keys: Keys) -> _Branch:
     """The branch of a queue's own jobs, which are in order."""
 
-    def keys_of(standing: Standing) -> Keys:
-        return standing.position.key[: len(keys)]
+    def keys_of(entry: QueueEntry) -> Keys:
+        return entry.position.key[: len(keys)]
 
     first = bisect_left(jobs, keys, key=keys_of)
     end = bisect_right(jobs, keys, first, key=keys_of)

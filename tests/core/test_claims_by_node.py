@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.core.ledger.claims_by_node import Claimants
+from gantree.core.ledger.claims_by_node import ClaimsByNode
 from gantree.model.placements import Domain, MemberPlacement, Placement, Predicted
 from support.examples import examples
 
@@ -22,7 +22,7 @@ def place(on: list[str]) -> Placement:
 def test_who_claims_something_on_some_nodes_is_told_the_oldest_claim_first(
     history: list[tuple[str, list[str] | None]], asked: list[str]
 ) -> None:
-    claimants, plain = Claimants(), dict[str, list[str]]()
+    claimants, plain = ClaimsByNode(), dict[str, list[str]]()
     for job, claimed in history:
         if claimed is not None:
             claimants.note(job, place(claimed))

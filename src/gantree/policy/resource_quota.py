@@ -33,7 +33,7 @@ class Over(NamedTuple):
     by: int
 
 
-class Book:
+class ResourceQuota:
     """Ticks of one resource, the lists by node. rationed: whether some rule guarantees, lends or borrows of it."""
 
     def __init__(self, tree: QueueTree, resource: str, capacity: float) -> None:
