@@ -128,14 +128,14 @@ class Borrowing:
         )
 
     def _over(self, top: int) -> bool:
-        return any(resource_quota.over(top) for resource_quota in self._quotas)
+        return any(quota.over(top) for quota in self._quotas)
 
     def _find(self, top: int) -> list[str]:
         """The jobs that borrow, in the order of their ranks."""
         dropped: list[str] = []
         quotas = list(self._quotas)
         for _, owner in reversed(self._ranked_under.get(top, [])):
-            quotas = [resource_quota for resource_quota in quotas if resource_quota.over(top)]
+            quotas = [quota for quota in quotas if quota.over(top)]
             if not quotas:
                 break
             dropped.append(owner)
@@ -155,17 +155,15 @@ class Borrowing:
 
     @staticmethod
     def _charge(holding: Holding) -> None:
-        for resource_quota, amount in holding.parts:
-            resource_quota.charge(holding.path, amount)
+        for quota, amount in holding.parts:
+            quota.charge(holding.path, amount)
 
     @staticmethod
     def _uncharge(holding: Holding) -> None:
-        for resource_quota, amount in holding.parts:
-            resource_quota.uncharge(holding.path, amount)
+        for quota, amount in holding.parts:
+            quota.uncharge(holding.path, amount)
 
 
 def _borrows(holding: Holding) -> bool:
     """Whether some of what a job holds is above what is guaranteed beside all that is charged."""
-    return any(
-        resource_quota.borrowed(holding.path, amount) for resource_quota, amount in holding.parts
-    )
+    return any(quota.borrowed(holding.path, amount) for quota, amount in holding.parts)

@@ -65,8 +65,8 @@ class Quota:
         if capacity == self._capacity:
             return
         self._capacity = dict(capacity)
-        for resource, resource_quota in self._quota_of_resource.items():
-            resource_quota.set_capacity(capacity.get(resource, 0.0))
+        for resource, quota in self._quota_of_resource.items():
+            quota.set_capacity(capacity.get(resource, 0.0))
         self._freed(ROOT)
 
     @property
@@ -115,9 +115,7 @@ class Quota:
         """What a job of a node could have without borrowing, of what is rationed: (resource, ticks) of each."""
         path, quotas = self._path(node), self._quota_of_resource.items()
         return tuple(
-            (resource, resource_quota.guarantee_left(path))
-            for resource, resource_quota in quotas
-            if resource_quota.rationed
+            (resource, quota.guarantee_left(path)) for resource, quota in quotas if quota.rationed
         )
 
     def room_without(
@@ -193,11 +191,8 @@ class Quota:
         top = self._count_out(before)
         self._jobs.add(owner, now)
         self._count(now)
-        ticks_now = {resource_quota.resource: amount for resource_quota, amount in now.parts}
-        if any(
-            ticks_now.get(resource_quota.resource, 0) < amount
-            for resource_quota, amount in before.parts
-        ):
+        ticks_now = {quota.resource: amount for quota, amount in now.parts}
+        if any(ticks_now.get(quota.resource, 0) < amount for quota, amount in before.parts):
             self._freed(top)
 
     def rerank(self, owner: str, rank: Any) -> None:
@@ -242,10 +237,7 @@ class Quota:
         )
 
     def _lends(self, node: int) -> bool:
-        return any(
-            resource_quota.lends(node) or resource_quota.short
-            for resource_quota in self._quota_of_resource.values()
-        )
+        return any(quota.lends(node) or quota.short for quota in self._quota_of_resource.values())
 
     def pushed_out(self) -> int:
         """Return a number that grows whenever a running job is no longer owed what it holds, because another came."""
@@ -310,11 +302,7 @@ class Quota:
     def has_idle_guarantee(self, node: int) -> bool:
         """Return whether anything is unused of what is guaranteed to a node, or to one that it is in but the root."""
         path = self._path(node)[:-1]
-        return any(
-            resource_quota.idle(each)
-            for resource_quota in self._quota_of_resource.values()
-            for each in path
-        )
+        return any(quota.idle(each) for quota in self._quota_of_resource.values() for each in path)
 
     def borrowed(self, node: int) -> Amounts:
         """Return what jobs under a node hold above all that the node and those under it are guaranteed."""
@@ -328,12 +316,7 @@ class Quota:
     def lent(self, node: int) -> Amounts:
         """Return how much of what a node is guaranteed it could not have now, because others borrowed it."""
         path = self._path(node)
-        return self._figures(
-            node,
-            lambda resource_quota: max(
-                0, resource_quota.idle(node) - resource_quota.available(path)
-            ),
-        )
+        return self._figures(node, lambda quota: max(0, quota.idle(node) - quota.available(path)))
 
     def _room(self, path: tuple[int, ...], parts: Parts, may_borrow: bool) -> Admission:
         answer = self._answer(path, parts, may_borrow, ever=False)
@@ -346,34 +329,32 @@ class Quota:
         self, path: tuple[int, ...], parts: Parts, may_borrow: bool, ever: bool
     ) -> Admission:
         """The answer beside all that runs, or beside nothing where ever."""
-        borrowed_of_part = [
-            resource_quota.borrowed(path, amount, ever) for resource_quota, amount in parts
-        ]
+        borrowed_of_part = [quota.borrowed(path, amount, ever) for quota, amount in parts]
         owed = not any(borrowed_of_part)
         over_limit = self._too_large(path, parts, owed, ever)
         if over_limit is not None:
             return over_limit
         if not (owed or may_borrow):
             return self._not_owed(path, parts, borrowed_of_part, ever)
-        for resource_quota, amount in parts:
-            drawn = resource_quota.overdrawn(path, amount, owed, ever)
+        for quota, amount in parts:
+            drawn = quota.overdrawn(path, amount, owed, ever)
             if drawn is not None:
-                return self._refused(Gate.QUOTA, resource_quota, drawn, amount, path, owed, ever)
+                return self._refused(Gate.QUOTA, quota, drawn, amount, path, owed, ever)
         return OWED if owed else BORROWED
 
     def _too_large(
         self, path: tuple[int, ...], parts: Parts, owed: bool, ever: bool
     ) -> Admission | None:
-        for resource_quota, amount in parts:
-            over = resource_quota.over_limit(path, amount, ever)
+        for quota, amount in parts:
+            over = quota.over_limit(path, amount, ever)
             if over is not None:
-                return self._refused(Gate.LIMIT, resource_quota, over, amount, path, owed, ever)
+                return self._refused(Gate.LIMIT, quota, over, amount, path, owed, ever)
         return None
 
     def _refused(
         self,
         gate: Gate,
-        resource_quota: ResourceQuota,
+        quota: ResourceQuota,
         over: Over,
         amount: int,
         path: tuple[int, ...],
@@ -387,13 +368,13 @@ class Quota:
         tree = self.tree
         of_queue = path[1] if tree.user[path[0]] is not None else path[0]
         node = of_queue if over.node == ROOT else over.node
-        used = 0 if ever else resource_quota.used[node]
+        used = 0 if ever else quota.used[node]
         return Admission(
             "refused",
             gate,
             tree.label(node),
             tree.queue[node],
-            resource_quota.resource,
+            quota.resource,
             used=used / TICKS,
             most=(used + amount - over.by) / TICKS,
             asked=amount / TICKS,
@@ -406,7 +387,7 @@ class Quota:
         self, path: tuple[int, ...], parts: Parts, borrowed_of_part: list[int], ever: bool
     ) -> Admission:
         """No to a job that may not borrow."""
-        (resource_quota, amount), borrowed = next(
+        (quota, amount), borrowed = next(
             (part, borrowed)
             for part, borrowed in zip(parts, borrowed_of_part, strict=True)
             if borrowed
@@ -416,7 +397,7 @@ class Quota:
             Gate.QUOTA,
             self.tree.label(path[0]),
             self.tree.queue[path[0]],
-            resource_quota.resource,
+            quota.resource,
             asked=amount / TICKS,
             short_by=borrowed / TICKS,
             never=ever,
@@ -450,8 +431,8 @@ class Quota:
         self._left_of.clear()
         for node in holding.path:
             self._running[node] += 1
-        for resource_quota, amount in holding.parts:
-            resource_quota.take(holding.path, amount)
+        for quota, amount in holding.parts:
+            quota.take(holding.path, amount)
 
     def _count_out(self, holding: Holding) -> int:
         """Count a job no more; return the topmost node whose subtree gains by that."""
@@ -462,8 +443,8 @@ class Quota:
             self._running[node] -= 1
             if self._most_running[node] is not None:
                 top = at
-        for resource_quota, amount in holding.parts:
-            top = max(top, resource_quota.give_back(path, amount))
+        for quota, amount in holding.parts:
+            top = max(top, quota.give_back(path, amount))
         return path[top]
 
     def _parts(self, amounts: Amounts) -> Parts:
@@ -490,8 +471,8 @@ class Quota:
             self._waiting.append(0)
             self._freed_at.append(0)
             self._most_running.append(self.tree.most_running(node))
-        for resource_quota in self._quota_of_resource.values():
-            resource_quota.grow()
+        for quota in self._quota_of_resource.values():
+            quota.grow()
 
     def _freed(self, node: int) -> None:
         self._version += 1
@@ -500,6 +481,5 @@ class Quota:
     def _figures(self, node: int, ticks_of: Callable[[ResourceQuota], int]) -> Amounts:
         self._path(node)
         return {
-            resource: ticks_of(resource_quota) / TICKS
-            for resource, resource_quota in self._quota_of_resource.items()
+            resource: ticks_of(quota) / TICKS for resource, quota in self._quota_of_resource.items()
         }
