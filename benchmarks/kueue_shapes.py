@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any
 
 from gantree.cli.output.printing import columns
-from gantree.formats.policies import PRESETS
+from gantree.formats.policy.reader import PRESETS
 from gantree.policy.rules import Policy
 from gantree.sim.bench.stopwatch import Stopwatch
 from gantree.sim.cluster import Overheads

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from gantree.cli.output.printing import columns
-from gantree.formats.policies import PRESETS, read_policy
+from gantree.formats.policy.reader import PRESETS, read_policy
 from gantree.policy.rules import Policy
 from gantree.sim.bench.stopwatch import Stopwatch
 from gantree.sim.muri.orders import ORDERS

@@ -27,7 +27,7 @@ from typing import Any
 from gantree.cli.output.printing import columns
 from gantree.core.scheduler import Decision
 from gantree.formats import read_trace
-from gantree.formats.policies import PRESETS
+from gantree.formats.policy.reader import PRESETS
 from gantree.formats.traces import TraceJob
 from gantree.model.events import Event
 from gantree.model.facts import Fact, GangPlaced, GangPreempted

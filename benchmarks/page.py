@@ -25,10 +25,10 @@ from typing import Any
 
 from gantree.model.jobs import Job
 from gantree.testing.builders import cluster, job
-from gantree.web.pages.heat_feed import LEVEL
-from gantree.web.pages.heat_layout import heat_map, heat_map_json
-from gantree.web.pages.heat_scene import HeatScene, heat_scene
-from gantree.web.pages.heat_words import compact, delta_json, whole_json
+from gantree.web.pages.heat_map.feed import LEVEL
+from gantree.web.pages.heat_map.layout import heat_map, heat_map_json
+from gantree.web.pages.heat_map.messages import compact, delta_json, whole_json
+from gantree.web.pages.heat_map.scene import HeatScene, heat_scene
 from support.chromium import chromium
 from support.pretended import TOKEN, PretendedSite
 

@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import Any
 
 from gantree.formats import read_trace
-from gantree.formats.policies import PRESETS
+from gantree.formats.policy.reader import PRESETS
 from gantree.model.cluster import Cluster, Node
 from gantree.sim.files import write
 from gantree.sim.run import simulate

@@ -24,7 +24,7 @@ from typing import Any
 
 from gantree.cli.output.printing import columns
 from gantree.formats import read_trace
-from gantree.formats.policies import PRESETS
+from gantree.formats.policy.reader import PRESETS
 from gantree.formats.traces import TraceJob
 from gantree.model.cluster import Cluster
 from gantree.sim.bench.stopwatch import Stopwatch

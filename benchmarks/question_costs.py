@@ -25,11 +25,16 @@ from gantree.control.readers.follower import Follower
 from gantree.control.readers.frames import Told, packed
 from gantree.control.requests.read_view import Reading
 from gantree.control.requests.submissions import HandIn
-from gantree.formats.clusters import read_cluster
-from gantree.formats.jobs import read_job_objects
-from gantree.formats.policies import PRESETS
+from gantree.formats.cluster.reader import read_cluster
+from gantree.formats.job.reader import read_job_objects
+from gantree.formats.policy.reader import PRESETS
 from gantree.journal.sqlite import SqliteJournal, SqliteReader
-from gantree.web.pages import heat_feed, job_page, job_rows, latest, overview, shares
+from gantree.web.pages import overview
+from gantree.web.pages.heat_map import feed as heat_feed
+from gantree.web.pages.jobs import job as job_page
+from gantree.web.pages.jobs import rows as job_rows
+from gantree.web.pages.queues import page as shares
+from gantree.web.pages.timeline import rows as latest
 from loading import CLUSTER, TAKEN, job
 from support.recording import RecordingCluster
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from gantree.core.scheduler import Decision
 from gantree.formats import read_trace
-from gantree.formats.policies import PRESETS
+from gantree.formats.policy.reader import PRESETS
 from gantree.formats.traces import TraceJob
 from gantree.journal.codec import FACT_CODEC
 from gantree.model.cluster import Cluster

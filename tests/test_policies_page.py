@@ -7,7 +7,7 @@ import pytest
 
 from gantree.cli.input.policies import policy_of
 from gantree.formats import read_cluster, read_policy, read_trace
-from gantree.formats.policies import PRESET_NAMES
+from gantree.formats.policy.reader import PRESET_NAMES
 from gantree.formats.traces import read_trace_text
 from gantree.sim.results import Result
 from gantree.sim.run import simulate

@@ -15,7 +15,8 @@ from gantree.api.streams.streaming import Lasting, LetGo
 from gantree.control.engine.controller import Controller
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.web.pages import heat_feed, routers
+from gantree.web.pages import routers
+from gantree.web.pages.heat_map import feed as heat_feed
 from support.front import Front
 
 ACCESS = """

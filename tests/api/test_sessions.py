@@ -11,7 +11,7 @@ import jwt
 import pytest
 
 from gantree.api.access import oidc
-from gantree.formats.access import AccessRules, OidcRules
+from gantree.formats.access.reader import AccessRules, OidcRules
 from gantree.model.access import grant_of
 from gantree.model.errors import Unreachable
 from gantree.policy.rules import Policy

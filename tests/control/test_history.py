@@ -22,7 +22,7 @@ from gantree.model.facts import JobRejected, NodeMarked
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.testing.builders import job
-from gantree.web.pages.job_page import forgotten_of
+from gantree.web.pages.jobs.job import forgotten_of
 
 DAY = 86_400.0
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gantree.core.explain.explain import why
-from gantree.formats.jobs import read_job
+from gantree.formats.job.reader import read_job
 from gantree.model.events import HoldRequested, ReleaseRequested
 from gantree.model.jobs import Job, Restarts
 from gantree.model.orders import StartGang

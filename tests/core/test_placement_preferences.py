@@ -2,7 +2,7 @@
 
 import pytest
 
-from gantree.formats.policies import PRESETS
+from gantree.formats.policy.reader import PRESETS
 from gantree.model.cluster import Cluster, Node
 from gantree.model.jobs import Shape
 from gantree.placement.request.preferences import (

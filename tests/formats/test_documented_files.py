@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from gantree.formats import read_cluster, read_job, read_policy, read_prices
-from gantree.formats.cluster_form import ClusterForm
-from gantree.formats.forms import Form
-from gantree.formats.job_form import JobForm
-from gantree.formats.policy_form import PolicyForm
+from gantree.formats.cluster.form import ClusterForm
+from gantree.formats.job.form import JobForm
+from gantree.formats.policy.form import PolicyForm
 from gantree.formats.schemas import FORMS, schema_of, write_schemas
 from gantree.formats.traces import OPTIONAL, REQUIRED, read_trace_text
+from gantree.formats.validation.forms import Form
 
 ROOT = Path(__file__).parents[2]
 CONFORMANCE = ROOT.parent / "shared" / "conformance" / "placement" / "cases.json"

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from gantree.formats import read_job, read_trace
-from gantree.formats.access import read_access
-from gantree.formats.clusters import read_cluster
-from gantree.formats.flood import MAX_MISTAKES
-from gantree.formats.jobs import read_job_objects
+from gantree.formats.access.reader import read_access
+from gantree.formats.cluster.reader import read_cluster
+from gantree.formats.job.reader import read_job_objects
+from gantree.formats.validation.problem_limit import MAX_MISTAKES
 from gantree.model.errors import BadFields
 from gantree.text.document import MAX_PATH_CHARS, read_documents
 from gantree.text.json_text import read_json

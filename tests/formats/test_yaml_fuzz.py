@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.formats import read_cluster, read_job, read_policy, read_script
-from gantree.formats.access import read_access
-from gantree.formats.jobs import read_job_objects
+from gantree.formats.access.reader import read_access
+from gantree.formats.job.reader import read_job_objects
 from gantree.formats.traces import read_trace_text
 from gantree.model.errors import BadFields, GantreeError
 from support.examples import examples

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gantree.formats.policies import read_policy
+from gantree.formats.policy.reader import read_policy
 from gantree.model.verdicts import Gate
 from gantree.policy.admission import Admission
 from gantree.policy.queues import ROOT, QueueTree

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gantree.formats.policies import PRESET_NAMES, PRESETS, preset_text
-from gantree.formats.policy_form import RulesForm
+from gantree.formats.policy.form import RulesForm
+from gantree.formats.policy.reader import PRESET_NAMES, PRESETS, preset_text
 from gantree.model.errors import BadInput
 from gantree.policy.rules import DEFAULT_PRIORITIES, Backfill, Policy, Preemption
 

@@ -21,7 +21,7 @@ from gantree.executors.kubernetes.apiserver.rbac import RIGHTS
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
 from gantree.executors.kubernetes.cluster import KubernetesCluster
 from gantree.executors.kubernetes.opening import Opened
-from gantree.formats.policies import PRESETS
+from gantree.formats.policy.reader import PRESETS
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
 from gantree.policy.rules import Policy

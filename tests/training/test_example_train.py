@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.formats.jobs import read_job
+from gantree.formats.job.reader import read_job
 from gantree.model.events import CheckpointSaved, GangEnded
 from support.gangs import GangStage, four_nodes, left_over
 

@@ -24,7 +24,7 @@ from gantree.topology.fabric.conditions import Conditions
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.occupancy.occupancy import Occupancy
-from gantree.web.fabric_layout import (
+from gantree.web.fabric.layout import (
     Box,
     Scale,
     head_height,
@@ -33,8 +33,8 @@ from gantree.web.fabric_layout import (
     place_of_gpu,
     scale_for,
 )
-from gantree.web.fabric_page import page, svg
-from gantree.web.fabric_scene import Scene, code_of, percent, scene_of
+from gantree.web.fabric.page import page, svg
+from gantree.web.fabric.scene import Scene, code_of, percent, scene_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = "<script>alert(1)</script>\"'&"

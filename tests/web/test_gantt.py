@@ -11,7 +11,8 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.model.facts import Fact
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
-from gantree.web.pages.gantt_layout import (
+from gantree.web.pages.gantt.attempts import Past
+from gantree.web.pages.gantt.layout import (
     LABEL_WIDTH,
     MOST_BOXES,
     WIDTH,
@@ -21,8 +22,7 @@ from gantree.web.pages.gantt_layout import (
     order_of_jobs,
     picture,
 )
-from gantree.web.pages.gantt_past import Past
-from gantree.web.pages.gantt_scene import Bar, as_seen, bars_to_come
+from gantree.web.pages.gantt.scene import Bar, as_seen, bars_to_come
 from support.examples import examples
 
 HOUR = 3600.0

@@ -23,10 +23,16 @@ from gantree.telemetry.gpu_use import GpuUse
 from gantree.testing.builders import cluster, job, machine
 from gantree.testing.stage import Stage
 from gantree.topology.fabric.fabric import Fabric
-from gantree.web.pages import heat_feed
-from gantree.web.pages.heat_layout import HeatMap, heat_map, heat_map_json
-from gantree.web.pages.heat_scene import FREE, TAKEN, WHOLE, HeatScene, heat_scene
-from gantree.web.pages.heat_words import changed_use, compact, delta_json, use_rows, whole_json
+from gantree.web.pages.heat_map import feed as heat_feed
+from gantree.web.pages.heat_map.layout import HeatMap, heat_map, heat_map_json
+from gantree.web.pages.heat_map.messages import (
+    changed_use,
+    compact,
+    delta_json,
+    use_rows,
+    whole_json,
+)
+from gantree.web.pages.heat_map.scene import FREE, TAKEN, WHOLE, HeatScene, heat_scene
 from support.examples import examples
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 from gantree.web.pages.nodes import found_nodes
-from gantree.web.pages.shares_bars import amount_bars, share_bars
+from gantree.web.pages.queues.bars import amount_bars, share_bars
 
 RULES = (
     QueueRule("a", weight=3.0, guarantee={"gpus": 8}, limit={"gpus": 24}, cohort="all"),

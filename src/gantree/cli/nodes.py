@@ -84,7 +84,7 @@ def drain(
 
 
 def _seconds(text: str) -> float:
-    from gantree.formats.fields import duration  # noqa: PLC0415 - Pydantic takes long to import
+    from gantree.formats.validation.fields import duration  # noqa: PLC0415 - Pydantic takes long to import
 
     try:
         return duration(text)

@@ -7,14 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gantree.formats.calibrations import read_calibration, write_calibration
-    from gantree.formats.cluster_writer import write_cluster
-    from gantree.formats.clusters import read_cluster
-    from gantree.formats.jobs import read_job, read_job_objects
-    from gantree.formats.machines import write_machines
-    from gantree.formats.policies import read_policy
+    from gantree.formats.calibration.reader import read_calibration, write_calibration
+    from gantree.formats.cluster.machines import write_machines
+    from gantree.formats.cluster.reader import read_cluster
+    from gantree.formats.cluster.writer import write_cluster
+    from gantree.formats.job.reader import read_job, read_job_objects
+    from gantree.formats.policy.reader import read_policy
     from gantree.formats.prices import read_prices
-    from gantree.formats.scripts import Script, read_script
+    from gantree.formats.slurm.script import Script, read_script
     from gantree.formats.traces import TraceJob, read_trace
 
 __all__ = [
@@ -33,24 +33,24 @@ __all__ = [
     "write_machines",
 ]
 
-_HOME = {
-    "Script": "scripts",
+_MODULE_OF = {
+    "Script": "slurm.script",
     "TraceJob": "traces",
-    "read_calibration": "calibrations",
-    "read_cluster": "clusters",
-    "read_job": "jobs",
-    "read_job_objects": "jobs",
-    "read_policy": "policies",
+    "read_calibration": "calibration.reader",
+    "read_cluster": "cluster.reader",
+    "read_job": "job.reader",
+    "read_job_objects": "job.reader",
+    "read_policy": "policy.reader",
     "read_prices": "prices",
-    "read_script": "scripts",
+    "read_script": "slurm.script",
     "read_trace": "traces",
-    "write_calibration": "calibrations",
-    "write_cluster": "cluster_writer",
-    "write_machines": "machines",
+    "write_calibration": "calibration.reader",
+    "write_cluster": "cluster.writer",
+    "write_machines": "cluster.machines",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"gantree.formats.{_HOME[name]}"), name)
+    return getattr(import_module(f"gantree.formats.{_MODULE_OF[name]}"), name)

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import PlainValidator, WithJsonSchema
 
-from gantree.formats.fields import Amount, Text, wrong
-from gantree.formats.forms import Form, only_document, read_form, refuse
+from gantree.formats.validation.fields import Amount, Text, wrong
+from gantree.formats.validation.forms import Form, only_document, read_form, refuse
 from gantree.model.errors import Problem
 from gantree.text.document import read_documents, written
 from gantree.topology.hardware.prices import LIST_PRICES, PriceList, Quote

@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gantree.formats.access_form import AccessForm
-from gantree.formats.calibration_form import CalibrationForm
-from gantree.formats.cluster_form import ClusterForm
-from gantree.formats.forms import Form
-from gantree.formats.job_form import JobForm
-from gantree.formats.policy_form import PolicyForm
+from gantree.formats.access.form import AccessForm
+from gantree.formats.calibration.form import CalibrationForm
+from gantree.formats.cluster.form import ClusterForm
+from gantree.formats.job.form import JobForm
+from gantree.formats.policy.form import PolicyForm
 from gantree.formats.prices import PricesForm
+from gantree.formats.validation.forms import Form
 
 FORMS: dict[str, type[Form]] = {
     "access": AccessForm,

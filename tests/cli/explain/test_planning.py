@@ -10,7 +10,7 @@ from gantree.cli.explain.what_if_job import _cost
 from gantree.cli.input.files import MAX_POLICY_BYTES
 from gantree.cli.jobs.list import _now_of
 from gantree.cli.options import PRESETS
-from gantree.formats.policies import MAX_POLICY_FILE_BYTES, PRESET_NAMES
+from gantree.formats.policy.reader import MAX_POLICY_FILE_BYTES, PRESET_NAMES
 from support.daemon import Daemon
 
 Complaints = Callable[[Any, str], list[str]]

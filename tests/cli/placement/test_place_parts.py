@@ -10,7 +10,7 @@ import pytest
 
 from gantree.cli.placement.document import read_placements
 from gantree.formats import read_cluster, read_job, read_policy
-from gantree.formats.policies import PRESETS
+from gantree.formats.policy.reader import PRESETS
 from gantree.model.jobs import Shape
 from gantree.model.placements import Domain, Placement, Predicted
 from gantree.placement.request.preferences import (

@@ -19,7 +19,7 @@ import yaml
 from gantree.core.ledger.invariants import check
 from gantree.executors.kubernetes.controllers import gangjobs
 from gantree.executors.kubernetes.workloads import elastic
-from gantree.formats.policies import PRESETS
+from gantree.formats.policy.reader import PRESETS
 from support.kubernetes.faults import Fault
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage

@@ -19,7 +19,7 @@ import pytest
 
 from gantree.core.ledger.invariants import check
 from gantree.executors.kubernetes.workloads.gang_labels import REPLACE_WITHIN
-from gantree.formats.policies import PRESETS
+from gantree.formats.policy.reader import PRESETS
 from gantree.model.phases import ENDED
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage

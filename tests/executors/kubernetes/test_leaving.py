@@ -16,7 +16,7 @@ from gantree.executors.kubernetes.pods.checkpoint_protocol import checkpoint_of
 from gantree.executors.kubernetes.pods.shapes import asked_by
 from gantree.executors.kubernetes.writes import eviction
 from gantree.executors.kubernetes.writes.patches import nominate
-from gantree.formats.policies import PRESETS
+from gantree.formats.policy.reader import PRESETS
 from support.kubernetes.controllers.controllers import Controllers
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage

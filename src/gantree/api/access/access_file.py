@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
-from gantree.formats.access import MAX_ACCESS_FILE_BYTES, AccessRules, read_access
+from gantree.formats.access.reader import MAX_ACCESS_FILE_BYTES, AccessRules, read_access
 from gantree.model.errors import BadInput
 
 LOOK_EVERY_S = 1.0

@@ -24,8 +24,8 @@ import httpx
 import jwt
 
 from gantree.api.access.access_file import AccessFile
-from gantree.formats.access import OidcRules
-from gantree.formats.access_form import LONGEST_USER
+from gantree.formats.access.form import LONGEST_USER
+from gantree.formats.access.reader import OidcRules
 from gantree.model.errors import BadInput, Unauthenticated, Unreachable
 
 ALGORITHMS = (

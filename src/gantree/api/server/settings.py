@@ -13,8 +13,8 @@ from gantree.control.engine.watchdog import STALL_S
 from gantree.control.requests.policy_text import PolicyText
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
 from gantree.formats import read_cluster
-from gantree.formats.policies import PRESETS
-from gantree.formats.policy_places import NOWHERE, PolicyPlaces
+from gantree.formats.policy.locations import NOWHERE, PolicyPlaces
+from gantree.formats.policy.reader import PRESETS
 from gantree.model.cluster import Cluster
 from gantree.policy.rules import Policy
 

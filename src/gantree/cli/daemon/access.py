@@ -23,7 +23,7 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Say whether an access file is right. Exit status 2 where it is not."""
-    from gantree.formats.access import read_access  # noqa: PLC0415 - Pydantic takes long to import
+    from gantree.formats.access.reader import read_access  # noqa: PLC0415 - Pydantic takes long to import
 
     rules = read_access(read_text(file), source_of(file))
     users, groups = len(rules.grants_of_user), len(rules.grants_of_group)

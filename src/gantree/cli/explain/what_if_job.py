@@ -14,7 +14,7 @@ from gantree.cli.daemon_client import client
 from gantree.cli.explain.start_lines import names, start_line
 from gantree.cli.options import class_or_number
 from gantree.cli.output.printing import print_json, span
-from gantree.formats.fields import duration_above_zero
+from gantree.formats.validation.fields import duration_above_zero
 from gantree.model.errors import BadInput
 from gantree.text.words import plural
 

@@ -2,7 +2,7 @@
 
 from pydantic_core import PydanticCustomError
 
-from gantree.formats.fields import duration_above_zero
+from gantree.formats.validation.fields import duration_above_zero
 from gantree.model.errors import BadInput
 
 

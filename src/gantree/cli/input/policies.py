@@ -3,8 +3,8 @@
 from gantree.cli.input.files import read_policy_text, source_of
 from gantree.control.requests.policy_text import PolicyText
 from gantree.formats import read_policy
-from gantree.formats.policies import PRESET_NAMES, preset
-from gantree.formats.policy_places import PolicyPlaces, places_of
+from gantree.formats.policy.locations import PolicyPlaces, places_of
+from gantree.formats.policy.reader import PRESET_NAMES, preset
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.policy.rules import Policy

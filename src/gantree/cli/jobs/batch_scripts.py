@@ -7,7 +7,7 @@ from pathlib import Path
 from gantree.cli.input.files import MAX_BYTES, STDIN, check_utf8
 from gantree.cli.output.errors import warn
 from gantree.formats import Script, read_script
-from gantree.formats.script_lines import is_script
+from gantree.formats.slurm.header import is_script
 from gantree.model.errors import BadInput
 
 __all__ = ["is_script", "job_text_of", "script_at"]

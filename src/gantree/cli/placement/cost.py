@@ -18,7 +18,7 @@ from gantree.cli.placement.cost_lines import cost_lines
 from gantree.cli.placement.document import read_placements
 from gantree.cli.placement.placer import of_size, placed_alone
 from gantree.formats import read_calibration, read_cluster, read_job, read_prices
-from gantree.formats.job_form import bytes_of
+from gantree.formats.job.form import bytes_of
 from gantree.formats.refusals import refusal_json
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Job

@@ -122,7 +122,7 @@ def _rules_of(preset: str, *, alone: bool) -> str:
         raise BadInput(f"PRESET: found `{preset}`; allowed: {', '.join(PRESETS)}. {hint}".rstrip())
     if not alone:
         raise BadInput("PRESET: found beside --version or --json; allowed: only --state")
-    from gantree.formats.policies import preset_text  # noqa: PLC0415 - nobody else waits for the formats
+    from gantree.formats.policy.reader import preset_text  # noqa: PLC0415 - nobody else waits for the formats
 
     return preset_text(preset)
 

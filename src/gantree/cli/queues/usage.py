@@ -15,7 +15,7 @@ from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.figures import digits, dollars
 from gantree.cli.output.printing import columns, print_json
 from gantree.formats import read_prices
-from gantree.formats.fields import duration
+from gantree.formats.validation.fields import duration
 from gantree.model.errors import BadInput
 
 Row = dict[str, Any]

@@ -10,8 +10,8 @@ from gantree.cli.options import StateOption
 from gantree.cli.output.progress import busy
 from gantree.cli.topo.chosen_site import ClusterArgument, DetectOption, chosen_site, write_output
 from gantree.topology.fabric.conditions import Conditions
-from gantree.web.fabric_page import page as html_page
-from gantree.web.fabric_page import svg
+from gantree.web.fabric.page import page as html_page
+from gantree.web.fabric.page import svg
 
 
 class Format(StrEnum):

@@ -25,7 +25,7 @@ from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.fabric.partitions import partitions_of
 from gantree.topology.fabric.tori import tori_of
 from gantree.topology.occupancy.occupancy import Occupancy
-from gantree.web.fabric_scene import NicView, nic_notes, nics_to_tell, percent
+from gantree.web.fabric.scene import NicView, nic_notes, nics_to_tell, percent
 
 FREE = "."
 IN_PARTS = "/"

@@ -42,7 +42,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.scheduler import Scheduler
 from gantree.core.view import LedgerView
-from gantree.formats.policy_places import NOWHERE, PolicyPlaces
+from gantree.formats.policy.locations import NOWHERE, PolicyPlaces
 from gantree.journal.contract import Journal
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput, Conflict, GantreeError

@@ -16,7 +16,7 @@ from gantree.control.requests.read_view import Moment, Reading
 from gantree.control.snapshots import newest_restored
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
-from gantree.formats.policies import read_policy
+from gantree.formats.policy.reader import read_policy
 from gantree.journal.contract import Journal, RecordedFact
 from gantree.journal.snapshots import SnapshotCodec
 from gantree.model.errors import JournalError

@@ -3,7 +3,7 @@
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.scaling import place_at_size, stands_on_cordoned
-from gantree.formats.job_form import MAX_PRIORITY
+from gantree.formats.job.form import MAX_PRIORITY
 from gantree.model.errors import BadInput, Conflict, GantreeError
 from gantree.model.phases import Phase, StopCause
 from gantree.placement.resize.elastic import sizes_of

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from gantree.control.requests.unknown_gpu_models import models_here, no_node_has
 from gantree.core.ledger.accounts import capacity_of
 from gantree.core.ledger.ledger import Ledger
-from gantree.formats.policy_places import NOWHERE, PolicyPlaces
+from gantree.formats.policy.locations import NOWHERE, PolicyPlaces
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.model.phases import ENDED

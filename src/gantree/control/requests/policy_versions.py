@@ -17,8 +17,8 @@ from gantree.control.requests.policy_text import PolicyText
 from gantree.control.requests.read_view import Reading
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
-from gantree.formats.policies import read_policy
-from gantree.formats.policy_places import PolicyPlaces, places_of
+from gantree.formats.policy.locations import PolicyPlaces, places_of
+from gantree.formats.policy.reader import read_policy
 from gantree.journal.contract import Journal
 from gantree.journal.snapshots import books_of
 from gantree.model.errors import BadInput, Conflict, NotFound

@@ -14,7 +14,7 @@ from typing import Any
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.formats.job_form import MAX_PRIORITY
+from gantree.formats.job.form import MAX_PRIORITY
 from gantree.model.errors import BadFields, BadInput, Unsupported
 from gantree.model.jobs import Job, Role
 from gantree.model.phases import ENDED, Phase

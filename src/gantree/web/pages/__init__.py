@@ -2,7 +2,7 @@
 
 `routers()` gives what `build_app` mounts. Pages show what the views of `gantree.api` tell, to whom the API would tell
 it; they write by sending the API's own requests from the browser. What is drawn as one file that stands alone is not
-here, but in `gantree.web.fabric_page`.
+here, but in `gantree.web.fabric.page`.
 
 How a page is added
 -------------------
@@ -31,18 +31,12 @@ sent `gantree:replaced`, which bubbles; `import { say, api, base } from "./page.
 """
 
 from gantree.api.server.app import Pages
-from gantree.web.pages import (
-    assets,
-    gantt,
-    heat,
-    job_page,
-    login,
-    nodes,
-    overview,
-    queue,
-    shares,
-    submit,
-)
+from gantree.web.pages import assets, login, nodes, overview, submit
+from gantree.web.pages.gantt import page as gantt
+from gantree.web.pages.heat_map import page as heat_map
+from gantree.web.pages.jobs import job
+from gantree.web.pages.jobs import list as job_list
+from gantree.web.pages.queues import page as queues
 
 
 def routers() -> Pages:
@@ -51,11 +45,11 @@ def routers() -> Pages:
         assets.router,
         login.router,
         overview.router,
-        queue.router,
-        job_page.router,
+        job_list.router,
+        job.router,
         submit.router,
-        heat.router,
+        heat_map.router,
         gantt.router,
-        shares.router,
+        queues.router,
         nodes.router,
     )

@@ -19,7 +19,7 @@ from gantree.api.http.problems import problem_of
 from gantree.control.engine.leadership import Leader, Leadership
 from gantree.model.errors import BadInput, Forbidden, GantreeError, Unauthenticated
 from gantree.web.pages.assets import asset_path
-from gantree.web.pages.wording import WORDS
+from gantree.web.pages.formatting import WORDS
 
 CONTENT_POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 

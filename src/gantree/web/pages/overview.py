@@ -12,7 +12,7 @@ from gantree.api.server.standby_reads import Standing
 from gantree.control.metrics.figures import Figures, figures_of
 from gantree.control.requests.read_view import Reading
 from gantree.web.pages.frame import page_router, render
-from gantree.web.pages.latest import latest
+from gantree.web.pages.timeline.rows import latest
 
 Json = dict[str, Any]
 DECISIONS = 25

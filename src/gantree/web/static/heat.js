@@ -1,4 +1,4 @@
-// The heat map of the cluster on a canvas: what heat_layout and heat_words tell, drawn, searched, walked with keys.
+// The heat map of the cluster on a canvas: what heat_map/layout.py and heat_map/messages.py tell, drawn, searched, walked with keys.
 
 import { SILENT_MS, base, lookWhoLeads, say } from "./page.js";
 import { HUES, colours, pattern, readableOn, useSteps } from "./heat_look.js";

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gantree.formats.fields import duration
+from gantree.formats.validation.fields import duration
 from gantree.model.jobs import Elastic, Restarts
 
 Spec = Mapping[str, Any]

@@ -1,0 +1,1 @@
+"""cluster.yaml and the machines in it."""

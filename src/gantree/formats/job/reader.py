@@ -1,0 +1,218 @@
+"""job.yaml to `Job`s: one for each document, one for each index of an `array`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from gantree.formats.job.form import (
+    AS_WRITTEN,
+    MAX_JOBS,
+    CheckpointForm,
+    DataForm,
+    EachForm,
+    JobForm,
+    ModelForm,
+    RestartsForm,
+    RoleForm,
+    TrafficForm,
+)
+from gantree.formats.job.rules import (
+    job_problems,
+    jobs_of_arrays,
+    name_problems,
+    names_of,
+    speeds_of,
+)
+from gantree.formats.job.topology_form import GangTopologyForm, SlicesForm, TopologyForm
+from gantree.formats.validation.forms import MAX_PROBLEMS, empty_file, read_form, refuse
+from gantree.model.errors import BadFields, Problem
+from gantree.model.jobs import (
+    Apart,
+    AxisTraffic,
+    Checkpoint,
+    DataNeed,
+    Elastic,
+    Job,
+    Near,
+    Restarts,
+    Role,
+    Shape,
+    Slices,
+    Spread,
+    TopologySpec,
+    Traffic,
+    Transformer,
+    Warn,
+)
+from gantree.text.document import Document, read_documents
+from gantree.text.objects import documents_of
+
+MAX_JOB_FILE_BYTES = 1024 * 1024
+
+
+def read_job(text: str, source: str) -> tuple[Job, ...]:
+    """Read the text of a job file: its jobs in the order written, arrays spread out. Raises BadFields."""
+    problems: list[Problem] = []
+    documents = read_documents(text, source, problems, MAX_JOB_FILE_BYTES)
+    if not documents:
+        problems.append(empty_file(JobForm))
+    return _read(documents, source, problems)
+
+
+def read_job_objects(objects: Sequence[object], source: str) -> tuple[Job, ...]:
+    """The jobs of JSON objects, each with the fields of a job file, as `read_job` gives them. Raises BadFields."""
+    try:
+        return _read(documents_of(objects, "jobs", source), source, [])
+    except BadFields as error:
+        raise BadFields([replace(each, line=None) for each in error.problems]) from None
+
+
+def _read(documents: list[Document], source: str, problems: list[Problem]) -> tuple[Job, ...]:
+    forms = []
+    for document in documents:
+        form = read_form(JobForm, document, problems)
+        forms += [] if form is None else [form]
+        if len(problems) >= MAX_PROBLEMS:
+            break
+    problems += [problem for form in forms for problem in job_problems(form)]
+    problems += name_problems(forms, MAX_JOBS)
+    refuse(problems, source)
+    jobs_of_array = jobs_of_arrays(forms)
+    return tuple(job for form in forms for job in _jobs(form, jobs_of_array))
+
+
+def _jobs(form: JobForm, jobs_of_array: Mapping[str, tuple[str, ...]]) -> Iterator[Job]:
+    """Yield the jobs of a document; jobs_of_array are those that the name of an array in the same file stands for."""
+    roles = tuple(_role(role) for role in form.gang)
+    after = tuple(job for name in form.after for job in jobs_of_array.get(name, (name,)))
+    for name, index in names_of(form):
+        yield Job(
+            name=name,
+            roles=roles,
+            queue=form.queue,
+            priority=form.priority,
+            topology=_topology(form.topology),
+            parallelism=form.parallelism.axes(),
+            elastic=Elastic(form.elastic.min, form.elastic.max) if form.elastic else None,
+            checkpoint=_checkpoint(form.checkpoint) if form.checkpoint else None,
+            restarts=_restarts(form.restarts),
+            time_limit_s=form.time_limit,
+            warn=Warn(form.warn.signal, form.warn.before) if form.warn else None,
+            after=tuple(dict.fromkeys(after)),
+            array_index=index,
+            trains=_transformer(form.model) if form.model else None,
+            traffic=_traffic(form.traffic) if form.traffic else None,
+            overlap=form.overlap.axes(),
+            data=tuple(_data(need) for need in form.data),
+            communicates=form.communicates,
+            ranks_as_written=form.rank_order == AS_WRITTEN,
+            user=form.user or "",
+            preemptible=form.preemptible,
+            expected_s=form.expected,
+            held=form.hold,
+            speeds=speeds_of(form),
+            choose=form.choose,
+            budget_USD=form.budget_USD,
+            spot=form.spot,
+            variables=form.variables,
+            secrets=tuple(form.secrets.items()),
+        )
+
+
+def _role(form: RoleForm) -> Role:
+    return Role(
+        name=form.role,
+        members=form.members,
+        shape=shape_of(form.each, form.models(), form.node_labels),
+        processes=form.processes,
+        topology=_topology(form.topology),
+        image=form.image,
+        run=tuple(form.run),
+        env=tuple(form.env.items()),
+        workdir=form.workdir,
+    )
+
+
+def shape_of(each: EachForm, models: Sequence[str], labels: Mapping[str, str]) -> Shape:
+    """What one member needs on one node, of acceptable GPU models, on nodes with these labels."""
+    return Shape(
+        gpus=each.gpus,
+        cpus=each.cpus,
+        memory_GiB=each.memory_GiB,
+        nics=each.nics,
+        models=tuple(models),
+        labels=tuple(labels.items()),
+        mig=each.mig,
+        gpu_share=each.gpu_share,
+        gpu_memory_GiB=each.gpu_memory_GiB,
+        devices=tuple(each.devices.items()),
+        isolation=each.isolation,
+        neighbours=each.neighbours,
+        memory_GBps=each.memory_GBps,
+    )
+
+
+def _topology(form: TopologyForm) -> TopologySpec:
+    spread, near = form.spread, form.near if isinstance(form, GangTopologyForm) else None
+    return TopologySpec(
+        required=form.required,
+        preferred=form.preferred,
+        slices=tuple(map(_slices, form.slices)),
+        spread=Spread(spread.tier, spread.at_most) if spread else None,
+        apart=tuple(Apart(apart.tier, tuple(apart.jobs)) for apart in form.apart),
+        box=form.box if isinstance(form, GangTopologyForm) else None,
+        near=Near(near.tier, near.weights.axes()) if near else None,
+    )
+
+
+def _slices(form: SlicesForm) -> Slices:
+    tier = form.required or form.preferred
+    assert tier is not None  # `topology_rules` saw to it
+    return Slices(form.members, tier, form.role, preferred=form.required is None)
+
+
+def _checkpoint(form: CheckpointForm) -> Checkpoint:
+    default = Checkpoint()
+    grace_s = default.grace_s if form.grace is None else form.grace
+    return Checkpoint(form.every, form.signal, grace_s, form.path)
+
+
+def _data(form: DataForm) -> DataNeed:
+    return DataNeed(form.known_as(), form.GiB or 0.0, form.path, form.version)
+
+
+def _restarts(form: RestartsForm) -> Restarts:
+    default = Restarts()
+    backoff_s = default.backoff_s if form.backoff is None else form.backoff
+    longest_s = max(default.backoff_max_s, backoff_s)
+    return Restarts(
+        limit=default.limit if form.limit is None else form.limit,
+        backoff_s=backoff_s,
+        backoff_max_s=longest_s if form.backoff_max is None else form.backoff_max,
+    )
+
+
+def _transformer(form: ModelForm) -> Transformer:
+    return Transformer(
+        parameters=form.parameters,
+        layers=form.layers,
+        hidden=form.hidden,
+        sequence=form.sequence,
+        batch=form.batch,
+        micro_batch=form.micro_batch,
+        kv_share=(form.kv_heads / form.heads) if form.heads and form.kv_heads else 1.0,
+        value_bytes=form.value_bytes,
+        gradient_bytes=form.gradient_bytes,
+        experts=form.experts or 0,
+        experts_per_token=form.experts_per_token,
+        expert_parameters=form.expert_parameters or 0.0,
+        sharded=form.sharded,
+        mfu=form.mfu,
+        peak_TFLOPS=form.peak_TFLOPS,
+    )
+
+
+def _traffic(form: TrafficForm) -> Traffic:
+    axes = tuple(
+        AxisTraffic(axis, told.bytes, told.calls, told.collective) for axis, told in form.axes()
+    )
+    return Traffic(axes, form.compute, form.micro_batches)

@@ -1,0 +1,86 @@
+"""What must hold between the fields of a policy file, with the line of whatever breaks it.
+
+Those of its queues stand in `queue_rules`.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+from gantree.formats.job.rules import part_problems
+from gantree.formats.policy.form import BY, WEIGHED_BY, RulesForm
+from gantree.formats.policy.queue_rules import queue_problems, queue_rules
+from gantree.model.errors import Problem
+from gantree.text.words import did_you_mean
+
+LAST_KEY = "arrival"
+"""No two jobs are equal in it."""
+
+
+def policy_problems(form: RulesForm, known: Mapping[str, int]) -> list[Problem]:
+    """Return everything wrong between the fields of a policy. known are the priority classes that it adds to."""
+    classes = list(dict.fromkeys((*known, *form.priorities)))
+    return [
+        *_order_problems(form),
+        *_level_problems(form),
+        *_weight_problems(form),
+        *(problem for usual in form.demand or () for problem in part_problems(usual)),
+        *queue_problems(form.queues or ()),
+        *_boost_problems(form),
+        *_class_problems(form, classes),
+    ]
+
+
+def _order_problems(form: RulesForm) -> Iterator[Problem]:
+    if form.order == [] and not form.any_lost("order"):
+        yield form.problem("order", "an empty list", "at least one key")
+    seen: list[str] = []
+    for index, key in enumerate(form.order or ()):
+        if key in seen:
+            yield form.problem("order", f"`{key}` again", "each key once", at=(index,))
+        elif seen[-1:] == [LAST_KEY]:
+            found = f"`{key}` behind {LAST_KEY}, which leaves no tie"
+            yield form.problem("order", found, f"{LAST_KEY} as the last key", at=(index,))
+        seen.append(key)
+
+
+def _level_problems(form: RulesForm) -> Iterator[Problem]:
+    for index, (lower, upper) in enumerate(pairwise(form.attained_levels or ())):
+        if upper <= lower:
+            found, allowed = f"{upper:g} s after {lower:g} s", "levels from low to high"
+            yield form.problem("attained_levels", found, allowed, at=(index + 1,))
+
+
+def _weight_problems(form: RulesForm) -> Iterator[Problem]:
+    """Models have numbers, and `by` has a word."""
+    for model, weight in (form.gpu_weights or {}).items():
+        if isinstance(weight, str) != (model == BY):
+            allowed = f"one of {', '.join(WEIGHED_BY)}" if model == BY else "a number"
+            yield form.problem("gpu_weights", f"`{weight}`", allowed, at=(model,))
+
+
+def _boost_problems(form: RulesForm) -> Iterator[Problem]:
+    """A boost of a queue is of one that there is, where the policy says which there are."""
+    paths = [rule.path for rule in queue_rules(form.queues or ())]
+    if not paths or form.any_lost("queues"):
+        return
+    for boost in form.boosts or ():
+        if boost.queue is not None and boost.queue not in paths:
+            hint = did_you_mean(boost.queue, paths)
+            yield boost.problem("queue", f"`{boost.queue}`", "a queue of `queues`", hint)
+
+
+def _class_problems(form: RulesForm, classes: list[str]) -> Iterator[Problem]:
+    """Classes that are named elsewhere are classes of `priorities`."""
+    if form.any_lost("priorities"):
+        return
+    allowed = f"a class of priorities ({', '.join(classes)})"
+    for name, victims in (form.preempt.who or {}).items():
+        for place, word in ((name,), name), *(((name, i), v) for i, v in enumerate(victims)):
+            if word not in classes:
+                hint = did_you_mean(word, classes)
+                yield form.preempt.problem("who", f"`{word}`", allowed, hint, at=place)
+    sharing = form.time_sharing
+    for index, word in enumerate(sharing.classes if sharing else ()):
+        if sharing and word not in classes:
+            hint = did_you_mean(word, classes)
+            yield sharing.problem("classes", f"`{word}`", allowed, hint, at=(index,))

@@ -1,0 +1,1 @@
+"""Batch scripts with `#SBATCH` and `#GANTREE` lines."""

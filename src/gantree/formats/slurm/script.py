@@ -1,0 +1,343 @@
+"""A batch script with a header to the text of a job file: what it asks for in gantree's words, and what has no effect.
+
+A member stands for a node of the request, or for a task where no nodes are named. The script itself is the command of
+every process: what srun would start, not what sbatch would run once.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from gantree.formats.job.reader import read_job
+from gantree.formats.slurm import values
+from gantree.formats.slurm.header import SLURM, Option, last_of_each, read_header
+from gantree.formats.slurm.job_size import Sizes, sizes_of
+from gantree.formats.slurm.options import KNOWN, REFUSED, WITHOUT_EFFECT
+from gantree.formats.validation.forms import refuse
+from gantree.model.errors import BadFields, Problem
+from gantree.text.words import shortened
+from gantree.topology.hardware.gpu_models import GPU_MODELS
+
+T = TypeVar("T")
+LEAF = "leaf"
+"""The tier that `--switches` counts."""
+RESTARTS_OF_REQUEUE = 3
+_NUMBER = re.compile(r"-?\d{1,10}", re.ASCII)
+
+_FIELD_OF_OPTION = {
+    "job-name": "name", "partition": "queue", "queue": "queue", "priority": "priority", "time": "time_limit",
+    "dependency": "after", "array": "array", "elastic": "elastic", "restarts": "restarts", "constraint": "node_labels",
+    "checkpoint-every": "checkpoint", "checkpoint-path": "checkpoint", "signal": "checkpoint", "chdir": "workdir",
+    "workdir": "workdir", "required": "topology", "preferred": "topology", "switches": "topology", "export": "env",
+    "env": "env", "members": "members", "processes": "processes", "nodes": "members", "ntasks": "processes",
+}  # fmt: skip
+"""Which option a field of the job file came from, for problems that are only seen there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script as a job: the text of its job file, and sentences on what of its header is not honoured."""
+
+    text: str
+    warnings: tuple[str, ...]
+
+
+def read_script(
+    text: str,
+    source: str,
+    command: Sequence[str],
+    *,
+    name: str = "script",
+    environment: Mapping[str, str] | None = None,
+    queue_of_partition: Mapping[str, str] | None = None,
+) -> Script:
+    """Read the header of a script. Raises BadFields with file, line and option.
+
+    command is the script's path and its arguments, name the job's where no header says one, environment what
+    `--export` may pass on (PATH always is). queue_of_partition maps partitions; others are queues of the same name.
+    """
+    header, problems = read_header(text, KNOWN)
+    asked = last_of_each(header.options)
+    reading = _Reading(asked, problems, environment or {}, queue_of_partition or {})
+    document = reading.document(name, [*header.interpreter, *command])
+    problems += [
+        option.problem("an option that gantree has not", f"instead: {REFUSED[option.name][1]}")
+        for option in header.options
+        if option.name in REFUSED
+    ]
+    refuse(problems, source)
+    job_text = json.dumps(document)
+    _check(job_text, source, asked)
+    warnings = [*reading.warnings, *_unheard(asked.values())]
+    warnings += [
+        (line, f"{mark} after the first command is not read") for line, mark in header.late
+    ]
+    if reading.processes > 1:
+        warnings += [
+            (line, f"{program}: the script runs in every process; start the program itself here")
+            for line, program in header.launchers
+        ]
+    return Script(job_text, tuple(f"{source}:{line}: {told}" for line, told in sorted(warnings)))
+
+
+def _unheard(options: Iterable[Option]) -> list[tuple[int, str]]:
+    return [
+        (option.line, f"{option.mark} --{option.name} has no effect here" + (f": {told}" if told else ""))
+        for option in options
+        if option.name in WITHOUT_EFFECT
+        for told in [WITHOUT_EFFECT[option.name][1]]
+    ]  # fmt: skip
+
+
+def _check(job_text: str, source: str, asked: Mapping[str, Option]) -> None:
+    """What job files are held to beyond this; problems name the option that the field came from."""
+    try:
+        read_job(job_text, source)
+    except BadFields as error:
+        told = [_from_option(each, asked) for each in error.problems]
+        raise BadFields(sorted(told, key=lambda problem: problem.line or 0)) from None
+
+
+def _from_option(problem: Problem, asked: Mapping[str, Option]) -> Problem:
+    for name, option in asked.items():
+        field = _FIELD_OF_OPTION.get(name)
+        if field is not None and field in problem.field.replace("[", ".").split("."):
+            told = option.problem(problem.found, problem.allowed, problem.hint)
+            return Problem(problem.source, told.line, told.field, told.found, told.allowed, told.hint)  # fmt: skip
+    return Problem(
+        problem.source, None, problem.field, problem.found, problem.allowed, problem.hint
+    )
+
+
+class _Reading:
+    """A header being made into a job: what was asked, what is wrong with it, what is not honoured."""
+
+    def __init__(
+        self,
+        asked: Mapping[str, Option],
+        problems: list[Problem],
+        environment: Mapping[str, str],
+        queue_of_partition: Mapping[str, str],
+    ) -> None:
+        self._asked = asked
+        self._problems = problems
+        self._environment = environment
+        self._queue_of_partition = queue_of_partition
+        self.warnings: list[tuple[int, str]] = []
+        self.processes = 1
+
+    def document(self, name: str, command: Sequence[str]) -> dict[str, Any]:
+        """The job file as plain data; what was not said is left out."""
+        sizes = sizes_of(self._read, self._asked, self._problems)
+        self.processes = sizes.members * sizes.processes
+        if sizes.nodes_at_most is not None:
+            self._warn("nodes", f"starts on {sizes.members} nodes; for others: #GANTREE --elastic")
+        array = self._read("array", values.array)
+        if array is not None and array[1] is not None:
+            self._warn("array", "all jobs of the array may run at once: %N is not honoured")
+        slurm = any(option.mark == SLURM for option in self._asked.values())
+        document = {
+            "name": self._text("job-name") or name,
+            "queue": self._queue(),
+            "priority": self._read("priority", _priority),
+            "time_limit": self._read("time", values.seconds),
+            "hold": True if "hold" in self._asked else None,
+            "array": array and array[0],
+            "after": self._read("dependency", values.dependency),
+            "restarts": self._restarts(),
+            "checkpoint": self._checkpoint(),
+            "warn": self._warning(),
+            "elastic": self._elastic(),
+            "topology": self._topology(sizes),
+            "variables": "slurm" if slurm else None,
+            "gang": [_without_nothing(self._role(sizes, command))],
+        }
+        for option in ("output", "error"):
+            if option in self._asked:
+                self._warn(
+                    option, "not honoured: gantree keeps what is written, see `gantree logs`"
+                )
+        return _without_nothing(document)
+
+    def _role(self, sizes: Sizes, command: Sequence[str]) -> dict[str, Any]:
+        labels = self._read("constraint", values.features)
+        return {
+            "role": "worker",
+            "members": sizes.members,
+            "processes": sizes.processes,
+            "each": _without_nothing(
+                {"gpus": sizes.gpus, "cpus": sizes.cpus, "memory_GiB": sizes.memory_GiB}
+            ),
+            "gpu": self._models(sizes),
+            "node_labels": labels,
+            "run": list(command),
+            "env": self._env(),
+            "workdir": self._text("workdir") or self._text("chdir"),
+        }
+
+    def _read(self, name: str, parse: Callable[[str], T]) -> T | None:
+        """The value of an option; None where it is not there or wrong, which then is a problem."""
+        option = self._asked.get(name)
+        if option is None or option.value is None:
+            return None
+        try:
+            return parse(option.value)
+        except values.BadValue as error:
+            problem = option.problem(f"`{shortened(option.value)}`", str(error))
+            if problem not in self._problems:
+                self._problems.append(problem)
+            return None
+
+    def _text(self, name: str) -> str | None:
+        return self._read(name, str)
+
+    def _warn(self, name: str, told: str) -> None:
+        option = self._asked[name]
+        self.warnings.append((option.line, f"{option.mark} --{name}: {told}"))
+
+    def _queue(self) -> str | None:
+        partition = self._text("partition")
+        if partition is not None and "," in partition:
+            self._warn("partition", f"only the first is taken of {shortened(partition)}")
+            partition = partition.partition(",")[0]
+        mapped = None if partition is None else self._queue_of_partition.get(partition, partition)
+        return self._text("queue") or mapped
+
+    def _restarts(self) -> int:
+        told = self._read("restarts", _whole)
+        if told is not None:
+            return told
+        return RESTARTS_OF_REQUEUE if self._last("requeue", "no-requeue") == "requeue" else 0
+
+    def _last(self, *names: str) -> str | None:
+        """Which of several options that contradict each other stands last."""
+        found = [self._asked[name] for name in names if name in self._asked]
+        return max(found, key=lambda option: option.line).name if found else None
+
+    def _checkpoint(self) -> dict[str, Any] | None:
+        warned = self._read("signal", values.signal)
+        told = {
+            "every": self._text("checkpoint-every"),
+            "path": self._text("checkpoint-path"),
+            "signal": warned and warned.signal,
+            "grace": warned and warned.seconds,
+        }
+        return _without_nothing(told) or None
+
+    def _warning(self) -> dict[str, Any] | None:
+        """The signal again, before the time limit; a job without one is never told of its end."""
+        warned, limit_s = self._read("signal", values.signal), self._read("time", values.seconds)
+        if warned is None or warned.seconds == 0:
+            return None
+        if limit_s is None or warned.seconds >= limit_s:
+            end = "there is none" if limit_s is None else f"that is {limit_s:g} s"
+            self._warn("signal", f"does not come before the time limit: {end}")
+            return None
+        return {"signal": warned.signal, "before": warned.seconds}
+
+    def _elastic(self) -> dict[str, int] | None:
+        span = self._read("elastic", values.node_range)
+        return None if span is None else {"min": span[0], "max": span[1]}
+
+    def _topology(self, sizes: Sizes) -> dict[str, Any] | None:
+        told: dict[str, Any] = {
+            "required": self._text("required"),
+            "preferred": self._text("preferred"),
+        }
+        self._add_switches(told, sizes)
+        if "spread-job" in self._asked or (sizes.named_nodes and sizes.members > 1):
+            told["spread"] = {"tier": "node", "at_most": 1}
+        if "exclusive" in self._asked:
+            self._add_exclusive(told)
+        return _without_nothing(told) or None
+
+    def _add_switches(self, told: dict[str, Any], sizes: Sizes) -> None:
+        """One switch is one domain; several are slices of as many members, so that they need no more switches."""
+        asked = self._read("switches", values.switches)
+        if asked is None:
+            return
+        how = "required" if asked[1] is None else "preferred"
+        if asked[1] is not None:
+            self._warn("switches", "preferred: gantree waits for nothing that it only prefers")
+        if asked[0] == 1:
+            told[how] = told[how] or LEAF
+            return
+        members = sizes.members
+        together = next(
+            size
+            for size in range(1, members + 1)
+            if members % size == 0 and size * asked[0] >= members
+        )
+        if together > 1:
+            told["slices"] = {"members": together, how: LEAF}
+
+    def _add_exclusive(self, told: dict[str, Any]) -> None:
+        value = self._asked["exclusive"].value
+        if value is not None:
+            option = self._asked["exclusive"]
+            allowed = "the option alone: no other job on the nodes when it starts"
+            self._problems.append(option.problem(f"`{shortened(value)}`", allowed))
+        told["apart"] = {"tier": "node", "jobs": ["*"]}
+
+    def _models(self, sizes: Sizes) -> list[str] | None:
+        if sizes.gpu_type is None:
+            return None
+        option, word = sizes.gpu_type
+        models = models_of(word)
+        if not models:
+            allowed = "a type that is a GPU model of `gantree topo catalog`, such as h100 or a100"
+            self._problems.append(option.problem(f"`{shortened(word)}`", allowed))
+        return models
+
+    def _env(self) -> dict[str, str]:
+        """PATH, and what `--export` and `--env` name."""
+        env = {"PATH": self._environment["PATH"]} if "PATH" in self._environment else {}
+        for option in (self._asked.get(name) for name in ("export", "env")):
+            words = [] if option is None or option.value is None else option.value.split(",")
+            for word in words:
+                assert option is not None
+                self._add_variable(option, word, env)
+        return env
+
+    def _add_variable(self, option: Option, word: str, env: dict[str, str]) -> None:
+        name, equals, value = word.partition("=")
+        if option.name == "export" and word.upper() in ("ALL", "NONE", "NIL"):
+            if word.upper() == "ALL":
+                self._warn("export", "of what you have set only PATH goes along, and what is named")
+            else:
+                env.pop("PATH", None)
+        elif equals or name in self._environment:
+            env[name] = value if equals else self._environment[name]
+        else:
+            found, allowed = f"`{shortened(word)}`", "NAME=VALUE, or the NAME of what you have set"
+            self._problems.append(option.problem(found, allowed))
+
+
+def models_of(word: str) -> list[str]:
+    """GPU models that Slurm's word for a type may mean: `h100`, `H100-80GB`, `nvidia_h100_80gb_hbm3`."""
+    asked = word.lower().replace("_", "-")
+    exact = [name for name in GPU_MODELS if name.lower() == asked]
+    parts = asked.split("-")
+    family = [name for name, model in GPU_MODELS.items() if model.family.lower() in parts]
+    sized = [name for name in family if name.lower().rpartition("-")[2] in parts]
+    return exact or sized or family
+
+
+def _priority(text: str) -> str | int:
+    if _NUMBER.fullmatch(text):
+        return int(text)
+    if not text.isascii() or text[:1] in "+-0123456789":
+        raise values.BadValue("a class, or a whole number of at most 10 digits")
+    return text
+
+
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 7:
+        raise values.BadValue("a whole number of 0 or more")
+    return int(text)
+
+
+def _without_nothing(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,1 @@
+"""The Gantt chart: which gang ran where, and when."""

@@ -1,0 +1,173 @@
+"""The page of time: who ran where, who runs until when, who starts when; as a picture, and as a table of the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from gantree.api.access.access import WhoAsks
+from gantree.api.access.permissions import Need, needs
+from gantree.api.backend import Reads
+from gantree.control.requests.read_view import Reading
+from gantree.web.pages.frame import page_router, render
+from gantree.web.pages.gantt.layout import (
+    LABEL_WIDTH,
+    NOWHERE,
+    By,
+    Picture,
+    Places,
+    Span,
+    order_of_jobs,
+    picture,
+)
+from gantree.web.pages.gantt.scene import Bar, as_seen, bars_asked
+from gantree.web.pages.visibility import sight_of
+
+Zoom = Literal["15m", "1h", "6h", "1d", "7d", "30d"]
+WIDTHS_S: Final[dict[Zoom, float]] = {
+    "15m": 900.0, "1h": 3600.0, "6h": 21_600.0, "1d": 86_400.0, "7d": 604_800.0, "30d": 2_592_000.0,
+}  # fmt: skip
+MOST_ROWS, MOST_IN_TABLE = 400, 300
+LATEST = 4e9
+"""Moments beyond the year 2096 are no moments that anybody means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What of time is to be shown: at is the middle, None: now."""
+
+    by: By
+    zoom: Zoom
+    at: float | None
+    find: str
+    rows: int
+
+    def span(self, now: float) -> Span:
+        """The time that is shown."""
+        middle, width_s = now if self.at is None else self.at, WIDTHS_S[self.zoom]
+        return Span(middle - width_s / 2, middle + width_s / 2)
+
+    def address(self, **other: object) -> str:
+        """The query of this page with some of it otherwise."""
+        own: dict[str, object] = {
+            "by": self.by,
+            "zoom": self.zoom,
+            "at": self.at,
+            "find": self.find,
+            "rows": self.rows,
+        }
+        return urlencode({name: value for name, value in {**own, **other}.items() if value})
+
+
+def router(reads: Reads) -> APIRouter:
+    """The route of the page."""
+    routes = page_router()
+
+    @routes.get("/gantt", **needs(Need.KNOWN))
+    async def gantt(
+        request: Request,
+        caller: WhoAsks,
+        by: By = "job",
+        zoom: Zoom = "6h",
+        at: Annotated[float | None, Query(ge=0, le=LATEST)] = None,
+        find: Annotated[str, Query(max_length=256)] = "",
+        rows: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
+    ) -> Response:
+        """The page."""
+        wanted = Wanted(by, zoom, at, find.strip(), rows)
+        now = await reads.read(moment_asked)
+        span = wanted.span(now)
+        complete = False
+        bars: list[Bar] = []
+        while not complete:
+            complete, now, bars = await reads.read(bars_asked, span.since, span.until)
+        places = NOWHERE if by == "job" else await reads.read(places_asked)
+        shown = _wanted(list(as_seen(bars, sight_of(caller))), wanted)
+        drawn = picture(shown, by, span, now, rows, places, wanted.find.lower())
+        return render(request, caller, "gantt.html", **_told(wanted, drawn, span, shown, places))
+
+    return routes
+
+
+def moment_asked(reading: Reading) -> float:
+    """Now, in seconds since 1970."""
+    return reading.now
+
+
+def places_asked(reading: Reading) -> Places:
+    """The nodes with their GPUs, and the domain right above each."""
+    fabric = reading.ledger.fabric
+    if fabric is None:
+        return NOWHERE
+    above = fabric.node_tier - 1
+    domains = fabric.domain_of_node[above].tolist()
+    names = [fabric.names_of_domain[above][domain] or fabric.cluster.name for domain in domains]
+    nodes = [node.name for node in fabric.nodes]
+    return Places(
+        dict(zip(nodes, fabric.gpus_of_node.tolist(), strict=True)),
+        dict(zip(nodes, names, strict=True)),
+        fabric.tiers[above],
+    )
+
+
+def _wanted(bars: list[Bar], wanted: Wanted) -> list[Bar]:
+    """Bars that a search finds, by job, queue, user, node or domain."""
+    sought = wanted.find.lower()
+
+    def hit(bar: Bar) -> bool:
+        words = (bar.job, bar.queue, bar.user, bar.domain, *bar.gpus_of_node)
+        return not sought or any(sought in word.lower() for word in words)
+
+    return order_of_jobs(bars, hit)
+
+
+def _told(
+    wanted: Wanted, drawn: Picture, span: Span, bars: Sequence[Bar], places: Places
+) -> dict[str, Any]:
+    step_s = (span.until - span.since) / 2
+    middle = (span.since + span.until) / 2
+    table = sorted((bar for bar in bars if bar.job), key=lambda bar: -bar.since)
+    return {
+        "wanted": wanted,
+        "picture": drawn,
+        "span": span,
+        "label_width": LABEL_WIDTH,
+        "zooms": list(WIDTHS_S),
+        "domain_tier": places.tier or "domain",
+        "earlier": wanted.address(at=round(middle - step_s)),
+        "later": wanted.address(at=round(middle + step_s)),
+        "to_now": wanted.address(at=None),
+        "table": table[:MOST_IN_TABLE],
+        "left_out_of_table": max(0, len(table) - MOST_IN_TABLE),
+        "words": bar_words,
+        "clock": clock,
+    }
+
+
+KIND_WORDS: Final = {
+    "past": "ran",
+    "running": "runs",
+    "guessed": "runs on, probably",
+    "limit": "may run on, at most",
+    "promised": "starts: promised",
+    "estimated": "starts: estimated",
+}
+
+
+def bar_words(bar: Bar) -> str:
+    """A bar for people who do not see it, without its times."""
+    name = f"{bar.job}, attempt {bar.attempt}" if bar.job else "taken"
+    what = KIND_WORDS[bar.kind] + (f", {bar.how}" if bar.how and bar.kind != "running" else "")
+    by = f" for {bar.by}" if bar.by else ""
+    nodes = len(bar.gpus_of_node)
+    where = next(iter(bar.gpus_of_node), "") if nodes == 1 else f"{nodes} nodes"
+    return f"{name}: {what}{by}; {bar.gpus} GPU{'' if bar.gpus == 1 else 's'} on {where}"
+
+
+def clock(at: float) -> str:
+    """A moment in the least words that a picture has room for; the browser writes them in its zone."""
+    return f"{datetime.fromtimestamp(min(at, LATEST), UTC):%d %b %H:%M}"

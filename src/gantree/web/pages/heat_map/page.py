@@ -1,0 +1,67 @@
+"""The page of the cluster: its heat map, and the same as a table of domains for those who do not look at pictures."""
+
+import gzip
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Request
+from fastapi.responses import Response
+
+from gantree.api.access.access import WhoAsks
+from gantree.api.access.permissions import Need, needs
+from gantree.api.backend import Reads
+from gantree.api.streams.streaming import LastingResponse, WhoHolds
+from gantree.model.errors import NotFound
+from gantree.web.pages.frame import page_router, render
+from gantree.web.pages.heat_map.feed import EVERY_S, LEVEL, HeatFeed, map_asked, plain, squeezed
+from gantree.web.pages.heat_map.messages import compact
+
+Accepts = Annotated[str, Header(alias="Accept-Encoding")]
+
+
+def router(reads: Reads) -> APIRouter:
+    """The routes of the page."""
+    routes = page_router()
+    feed = HeatFeed(reads)
+    kept: dict[str, bytes] = {}  # the newest map alone, by its id
+
+    @routes.get("/cluster", **needs(Need.KNOWN))
+    async def cluster(request: Request, caller: WhoAsks) -> Response:
+        """The page."""
+        scene = await feed.scene(EVERY_S)
+        tiers = () if scene is None else tuple(dict.fromkeys(row.tier for row in scene.domains))
+        counted = scene is not None and reads.gpu_counters.tell_of(scene.names)
+        return render(
+            request, caller, "heat.html", scene=scene, tiers=(*tiers, "node"), counted=counted
+        )
+
+    @routes.get("/cluster/map/{map_id}", **needs(Need.KNOWN))
+    async def drawn(map_id: str, accepts: Accepts = "") -> Response:
+        """Where everything is drawn; the address changes with it, so a browser may keep it."""
+        if map_id not in kept:
+            told = await reads.read(map_asked)
+            if told is None or told["map_id"] != map_id:
+                raise NotFound("the cluster is another one by now; load the page again")
+            kept.clear()
+            kept[map_id] = compact(told).encode()
+        return _json(kept[map_id], accepts)
+
+    @routes.get("/cluster/stream", **needs(Need.KNOWN))
+    async def stream(held_by: WhoHolds, accepts: Accepts = "") -> Response:
+        """Who holds what, and what changes of it, for ever."""
+        frames = feed.frames(held_by)
+        if "gzip" not in accepts:
+            return LastingResponse(plain(frames), held_by, media_type="text/event-stream")
+        headers = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        return LastingResponse(
+            squeezed(frames), held_by, headers=headers, media_type="text/event-stream"
+        )
+
+    return routes
+
+
+def _json(body: bytes, accepts: str) -> Response:
+    headers = {"Cache-Control": "private, max-age=86400", "Vary": "Accept-Encoding"}
+    if "gzip" in accepts:
+        headers["Content-Encoding"] = "gzip"
+        body = gzip.compress(body, LEVEL, mtime=0)
+    return Response(body, 200, headers, "application/json")

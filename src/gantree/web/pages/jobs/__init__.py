@@ -1,0 +1,1 @@
+"""The pages of jobs: the lists, and one job."""

@@ -1,0 +1,148 @@
+"""The page of one job: where it is and why, its place rank by rank, what was decided about it, its output, its price.
+
+What a button does is the API's own route, sent by the browser; here is only what is shown.
+"""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from gantree.api.access.access import Caller, WhoAsks
+from gantree.api.access.permissions import Need, has, job_for, needs, told_to
+from gantree.api.access.visibility import detail_told_to
+from gantree.api.backend import Reads
+from gantree.api.views import job_view
+from gantree.api.views.start_view import when_json
+from gantree.control.requests.read_view import Reading
+from gantree.control.requests.submissions import submission
+from gantree.core.alternatives import USD_per_hour_of
+from gantree.core.explain.explain import why
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.model.events import JobSubmitted
+from gantree.model.phases import ENDED, HOLDING, Phase
+from gantree.text.objections import OBJECTIONS
+from gantree.topology.hardware.prices import LIST_PRICES
+from gantree.web.pages.frame import page_router, render, standby_of
+from gantree.web.pages.jobs.gang_placement import seats_of
+from gantree.web.pages.timeline.rows import Histories, rows_asked
+
+Json = dict[str, Any]
+HOUR_S = 3600.0
+SHOWN_OF_SPEC = ("priority", "topology", "time_limit_s")
+BUTTONS = ("cancel", "hold", "release", "suspend", "priority", "scale")
+
+
+def router(reads: Reads) -> APIRouter:
+    """The route of the page. A daemon that stands by shows no buttons."""
+    routes = page_router()
+    histories = Histories(lambda job, after: reads.find_out(rows_asked, job, after, asker=""))
+
+    @routes.get("/jobs/{word}", **needs(Need.SEE))
+    async def job(request: Request, word: str, caller: WhoAsks) -> Response:
+        """The page."""
+        forgotten, told = await reads.find_out(found, word, caller, asker=caller.name)
+        rows = await histories.of(word if forgotten else told["row"]["job"])
+        all_told = caller.sees_all
+        told["timeline"] = rows if all_told else await reads.read(timeline_of, rows, caller)
+        if forgotten:
+            return render(request, caller, "history.html", job=word, about=forgotten, **told)
+        await reads.add_progress([told["row"]], ended=True)
+        if standby_of(request) is not None:
+            told["may"] |= dict.fromkeys(BUTTONS, False)
+        return render(request, caller, "job.html", objections=OBJECTIONS, **told)
+
+    return routes
+
+
+def found(reading: Reading, word: str, caller: Caller) -> tuple[Json | None, Json]:
+    """What is known of a job that is history by now, else None and all that the ledger knows. Raises NotFound."""
+    forgotten = forgotten_of(reading, word, caller)
+    return forgotten, {} if forgotten else job_of(reading, word, caller)
+
+
+def forgotten_of(reading: Reading, word: str, caller: Caller) -> Json | None:
+    """What was handed in as a job that is history by now; None where the journal or the caller may not tell."""
+    if word in reading.ledger.newest_of_name or not reading.is_history(word):
+        return None
+    event = reading.journal.event(submission(word))
+    if not isinstance(event, JobSubmitted):
+        return None
+    spec = event.spec
+    if not has(caller, Need.SEE, spec.user, spec.queue):
+        return None
+    return {"queue": spec.queue, "user": spec.user, "gpus": spec.gpus, "at": event.observed_at}
+
+
+def job_of(reading: Reading, word: str, caller: Caller) -> Json:
+    """All of it that the ledger knows. Raises NotFound."""
+    ledger, now = reading.ledger, reading.now
+    job = job_for(reading, caller, word, Need.SEE)
+    state = ledger.jobs.get(job)
+    told: Json = {
+        "row": _shown(detail_told_to(caller, ledger, job_view.job_detail(ledger, job))),
+        "why": told_to(caller, ledger, job_view.explanation(why(ledger, job, now))),
+    }
+    if state is None:
+        may = dict.fromkeys(("read", *BUTTONS), False)
+        return {**told, "when": None, "may": may, "place": None, "use": None, "choices": None}
+    start = when_json(ledger, job, now) if state.phase is Phase.PENDING else None
+    return {
+        **told,
+        "when": told_to(caller, ledger, start),
+        "may": _may(state, caller),
+        "place": seats_of(ledger, state),
+        "use": _use(ledger, state, now),
+        "choices": None if state.phase in ENDED else _choices(ledger),
+    }
+
+
+def _shown(detail: Json) -> Json:
+    """A job's detail with no more of its specification than the page shows: no command, no environment, no secret."""
+    spec = detail["spec"]
+    return {**detail, "spec": spec and {name: spec[name] for name in SHOWN_OF_SPEC}}
+
+
+def timeline_of(reading: Reading, rows: list[Json], caller: Caller) -> list[Json]:
+    """Facts without the names of jobs that the caller may not see."""
+    told: list[Json] = told_to(caller, reading.ledger, rows)
+    return told
+
+
+def _may(state: JobState, caller: Caller) -> Json:
+    """Which buttons make sense now, and to this caller."""
+    whose = state.spec.user, state.spec.queue
+    lives = state.phase not in ENDED and has(caller, Need.CHANGE, *whose)
+    return {
+        "read": has(caller, Need.READ, *whose),
+        "cancel": lives,
+        "hold": lives and state.phase is Phase.PENDING and not state.held,
+        "release": lives and state.held,
+        "suspend": lives and state.phase in HOLDING and not state.held,
+        "priority": lives,
+        "scale": lives and state.spec.elastic is not None,
+    }
+
+
+def _use(ledger: Ledger, state: JobState, now: float) -> Json:
+    """GPU-hours served so far over all attempts, and what these cost at list prices where it is."""
+    served_gpu_s = state.attained_gpu_s
+    if state.phase in HOLDING:
+        served_gpu_s += state.ran_s(now) * state.gpus
+    hours, USD = served_gpu_s / HOUR_S, None
+    if state.placement is not None and ledger.fabric is not None and state.gpus:
+        an_hour = USD_per_hour_of(ledger.fabric, state.placement, LIST_PRICES)
+        USD = None if an_hour is None else hours * an_hour / state.gpus
+    return {"gpu_hours": hours, "cost_USD": USD, "lost_gpu_s": state.gpu_s_lost}
+
+
+def _choices(ledger: Ledger) -> Json:
+    """What a form may offer: the tiers, widest first, the GPU models of the site, and the classes of the policy."""
+    fabric = ledger.fabric
+    models = [] if fabric is None else [each.gpu for each in fabric.cluster.machines.values()]
+    return {
+        "tiers": [] if fabric is None else list(fabric.tiers[1:]),
+        "gpus": sorted({model for model in models if model}),
+        "priorities": list(ledger.policy.priorities),
+    }

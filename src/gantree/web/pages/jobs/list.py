@@ -1,0 +1,39 @@
+"""The page of jobs: those that wait, with why and when they start; those that run; those that ended."""
+
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from gantree.api.access.access import WhoAsks
+from gantree.api.access.permissions import Need, needs
+from gantree.api.backend import Reads
+from gantree.web.pages.frame import page_router, redirect, render
+from gantree.web.pages.jobs.rows import Wanted, Which, job_rows
+
+WORD = Query(max_length=256)
+
+
+def router(reads: Reads) -> APIRouter:
+    """The route of the page."""
+    routes = page_router()
+
+    @routes.get("/queue", **needs(Need.KNOWN))
+    async def queue(
+        request: Request,
+        caller: WhoAsks,
+        which: Annotated[Which, Query(alias="list")] = "waiting",
+        queue: Annotated[str, WORD] = "",
+        user: Annotated[str, WORD] = "",
+        find: Annotated[str, WORD] = "",
+        page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    ) -> Response:
+        """One page of one of the lists. A search of all jobs that names one goes there."""
+        wanted = Wanted(which, queue or None, user or None, find.strip(), page)
+        told = await reads.read(job_rows, wanted, caller)
+        if which == "all" and told["named"] is not None:
+            return redirect(request, f"/jobs/{quote(told['named'], safe='')}")
+        return render(request, caller, "queue.html", wanted=wanted, **told)
+
+    return routes

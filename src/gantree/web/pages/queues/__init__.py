@@ -1,0 +1,1 @@
+"""The page of queues: guarantees, usage and shares."""

@@ -1,0 +1,1 @@
+"""Recorded facts as rows of a timeline."""
