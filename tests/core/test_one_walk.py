@@ -11,6 +11,7 @@ from gantree.model.facts import RoomClaimed
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
+from support.random_lives import EVERY_KIND, Lives
 
 SITE = cluster(leaves=2, nodes=2, gpus=4)
 
@@ -54,3 +55,10 @@ def test_queues_that_take_back_what_they_lent_are_asked_in_one_walk(full: bool) 
     assert [fact.job for fact in facts if isinstance(fact, RoomClaimed)] == [
         f"j1-{number}" for number in range(full, len(owed))
     ]
+
+
+def test_a_pass_that_stops_at_its_limit_goes_on_behind_what_it_refused() -> None:
+    # four jobs with two variants each were told starts and refused room: a pass made all its plans for them again
+    lives = Lives(117, EVERY_KIND["models"])
+    for _ in range(36):
+        lives.step()

@@ -162,9 +162,12 @@ class Cycle:
         else:
             run = cursor.run
             run.plans = 0
-        applied = ledger.applied
+        applied, refusals = ledger.applied, run.prefilter.refusals
         if not self._walk(builder, run):
             if ledger.applied == applied:
+                assert run.prefilter.refusals > refusals, (
+                    "a pass neither decided nor refused anything"
+                )
                 self._cursor = _Cursor(run, applied, builder.now)
             return
         self._claims.settle(builder, all_were_asked=True)
@@ -374,10 +377,7 @@ class Cycle:
                 return
             if refusal.later is not None:
                 run.moments.append(refusal.later)
-        if (
-            state.job not in builder.ledger.reservations
-        ):  # what is said to one that was told a start is true of it alone
-            run.prefilter.no_room(state)
+        run.prefilter.no_room(state)
 
     def _place(self, builder: DecisionBuilder, state: JobState, way: Job) -> bool:
         """Start a job if it has a place now that its queue admits."""

@@ -5,7 +5,7 @@ for the rest of the pass, for all that ask alike:
 
     no place       for a signature that may use the same reserved room
     no quota       for an equivalence class (`policy.waiting_jobs.EquivalenceClass`), in every way of its jobs
-    no room made   for those of an equivalence class that come later
+    no room made   for those of an equivalence class that come later; for a job that was told a start, for it alone
 
 Before that, two bounds are asked that cost no search: whether there may be a place (`core.queue.fit_bound`), and
 whether there might be one with all gone that could ever be stopped (`core.preemption.preemptible_capacity`).
@@ -50,6 +50,7 @@ class Prefilter:
         self._without_place: set[Hashable] = set()
         self._without_quota: set[EquivalenceClass] = set()
         self._without_room: set[EquivalenceClass] = set()
+        self._told_without_room: set[str] = set()
 
     # ----- whom to look at
 
@@ -146,7 +147,9 @@ class Prefilter:
     def may_make_room(self, state: JobState) -> bool:
         """Whether others might give up enough room for a job: for heads alone."""
         eq_class = _class_of(state)
-        if eq_class in self._without_room or state.job not in self.heads_of(state.queue):
+        if eq_class in self._without_room or state.job in self._told_without_room:
+            return False
+        if state.job not in self.heads_of(state.queue):
             return False
         may = self._may_suffice.get(eq_class)
         if may is None:  # of those in a line the first may stop most
@@ -171,8 +174,24 @@ class Prefilter:
         self._without_quota.add(_class_of(state))
 
     def no_room(self, state: JobState) -> None:
-        """Nobody makes room for a job in any of its ways, nor for those behind it in its line."""
-        self._without_room.add(_class_of(state))
+        """Nobody makes room for a job in any of its ways, nor for those behind it in its line.
+
+        A job that was told a start may use its reserved room, so what is refused to it is refused to nobody else.
+        """
+        if state.job in self._ledger.reservations:
+            self._told_without_room.add(state.job)
+        else:
+            self._without_room.add(_class_of(state))
+
+    @property
+    def refusals(self) -> int:
+        """How many refusals stand. A pass that goes on where one stopped adds to them, or records facts."""
+        return (
+            len(self._without_place)
+            + len(self._without_quota)
+            + len(self._without_room)
+            + len(self._told_without_room)
+        )
 
     def _key(self, state: JobState) -> Hashable:
         """What the answer of a search depends on beside the occupancy: who may never leave keeps clear of cells."""
