@@ -29,6 +29,7 @@ ALL_PYTHON = sorted(
 )
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LOCKS = ("bootstrap", "dev", "run")
+TOP_PACKAGES = sorted(path.parent.name for path in (ROOT / "src" / "gantree").glob("*/__init__.py"))
 BELOW_WATERLINE = ("core", "planning", "policy", "placement", "topology", "model")
 
 MAX_FUNCTION_LINES = 70
@@ -292,6 +293,33 @@ def _anchors(document: Path) -> frozenset[str]:
     text = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
     headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
     return frozenset(re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings)
+
+
+MODULE = re.compile(rf"(?:gantree\.)?((?:{'|'.join(TOP_PACKAGES)})(?:\.\w+){{2,}})")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_and_scripts_that_a_document_names_exist(document: Path) -> None:
+    """In code spans: dotted names below a package of gantree, and paths of Python files."""
+    spans = re.findall(r"`([^`\n]+)`", document.read_text(encoding="utf-8"))
+    named = [found[1] for span in spans if (found := MODULE.match(span))]
+    paths = [span for span in spans if re.fullmatch(r"[\w./-]+\.py", span)]
+    assert [name for name in named if not _is_defined(name.split("."))] == []
+    folders = (ROOT, ROOT / "src" / "gantree", document.parent)
+    assert [path for path in paths if not any((top / path).exists() for top in folders)] == []
+
+
+def _is_defined(parts: list[str]) -> bool:
+    """Whether a dotted name is a module, or a module and names that occur in it; web addresses count as defined."""
+    if parts[-1] in ("io", "org"):
+        return True
+    for length in range(len(parts), 0, -1):
+        path = (ROOT / "src" / "gantree").joinpath(*parts[:length])
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if file.exists():
+            text = file.read_text(encoding="utf-8")
+            return all(re.search(rf"\b{name}\b", text) for name in parts[length:])
+    return False
 
 
 def test_decisions_are_numbered_without_gaps_and_say_what_was_given_up() -> None:
