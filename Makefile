@@ -24,6 +24,7 @@ FETCH = fetch() { $(UV) "$$@" || { echo "Trying again with the system's certific
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(if $(UPGRADE),--upgrade)
 # One more than there are cores: many tests wait for other processes. tests/conftest.py puts the longest files first.
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
+PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 PYTHON ?= python3 python3.13 python3.12 python3.11 python
 
 ifneq ($(shell cat $(VENV)/.uv 2>/dev/null),$(CURDIR))
@@ -56,16 +57,36 @@ imports: $(VENV)/.ready  ## Floors: who may import whom (import-linter)
 
 .PHONY: unit
 unit: $(VENV)/.ready  ## Tests (pytest on all cores; ends with how many passed and were skipped)
-	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
 
-.PHONY: long-test
-long-test: $(VENV)/.ready  ## The tests with many times the examples of each property; TIMES=10
-	GANTREE_EXAMPLES_TIMES=$(or $(TIMES),10) $(PY) -m pytest -o faulthandler_timeout=0 -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+.PHONY: soak
+soak: $(VENV)/.ready  ## Nightly: new seeds, TIMES=50 times the examples; all, or TESTS=FILE; SEED=N repeats one
+	@seed=$(or $(SEED),$$(date +%s)); echo "SEED=$$seed"; failed=0; \
+	GANTREE_SOAK=$(or $(TIMES),50) GANTREE_SOAK_SEED=$$seed $(PYTEST) -m "not figures" -o faulthandler_timeout=0 $(TESTS) || failed=1; \
+	if [ -z "$(TESTS)" ]; then \
+	  $(PY) examples/demo/crash.py --seed $$seed || failed=1; \
+	  PYTHONPATH=tests $(PY) benchmarks/failover.py --failovers $(or $(TIMES),50) || failed=1; fi; exit $$failed
 
-.PHONY: fault-test
-fault-test: $(VENV)/.ready  ## gantree on Kubernetes among forced failures, about 24 in each story; STORIES=25 from FIRST=1000
-	GANTREE_KUBERNETES_SEEDS=$(or $(STORIES),25) GANTREE_KUBERNETES_FIRST_SEED=$(or $(FIRST),1000) \
-	  $(PY) -m pytest -o faulthandler_timeout=0 -n $(WORKERS) tests/executors/kubernetes/test_faults.py
+.PHONY: unit-under-load
+unit-under-load: $(VENV)/.ready  ## The tests TIMES=5 times beside LOAD=6 busy processes: none may fail for being slow
+	@trap 'kill $$(jobs -p) 2>/dev/null || true' EXIT; \
+	for _ in $$(seq $(or $(LOAD),6)); do (while :; do :; done) & done; failed=0; \
+	for _ in $$(seq $(or $(TIMES),5)); do $(PYTEST) || failed=1; done; exit $$failed
+
+.PHONY: figures
+figures: $(VENV)/.ready  ## Repeat the published figures (hours); DATA=DIRECTORY of public traces for those on a trace
+	@failed=0; run() { echo "== $$*"; "$$@" || failed=1; }; \
+	run $(PY) -m pytest -n $(WORKERS) -m figures -o faulthandler_timeout=0; \
+	run $(VENV)/bin/gantree bench decisions --gpus 16384; \
+	run $(VENV)/bin/gantree bench queue; \
+	for name in submit_latency pricing calibration quality arnold kueue_shapes transactions; do run $(PY) benchmarks/$$name.py; done; \
+	if [ -n "$(DATA)" ]; then \
+	  run $(PY) benchmarks/philly.py $(DATA)/philly_pollux/philly_jobs.csv.gz; \
+	  run $(PY) benchmarks/philly_lingjun.py $(DATA)/philly_pollux/philly_jobs.csv.gz $(DATA)/lingjun2023_topo/topo.csv.gz --jobs 6000; \
+	  run $(PY) benchmarks/lingjun.py $(DATA)/lingjun2023_topo; \
+	  run $(PY) benchmarks/openb.py $(DATA)/openb2023; \
+	  run $(PY) benchmarks/muri.py $(DATA)/philly_muri; \
+	  run $(PY) benchmarks/muri_presets.py $(DATA)/philly_muri; fi; exit $$failed
 
 .PHONY: sameness
 sameness: $(VENV)/.ready  ## A digest of all decisions, compared with the newest in benchmarks/results; DATA=directory of traces
@@ -80,24 +101,10 @@ demo: $(VENV)/.ready  ## A gang trains, yields to an urgent job, resumes; checks
 crash-demo: $(VENV)/.ready  ## The demo with the daemon killed at 20 random moments
 	$(PY) examples/demo/crash.py
 
-.PHONY: bench
-bench: $(VENV)/.ready  ## Measure decisions and submission; with TRACE=philly_jobs.csv.gz the simulator too
-	$(VENV)/bin/gantree bench decisions --gpus 16384
-	$(PY) benchmarks/submit_latency.py
-	$(if $(TRACE),$(PY) benchmarks/philly.py "$(TRACE)")
-
 .PHONY: fuzz
 fuzz: $(VENV)/.ready  ## Fuzz every reader of topologies, led by coverage; EACH=60 seconds a kind
 	$(FETCH) pip install --quiet --python $(PY) --require-hashes -r requirements/fuzz.txt
 	$(PY) tests/fuzz/readers.py all $(or $(EACH),60)
-
-.PHONY: api-fuzz
-api-fuzz: $(VENV)/.ready  ## Send the daemon whatever its OpenAPI allows; EACH=200 requests an operation
-	GANTREE_API_EXAMPLES=$(or $(EACH),200) $(PY) -m pytest -q -o faulthandler_timeout=0 tests/api/test_openapi.py
-
-.PHONY: file-fuzz
-file-fuzz: $(VENV)/.ready  ## Mutate the files that users write; EACH=5000 of each kind and property
-	GANTREE_FILE_EXAMPLES=$(or $(EACH),5000) $(PY) -m pytest -q -o faulthandler_timeout=0 tests/formats/test_yaml_fuzz.py
 
 .PHONY: screenshots
 screenshots: $(VENV)/.ready  ## Take the pictures of the documentation anew (needs Chromium)

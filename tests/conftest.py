@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from support.examples import examples
+from support.examples import IS_SOAK, examples
 from support.postgres import NoPostgres, Server, SharedServer
 
 LONGEST_FIRST = (
@@ -36,7 +36,13 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (TESTS, os.environ.get("
 signal.signal(signal.SIGINT, signal.default_int_handler)
 """A shell starts a command in the background deaf to interrupts, and its children too: some tests send them one."""
 
-settings.register_profile("gantree", deadline=None, print_blob=True, max_examples=examples(50))
+settings.register_profile(
+    "gantree",
+    deadline=None,
+    print_blob=True,
+    derandomize=not IS_SOAK,
+    max_examples=examples(50),
+)
 settings.load_profile("gantree")
 
 

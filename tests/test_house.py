@@ -339,4 +339,4 @@ def test_how_many_examples_a_property_gets_can_be_multiplied() -> None:
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
         if re.search(r"max_examples=\d", path.read_text(encoding="utf-8"))
     ]
-    assert fixed == [], "max_examples=examples(...) of support.examples; see make long-test"
+    assert fixed == [], "max_examples=examples(...) of support.examples; see make soak"

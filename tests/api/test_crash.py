@@ -20,6 +20,7 @@ from gantree.model.errors import Unreachable
 from gantree.model.phases import ENDED, Phase
 from gantree.policy.rules import Policy
 from support.daemon import Daemon
+from support.examples import seeds
 
 CLUSTER = """
 name: four
@@ -77,7 +78,7 @@ def kill_at_random_moments(daemon: Daemon, submitter: Submitter, moments: random
         daemon.start(with_cluster=False)
 
 
-@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("seed", seeds(1))
 def test_no_acknowledged_job_is_lost_and_none_runs_twice(tmp_path: Path, seed: int) -> None:
     lines = tmp_path / "lines"
     with Daemon(tmp_path / "state", CLUSTER) as daemon:

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
@@ -29,11 +28,10 @@ from gantree.api.client.async_client import AsyncClient
 from gantree.api.client.client import Client
 from gantree.api.client.requests import Request, Stream
 from support.daemon import Daemon
+from support.examples import IS_SOAK, examples
 
-EXAMPLES = int(os.environ.get("GANTREE_API_EXAMPLES", "4"))
-"""Requests for each operation; `make api-fuzz` makes more."""
-LONG = 10
-"""From so many on it is no part of the suite, and what the OpenAPI forbids is sent, too."""
+EXAMPLES = examples(40)
+"""Requests for each operation; what the OpenAPI forbids is sent in a soak alone."""
 JOBS = ["there", "ran", "runs", "hers", "nowhere"]
 ROLES = {"operator": "", "user": "ulla", "viewer": "vera"}
 """Who asks; nobody in particular has the token of the daemon, and may do all."""
@@ -65,7 +63,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     ) as daemon:
         daemon.client.submit(JOB)
         daemon.client.submit(JOB.replace("there", "hers"), user="ulla")
-        if EXAMPLES >= LONG:
+        if IS_SOAK:
             daemon.client.submit(JOB.replace("there", "ran").replace("hold: true\n", ""))
             daemon.wait("ran")
             running = JOB.replace("there", "runs").replace("hold: true\n", "")
@@ -169,7 +167,7 @@ def test_no_request_breaks_the_daemon_or_what_it_says_of_its_answers(
     schema = schemathesis.openapi.from_url(
         f"{daemon.url}/v1/openapi.json", headers={"Authorization": f"Bearer {token}"}
     )
-    modes = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE][: 1 if EXAMPLES < LONG else 2]
+    modes = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE][: 2 if IS_SOAK else 1]
     broken: list[str] = []
     for found in schema.get_all_operations():
         assert isinstance(found, Ok), found
@@ -189,7 +187,6 @@ def _tried(operation: Any, token: str, mode: GenerationMode, role: str) -> list[
         max_examples=EXAMPLES if role == "operator" else EXAMPLES // 2,
         deadline=None,
         database=None,
-        derandomize=EXAMPLES < LONG,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
@@ -198,7 +195,7 @@ def _tried(operation: Any, token: str, mode: GenerationMode, role: str) -> list[
         for name in FOR_EVER & set(case.query or {}):
             del case.query[name]
         if isinstance(case.path_parameters, dict) and "word" in case.path_parameters:
-            case.path_parameters["word"] = choice(JOBS) if EXAMPLES >= LONG else own
+            case.path_parameters["word"] = choice(JOBS) if IS_SOAK else own
         response = case.call(headers={"Authorization": f"Bearer {token}"}, timeout=90)
         case.validate_response(
             response,
@@ -231,7 +228,6 @@ PLACES = (
     max_examples=max(20, EXAMPLES),
     deadline=None,
     database=None,
-    derandomize=EXAMPLES < LONG,
     suppress_health_check=list(HealthCheck),
 )
 @given(

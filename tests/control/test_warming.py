@@ -26,7 +26,7 @@ from gantree.model.facts import Fact
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.topology.occupancy.occupancy_snapshot import KeptOccupancy
-from support.examples import examples
+from support.examples import seeds
 from support.random_lives import POLICIES
 from support.recorded_lives import Recorded
 from support.recording import RecordingCluster
@@ -80,7 +80,7 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("seed", range(1, 1 + examples(1)))
+@pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("policy", POLICIES)
 def test_what_was_read_ahead_in_pieces_equals_what_a_start_reads_and_decides_the_same_from_then_on(
     journal: SqliteJournal, reader: SqliteReader, policy: str, seed: int

@@ -23,7 +23,7 @@ from gantree.policy.quota import Quota
 from gantree.policy.rules import Amounts, Backfill, Policy, QueueRule
 from gantree.testing.builders import machine
 from gantree.testing.stage import Stage
-from support.examples import examples
+from support.examples import seeds
 
 A, B = "H100-80GB", "A100-80GB"
 GPUS_A, GPUS_B = f"gpus/{A}", f"gpus/{B}"
@@ -239,7 +239,7 @@ FOUND_SOMETHING = (36, 331, 347)
 """Lives in which starts were told only after a restart (36, 331), and a job of its own queue went before one owed."""
 
 
-@pytest.mark.parametrize("seed", (*range(examples(40)), *FOUND_SOMETHING))
+@pytest.mark.parametrize("seed", (*seeds(40), *FOUND_SOMETHING))
 def test_no_limit_is_passed_and_no_guarantee_is_broken(seed: int) -> None:
     lots = Random(seed)
     policy = a_policy(lots)

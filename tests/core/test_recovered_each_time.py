@@ -12,7 +12,7 @@ import pytest
 
 from gantree.model.events import Event, HoldRequested, PriorityRequested
 from gantree.model.phases import Phase
-from support.examples import examples
+from support.examples import seeds
 from support.random_lives import EVERY_KIND, WAYS, Lives
 
 PRIORITIES = ("research", "batch", "production", "serving", 150, 350)
@@ -74,5 +74,5 @@ def test_nobody_sleeps_through_what_a_recovered_scheduler_would_see(
 
 @pytest.mark.parametrize("policy", EVERY_KIND)
 def test_recovered_before_each_event_a_scheduler_decides_the_same(policy: str) -> None:
-    for seed in range(examples(4)):
+    for seed in seeds(4):
         live(policy, seed, STEPS)

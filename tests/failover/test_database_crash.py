@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gantree.model.errors import GantreeError
+from support.examples import examples
 from support.fleet import Fleet
 from support.gangs import left_over
 from support.postgres import NoPostgres, Server, fresh_place
@@ -16,7 +17,7 @@ CLUSTER = (
     "name: one\ntiers: [node]\nmachines: {m: {gpus: 8, gpu: H100-80GB, cpus: 64, memory_GiB: 64}}\n"
     "nodes: [{names: n0, machine: m}]\n"
 )
-CRASHES = 3
+CRASHES = examples(2)
 
 
 @pytest.fixture
@@ -69,6 +70,6 @@ def test_what_was_taken_before_between_and_after_crashes_of_the_database_runs_on
             jobs.append(submit(fleet, f"between-{len(jobs)}", starts))
         assert crashes.error is None
         jobs.append(submit(fleet, "after", starts))
-        assert {fleet.client.job(job, wait_s=60.0)["phase"] for job in jobs} == {"succeeded"}
+        assert {fleet.until_ended(job) for job in jobs} == {"succeeded"}
         assert sorted(starts.read_text().split()) == sorted(jobs)
     assert left_over(tmp_path) == []

@@ -25,8 +25,8 @@ CLUSTER = (
     "name: one\ntiers: [node]\nmachines: {m: {gpus: 8, gpu: H100-80GB, cpus: 64, memory_GiB: 64}}\n"
     "nodes: [{names: n0, machine: m}]\n"
 )
-STALL = ("--stall", "4")
-"""Little, for nobody waits for it longer than that; more than the machine of a test stalls while nothing hangs."""
+STALL = ("--stall", "8")
+"""Little, since each test waits for it; more than a crowded machine keeps an engine from running."""
 
 
 @pytest.fixture(scope="module")
@@ -57,17 +57,13 @@ def submit(fleet: Fleet, name: str, starts: Path) -> str:
     return job
 
 
-def until_running(fleet: Fleet, job: str) -> None:
-    assert fleet.client.job(job, wait_s=30.0, until="running")["phase"] == "running"
-
-
 def attached(fleet: Fleet, job: str) -> str:
     """What a command beside a job prints, by whichever daemon."""
     servers = ",".join(fleet.url_of[name] for name in fleet.names)
     done = subprocess.run(
         [sys.executable, "-m", "gantree.cli", "attach", job, "--", "echo", "hello"],
         env={**os.environ, "GANTREE_SERVER": servers, "GANTREE_TOKEN": fleet.token},
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True, timeout=60,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True, timeout=READY_WITHIN_S,
     )  # fmt: skip
     return done.stdout
 
@@ -89,14 +85,14 @@ def test_a_leader_whose_turn_never_ends_says_where_it_hangs_and_ends_and_the_oth
 ) -> None:
     starts = place / "starts"
     before = submit(fleet, "before", starts)
-    until_running(fleet, before)
+    fleet.until_running(before)
     assert fleet.leader() == "a"
     job = submit(fleet, hanging.NAME, starts)
     assert fleet.ended("a") == EXIT_STALLED
     said = fleet.output("a")
     assert "the engine hangs" in said
     assert "in hanging" in said, "what its thread did"
-    until_running(fleet, job)
+    fleet.until_running(job)
     assert attached(fleet, before) == "hello\n", "though the first daemon that it knows is gone"
     assert fleet.leader() == "b"
     assert fleet.client.job(before)["phase"] == "running"
@@ -114,7 +110,7 @@ def test_a_leader_whose_database_does_not_answer_its_engine_ends_and_holds_up_no
     other = "a" if leader == "b" else "b"
     starts = place / "locked"
     before = submit(fleet, "seen", starts)
-    until_running(fleet, before)
+    fleet.until_running(before)
     fleet.until_warm(other)
     with ThreadPoolExecutor(1) as user, psycopg.connect(database) as locks:
         locks.execute("LOCK TABLE inbox IN SHARE MODE")  # read by all, written by nobody
@@ -123,8 +119,8 @@ def test_a_leader_whose_database_does_not_answer_its_engine_ends_and_holds_up_no
         assert "in append_inbox" in fleet.output(leader)
         until_led_by(database, other)
         locks.rollback()
-        job = taken.result(60)
-    until_running(fleet, job)
+        job = taken.result(READY_WITHIN_S)
+    fleet.until_running(job)
     assert fleet.leader() == other
     assert sorted(starts.read_text().split()) == ["locked-out", "seen"]
     fleet.start(leader)

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -75,8 +74,8 @@ STRANGE_WORDS = (
     "9" * 30 + "d", "- ", "? ", ": ", "---\n", "%TAG ! x\n", "a" * 300, "n[0-9][0-9]", "1-2-3:4:5", "b:usr1@-1",
 )  # fmt: skip
 """What other readers of YAML, shells and file systems take for something else than what it looks like."""
-EXAMPLES = int(os.environ.get("GANTREE_FILE_EXAMPLES", examples(150)))
-"""Files of each kind and property; `make file-fuzz` makes more."""
+EXAMPLES = examples(150)
+"""Files of each kind and property."""
 
 scalars = (
     st.none()

@@ -18,7 +18,10 @@ LISTS = (
 ).resolve()
 SEED = 42
 
-pytestmark = pytest.mark.skipif(not LISTS.exists(), reason="the openb lists are not here")
+pytestmark = [
+    pytest.mark.skipif(not LISTS.exists(), reason="the openb lists are not here"),
+    pytest.mark.figures,
+]
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ def run(*jobs: MuriJob, order: str = "SRTF", rule: Rule = "every event") -> Repl
     return replay(jobs, ORDERS[order](), rule)
 
 
+@pytest.mark.figures
 @pytest.mark.skipif(not DIRECTORY.exists(), reason="Muri's traces are not beside this checkout")
 @pytest.mark.parametrize(
     ("policy", "trace"),

@@ -14,7 +14,7 @@ from gantree.testing.builders import cluster
 from support.examples import examples
 
 PHILLY = Path(__file__).resolve().parents[3] / "shared/data/traces/philly_pollux/philly_jobs.csv.gz"
-JOBS = 75 * examples(4)
+JOBS = 50 * examples(4)
 CHECK_EVERY = 50
 
 

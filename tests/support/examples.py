@@ -1,16 +1,29 @@
-"""How many examples a property is tried on: a part in every run of the tests, many times all in `make long-test`.
+"""How many examples and which seeds a test gets: few and fixed in the suite, many and new in `make soak`.
 
-Every run draws others, so that what few examples miss today is found on another day.
+    @settings(max_examples=examples(60))                # of Hypothesis
+    @pytest.mark.parametrize("seed", seeds(40))         # random lives
+    @pytest.mark.soak                                   # a test for `make soak` alone
+
+GANTREE_SOAK is how many times the examples of the suite a soak tries. GANTREE_SOAK_SEED makes them other ones in each
+soak; all workers of a run have to agree on it.
 """
 
 import os
 
-IN_EVERY_RUN = 0.2
-"""So large a part of the examples, for a suite that people run before each change."""
-FEWEST = 4
-_TIMES = float(os.environ.get("GANTREE_EXAMPLES_TIMES", IN_EVERY_RUN))
+IN_THE_SUITE = 0.1
+"""The part of the examples that a test names which every run tries."""
+FEWEST, MOST = 4, 15
+TIMES = int(os.environ.get("GANTREE_SOAK", "0"))
+IS_SOAK = TIMES > 0
+FIRST_SEED = int(os.environ.get("GANTREE_SOAK_SEED", "0"))
 
 
 def examples(wanted: int) -> int:
-    """For max_examples of Hypothesis: of so many, the part or the multiple that the environment asks for."""
-    return max(min(FEWEST, wanted), round(wanted * _TIMES))
+    """How many of the examples that a test names this run tries."""
+    in_the_suite = min(max(round(wanted * IN_THE_SUITE), FEWEST), MOST, wanted)
+    return in_the_suite * TIMES if IS_SOAK else in_the_suite
+
+
+def seeds(wanted: int) -> range:
+    """The seeds of so many random lives: from 0 in the suite, from GANTREE_SOAK_SEED in a soak."""
+    return range(FIRST_SEED, FIRST_SEED + examples(wanted))

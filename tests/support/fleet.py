@@ -27,8 +27,10 @@ from support.nursery import Born
 
 LEASE_S = 10.0
 """Machines of tests stall for seconds; who leads changes when a test wants it to, not then."""
-READY_WITHIN_S = 180.0
-"""Of a process that shares its machine with many."""
+READY_WITHIN_S = 300.0
+"""How long a test waits for what must come, on a machine that is shared with many."""
+STALL = ("--stall", "900")
+"""A daemon whose database is cut off may wait for it as long as a test lasts, and does not end itself meanwhile."""
 
 
 class Cable:
@@ -51,7 +53,9 @@ class Cable:
         self._is_cut = True
 
     def mend(self) -> None:
-        """New connections go through; those that were cut end."""
+        """New connections go through; those that were cut end. Nothing happens to one that is whole."""
+        if not self._is_cut:
+            return
         self._is_cut = False
         ends, self._ends = self._ends, []
         for end in ends:
@@ -61,6 +65,7 @@ class Cable:
     def close(self) -> None:
         """Take it away."""
         self._listener.close()
+        self.cut()
         self.mend()
 
     def _take(self) -> None:
@@ -99,7 +104,7 @@ class Fleet:
         cluster_text: str | None,
         names: Sequence[str],
         lease_s: float = LEASE_S,
-        more: Sequence[str] = (),
+        more: Sequence[str] = STALL,
     ) -> None:
         """The daemons get ports that the system gives. cluster_text None: the cluster is on record.
 
@@ -146,6 +151,23 @@ class Fleet:
     def pid(self, name: str) -> int:
         """Its process."""
         return self._process_of[name].pid
+
+    def until_running(self, job: str) -> None:
+        """Wait until a job runs."""
+        assert self.client.job(job, wait_s=READY_WITHIN_S, until="running")["phase"] == "running"
+
+    def until_ended(self, job: str) -> str:
+        """Wait until a job has ended; its phase."""
+        phase: str = self.client.job(job, wait_s=READY_WITHIN_S)["phase"]
+        return phase
+
+    def restore(self) -> None:
+        """All daemons run, and no job does."""
+        for name, process in self._process_of.items():
+            process.send_signal(signal.SIGCONT)
+            if process.poll() is not None:
+                self.start(name)
+        self._cancel_all()
 
     def start(self, name: str) -> None:
         """Start one, and wait until it leads or stands by. RuntimeError, with what it printed, if it ends instead."""
@@ -264,7 +286,7 @@ class Fleet:
             with suppress(GantreeError):  # it ended by itself in between
                 client.cancel(job)
         for job in left:
-            client.job(job, wait_s=90.0)
+            client.job(job, wait_s=READY_WITHIN_S)
 
 
 def _address(at: str) -> tuple[str, int]:

@@ -2,10 +2,8 @@
 
 Each seed is one story of some gangs. Whatever happens, no device is ever two claims', a gang is bound whole or not at
 all, and what was written for a gang that does not start is taken back: allocation, finalizer and consumer.
-GANTREE_KUBERNETES_SEEDS says how many stories are told.
 """
 
-import os
 import random
 import time
 from collections.abc import Callable
@@ -15,10 +13,10 @@ import pytest
 
 from gantree.core.ledger.invariants import check
 from support.devices import GPU, NIC, DeviceStage, request
+from support.examples import seeds
 from support.kubernetes.faults import Fault
 from support.kubernetes.server.statuses import Json
 
-SEEDS = int(os.environ.get("GANTREE_KUBERNETES_SEEDS", "2"))
 ROUNDS = 4
 WITHIN_S = 60.0
 WRITES = (
@@ -135,7 +133,7 @@ class Story:
             self.check()
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_whatever_fails_no_device_is_had_twice_and_nothing_is_left(
     seed: int, tmp_path: Path
 ) -> None:

@@ -1,10 +1,9 @@
 """Elastic GangJobs on an API server over real HTTP: more pods and fewer, saved before, and whatever is cut off between.
 
 A story is one seed: an elastic gang is given one size after the other, and each time gantree is killed, refused or left
-without an answer at some write on the way. GANTREE_KUBERNETES_SEEDS says how many stories are told.
+without an answer at some write on the way.
 """
 
-import os
 import random
 import time
 from collections import Counter
@@ -20,11 +19,11 @@ from gantree.core.ledger.invariants import check
 from gantree.executors.kubernetes.controllers import gangjobs
 from gantree.executors.kubernetes.workloads import elastic
 from gantree.formats.policy.reader import PRESETS
+from support.examples import seeds
 from support.kubernetes.faults import Fault
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
 
-SEEDS = int(os.environ.get("GANTREE_KUBERNETES_SEEDS", "2"))
 ROUNDS = 4
 WITHIN_S = 60.0
 CRD = Path(__file__).parents[3] / "deploy/kubernetes/crds/gangjobs.yaml"
@@ -317,7 +316,7 @@ class Story:
         assert all(pods == 1 for pods in held.values()), (self.log, self.stage.told())
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_whatever_is_cut_off_it_runs_at_the_size_that_was_asked(seed: int, tmp_path: Path) -> None:
     with staged(tmp_path) as stage:
         story = Story(stage, seed)

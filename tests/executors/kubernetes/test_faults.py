@@ -3,11 +3,9 @@
 Every other gang lives without one of its pods for a while. Each seed is one story. Then all calms down, and what must
 be true is looked up on the server: no node has more bound than it has, every gang is bound whole or not at all, what
 fits is bound, pods are nominated to nodes where room is held for them and to no others, and once all pods are gone
-nothing of them is remembered. GANTREE_KUBERNETES_SEEDS says how many stories are told, GANTREE_KUBERNETES_FIRST_SEED
-from which on.
+nothing of them is remembered.
 """
 
-import os
 import random
 import time
 from collections.abc import Callable
@@ -21,11 +19,10 @@ from gantree.core.ledger.invariants import check
 from gantree.executors.kubernetes.workloads.gang_labels import REPLACE_WITHIN
 from gantree.formats.policy.reader import PRESETS
 from gantree.model.phases import ENDED
+from support.examples import seeds
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
 
-SEEDS = int(os.environ.get("GANTREE_KUBERNETES_SEEDS", "2"))
-FIRST_SEED = int(os.environ.get("GANTREE_KUBERNETES_FIRST_SEED", "0"))
 STEPS = 40
 NODES, GPUS = 4, 8
 AS_USUAL = frozenset({"submit", "finish", "stop", "other_pod"})
@@ -386,7 +383,7 @@ def remembered(story: Story) -> dict[str, Any]:
     return {name: each for name, each in kept.items() if each}
 
 
-@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_whatever_fails_gangs_are_whole_and_nothing_is_left(
     seed: int, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
